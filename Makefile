@@ -96,7 +96,7 @@ format: $(VENV)/.installed-check ## rewrite the files as `make check` wants them
 	@$(PY) -m ruff check --fix-only --quiet .
 	@$(PY) -m ruff format .
 
-figures: $(VENV)/.installed-figures ## the figures and tables of the five papers, into figures/ (about ten CPU minutes)
+figures: $(VENV)/.installed-figures ## the figures and tables of the five papers, into experiments/figures/ (about ten CPU minutes)
 	@$(PY) -m reproductions all --out figures
 
 bench: $(VENV)/.installed-bench ## speed, as ratios: every algorithm beside floors and peers, then what we promise

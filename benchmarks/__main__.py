@@ -9,9 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bandanna.cli.bars import Bar
-from bandanna.cli.places import file_for
-from bandanna.cli.tables import print_table
+from bandanna.cli.terminal import Bar, file_for, print_table
 from bandanna.errors import BandannaError
 from benchmarks import report as reports
 from benchmarks import run as runs

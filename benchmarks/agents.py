@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.agent import Agent
-from bandanna.core.arrays import Floats
-from bandanna.core.streams import Streams
-from bandanna.environments.population import PopulationWorld
+from bandanna.agent.agent import Agent
+from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
+from bandanna.simulation.environments.population import PopulationWorld
+from bandanna.types import Floats
 from benchmarks.clock import Effort, exponent, peak
 from benchmarks.problems import ARGMAX, Problem, argmax, problems_of
 from benchmarks.report import Row

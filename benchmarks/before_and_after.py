@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.policies.algorithm import ALGORITHMS
 from benchmarks.problems import problems_of
 from benchmarks.promises import Ratio
 

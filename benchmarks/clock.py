@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core.memory import available
+from bandanna.validation import available
 
 _LEAST = 1e-9  # seconds: what the clock cannot tell from nothing
 

@@ -28,18 +28,17 @@ class Task:
     """A task with so many publications, its analyzer, and a dashboard that has read what it reads of them."""
 
     def __init__(self, folder: Path, publications: int) -> None:
-        from bandanna.accounting.stores.tables import LEDGER_SCHEMA
-        from bandanna.roles.analyzer.app import AnalyzerRoutes
-        from bandanna.roles.analyzer.learner import Learner
-        from bandanna.roles.analyzer.tables import SCHEMA
-        from bandanna.roles.registrar import SCHEMA as REGISTRAR_SCHEMA
-        from bandanna.roles.registrar.app import notary_of
-        from bandanna.roles.registrar.notary import Notary
-        from bandanna.roles.serving import Log, Metrics, application
-        from bandanna.storage.database import open_database
-        from bandanna.tasks.creation import create
-        from bandanna.wire.canonical import loads
-        from bandanna.wire.keys import sign
+        from bandanna.deployment.analyzer.processor import SCHEMA, Learner
+        from bandanna.deployment.analyzer.service import AnalyzerRoutes
+        from bandanna.deployment.http.application import application
+        from bandanna.deployment.http.metrics import Log, Metrics
+        from bandanna.deployment.messages.canonical import loads, sign
+        from bandanna.deployment.registrar import SCHEMA as REGISTRAR_SCHEMA
+        from bandanna.deployment.registrar import Notary
+        from bandanna.deployment.registrar_service import notary_of
+        from bandanna.deployment.task.creation import create
+        from bandanna.privacy.stores.database import LEDGER_SCHEMA
+        from bandanna.storage.database.schema import open_database
 
         arms = {f"arm {place}": [place / 10, 1 - place / 10, 0.3, 0.1, 1.0] for place in range(10)}
         policy = {"dim": 5, "intercept": True, "batch": 200, "horizon": 200 * (MANY + 9), "epsilon": 1.0, "delta": 1e-5}
@@ -66,9 +65,9 @@ class Task:
 
     def _lengthen(self, rows: Any, count: int) -> None:
         """Whole documents; with a state of its own, and signed, where a dashboard reads them."""
-        from bandanna.roles.analyzer import publication
-        from bandanna.wire.canonical import dumps, loads
-        from bandanna.wire.publications import Pin, chained, head
+        from bandanna.deployment.analyzer import publication
+        from bandanna.deployment.messages.canonical import dumps, loads
+        from bandanna.deployment.messages.publication import Pin, chained, head
 
         last = self._learner.published
         assert last is not None
@@ -91,7 +90,7 @@ class Task:
 
     def _state(self, batches: int) -> dict[str, str]:
         """After so many batches."""
-        from bandanna.agent.kinds import encoding_of
+        from bandanna.policies.serialization import encoding_of
 
         policy: Any = self.task.policy
         total = 50.0 * batches + self._rng.normal(size=policy.domain.dim) * 8 * batches**0.5
@@ -103,11 +102,9 @@ class Task:
         """A browser at a dashboard that has caught up."""
         import httpx
 
-        from bandanna.dashboard.app import build
-        from bandanna.dashboard.asking import Web
-        from bandanna.dashboard.board import Board
-        from bandanna.dashboard.watching import Watch
-        from bandanna.roles.serving import Log
+        from bandanna.deployment.dashboard.app import Board, build
+        from bandanna.deployment.dashboard.poller import Watch, Web
+        from bandanna.deployment.http.metrics import Log
 
         watch = Watch(f"http://127.0.0.1:{PORT}", Web(transport=httpx.ASGITransport(app=self.app)))
         began = time.process_time()

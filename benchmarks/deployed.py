@@ -36,10 +36,9 @@ class Deployed:
     """Registrar, analyzer and shuffler of a fresh task, in processes of their own."""
 
     def __init__(self, folder: Path, *, database: str | None = None, slots: int = SLOTS, grace: float = 1.0) -> None:
-        from bandanna.roles.demonstration import free_ports
-        from bandanna.roles.running import Running
-        from bandanna.tasks.creation import create, write
-        from bandanna.wire.ticket import COLLECTOR
+        from bandanna.deployment.messages.tickets import COLLECTOR
+        from bandanna.deployment.processes import Running, free_ports
+        from bandanna.deployment.task.creation import create, write
 
         ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
         policy = {"dim": FEATURES, "batch": slots, "horizon": 1000 * slots, "epsilon": 1.0, "delta": 1e-5}
@@ -84,9 +83,9 @@ class Deployed:
 
     def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
         """So many HTTP requests, of so many fresh users' reports each."""
-        from bandanna.tasks.beginning import first_batches
-        from bandanna.wire.record import FINAL, Record, joined
-        from bandanna.wire.ticket import COLLECTOR, Tickets
+        from bandanna.deployment.messages.report import FINAL, Record, joined
+        from bandanna.deployment.messages.tickets import COLLECTOR, Tickets
+        from bandanna.deployment.task.query_plan import first_batches
 
         (plan,) = first_batches(self.task.policy, None, mixers=1, seeded=False, most=1)
         digest = replace(plan, epoch=epoch, episode=epoch).digest

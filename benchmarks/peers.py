@@ -21,17 +21,17 @@ from typing import Any
 import numpy as np
 
 from bandanna import environments as worlds
-from bandanna.agent import Agent
-from bandanna.core.arrays import Floats, Ints
-from bandanna.environments import Environment
+from bandanna.agent.agent import Agent
 from bandanna.errors import MissingExtra
 from bandanna.experiments import peers
 from bandanna.experiments.peers import Peer, quiet
 from bandanna.policies.base import Policy
 from bandanna.policies.linear.lints import LinTS
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import none
+from bandanna.protocols.privacy_model import none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Environment
+from bandanna.types import Floats, Ints
 from benchmarks.clock import Effort, timed
 from benchmarks.problems import ARGMAX, argmax
 from benchmarks.report import Absent, Row

@@ -19,12 +19,13 @@ from typing import Any, Self
 import numpy as np
 
 from bandanna import environments as worlds
-from bandanna.core.streams import Streams
-from bandanna.environments import Environment
-from bandanna.kernels import BREAK_EVEN
+from bandanna.numeric.compiled import BREAK_EVEN
+from bandanna.numeric.rng import Streams
+from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import ALGORITHMS, known_as, make
+from bandanna.policies.registry import known_as, make
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Environment
 from benchmarks.clock import Effort, exponent, peak, timed
 from benchmarks.report import Row
 

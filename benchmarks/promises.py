@@ -25,7 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 import bandanna as bd
-from bandanna.environments import Environment, FiniteArms, Population, SphereArms
+from bandanna.simulation.environments.base import Environment
+from bandanna.simulation.environments.finite import FiniteArms
+from bandanna.simulation.environments.linear import SphereArms
+from bandanna.simulation.environments.population import Population
 from benchmarks.clock import timed
 
 _IMPORT = "import time; start = time.process_time(); import {module}; print(time.process_time() - start)"

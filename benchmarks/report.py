@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, Self
 
-from bandanna.core import require
+from bandanna import validation
 from bandanna.errors import InvalidArgument, Unreadable
 
 FORMAT = 1
@@ -168,7 +168,7 @@ class Report:
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Self:
         """From a file that `python -m benchmarks --json` has written."""
-        file = require.path("path", path)
+        file = validation.path("path", path)
         try:
             told = json.loads(file.read_text(encoding="utf-8"))
         except ValueError:
@@ -238,7 +238,7 @@ class Comparison:
 def require_threshold(threshold: float) -> float:
     """Above 1."""
     allowed = "a finite number > 1: how many times the ratio before is slower"
-    number = require.finite("threshold", threshold, allowed)
+    number = validation.finite("threshold", threshold, allowed)
     if not number > 1:
         raise InvalidArgument("threshold", threshold, allowed)
     return number

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from bandanna.core.spelling import did_you_mean
-from bandanna.errors import InvalidArgument
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.errors import InvalidArgument, did_you_mean
+from bandanna.policies.algorithm import ALGORITHMS
 from benchmarks import agents, clock, peers, problems, serving
 from benchmarks.clock import FULL, Effort
 from benchmarks.peers import CONTENDERS

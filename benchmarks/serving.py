@@ -37,7 +37,8 @@ def ours(log: Any) -> Any:
     """The same as an upload and as a route of a role."""
     from starlette.responses import Response
 
-    from bandanna.roles.serving import Metrics, application
+    from bandanna.deployment.http.application import application
+    from bandanna.deployment.http.metrics import Metrics
 
     async def nothing() -> None:
         pass
@@ -79,7 +80,8 @@ def theirs() -> Any:
 
 def child(kind: str) -> None:
     """A server: prints its port, then its CPU seconds for every line it is sent."""
-    from bandanna.roles.serving import Log, serve
+    from bandanna.deployment.http.metrics import Log
+    from bandanna.deployment.http.server import serve
 
     def say(number: float) -> None:
         sys.stdout.write(f"{number}\n")

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.core.coins import SecureCoins
-from bandanna.design import epsilon_net
-from bandanna.environments import Population
-from bandanna.loop import close
-from bandanna.policies.base import Ask, Played
+from bandanna.numeric.rng import SecureCoins
+from bandanna.policies.base import Ask, Played, close
+from bandanna.policies.design import epsilon_net
+from bandanna.simulation.environments.population import Population
 
 Floats = NDArray[np.float64]
 

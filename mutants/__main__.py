@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 BUILD = ROOT / "build" / "mutants"
 MOST = 10.0  # CPU seconds of tests that a survivor is tried against, the quickest first
-FOLDERS = ("accounting", "device", "mechanisms", "protocols", "policies")
+FOLDERS = ("privacy", "device", "mechanisms", "protocols", "policies")
 
 
 def main(arguments: list[str]) -> int:

@@ -14,14 +14,12 @@ import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bandanna.accounting.guarantee import rounded_up
-from bandanna.audit.gallery import run_gallery
-from bandanna.audit.gallery.running import DELTA, EPSILON, good
-from bandanna.audit.mechanisms import MECHANISMS
+from bandanna.audit.gallery import EPSILON, GALLERY_DELTA, good, run_gallery
+from bandanna.audit.mechanisms import MECHANISMS, PROTOCOLS
 from bandanna.audit.policies import policy_target
-from bandanna.audit.protocols import PROTOCOLS
-from bandanna.audit.result import Row
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.audit.targets import AuditRow
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.privacy.guarantee import rounded_up
 from mutants.sites import mutants
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,13 +39,13 @@ class Figures:
     through: str = ""  # of an algorithm: protocols, whose theorem, test and mutant are its own
 
     @classmethod
-    def of(cls, row: Row) -> Figures:
+    def of(cls, row: AuditRow) -> Figures:
         """Of a row of the gallery."""
         if row.claim.epsilon == float("inf"):
             return cls(claimed="nothing", delta="", found="", share="", how="")
         through = ""
         if row.target in ALGORITHMS:
-            through = ", ".join(policy_target(row.target, epsilon=EPSILON, delta=DELTA).through)
+            through = ", ".join(policy_target(row.target, epsilon=EPSILON, delta=GALLERY_DELTA).through)
         how = "exact" if row.confidence == 1 else f"{row.trials:,} runs"
         return cls(
             claimed=rounded_up(row.claim.epsilon),
@@ -126,7 +124,7 @@ def main() -> int:
     missing = set(good()) ^ {*MECHANISMS, *PROTOCOLS, *ALGORITHMS}
     assert not missing, missing
     PAGE.write_text(page(measured()), encoding="utf-8")
-    print(f"{PAGE.relative_to(ROOT)}, at epsilon {EPSILON:g} and delta {DELTA:g} where a budget is chosen")
+    print(f"{PAGE.relative_to(ROOT)}, at epsilon {EPSILON:g} and delta {GALLERY_DELTA:g} where a budget is chosen")
     return 0
 
 

@@ -13,12 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bandanna.cli.bars import Bar
-from bandanna.cli.places import figures_for
-from bandanna.cli.tables import print_table
-from bandanna.core import require
+from bandanna import validation
+from bandanna.cli.terminal import Bar, figures_for, print_table
 from bandanna.errors import BandannaError, MissingExtra
-from bandanna.experiments.workers import cores
+from bandanna.experiments.executors import cores
 from reproductions.figure import PAPERS, Figure, figures
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -51,7 +49,7 @@ def paper(
     if number is None or figure is None:
         return _list(tuple(PAPERS) if number is None else (number,), as_json=as_json)
     known = figures(number)
-    chosen = known[require.one_of("figure", figure, tuple(known))]
+    chosen = known[validation.one_of("figure", figure, tuple(known))]
     options: dict[str, Any] = {"seeds": seeds, "horizon": horizon, "epsilon": epsilon, "delta": delta}
     options["shufflers"] = int(shufflers) if shufflers is not None and shufflers.isdecimal() else shufflers
     given = {name: value for name, value in options.items() if value is not None}

@@ -27,23 +27,22 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.accounting.definitions import ExplicitPolicy
-from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.environments.base import Environment
-from bandanna.environments.finite import FiniteArms
-from bandanna.environments.levels import ClippedGaussian
-from bandanna.environments.sphere import SphereArms, SphereContexts
+from bandanna import validation
 from bandanna.errors import InvalidBudget
-from bandanna.experiments.sweep import merged
-from bandanna.experiments.workers import Progress, silent
-from bandanna.figures.axes import PALETTE, blank, colour_of, furnish, save_both, styled
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.run import merged
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.linear.oful import OFUL
-from bandanna.protocols.trust import central, none
+from bandanna.privacy.definitions import ExplicitPolicy
+from bandanna.protocols.privacy_model import central, none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Environment
+from bandanna.simulation.environments.finite import ClippedGaussian, FiniteArms
+from bandanna.simulation.environments.linear import SphereArms, SphereContexts
+from bandanna.simulation.figures import PALETTE, blank, colour_of, furnish, save_both, styled
 from bandanna.simulation.result import Result
+from bandanna.types import Floats
 from reproductions.figure import REGRET, Curve, Figure, Row, at_once, ending, finite, gather
 from reproductions.rates import draw_panels, with_end
 from reproductions.remembered import RememberedContexts
@@ -66,7 +65,7 @@ def definitions(*, epsilon: float = EPSILON, delta: float = DELTA) -> dict[str, 
     """The least delta at `epsilon` and the least epsilon at `delta` that the policy has; None where there is none."""
     if not 0 <= epsilon < math.inf:
         raise InvalidBudget("epsilon", epsilon, "a finite number >= 0")
-    require.delta(delta)
+    validation.delta(delta)
     policy = printed_policy()
     return {
         "view_delta_at_epsilon": policy.view.delta(epsilon),
@@ -128,7 +127,7 @@ def prices(
     progress: Progress = silent,
 ) -> list[Price]:
     """Figure 4: every setting and variant at every rho; rounds and runs are each setting's own unless given."""
-    wanted = [(s, v) for s in settings for v in SETTINGS[require.one_of("setting", s, tuple(SETTINGS))]]
+    wanted = [(s, v) for s in settings for v in SETTINGS[validation.one_of("setting", s, tuple(SETTINGS))]]
     tasks = [_task(s, v, (None, *rhos), horizon, n_seeds) for s, v in wanted]
     parts = [part for task in tasks for part in _parts(task)]
     found = _joined(parts, gather(curves, parts, jobs=jobs, progress=progress))
@@ -163,7 +162,7 @@ def _task(
         "setting": setting,
         "variant": variant,
         "rhos": rhos,
-        "horizon": own[0] if horizon is None else require.whole("horizon", horizon),
+        "horizon": own[0] if horizon is None else validation.whole("horizon", horizon),
         "n_seeds": own[1] if runs is None else runs,
     }
 
@@ -255,7 +254,7 @@ def problem(
     if setting == "finite":
         privacy = none() if rho is None else central(rho=rho)
         return UCBEpisodes(n_arms=len(MEANS), horizon=horizon, privacy=privacy), FiniteArms(means=MEANS)
-    published = require.one_of("variant", variant, ("published", "ours")) == "published"
+    published = validation.one_of("variant", variant, ("published", "ours")) == "published"
     end = WIDE[setting] if published else 1.0
     norm = NORM if published and setting == "contextual" else 1.0
     shared: dict[str, Any] = {

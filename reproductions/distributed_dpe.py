@@ -32,19 +32,17 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.accounting import accountant
-from bandanna.accounting.events import GaussianEvent
-from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.environments.levels import TwoPoint
-from bandanna.environments.one_client import OneClientPerRound
-from bandanna.environments.population import Population
-from bandanna.experiments.workers import Progress, silent
-from bandanna.figures.axes import save_both
-from bandanna.figures.regret import plot_regret
+from bandanna import validation
+from bandanna.experiments.executors import Progress, silent
 from bandanna.policies.registry import make
+from bandanna.privacy import accountant
+from bandanna.privacy.events import GaussianEvent
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.finite import TwoPoint
+from bandanna.simulation.environments.population import OneClientPerRound, Population
+from bandanna.simulation.figures import plot_regret, save_both
 from bandanna.simulation.result import Result
+from bandanna.types import Floats
 from reproductions.figure import REGRET, Curve, Figure, Row, counted, ending, gather, noted
 from reproductions.rates import Line, Rate, across, draw_panels, draw_rates, rates_and_slopes, regrets_over, with_end
 from reproductions.remembered import RememberedPopulation
@@ -180,7 +178,7 @@ def curves(
     progress: Progress = silent,
 ) -> list[Curve]:
     """The curves of a figure: one for each task."""
-    shared = {"horizon": require.whole("horizon", horizon), "n_seeds": n_seeds, "seed": seed}
+    shared = {"horizon": validation.whole("horizon", horizon), "n_seeds": n_seeds, "seed": seed}
     return gather(_curve, [{**task, **shared} for task in tasks], jobs=jobs, progress=progress)
 
 
@@ -261,7 +259,7 @@ def scaling(
     progress: Progress = silent,
 ) -> list[Rate]:
     """All lines; `horizon` is the longest."""
-    longest = require.whole("horizon", horizon, least=4 * 2**FIRST_POWER)
+    longest = validation.whole("horizon", horizon, least=4 * 2**FIRST_POWER)
     lines = [rate_line(name, alpha, longest) for name in algorithms for alpha in alphas]
     return regrets_over(fan_regret, lines, n_seeds=n_seeds, seed=seed, jobs=jobs, progress=progress)
 

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
+from bandanna import validation
 from bandanna.errors import InvalidArgument, WeakPrivacyWarning
-from bandanna.experiments.workers import Progress, call_all, call_here, silent
+from bandanna.experiments.executors import Progress, call_all, call_here, silent
+from bandanna.privacy.guarantee import Guarantee
 from bandanna.simulation.result import Result
 
 Row = dict[str, Any]
@@ -125,7 +125,7 @@ class Figure:
         options = {**self.options, **chosen}
         if "seeds" in options:
             seeds = options.pop("seeds")
-            options["n_seeds"] = None if seeds is None else require.whole("seeds", seeds)
+            options["n_seeds"] = None if seeds is None else validation.whole("seeds", seeds)
         return self.compute(**options, jobs=jobs, progress=progress)
 
     @property
@@ -169,7 +169,7 @@ def gather(
     progress: Progress = silent,
 ) -> list[Value]:
     """`function(**task)` for every task, in their order; in processes of their own where there are `jobs` > 1."""
-    jobs, found = require.whole("jobs", jobs), dict[int, Value]()
+    jobs, found = validation.whole("jobs", jobs), dict[int, Value]()
     progress(0, len(tasks), "")
     numbered = dict(enumerate(tasks))
     run = partial(_with_budgets_as_printed, function)
@@ -205,5 +205,5 @@ PAPERS = {
 
 def figures(paper: str) -> dict[str, Figure]:
     """Return the figures of one paper by name, in its order."""
-    module = importlib.import_module(f"reproductions.{PAPERS[require.one_of('number', paper, tuple(PAPERS))]}")
+    module = importlib.import_module(f"reproductions.{PAPERS[validation.one_of('number', paper, tuple(PAPERS))]}")
     return {figure.name: figure for figure in module.FIGURES}

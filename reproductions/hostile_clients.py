@@ -29,17 +29,15 @@ from rich.console import Console
 from rich.table import Table
 
 import bandanna as bd
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import StreamCoins
-from bandanna.core.estimate import Estimate
-from bandanna.core.report import LinearReport
-from bandanna.core.streams import Streams
-from bandanna.environments.base import read
-from bandanna.environments.linear import LinearContextual, LinearWorld
-from bandanna.loop import close
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Ask, Frozen, RunningSums
-from bandanna.protocols import ShuffleBinomial
+from bandanna.device.domain import Estimate
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import ReplicatedNoise
+from bandanna.numeric.rng import StreamCoins, Streams
+from bandanna.policies.base import Ask, Frozen, RunningSums, close
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.simulation.environments.base import read
+from bandanna.simulation.environments.linear import LinearContextual, LinearWorld
+from bandanna.types import Floats, Ints
 
 DIM, ARMS, ROUNDS, SHARE = 5, 20, 20_000, 0.005
 BATCHES, NAMES = (200, 2000), ("LinTS-SDP", "LinUCB-SDP-Vec")

@@ -49,15 +49,15 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.accounting import accountant, gdp
-from bandanna.audit.gallery.papers import call_rho, calls_as_run
-from bandanna.core import require
-from bandanna.environments.glm import PublishedGLM
-from bandanna.experiments.workers import Progress, silent
-from bandanna.glm.links import Link, link_of
-from bandanna.policies.glm import GLMJDP
+from bandanna import validation
+from bandanna.audit.gallery import call_rho, calls_as_run
+from bandanna.experiments.executors import Progress, silent
+from bandanna.policies.glm.glm_jdp import GLMJDP
+from bandanna.policies.glm.links import Link, link_of
 from bandanna.policies.registry import make
+from bandanna.privacy import accountant, gdp
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.glm import PublishedGLM
 from bandanna.simulation.result import Result
 from reproductions.figure import REGRET, Curve, Figure, Row, counted, gather, noted
 from reproductions.rates import draw_panels
@@ -162,7 +162,7 @@ def curves(
     """All rows of a table or figure, of at most `horizon` rounds (kappa is that of the rounds played)."""
     shared, tasks = {"n_seeds": n_seeds, "seed": seed}, []
     for panel in panels:
-        rounds = min(panel.horizon, require.whole("horizon", horizon, least=16))
+        rounds = min(panel.horizon, validation.whole("horizon", horizon, least=16))
         tasks += [{"panel": panel, "rounds": rounds, **task, **shared} for task in _tasks(panel)]
     return gather(_curve, tasks, jobs=jobs, progress=progress)
 

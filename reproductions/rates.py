@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core import require
-from bandanna.experiments.workers import Progress
-from bandanna.figures.axes import colour_of, power, save_both
-from bandanna.figures.regret import plot_regret
+from bandanna import validation
+from bandanna.experiments.executors import Progress
+from bandanna.simulation.figures import colour_of, plot_regret, power, save_both
 from bandanna.simulation.result import Result
 from reproductions.figure import Curve, Row, ending, gather
 
@@ -78,7 +77,7 @@ def regrets_over(
     regret: Callable[..., Result], lines: Sequence[Line], *, n_seeds: int, seed: int, jobs: int, progress: Progress
 ) -> list[Rate]:
     """`regret(**arguments, horizon=, n_seeds=, seed=)` for every line and horizon."""
-    shared = {"n_seeds": require.whole("seeds", n_seeds), "seed": seed}
+    shared = {"n_seeds": validation.whole("seeds", n_seeds), "seed": seed}
     tasks = [{**line.arguments, "horizon": each, **shared} for line in lines for each in line.horizons]
     found = iter(gather(regret, tasks, jobs=jobs, progress=progress))
     return [

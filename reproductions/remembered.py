@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, World
-from bandanna.environments.population import ClientBlocks, Population, PopulationWorld
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.base import Environment, World
+from bandanna.simulation.environments.population import ClientBlocks, Population, PopulationWorld
+from bandanna.types import Floats, Ints
 
 _FEW, _KEPT = 4096, 192 << 20  # numbers that are drawn anew; bytes of those that are kept
 

@@ -33,22 +33,22 @@ def main(number: str) -> None:
     import httpx  # noqa: F401
     import uvloop  # noqa: F401
 
-    import bandanna.cli
-    import bandanna.cli.serve
-    import bandanna.roles.analyzer.app
-    import bandanna.roles.helper.app
-    import bandanna.roles.registrar.app
-    import bandanna.roles.running
-    import bandanna.roles.shuffler.app
+    import bandanna.deployment.analyzer.service
+    import bandanna.deployment.helper_service
+    import bandanna.deployment.processes
+    import bandanna.deployment.registrar_service
+    import bandanna.deployment.shuffler_service
     import bandanna.storage.database.postgres
-    import bandanna.storage.database.sqlite
-    from bandanna.agent.kinds import encoding_of
-    from bandanna.roles.serving import application, serve  # noqa: F401
-    from bandanna.wire.authorities import authorities
+    import bandanna.storage.database.sqlite  # noqa: F401
+    from bandanna.cli import main as main_module
+    from bandanna.deployment.http.application import application  # noqa: F401
+    from bandanna.deployment.http.server import serve  # noqa: F401
+    from bandanna.deployment.messages.canonical import authorities
+    from bandanna.policies.serialization import encoding_of
 
     encoding_of()
     authorities()
-    bandanna.cli.command()
+    main_module.command()
     gc.collect()
     gc.freeze()  # a child that looks for garbage would copy all of this
     with socket.socket(fileno=int(number)) as asked:
@@ -192,7 +192,7 @@ def _quick_roles(monkeypatch: pytest.MonkeyPatch) -> None:
         return nursery().start(command, **files)
 
     quick = SimpleNamespace(Popen=start, TimeoutExpired=subprocess.TimeoutExpired)
-    monkeypatch.setattr("bandanna.roles.running.subprocess", quick)
+    monkeypatch.setattr("bandanna.deployment.processes.subprocess", quick)
 
 
 if __name__ == "__main__":

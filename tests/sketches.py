@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bandanna.figures import axes
+from bandanna.simulation import figures
+from bandanna.storage import files
 
 from . import drawn
 
@@ -16,7 +17,7 @@ def sketch(monkeypatch: pytest.MonkeyPatch, *, but: str = "/") -> None:
     """Render the first PNG, the first SVG, and SVGs whose name has `but` in it; in the long tests, all."""
     if drawn.LONG[0]:
         return
-    write, rendered = axes.write_whole, set[str]()
+    write, rendered = files.write_whole, set[str]()
 
     def sketched(path: Path | str, render: Callable[[Path], object]) -> None:
         kind = Path(path).suffix
@@ -26,4 +27,4 @@ def sketch(monkeypatch: pytest.MonkeyPatch, *, but: str = "/") -> None:
             rendered.add(kind)
             write(path, render)
 
-    monkeypatch.setattr(axes, "write_whole", sketched)
+    monkeypatch.setattr(figures, "write_whole", sketched)

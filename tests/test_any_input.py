@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import bandanna as bd
 from bandanna import environments
-from bandanna.accounting.factorisation import factorise
 from bandanna.experiments import plan
 from bandanna.experiments.executors import Here
-from bandanna.protocols.opening import open_local
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols.factory import open_local
 
 from .drawn import examples
 from .hostile import FIXED, VALUES, answers_or_refuses

@@ -13,18 +13,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BREACHES = {  # a line at the end of a file, and the contract that it breaks
     "a player knows a policy": (
-        "simulation/players/plain.py",
-        "from bandanna.policies.arms.ucb1 import UCB1",
+        "simulation/engine.py",
+        "from bandanna.policies.population import PhasedElimination",
         "no single policy",
     ),
     "an agent knows a policy": (
-        "agent/plan.py",
+        "agent/episodes.py",
         "from bandanna.policies.linear.linucb import LinUCB",
         "no single policy",
     ),
     "a policy knows the simulator": (
         "policies/base.py",
-        "from bandanna.simulation.tally import Tally",
+        "from bandanna.simulation.run import Tally",
         "Lower layers",
     ),
     "a policy prints": ("policies/base.py", "import rich", "Only the command line"),

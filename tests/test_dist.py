@@ -52,7 +52,7 @@ def test_everything_is_inside(built: dict[str, Path]) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert names == wanted
-    assert {"bandanna/py.typed", "bandanna/dashboard/assets/live.js"} <= names
+    assert {"bandanna/py.typed", "bandanna/deployment/dashboard/assets/live.js"} <= names
     assert others == {f"bandanna-{bandanna.__version__}.dist-info"}
 
 
@@ -61,7 +61,8 @@ def test_the_source_has_what_its_makefile_needs(built: dict[str, Path]) -> None:
     with tarfile.open(built["sdist"]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     for needed in ("Makefile", "LICENSE", "README.md", "pyproject.toml", "mkdocs.yml", "docs/index.md",
-                   "src/bandanna/dashboard/assets/style.css", "tests/test_dist.py", "clients/js/src/index.ts",
+                   "src/bandanna/deployment/dashboard/assets/style.css", "tests/test_dist.py",
+                   "clients/js/src/index.ts",
                    "clients/js/package-lock.json", "examples/quick_start.ipynb"):  # fmt: skip
         assert needed in names, needed
     assert not [name for name in names if "node_modules" in name or "__pycache__" in name or "/dist/" in name]

@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.core.domain import Ball
-from bandanna.loop import Desk
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Ask
-from bandanna.protocols import CentralContinual, CentralGaussian, CentralLaplace, LocalGaussian
+from bandanna.device.domain import Ball
+from bandanna.device.noise import FastNoise
+from bandanna.policies.base import Ask, Desk
+from bandanna.privacy.budgets import ApproxDP, PureDP
 from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian
+from bandanna.protocols.laplace import CentralLaplace
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-6)
 BALL = Ball(dim=2)

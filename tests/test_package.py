@@ -24,7 +24,7 @@ def test_import_is_light() -> None:
 def test_policies_load_what_they_need() -> None:
     """Every process of the command line and of a deployment loads statistics and optimisers of scipy, for a second."""
     slow = ("scipy.stats", "scipy.optimize", "scipy.signal")
-    code = f"import sys, bandanna.policies.catalogue; print(*[name for name in {slow} if name in sys.modules])"
+    code = f"import sys, bandanna.policies.registry; print(*[name for name in {slow} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 

@@ -32,14 +32,14 @@ from typer.testing import CliRunner
 
 import bandanna as bd
 from bandanna import datasets, environments
-from bandanna.cli import app
-from bandanna.client import Registrar
-from bandanna.client.tickets import as_ticket
-from bandanna.datasets import own
+from bandanna.cli.main import app
+from bandanna.data import datasets as datasets_module
+from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Range
+from bandanna.data.features.private import fit_privately
+from bandanna.deployment.client.session import Registrar, as_ticket
+from bandanna.deployment.http.limits import json_of
+from bandanna.deployment.messages.canonical import loads, unpacked
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, Summary, raise_alone
-from bandanna.features import Ball, Hash, Intercept, Map, OneHot, Range, fit_privately
-from bandanna.roles.serving import json_of
-from bandanna.wire.canonical import loads, unpacked
 
 from .client.town import Town
 from .drawn import examples
@@ -543,9 +543,13 @@ def test_files_are_refused_by_line_and_column(name: str, tmp_path: Path) -> None
     columns = {"arm": "arm", "reward": "reward", "propensity": "p"}
     for more in ({}, {"arms": ["a", "b"]}, {"propensity": {"a": 0.5, "c": 0.5}}, {"success": "yes"}):
         quiet(lambda: bd.Log.read(file, **{**columns, **more}))  # noqa: B023
-    quiet(lambda: own.read(file, **columns))
-    quiet(lambda: own.read(file, label="arm", features=Map(Range(reward=(0, 1), outside="refuse", missing="refuse"))))
-    quiet(lambda: own.read(file, label="arms"))
+    quiet(lambda: datasets_module.read(file, **columns))
+    quiet(
+        lambda: datasets_module.read(
+            file, label="arm", features=Map(Range(reward=(0, 1), outside="refuse", missing="refuse"))
+        )
+    )
+    quiet(lambda: datasets_module.read(file, label="arms"))
     options = ["--arm", "arm", "--reward", "reward", "--propensity", "p"]
     for more in ([], ["--arms", "a,b"], ["--success", "yes"], ["--range", "0,2"]):
         for target in ("uniform", "arm:c"):

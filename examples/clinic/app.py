@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from bandanna.tasks.document import Secrets, Task
+from bandanna.deployment.task.document import Secrets, Task
 
 HERE = Path(__file__).parent
 CLIENT = HERE.parents[1] / "clients" / "js" / "dist" / "bandanna.mjs"  # made by `make client`

@@ -21,15 +21,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.core.streams import Streams
-from bandanna.counters.continual_sum import ContinualSum
-from bandanna.device.noise import Size, shape
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.central_continual import CentralContinual, law
+from bandanna import validation
+from bandanna.agent.continual_sum import ContinualSum
+from bandanna.device.noise import FastNoise, Size, shape
+from bandanna.numeric.rng import Streams
+from bandanna.protocols import continual
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.local_bits import LocalBits
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.randomized_response import LocalBits
+from bandanna.types import Floats
 from reproductions.concurrent_shuffle.hard_bits import HardBits
 
 _REACH = 9.5  # standard deviations: beyond is less than 2^-63, a word's resolution
@@ -50,7 +50,7 @@ class TabledCoins(FastNoise):
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Bin(trials, probability)."""
-        trials, chance, wanted = require.whole("trials", trials, least=0), float(probability), shape(size)
+        trials, chance, wanted = validation.whole("trials", trials, least=0), float(probability), shape(size)
         spread = math.sqrt(trials * chance * (1 - chance))
         if math.prod(wanted) < _FEW or not 1 <= spread <= _WIDE:
             return super().binomial(trials=trials, probability=probability, size=size)
@@ -146,7 +146,7 @@ def errors_of(counter: ContinualSum, hard: HardBits, source: TabledCoins) -> Cal
 
 def _central(protocol: CentralContinual, shape: tuple[int, ...], source: FastNoise) -> Errors:
     """The last prefix of a BLT has the most noise."""
-    noise = law.noise(shape, protocol.mechanism, source)[..., 0]
+    noise = continual.noise(shape, protocol.mechanism, source)[..., 0]
     return noise[:, -1], _largest(noise)
 
 

@@ -23,13 +23,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core import require
-from bandanna.core.shapes import Bits
-from bandanna.counters.continual_sum import ContinualSum
-from bandanna.experiments.workers import Progress, silent
-from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle
-from bandanna.protocols.trust import Privacy, central, concurrent, local
+from bandanna import validation
+from bandanna.agent.continual_sum import ContinualSum
+from bandanna.device.domain import Bits
+from bandanna.experiments.executors import Progress, silent
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.privacy_model import Privacy, central, concurrent, local
 from reproductions.concurrent_shuffle.counting import Errors, TabledCoins, Truth, errors_of
 from reproductions.concurrent_shuffle.hard_bits import HardBits
 from reproductions.figure import Curve, gather
@@ -89,7 +90,9 @@ KINDS = (
 def horizons(longest: int = HORIZON) -> tuple[int, ...]:
     """H/1024, ..., H/2, H."""
     least = 2 ** (HALVINGS + 4)  # 16 users at least: four shufflers
-    return tuple(require.whole("horizon", longest, least=least) // 2**power for power in reversed(range(HALVINGS + 1)))
+    return tuple(
+        validation.whole("horizon", longest, least=least) // 2**power for power in reversed(range(HALVINGS + 1))
+    )
 
 
 def measure(*, kind: Kind, n: int, n_seeds: int, seed: int, epsilon: float, delta: float) -> Curve:

@@ -8,8 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bandanna.figures.axes import PALETTE, blank, furnish, label_ends, power, raised, save_both, styled
-from bandanna.protocols.concurrent_shuffle import BatchTree
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.simulation.figures import PALETTE, blank, furnish, label_ends, power, raised, save_both, styled
 from reproductions.concurrent_shuffle import error, regret, tree
 from reproductions.concurrent_shuffle.tree import Batch, batches, busiest, covering
 from reproductions.figure import REGRET, Curve, Figure, Row, at_once

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core import require
-from bandanna.core.streams import Streams
+from bandanna import validation
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
 
 _FEW = 8
 
@@ -35,10 +35,10 @@ class HardBits:
     first: int = 0
 
     def __post_init__(self) -> None:
-        require.whole("horizon", self.horizon)
-        require.whole("shufflers", self.shufflers)
-        require.epsilon(self.epsilon)
-        if not 0 <= require.whole("start", self.start, least=0) <= self.repeats:
+        validation.whole("horizon", self.horizon)
+        validation.whole("shufflers", self.shufflers)
+        validation.epsilon(self.epsilon)
+        if not 0 <= validation.whole("start", self.start, least=0) <= self.repeats:
             raise InvalidArgument("start", self.start, f"at most {self.repeats} bits")
         if self.first not in (0, 1):
             raise InvalidArgument("first", self.first, "0 or 1")
@@ -63,7 +63,7 @@ class HardBits:
         """Whether Theorem 4.1's conditions hold: delta < min(epsilon, 1)/(40 n (k+1)) and n c^2 > 200^2 Big_{n,k}."""
         n, k, c = self.horizon, self.shufflers, self.variance
         big = n ** ((2 * k - 1) / (2 * k + 1)) * c ** (2 / (2 * k + 1))  # Big_{n,k}
-        return require.delta(delta) < min(self.epsilon, 1.0) / (40 * n * (k + 1)) and n * c**2 > 200**2 * big
+        return validation.delta(delta) < min(self.epsilon, 1.0) / (40 * n * (k + 1)) and n * c**2 > 200**2 * big
 
     def draw(self, streams: Streams) -> NDArray[np.float64]:
         """One stream of bits for each seed, from the stream "hard bits": (S, n)."""

@@ -19,13 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bandanna.core import require
-from bandanna.environments.linear import LinearContextual
-from bandanna.experiments.workers import Progress, silent
+from bandanna import validation
+from bandanna.experiments.executors import Progress, silent
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import LinearContextual
 from reproductions.figure import Curve, ending, gather
 
 DIM, ARMS, EPSILON, DELTA, HORIZON, WIDTH = 5, 100, 1.0, 1e-5, 200_000, 1.0
@@ -95,7 +95,7 @@ def regrets(
     progress: Progress = silent,
 ) -> list[Curve]:
     """All entries, on the same instances; `ratio` is the mean regret over the central one's."""
-    require.whole("horizon", horizon, least=100)  # four levels of batches
+    validation.whole("horizon", horizon, least=100)  # four levels of batches
     shared = {"horizon": horizon, "n_seeds": n_seeds, "seed": seed, "width": width}
     tasks = [{"entry": entry, **shared} for entry in reversed(ENTRIES)]  # the longest first
     found = gather(play, tasks, jobs=jobs, progress=progress)[::-1]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core import require
-from bandanna.core.shapes import Bits
+from bandanna import validation
+from bandanna.device.domain import Bits
 from bandanna.errors import InvalidArgument
-from bandanna.protocols.concurrent_shuffle import BatchTree, plan_tree
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.batch_tree import BatchTree, plan_tree
 
 HORIZON, SHUFFLERS, EPSILON, DELTA = 32, 3, 1.0, 1e-5
 MOST_IN_TEXT = 36  # users whom a terminal has room for
@@ -57,7 +57,7 @@ def batches(tree: BatchTree) -> list[Batch]:
 
 def covering(tree: BatchTree, users: int) -> list[Batch]:
     """V*_t: the maximal released batches that the estimate after t users adds up, in the order of their users."""
-    if not 0 <= require.whole("users", users, least=0) <= tree.horizon:
+    if not 0 <= validation.whole("users", users, least=0) <= tree.horizon:
         raise InvalidArgument("users", users, f"at most the horizon {tree.horizon}")
     found, begin = [], 0
     for level in range(tree.levels, 0, -1):

@@ -18,9 +18,8 @@ import math
 
 import numpy as np
 
-from bandanna.core.arrays import Floats, Ints
-from bandanna.kernels.jit import jit, part
-from bandanna.kernels.scoring import along, inner, times
+from bandanna.numeric.kernels import along, inner, jit, part, times
+from bandanna.types import Floats, Ints
 
 
 @jit

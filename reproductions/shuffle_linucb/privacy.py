@@ -38,11 +38,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import fft, special
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.events import BinomialEvent
-from bandanna.accounting.lattice import binomial_law
-from bandanna.core import require, search
-from bandanna.core.arrays import Floats
+from bandanna import validation
+from bandanna.numeric import search
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.events import BinomialEvent
+from bandanna.privacy.prices import binomial_law
+from bandanna.types import Floats
 from reproductions.shuffle_linucb.published import LENGTH, Setting
 
 SYMMETRISED = math.sqrt(12)  # Delta_2 of a report under symmetrised noise
@@ -149,7 +150,7 @@ def shuffled_delta(mu: float, users: int, epsilon: float) -> float:
     * their sum, N(mu, n) against N(0, n): delta >= delta_G(epsilon; mu / sqrt n);
     * the likelihood ratio (1/n) sum_i L_i, L = e^{mu y - mu^2/2}, each L_i cut off and rounded down to a grid.
     """
-    epsilon = require.non_negative("epsilon", epsilon)
+    epsilon = validation.non_negative("epsilon", epsilon)
     taus = _cuts(mu)
     with np.errstate(over="ignore"):
         some = special.ndtr(mu - taus) - np.exp(epsilon + math.log(users) + special.log_ndtr(-taus))
@@ -161,7 +162,7 @@ def shuffled_delta(mu: float, users: int, epsilon: float) -> float:
 
 def shuffled_epsilon(mu: float, users: int, delta: float) -> float:
     """An epsilon that the same reports certainly do not go below at `delta`, from the same bounds."""
-    delta = require.delta(delta)
+    delta = validation.delta(delta)
     taus = _cuts(mu)
     gain = special.ndtr(mu - taus) - delta
     with np.errstate(divide="ignore", invalid="ignore"):

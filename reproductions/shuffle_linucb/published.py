@@ -44,15 +44,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bandanna.audit.gallery.papers import published_std
-from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.streams import Streams
-from bandanna.environments.linear import LinearWorld
-from bandanna.environments.published import PublishedLinear
-from bandanna.kernels import compiled
+from bandanna import validation
+from bandanna.audit.gallery import published_std
+from bandanna.numeric.compiled import compiled
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.linear import LinearWorld, PublishedLinear
 from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.run import Tally
+from bandanna.types import Floats, Ints
 
 ALGORITHMS = ("LinUCB", "LinUCB-LDP", "LinUCB-JDP", "LinUCB-SDP-Amp", "LinUCB-SDP-Vec")
 LENGTH = math.sqrt(2)  # L, the norm of (u, 1)
@@ -70,11 +69,11 @@ class Setting:
     batch: int = 20
 
     def __post_init__(self) -> None:
-        require.one_of("algorithm", self.algorithm, ALGORITHMS)
-        require.positive("epsilon", self.epsilon)
-        require.chance("delta", self.delta)
+        validation.one_of("algorithm", self.algorithm, ALGORITHMS)
+        validation.positive("epsilon", self.epsilon)
+        validation.chance("delta", self.delta)
         for name, least in (("dim", 2), ("horizon", 2), ("batch", 1)):
-            object.__setattr__(self, name, require.whole(name, getattr(self, name), least=least))
+            object.__setattr__(self, name, validation.whole(name, getattr(self, name), least=least))
 
     @property
     def every(self) -> int:
@@ -144,7 +143,7 @@ class AuthorsInstances(PublishedLinear):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.cycle is not None:
-            require.whole("cycle", self.cycle)
+            validation.whole("cycle", self.cycle)
 
     def normals(self, streams: Streams) -> tuple[Floats, Floats]:
         """The authors' numbers for v and u."""

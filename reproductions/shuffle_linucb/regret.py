@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.accounting import accountant
-from bandanna.accounting.events import ContinualEvent, RepetitionEvent
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.experiments.workers import Progress, silent
+from bandanna import validation
+from bandanna.experiments.executors import Progress, silent
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
+from bandanna.privacy import accountant
+from bandanna.privacy.events import ContinualEvent, RepetitionEvent
+from bandanna.privacy.guarantee import Guarantee
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.result import Result
 from reproductions.figure import Curve, Row, ending, finite, gather
@@ -48,7 +48,7 @@ def curves(
     progress: Progress = silent,
 ) -> list[Curve]:
     """All curves of a figure with panels (d, epsilon), published and ours. More `jobs`: more processes."""
-    shared = {"horizon": require.whole("horizon", horizon, least=BATCH), "n_seeds": n_seeds, "seed": seed}
+    shared = {"horizon": validation.whole("horizon", horizon, least=BATCH), "n_seeds": n_seeds, "seed": seed}
     wanted = [(a, v, d, e) for d, e in panels for a in ALGORITHMS for v in ("published", "ours")]
     once = {_what(*each): each for each in reversed(wanted)}  # LinUCB does not depend on epsilon: once per dimension
     tasks = [dict(zip(("algorithm", "variant", "dim", "epsilon"), once[what], strict=True)) | shared for what in once]
@@ -65,7 +65,7 @@ def curve(
     *, algorithm: str, variant: str, dim: int, epsilon: float, horizon: int, n_seeds: int, seed: int = 0
 ) -> Curve:
     """One curve of figure 1 or 2."""
-    run = _published if require.one_of("variant", variant, ("published", "ours")) == "published" else _ours
+    run = _published if validation.one_of("variant", variant, ("published", "ours")) == "published" else _ours
     true, result = run(algorithm, dim, epsilon, horizon, range(seed, seed + n_seeds))
     facts = {"algorithm": algorithm, "variant": variant, "dim": dim, "epsilon": epsilon, "delta": DELTA}
     return Curve(row=facts | true | ending(result), result=result)

@@ -27,10 +27,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bandanna.core import require
-from bandanna.core.streams import Streams
+from bandanna import validation
 from bandanna.errors import InvalidArgument, OutsideTheorem
-from bandanna.experiments.workers import Progress, silent
+from bandanna.experiments.executors import Progress, silent
+from bandanna.numeric.rng import Streams
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from reproductions.figure import Curve, ending, gather
@@ -52,7 +52,7 @@ def curves(
     *, n_seeds: int = 50, horizon: int = HORIZON, seed: int = 0, jobs: int = 1, progress: Progress = silent
 ) -> list[Curve]:
     """All curves, published and ours, for every M; LinUCB does not depend on M and stands with M = 1."""
-    require.whole("horizon", horizon, least=8)
+    validation.whole("horizon", horizon, least=8)
     tasks = [
         {"algorithm": name, "variant": variant, "times": times, "horizon": horizon, "n_seeds": n_seeds, "seed": seed}
         for variant in ("published", "ours")
@@ -65,7 +65,7 @@ def curves(
 
 def curve(*, algorithm: str, variant: str, times: int, horizon: int, n_seeds: int, seed: int = 0) -> Curve:
     """One algorithm for users who take part in at most `times` batches."""
-    calibration = {"published": "paper", "ours": "tight"}[require.one_of("variant", variant, ("published", "ours"))]
+    calibration = {"published": "paper", "ours": "tight"}[validation.one_of("variant", variant, ("published", "ours"))]
     promise = {"epsilon": EPSILON, "delta": DELTA, "participations": times, "calibration": calibration}
     budget = {} if algorithm == "LinUCB" else promise
     shared = {"dim": DIM, "horizon": horizon, "batch": _batch(horizon), "ties": "first", "confidence": "lemma"}

@@ -22,12 +22,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from bandanna.core import require
-from bandanna.environments.drifting import DriftingContexts
-from bandanna.experiments.workers import Progress, silent
+from bandanna import validation
+from bandanna.experiments.executors import Progress, silent
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import DriftingContexts
 from bandanna.simulation.result import Result
 from reproductions.rates import Line, Rate, regrets_over
 
@@ -43,7 +43,7 @@ LINES = {  # the exponent of the theorem, the last horizon in units of H
 
 def line(algorithm: str, longest: int = HORIZON, points: int = POINTS) -> Line:
     """Horizons geometrically spaced, the last one that of LINES, the first SPAN times less."""
-    theory, unit = LINES[require.one_of("algorithm", algorithm, tuple(LINES))]
+    theory, unit = LINES[validation.one_of("algorithm", algorithm, tuple(LINES))]
     spaced = np.geomspace(unit * longest / SPAN, unit * longest, points)
     return Line(arguments={"algorithm": algorithm}, theory=theory, horizons=tuple(round(each) for each in spaced))
 
@@ -75,6 +75,6 @@ def scaling(
     progress: Progress = silent,
 ) -> list[Rate]:
     """All lines; `horizon` is H."""
-    longest, points = require.whole("horizon", horizon, least=10_000), require.whole("points", points, least=2)
+    longest, points = validation.whole("horizon", horizon, least=10_000), validation.whole("points", points, least=2)
     lines = [line(name, longest, points) for name in algorithms]
     return regrets_over(regret, lines, n_seeds=n_seeds, seed=seed, jobs=jobs, progress=progress)

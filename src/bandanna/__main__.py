@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bandanna.cli import main
+from bandanna.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from bandanna.accounting.events import Event
-from bandanna.accounting.stores import Entry, LedgerStore
-from bandanna.accounting.stores.base import Result
-from bandanna.accounting.stores.tables import LEDGER_SCHEMA, TransactionStore
-from bandanna.storage.database import open_database
+from bandanna.privacy.events import Event
+from bandanna.privacy.stores.base import Entry, LedgerStore, Result
+from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
+from bandanna.storage.database.schema import open_database
 
 from ..postgres import server
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting import accountant, gdp, lattice
-from bandanna.accounting.accountant import Accountant
-from bandanna.accounting.amplification import composed_shuffled_gaussian_delta
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.accounting.events import (
+from bandanna.errors import InvalidBudget, UnknownEvent
+from bandanna.privacy import accountant, gdp, prices
+from bandanna.privacy.accountant import Accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.privacy.events import (
     BinomialEvent,
     ClearEvent,
     CompositionEvent,
@@ -33,10 +33,9 @@ from bandanna.accounting.events import (
     RepetitionEvent,
     ShuffledGaussianEvent,
 )
-from bandanna.accounting.factorisation import BinaryTree
-from bandanna.accounting.grid import fine_grid
-from bandanna.accounting.prices import gaussian_price
-from bandanna.errors import InvalidBudget, UnknownEvent
+from bandanna.privacy.factorisation import BinaryTree
+from bandanna.privacy.prices import fine_grid, gaussian_price
+from bandanna.privacy.shuffled_gaussian import composed_shuffled_gaussian_delta
 
 Floats = NDArray[np.float64]
 STEP = 1e-3
@@ -565,8 +564,8 @@ def test_every_coordinate_brings_its_tail() -> None:
     tail, shape = 1e-3, {"trials": 40_000, "shift": 20.0, "reach": 20, "dim": 50}
     cut, half = 4.25, 4.5  # Phi(-4.25) is just below tail / 50, Phi(-4.5) below half of that
     whole = gaussian_price(BinomialEvent(**shape, rounded=False), tail)
-    assert whole.tail == pytest.approx(50 * lattice.binomial_price(40_000, 0.5, cut).tail)
+    assert whole.tail == pytest.approx(50 * prices.binomial_price(40_000, 0.5, cut).tail)
     rounded = gaussian_price(BinomialEvent(**shape), tail)
-    assert rounded.tail == pytest.approx(tail / 2 + 50 * lattice.binomial_price(40_000, 0.5, half).tail)
+    assert rounded.tail == pytest.approx(tail / 2 + 50 * prices.binomial_price(40_000, 0.5, half).tail)
     discrete = gaussian_price(DiscreteGaussianEvent(std=400.0, shift=20.0, dim=50), tail)
-    assert discrete.tail == pytest.approx(50 * lattice.discrete_gaussian_price(400.0, cut).tail)
+    assert discrete.tail == pytest.approx(50 * prices.discrete_gaussian_price(400.0, cut).tail)

@@ -9,18 +9,16 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting import accountant, parallel
-from bandanna.accounting.events import CompositionEvent, DiscreteLaplaceEvent, GaussianEvent
-from bandanna.accounting.ledger import Ledger
-from bandanna.agent import Agent
-from bandanna.core.domain import Ball, Box
+from bandanna.agent.agent import Agent
+from bandanna.device.domain import Ball, Box
+from bandanna.device.noise import FastNoise
 from bandanna.errors import BudgetExceeded, InvalidArgument
-from bandanna.loop import Desk
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Ask
+from bandanna.policies.base import Ask, Desk
 from bandanna.policies.linear.oful_jdp import OFULJDP
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.privacy import accountant
+from bandanna.privacy.events import CompositionEvent, DiscreteLaplaceEvent, GaussianEvent
+from bandanna.privacy.ledger import Ledger
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian
 from bandanna.protocols.shuffle_bits import ShuffleBits
 
 EVENT = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2
@@ -66,10 +64,10 @@ def test_to_move_costs_no_more_than_to_stay(one: float, share: float, grid: floa
     for other in (0.3 * one, one):
         stay = [GaussianEvent(std=math.sqrt(1 / (1 - share)), sensitivity=s, dim=3, grid=grid) for s in (one, other)]
         half = [GaussianEvent(std=each.std, sensitivity=each.sensitivity / 2, dim=3, grid=grid) for each in stay]
-        tasks = {f"kept\x1f{name}\x1f0": parallel.Batches([each]) for name, each in zip("ab", stay, strict=True)}
-        tasks |= {f"all {n}": parallel.Batches([each]) for n, each in enumerate(shared)}
+        tasks = {f"kept\x1f{name}\x1f0": accountant.Batches([each]) for name, each in zip("ab", stay, strict=True)}
+        tasks |= {f"all {n}": accountant.Batches([each]) for n, each in enumerate(shared)}
         moved = accountant.epsilon(CompositionEvent(events=(*shared, *half)), 1e-5)
-        assert moved <= parallel.spent(tasks, 1, 1e-5) * (1 + 1e-9)
+        assert moved <= accountant.spent(tasks, 1, 1e-5) * (1 + 1e-9)
 
 
 def test_nobody_is_in_two_alternatives() -> None:

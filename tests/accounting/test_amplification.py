@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.accounting import amplification, gdp
-from bandanna.core import search
 from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
+from bandanna.numeric import search
+from bandanna.privacy import amplification, blanket, gdp, shuffled_gaussian
 
 from ..drawn import examples
 from .shuffle_enumeration import (
@@ -191,7 +191,7 @@ def scanned_delta(users: int, epsilon: float, scale: float) -> float:
     """Least delta over a plain, coarse grid of eps0 and of smaller epsilons."""
     least, mu = float(gdp.delta(epsilon, 1 / scale)), 1 / scale
     for smaller, local in itertools.product((0.6 * epsilon, epsilon), np.geomspace(0.02, math.log(users) + 3, 80)):
-        hidden = amplification.stop_loss(users=users, chance=math.exp(-local), mu=mu, epsilon=smaller)
+        hidden = blanket.stop_loss(users=users, chance=math.exp(-local), mu=mu, epsilon=smaller)
         moved = (users - 1) * math.exp(-local) * float(gdp.delta(local, mu))
         tail = (math.expm1(smaller) + 2 * float(gdp.delta(smaller, mu))) * moved
         least = min(least, (1 + math.exp(smaller)) * hidden + tail)
@@ -204,14 +204,14 @@ def test_std_agrees_with_the_calibration_table(
     epsilon: float, delta: float, users: int, clones: float, local: float, lower: float
 ) -> None:
     """The std would leave the table: below any analysis, above the clones bound, or not the least by a scan."""
-    std = amplification.shuffled_gaussian_std(
+    std = shuffled_gaussian.shuffled_gaussian_std(
         sensitivity=SENSITIVITY, users=users, epsilon=epsilon, delta=delta
     ) * math.sqrt(users)
     assert lower <= std <= clones * (1 + 3e-3)  # the table has theorem 3.8's tail, and three to four digits
     scanned = scanned_delta(users, epsilon, std / math.sqrt(users) / SENSITIVITY)
     assert delta * 0.995 <= scanned <= 2 * delta  # of a coarse grid
     assert std <= local * 1.002
-    less = amplification.shuffled_gaussian_delta(
+    less = shuffled_gaussian.shuffled_gaussian_delta(
         std=0.8 * std / math.sqrt(users), sensitivity=SENSITIVITY, users=users, epsilon=epsilon
     )
     assert less > delta  # 20 % less noise is seen
@@ -226,19 +226,19 @@ def test_two_users_by_quadrature() -> None:
     p = (np.outer(single[1], single[0]) + np.outer(single[0], single[1])) / 2 * step**2
     assert p.sum() == pytest.approx(1.0, abs=1e-9)
     for epsilon in (0.1, 0.5, 1.0, 2.0):
-        claim = amplification.shuffled_gaussian_delta(std=1.0, sensitivity=shift, users=2, epsilon=epsilon)
+        claim = shuffled_gaussian.shuffled_gaussian_delta(std=1.0, sensitivity=shift, users=2, epsilon=epsilon)
         assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= claim + 1e-6
 
 
 def test_a_single_user_is_the_local_mechanism() -> None:
     """A shuffle of one report would cost something else than the report."""
     for epsilon in (0.0, 0.3, 2.0):
-        value = amplification.shuffled_gaussian_delta(std=1.7, sensitivity=2.0, users=1, epsilon=epsilon)
+        value = shuffled_gaussian.shuffled_gaussian_delta(std=1.7, sensitivity=2.0, users=1, epsilon=epsilon)
         assert value == float(gdp.delta(epsilon, 2.0 / 1.7))
-    assert amplification.shuffled_gaussian_epsilon(std=1.7, sensitivity=2.0, users=1, delta=1e-5) == gdp.epsilon(
+    assert shuffled_gaussian.shuffled_gaussian_epsilon(std=1.7, sensitivity=2.0, users=1, delta=1e-5) == gdp.epsilon(
         1e-5, 2.0 / 1.7
     )
-    std = amplification.shuffled_gaussian_std(sensitivity=2.0, users=1, epsilon=1.0, delta=1e-5)
+    std = shuffled_gaussian.shuffled_gaussian_std(sensitivity=2.0, users=1, epsilon=1.0, delta=1e-5)
     assert std == pytest.approx(2.0 / gdp.mu(1.0, 1e-5), rel=1e-12)
 
 
@@ -254,22 +254,24 @@ OFTEN = {(0.01, 1e-2, 2), (20.0, 1e-12, 200), (0.01, 1e-2, 10**6)}
 )
 def test_std_lies_between_central_and_local_and_meets_the_budget(epsilon: float, delta: float, users: int) -> None:
     """The calibrated std would be dearer than no shuffle, cheaper than the sum alone, or miss its own budget."""
-    std = amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
+    std = shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
     local = 1.0 / gdp.mu(epsilon, delta)
     assert local / math.sqrt(users) < std <= local * (1 + 1e-12)
-    achieved = amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
+    achieved = shuffled_gaussian.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
     assert delta * 0.998 < achieved <= delta
-    back = amplification.shuffled_gaussian_epsilon(std=std, sensitivity=1.0, users=users, delta=delta)
+    back = shuffled_gaussian.shuffled_gaussian_epsilon(std=std, sensitivity=1.0, users=users, delta=delta)
     assert back <= epsilon * (1 + 1e-11)  # less where the bound is flat in epsilon
-    assert amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=back) <= delta * 1.0001
+    assert (
+        shuffled_gaussian.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=back) <= delta * 1.0001
+    )
 
 
 def test_amplification_is_found_where_the_bound_rises_with_epsilon() -> None:
     """A guarantee at a smaller epsilon would be forgotten at a larger one: delta must fall, epsilon must be least."""
     case = {"std": 0.97, "sensitivity": 1.0, "users": 10**6}
-    deltas = [amplification.shuffled_gaussian_delta(**case, epsilon=e) for e in (3.0, 4.5, 5.5, 7.0)]
+    deltas = [shuffled_gaussian.shuffled_gaussian_delta(**case, epsilon=e) for e in (3.0, 4.5, 5.5, 7.0)]
     assert all(later <= earlier * (1 + 1e-4) for earlier, later in itertools.pairwise(deltas))
-    assert amplification.shuffled_gaussian_epsilon(**case, delta=2e-12) < 3.0  # without a shuffle 7.4
+    assert shuffled_gaussian.shuffled_gaussian_epsilon(**case, delta=2e-12) < 3.0  # without a shuffle 7.4
     assert gdp.epsilon(2e-12, 1 / 0.97) > 7.0
 
 
@@ -284,7 +286,7 @@ def test_delta_falls_with_std_and_epsilon(std: float, users: int, epsilon: float
     """More noise or a larger epsilon would cost delta; or delta would leave [sum alone, no shuffle]."""
 
     def delta(std: float, epsilon: float) -> float:
-        return amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
+        return shuffled_gaussian.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
 
     here = delta(std, epsilon)
     slack = 1 + 1e-4  # the searches over eps0 and epsilon'
@@ -300,7 +302,7 @@ def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: flo
     """A larger batch or a larger epsilon would need more noise per user."""
 
     def std(users: int, epsilon: float) -> float:
-        return amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
+        return shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
 
     here = std(users, epsilon)
     assert std(users * factor, epsilon) <= here * (1 + 2e-5)
@@ -313,12 +315,12 @@ def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: flo
 def test_extremes_are_answered(users: int, std: float) -> None:
     """An extreme std, batch, epsilon or delta would overflow, warn (an error here) or give no number."""
     for epsilon in (0.0, 1e-6, 0.01, 20.0, 99.0, 101.0, 600.0):
-        value = amplification.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
+        value = shuffled_gaussian.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
         assert 0.0 <= value <= 1.0
     for delta in (1e-12, 0.5):
-        answer = amplification.shuffled_gaussian_epsilon(std=std, sensitivity=1.0, users=users, delta=delta)
+        answer = shuffled_gaussian.shuffled_gaussian_epsilon(std=std, sensitivity=1.0, users=users, delta=delta)
         assert answer >= 0.0
-        assert amplification.shuffled_gaussian_std(sensitivity=std, users=users, epsilon=500.0, delta=delta) > 0.0
+        assert shuffled_gaussian.shuffled_gaussian_std(sensitivity=std, users=users, epsilon=500.0, delta=delta) > 0.0
     for local in (1e-6, 0.1, 30.0, 3000.0):
         profile = amplification.clones_delta(users=users, local_epsilon=local, epsilon=np.array([0.0, 29.9, 2999.0]))
         assert np.all(np.diff(profile) <= 0)
@@ -395,14 +397,14 @@ def test_returning_users_of_a_small_shuffle_stay_below_the_composition() -> None
 def test_composed_std_meets_its_budget_between_central_and_local(users: int, times: int) -> None:
     """The std for returning users would miss its budget, or leave the range of the Gaussian mechanisms around it."""
     case = {"sensitivity": 2.0, "users": users, "times": times}
-    std = amplification.composed_shuffled_gaussian_std(**case, epsilon=1.0, delta=1e-5)
+    std = shuffled_gaussian.composed_shuffled_gaussian_std(**case, epsilon=1.0, delta=1e-5)
     local = 2.0 * math.sqrt(times) / gdp.mu(1.0, 1e-5)
     assert local / math.sqrt(users) < std <= local * (1 + 1e-12)
-    achieved = amplification.composed_shuffled_gaussian_delta(**case, std=std, epsilon=1.0)
+    achieved = shuffled_gaussian.composed_shuffled_gaussian_delta(**case, std=std, epsilon=1.0)
     assert 0.99e-5 < achieved <= 1e-5
-    assert amplification.composed_shuffled_gaussian_epsilon(**case, std=std, delta=1e-5) <= 1.0 + 1e-11
-    assert amplification.composed_shuffled_gaussian_delta(**case, std=0.8 * std, epsilon=1.0) > 1e-5
-    assert std > amplification.shuffled_gaussian_std(sensitivity=2.0, users=users, epsilon=1.0, delta=1e-5)
+    assert shuffled_gaussian.composed_shuffled_gaussian_epsilon(**case, std=std, delta=1e-5) <= 1.0 + 1e-11
+    assert shuffled_gaussian.composed_shuffled_gaussian_delta(**case, std=0.8 * std, epsilon=1.0) > 1e-5
+    assert std > shuffled_gaussian.shuffled_gaussian_std(sensitivity=2.0, users=users, epsilon=1.0, delta=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -413,24 +415,24 @@ def test_an_epsilon_is_one_that_delta_proves(users: int, times: int, delta: floa
     """The search for epsilon ends where its bound holds for an eps0 that `delta` does not find (as in the first case),
     and with it a stated promise that nothing proves; or far above the least."""
     given = {"std": std, "sensitivity": 1.0, "users": users, "times": times}
-    found = amplification.composed_shuffled_gaussian_epsilon(**given, delta=delta)
-    assert amplification.composed_shuffled_gaussian_delta(**given, epsilon=found) <= delta
-    assert amplification.composed_shuffled_gaussian_delta(**given, epsilon=found * (1 - 2e-5)) > delta
+    found = shuffled_gaussian.composed_shuffled_gaussian_epsilon(**given, delta=delta)
+    assert shuffled_gaussian.composed_shuffled_gaussian_delta(**given, epsilon=found) <= delta
+    assert shuffled_gaussian.composed_shuffled_gaussian_delta(**given, epsilon=found * (1 - 2e-5)) > delta
 
 
 def test_composition_of_one_batch_is_the_exact_route() -> None:
     """One batch would cost something else than no composition."""
     case = {"std": 3.0, "sensitivity": 2.0, "users": 500}
-    assert amplification.composed_shuffled_gaussian_delta(
+    assert shuffled_gaussian.composed_shuffled_gaussian_delta(
         **case, times=1, epsilon=0.4
-    ) == amplification.shuffled_gaussian_delta(**case, epsilon=0.4)
+    ) == shuffled_gaussian.shuffled_gaussian_delta(**case, epsilon=0.4)
 
 
 def test_one_batch_by_convolution_agrees_with_the_sum() -> None:
     """The two routes, one sum and privacy losses, would disagree by more than 1 % of delta."""
     for epsilon in (0.05, 0.2, 0.7):
-        pld = amplification.blanket_pld(users=300, local_epsilon=1.5, mu=0.4)
-        exact = amplification.stop_loss(users=300, chance=math.exp(-1.5), mu=0.4, epsilon=epsilon)
+        pld = blanket.blanket_pld(users=300, local_epsilon=1.5, mu=0.4)
+        exact = blanket.stop_loss(users=300, chance=math.exp(-1.5), mu=0.4, epsilon=epsilon)
         exact *= 1 + math.exp(epsilon)
         assert exact * (1 - 1e-9) <= pld.get_delta_for_epsilon(epsilon) <= exact * 1.05 + 1e-19
 
@@ -487,13 +489,13 @@ def test_bad_input_is_refused_by_name() -> None:
     good = {"sensitivity": 1.0, "users": 10, "epsilon": 1.0, "delta": 1e-5}
     for name, value in [("sensitivity", 0.0), ("users", 0), ("users", 2.5), ("epsilon", 0.0), ("delta", 1.0)]:
         with pytest.raises(InvalidArgument, match=name):
-            amplification.shuffled_gaussian_std(**good | {name: value})
+            shuffled_gaussian.shuffled_gaussian_std(**good | {name: value})
     with pytest.raises(InvalidBudget, match="delta"):
-        amplification.shuffled_gaussian_std(**good | {"delta": 0.0})
+        shuffled_gaussian.shuffled_gaussian_std(**good | {"delta": 0.0})
     with pytest.raises(InvalidArgument, match="std"):
-        amplification.shuffled_gaussian_delta(std=math.nan, sensitivity=1.0, users=10, epsilon=1.0)
+        shuffled_gaussian.shuffled_gaussian_delta(std=math.nan, sensitivity=1.0, users=10, epsilon=1.0)
     with pytest.raises(InvalidArgument, match="times"):
-        amplification.composed_shuffled_gaussian_epsilon(std=1.0, sensitivity=1.0, users=10, times=0, delta=1e-5)
+        shuffled_gaussian.composed_shuffled_gaussian_epsilon(std=1.0, sensitivity=1.0, users=10, times=0, delta=1e-5)
     with pytest.raises(InvalidBudget, match="epsilon"):
         amplification.clones_delta(users=10, local_epsilon=1.0, epsilon=np.array([0.1, -1.0]))
     with pytest.raises(InvalidArgument, match="local_epsilon"):

@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.accounting import gdp
-from bandanna.accounting.amplification.blanket import stop_loss
-from bandanna.accounting.amplification.bound import ShuffledBatches, _lowest
-from bandanna.accounting.amplification.clones import clone_buckets, clones_delta
-from bandanna.accounting.amplification.loss import _outcomes, clones_pld
-from bandanna.accounting.amplification.returning import Losses, composed_blanket
-from bandanna.accounting.amplification.shuffled_gaussian import (
+from bandanna.privacy import gdp
+from bandanna.privacy.amplification import _outcomes, clone_buckets, clones_delta, clones_pld
+from bandanna.privacy.blanket import Losses, composed_blanket, stop_loss
+from bandanna.privacy.shuffled_gaussian import (
+    ShuffledBatches,
+    _lowest,
     composed_shuffled_gaussian_delta,
     composed_shuffled_gaussian_epsilon,
     composed_shuffled_gaussian_std,

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting import amplification, gdp
-from bandanna.accounting.amplification import blanket
-from bandanna.accounting.amplification.blanket import lattice, stop_loss
-from bandanna.accounting.amplification.bound import ShuffledBatches
-from bandanna.accounting.amplification.profile import stop_losses
-from bandanna.accounting.amplification.returning import (
+from bandanna.privacy import amplification, blanket, gdp, shuffled_gaussian
+from bandanna.privacy.blanket import (
     _below,
     blanket_losses,
     blanket_pld,
     composed_blanket,
+    lattice,
     loss_std,
+    stop_loss,
+    stop_losses,
 )
+from bandanna.privacy.shuffled_gaussian import ShuffledBatches
 
 from .shuffle_enumeration import add_user, hockey_stick, shuffled_law
 
@@ -94,7 +94,7 @@ def test_others_beside_the_line_by_quadrature() -> None:
         p, q = (spread((place, other), y) * step**4 for place in corners[:2])
         assert p.sum() == pytest.approx(1.0, abs=1e-4)
         for epsilon in (0.1, 0.5, 1.0):
-            claim = amplification.shuffled_gaussian_delta(std=1.0, sensitivity=mu, users=2, epsilon=epsilon)
+            claim = shuffled_gaussian.shuffled_gaussian_delta(std=1.0, sensitivity=mu, users=2, epsilon=epsilon)
             assert max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) <= claim + 1e-5
 
 
@@ -114,7 +114,7 @@ def test_three_users_by_quadrature() -> None:
         for epsilon, most in exact.items():
             exact[epsilon] = max(most, hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
     for epsilon, most in exact.items():
-        claim = amplification.shuffled_gaussian_delta(std=1.0, sensitivity=mu, users=3, epsilon=epsilon)
+        claim = shuffled_gaussian.shuffled_gaussian_delta(std=1.0, sensitivity=mu, users=3, epsilon=epsilon)
         assert most <= claim * (1 + 1e-6)
         assert claim <= 1.5 * most or epsilon > 0.1
 
@@ -122,7 +122,7 @@ def test_three_users_by_quadrature() -> None:
 @pytest.mark.parametrize(("epsilon", "users"), [(0.01, 2), (0.01, 20), (0.002, 200), (0.001, 2000)])
 def test_a_fifth_less_noise_breaks_the_promise(epsilon: float, users: int) -> None:
     """Where the calibration is nearly tight, a fifth less noise would keep the promise: the sum alone refutes it."""
-    std = amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-5)
+    std = shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-5)
     assert float(gdp.delta(epsilon, 1 / (std * math.sqrt(users)))) <= 1e-5
     assert float(gdp.delta(epsilon, 1 / (0.8 * std * math.sqrt(users)))) > 1e-5
 
@@ -252,7 +252,7 @@ def test_many_epsilons_at_once_have_their_own_bounds(users: int, chance: float, 
 @pytest.mark.often(of=lambda epsilon, users: (epsilon == 1.0) == (users == 400))
 def test_the_bound_is_least_among_those_of_many_local_epsilons(users: int, epsilon: float) -> None:
     """delta is not the least of mixtures and their tail, as they are written, or above the clones bound."""
-    scale = amplification.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-6)
+    scale = shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-6)
     delta, mu = ShuffledBatches(users=users).delta(scale, epsilon), 1 / scale
     weight = math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, mu))
     written = []

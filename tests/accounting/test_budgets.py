@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from bandanna.accounting import gdp
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.errors import InvalidBudget
+from bandanna.privacy import gdp
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 
 
 def responses(epsilon: float) -> tuple[np.ndarray, np.ndarray]:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting import accountant, amplification, cache
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.cache import directory, forget, remember
-from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise
-from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
-from bandanna.accounting.events import Event, RepetitionEvent, ShuffledGaussianEvent
-from bandanna.accounting.factorisation import BLT
-from bandanna.core.domain import Box
-from bandanna.protocols import ShuffleGaussian
+from bandanna.device.domain import Box
+from bandanna.privacy import accountant, calibration_cache, shuffled_gaussian
+from bandanna.privacy import shuffled_gaussian as amplification
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import BinomialNoise, binomial_noise, calibrated_shuffled_std
+from bandanna.privacy.calibration_cache import directory, forget, remember
+from bandanna.privacy.events import Event, RepetitionEvent, ShuffledGaussianEvent
+from bandanna.privacy.factorisation import BLT
+from bandanna.protocols.gaussian import ShuffleGaussian
 
 
 class Counted:
@@ -37,7 +37,7 @@ class Counted:
         return self.result
 
 
-def found(kind: str, key: cache.Key, search: Counted) -> dict[str, Any]:
+def found(kind: str, key: calibration_cache.Key, search: Counted) -> dict[str, Any]:
     """A remembered result, whatever it is."""
     return remember(kind, key, search, valid=lambda result: True)
 
@@ -67,7 +67,7 @@ def test_keys(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, key in [("a", {"n": 1}), ("b", {"n": 1}), ("a", {"n": 2}), ("a", {"m": 1}), ("a", {"n": "1"})]:
         found(kind, key, search)
     assert search.runs == 5
-    monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
+    monkeypatch.setattr(calibration_cache, "VERSION", calibration_cache.VERSION + 1)
     found("a", {"n": 1}, search)
     assert search.runs == 6
 
@@ -171,7 +171,7 @@ def forge(place: Path, result: Any) -> None:
     """Put a result into the only file of the cache, as if it had been found."""
     (file,) = place.iterdir()
     identity = json.loads(file.read_text())["identity"]
-    text = json.dumps({"identity": identity, "result": result, "digest": cache._digest(identity, result)})
+    text = json.dumps({"identity": identity, "result": result, "digest": calibration_cache._digest(identity, result)})
     file.write_text(text)
     forget()
 
@@ -195,7 +195,7 @@ SHAPE: dict[str, Any] = {"sensitivity": 2.0, "reach": 1.0, "dim": 3}
 
 def shuffled(participations: int) -> float:
     """A calibration for shuffled Gaussian reports."""
-    return shuffled_gaussian_std(sensitivity=1.0, dim=1, users=50, budget=SHUFFLED, participations=participations)
+    return calibrated_shuffled_std(sensitivity=1.0, dim=1, users=50, budget=SHUFFLED, participations=participations)
 
 
 def binomial(participations: int) -> BinomialNoise:
@@ -232,7 +232,7 @@ def test_a_forged_file_is_searched_anew(
     honest = calibrate(number)
     (file,) = place.iterdir()
     stored = json.loads(file.read_text())["result"]
-    computed, read = [], cache._read
+    computed, read = [], calibration_cache._read
 
     def looked(*arguments: Any) -> dict[str, Any] | None:
         result = read(*arguments)
@@ -241,7 +241,7 @@ def test_a_forged_file_is_searched_anew(
             return stored  # what the search would find
         return result
 
-    monkeypatch.setattr(cache, "_read", looked)
+    monkeypatch.setattr(calibration_cache, "_read", looked)
     assert (calibrate(number), computed) == (honest, [])
     for forged in results(stored):
         forge(place, forged)
@@ -277,7 +277,7 @@ def test_a_stale_calibration_of_returning_users_does_not_weaken_the_noise(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A protocol for (1, 1e-6) is made with the noise of an older search and states 6.57."""
-    search = functools.cache(amplification.composed_shuffled_gaussian_std)  # it would find the same again
+    search = functools.cache(shuffled_gaussian.composed_shuffled_gaussian_std)  # it would find the same again
     monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", search)
     make = partial(ShuffleGaussian.calibrate, domain=Box(dim=1), budget=SHUFFLED, batch=50, participations=3)
     honest = make().noise_std

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting import accountant, amplification, cache
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.cache import forget
-from bandanna.accounting.calibration.binomial import binomial_noise
-from bandanna.accounting.calibration.shuffled import shuffled_gaussian_std
-from bandanna.accounting.events import Event, RepetitionEvent, ShuffledGaussianEvent
+from bandanna.privacy import accountant, calibration_cache, shuffled_gaussian
+from bandanna.privacy import shuffled_gaussian as amplification
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import binomial_noise, calibrated_shuffled_std
+from bandanna.privacy.calibration_cache import forget
+from bandanna.privacy.events import Event, RepetitionEvent, ShuffledGaussianEvent
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
@@ -32,7 +32,9 @@ def forge(place: Path, result: dict[str, Any]) -> None:
     """Write another result into the only file of the cache, with its digest."""
     (file,) = place.iterdir()
     identity = json.loads(file.read_text())["identity"]
-    file.write_text(json.dumps({"identity": identity, "result": result, "digest": cache._digest(identity, result)}))
+    file.write_text(
+        json.dumps({"identity": identity, "result": result, "digest": calibration_cache._digest(identity, result)})
+    )
     forget()
 
 
@@ -55,17 +57,17 @@ def test_shuffled_noise_for_less_is_not_believed(
     less: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The noise of twice as many users, or of one participation, is taken from a file."""
-    search = functools.cache(amplification.composed_shuffled_gaussian_std)  # it would find the same again
+    search = functools.cache(shuffled_gaussian.composed_shuffled_gaussian_std)  # it would find the same again
     monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", search)
     wanted: dict[str, Any] = {"sensitivity": 1.0, "dim": 2, "users": 200, "participations": 2}
-    cheap = shuffled_gaussian_std(budget=BUDGET, **wanted | less)
+    cheap = calibrated_shuffled_std(budget=BUDGET, **wanted | less)
     for file in place.iterdir():
         file.unlink()
     forget()
-    honest = shuffled_gaussian_std(budget=BUDGET, **wanted)
+    honest = calibrated_shuffled_std(budget=BUDGET, **wanted)
     forge(place, {"std": cheap})
     assert cheap < honest
-    assert shuffled_gaussian_std(budget=BUDGET, **wanted) == honest
+    assert calibrated_shuffled_std(budget=BUDGET, **wanted) == honest
 
 
 def test_remembered_shuffled_noise_is_priced_as_it_is_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +77,10 @@ def test_remembered_shuffled_noise_is_priced_as_it_is_used(place: Path, monkeypa
     monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", lambda **asked: searched.update(asked) or 4.0)
     monkeypatch.setattr(accountant, "satisfies", lambda event, _: bool(priced.append(event)) or True)
     wanted: dict[str, Any] = {"sensitivity": 2.0, "dim": 3, "users": 200, "participations": 2, "budget": BUDGET}
-    assert shuffled_gaussian_std(**wanted) == 8.0
+    assert calibrated_shuffled_std(**wanted) == 8.0
     assert searched == {"sensitivity": 1.0, "users": 200, "times": 2, "epsilon": 1.0, "delta": 1e-5}
     forge(place, {"std": 5.0})  # more than one report needs without a shuffler, less than two
     assert 1 / BUDGET.mu() < 5.0 < math.sqrt(2) / BUDGET.mu()
-    assert shuffled_gaussian_std(**wanted) == 10.0
+    assert calibrated_shuffled_std(**wanted) == 10.0
     one = ShuffledGaussianEvent(std=5.0, sensitivity=1.0, users=200, dim=3)
     assert priced == [RepetitionEvent(event=one, times=2)]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
-from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise, noise_of_std
-from bandanna.accounting.events import BinomialEvent, RepetitionEvent
-from bandanna.core.report import LinearReport
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.privacy.calibration import BinomialNoise, binomial_noise, noise_of_std
+from bandanna.privacy.events import BinomialEvent, RepetitionEvent
 
 # calibration.md A.5, column "tight total": std of the batch sum for d = 5, 10, 15
 TABLE = """

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting import accountant, lattice
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.calibration.bits import bit_event, bit_noise, bit_noise_of_std, bit_std
-from bandanna.accounting.events import BinomialEvent
-from bandanna.accounting.exact import binomial_delta
-from bandanna.accounting.gdp import Price
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.privacy import accountant, prices
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy.calibration import BinomialNoise, bit_event, bit_noise, bit_noise_of_std, bit_std
+from bandanna.privacy.events import BinomialEvent
+from bandanna.privacy.gdp import Price
+from bandanna.privacy.prices import binomial_delta
 
 BUDGETS = [ApproxDP(epsilon=e, delta=d) for e in (0.2, 1.0, 5.0) for d in (0.1, 1e-5)]
 
@@ -51,7 +50,7 @@ def test_profile_lies_below_theorem_a() -> None:
     """Theorem A understates the exact delta, or the accountant does not use the smaller, exact one."""
     for trials in (60, 400, 20_000):
         event = BinomialEvent(trials=trials, shift=2, reach=2, rounded=False)
-        unit = lattice.binomial_price(trials, 0.5, 6.0)
+        unit = prices.binomial_price(trials, 0.5, 6.0)
         for epsilon in (0.3, 1.0, 2.0):
             bound = Price(mu=unit.mu * 2, tail=unit.tail).delta(epsilon)
             exact = accountant.delta_near(event, epsilon, 1e-5)

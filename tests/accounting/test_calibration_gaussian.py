@@ -11,19 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.accounting.calibration.gaussian import (
-    continual_std,
-    finite_mu,
-    gaussian_std,
-    laplace_scale,
-    level_prices,
-)
-from bandanna.accounting.events import ContinualEvent, Event, GaussianEvent, LaplaceEvent, RepetitionEvent
-from bandanna.accounting.factorisation import BinaryTree, factorise
-from bandanna.accounting.grid import fine_grid
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.privacy.calibration import continual_std, finite_mu, gaussian_std, laplace_scale, level_prices
+from bandanna.privacy.events import ContinualEvent, Event, GaussianEvent, LaplaceEvent, RepetitionEvent
+from bandanna.privacy.factorisation import BinaryTree, factorise
+from bandanna.privacy.prices import fine_grid
 
 from ..drawn import examples
 

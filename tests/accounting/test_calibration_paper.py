@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.accounting.calibration import paper
 from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
+from bandanna.privacy import calibration
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 
 ROWS = [
     # epsilon, delta, then d = 5, 10, 15: std of the batch sum as printed (calibration.md A.5, column "paper")
@@ -27,7 +27,7 @@ def test_vector_sum_as_printed(row: tuple[float, ...], batch: int) -> None:
     """Theorem C.1's noise differs from the printed constants' std."""
     epsilon, delta, *stds = row
     for features, std in zip((5, 10, 15), stds, strict=True):
-        noise = paper.binomial_noise(
+        noise = calibration.paper_binomial_noise(
             features=features, bound=1.0, users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta)
         )
         assert noise.probability == 0.25
@@ -40,14 +40,14 @@ def test_vector_sum_as_printed(row: tuple[float, ...], batch: int) -> None:
 def test_vector_sum_scales_with_the_bound() -> None:
     """The printed lattice is not g steps per unit of the bound."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
-    wide, narrow = (paper.binomial_noise(features=5, bound=b, users=20, budget=budget) for b in (2.0, 1.0))
+    wide, narrow = (calibration.paper_binomial_noise(features=5, bound=b, users=20, budget=budget) for b in (2.0, 1.0))
     assert wide.trials == narrow.trials
     assert wide.std() == pytest.approx(2 * narrow.std())
 
 
 def test_vector_sum_of_returning_users() -> None:
     """Theorem E.5's coins are not the printed ones: M = 7, B = 20, d = 5, epsilon = 1, delta = 0.1."""
-    noise = paper.binomial_noise(
+    noise = calibration.paper_binomial_noise(
         features=5, bound=1.0, users=20, budget=ApproxDP(epsilon=1.0, delta=0.1), participations=7
     )
     horizon, g = 140, 2 * math.sqrt(20)
@@ -73,7 +73,7 @@ BEYOND = [
 @pytest.mark.parametrize(("epsilon", "delta", "batch", "std"), PRINTED)
 def test_shuffled_reports_as_printed(epsilon: float, delta: float, batch: int, std: float) -> None:
     """Theorem 3.2's noise differs from the printed formula's."""
-    ours = paper.shuffled_report_std(users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta))
+    ours = calibration.shuffled_report_std(users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta))
     assert ours == pytest.approx(std, rel=1e-4)
 
 
@@ -83,57 +83,57 @@ def test_shuffled_reports_outside_of_the_theorem(epsilon: float, delta: float, b
     bound = math.sqrt(math.log(2 / delta) / batch)
     assert epsilon > bound
     with pytest.raises(OutsideTheorem, match=r"epsilon = .*Thm 3\.2.*tight") as caught:
-        paper.shuffled_report_std(users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta))
+        calibration.shuffled_report_std(users=batch, budget=ApproxDP(epsilon=epsilon, delta=delta))
     assert f"{bound:.4g}" in caught.value.allowed
     # the formula goes on beyond its range: at the bound it gives the table's value times epsilon / bound
-    inside = paper.shuffled_report_std(users=batch, budget=ApproxDP(epsilon=bound * (1 - 1e-12), delta=delta))
+    inside = calibration.shuffled_report_std(users=batch, budget=ApproxDP(epsilon=bound * (1 - 1e-12), delta=delta))
     assert inside * bound / epsilon == pytest.approx(std, rel=3e-3)
 
 
 def test_shuffled_reports_of_returning_users() -> None:
     """Theorem E.3's noise is not 16 log(2/delta) sqrt(T log(5T/delta)) / (epsilon B), or is used beyond its range."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
-    std = paper.shuffled_report_std(users=100, budget=budget, participations=9)
+    std = calibration.shuffled_report_std(users=100, budget=budget, participations=9)
     assert std == pytest.approx(16 * math.log(2e5) * math.sqrt(900 * math.log(4.5e8)) / 100, rel=1e-12)
     assert std == pytest.approx(261.5, abs=0.1)
     bound = 2 / 100 * math.log(2e5) * math.sqrt(1800)
     with pytest.raises(OutsideTheorem, match=r"Thm E\.3"):
-        paper.shuffled_report_std(users=100, budget=ApproxDP(epsilon=bound * 1.001, delta=1e-5), participations=9)
-    paper.shuffled_report_std(users=100, budget=ApproxDP(epsilon=bound * 0.999, delta=1e-5), participations=9)
+        calibration.shuffled_report_std(users=100, budget=ApproxDP(epsilon=bound * 1.001, delta=1e-5), participations=9)
+    calibration.shuffled_report_std(users=100, budget=ApproxDP(epsilon=bound * 0.999, delta=1e-5), participations=9)
 
 
 def test_classical_gaussian() -> None:
     """The classical Gaussian mechanism's std is not Delta sqrt(2 log(1.25/delta))/epsilon, or used for epsilon > 1."""
     budget = ApproxDP(epsilon=0.5, delta=1e-5)
-    assert paper.gaussian_std(sensitivity=2.0, budget=budget) == pytest.approx(19.3792, abs=1e-3)
+    assert calibration.paper_gaussian_std(sensitivity=2.0, budget=budget) == pytest.approx(19.3792, abs=1e-3)
     for epsilon in (1.0001, 10.0):
         with pytest.raises(OutsideTheorem, match="epsilon"):
-            paper.gaussian_std(sensitivity=2.0, budget=ApproxDP(epsilon=epsilon, delta=1e-5))
-    assert paper.gaussian_std(sensitivity=2.0, budget=ApproxDP(epsilon=1.0, delta=1e-5)) > 0
-    assert paper.gaussian_std(sensitivity=2.0, budget=ZCDP(rho=0.5)) == pytest.approx(2.0)
-    assert paper.gaussian_std(sensitivity=2.0, budget=ZCDP(rho=0.5), participations=4) == pytest.approx(4.0)
+            calibration.paper_gaussian_std(sensitivity=2.0, budget=ApproxDP(epsilon=epsilon, delta=1e-5))
+    assert calibration.paper_gaussian_std(sensitivity=2.0, budget=ApproxDP(epsilon=1.0, delta=1e-5)) > 0
+    assert calibration.paper_gaussian_std(sensitivity=2.0, budget=ZCDP(rho=0.5)) == pytest.approx(2.0)
+    assert calibration.paper_gaussian_std(sensitivity=2.0, budget=ZCDP(rho=0.5), participations=4) == pytest.approx(4.0)
 
 
 def test_local_reports() -> None:
     """Proposition F.1's std is not 4 sqrt(2 log(2.5/delta))/epsilon, or used for epsilon > 1."""
-    assert paper.report_std(budget=ApproxDP(epsilon=0.5, delta=1e-5)) == pytest.approx(39.8866, abs=1e-3)
+    assert calibration.report_std(budget=ApproxDP(epsilon=0.5, delta=1e-5)) == pytest.approx(39.8866, abs=1e-3)
     with pytest.raises(OutsideTheorem, match=r"Prop\. F\.1"):
-        paper.report_std(budget=ApproxDP(epsilon=1.01, delta=1e-5))
+        calibration.report_std(budget=ApproxDP(epsilon=1.01, delta=1e-5))
 
 
 def test_advanced_composition_of_returning_users() -> None:
     """M releases do not each get epsilon/(2 sqrt(2 M log(2/delta))) and delta/(2M), or epsilon >= 1 is composed."""
     epsilon, delta, m = 0.5, 1e-5, 6
     share = epsilon / (2 * math.sqrt(2 * m * math.log(2 / delta)))
-    assert paper.gaussian_std(
+    assert calibration.paper_gaussian_std(
         sensitivity=2.0, budget=ApproxDP(epsilon=epsilon, delta=delta), participations=m
     ) == pytest.approx(2 * math.sqrt(2 * math.log(1.25 * 2 * m / delta)) / share)
-    assert paper.report_std(budget=ApproxDP(epsilon=epsilon, delta=delta), participations=m) == pytest.approx(
+    assert calibration.report_std(budget=ApproxDP(epsilon=epsilon, delta=delta), participations=m) == pytest.approx(
         4 * math.sqrt(2 * math.log(2.5 * 2 * m / delta)) / share
     )
     for call in (
-        lambda b: paper.gaussian_std(sensitivity=1.0, budget=b, participations=m),
-        lambda b: paper.report_std(budget=b, participations=m),
+        lambda b: calibration.paper_gaussian_std(sensitivity=1.0, budget=b, participations=m),
+        lambda b: calibration.report_std(budget=b, participations=m),
     ):
         with pytest.raises(OutsideTheorem, match=r"Thm E\.2"):
             call(ApproxDP(epsilon=1.0, delta=1e-5))
@@ -144,10 +144,10 @@ def test_vector_sum_outside_of_the_theorem() -> None:
     shape = {"features": 5, "bound": 1.0, "users": 20}
     for m in (1, 3):
         with pytest.raises(OutsideTheorem, match="epsilon"):
-            paper.binomial_noise(**shape, budget=ApproxDP(epsilon=15.01, delta=1e-5), participations=m)
+            calibration.paper_binomial_noise(**shape, budget=ApproxDP(epsilon=15.01, delta=1e-5), participations=m)
         with pytest.raises(OutsideTheorem, match="delta"):
-            paper.binomial_noise(**shape, budget=ApproxDP(epsilon=1.0, delta=0.5), participations=m)
-    assert paper.binomial_noise(**shape, budget=ApproxDP(epsilon=15.0, delta=0.499)).trials > 0
+            calibration.paper_binomial_noise(**shape, budget=ApproxDP(epsilon=1.0, delta=0.5), participations=m)
+    assert calibration.paper_binomial_noise(**shape, budget=ApproxDP(epsilon=15.0, delta=0.499)).trials > 0
 
 
 def test_other_budgets() -> None:
@@ -160,20 +160,20 @@ def test_other_budgets() -> None:
     ]
     for budget in budgets:
         with pytest.raises(InvalidBudget, match="budget"):
-            paper.report_std(budget=budget)
+            calibration.report_std(budget=budget)
         with pytest.raises(InvalidBudget, match="budget"):
-            paper.shuffled_report_std(users=20, budget=budget)
+            calibration.shuffled_report_std(users=20, budget=budget)
         with pytest.raises(InvalidBudget, match="budget"):
-            paper.binomial_noise(features=2, bound=1.0, users=20, budget=budget)
+            calibration.paper_binomial_noise(features=2, bound=1.0, users=20, budget=budget)
         if not isinstance(budget, ZCDP):
             with pytest.raises(InvalidBudget, match="budget"):
-                paper.gaussian_std(sensitivity=1.0, budget=budget)
+                calibration.paper_gaussian_std(sensitivity=1.0, budget=budget)
 
 
 def test_one_user_is_no_batch() -> None:
     """A shuffle of one user is calibrated."""
     budget = ApproxDP(epsilon=0.1, delta=1e-5)
     with pytest.raises(InvalidArgument, match="batch"):
-        paper.shuffled_report_std(users=1, budget=budget)
+        calibration.shuffled_report_std(users=1, budget=budget)
     with pytest.raises(InvalidArgument, match="batch"):
-        paper.binomial_noise(features=2, bound=1.0, users=1, budget=budget)
+        calibration.paper_binomial_noise(features=2, bound=1.0, users=1, budget=budget)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bandanna.accounting.definitions import ExplicitPolicy, adversaries, identity, pretending
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.privacy.definitions import ExplicitPolicy, adversaries, identity, pretending
 from reproductions.concentrated_dp import definitions, printed_policy
 
 from ..drawn import examples

@@ -15,16 +15,15 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import optimize, special
 
-from bandanna.accounting import accountant, amplification, events, gdp, lattice, loss, parallel
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.accounting.calibration.gaussian import gaussian_std, laplace_scale
-from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.grid import fine_grid
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.accounting.ledger import Ledger
-from bandanna.accounting.rounding import composable_shift
-from bandanna.core.domain import Ball, Box
+from bandanna.device.domain import Ball, Box
 from bandanna.errors import BandannaError, ConflictingRelease, InvalidArgument, UnknownEvent
+from bandanna.privacy import accountant, blanket, events, gdp, prices
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.privacy.calibration import gaussian_std, laplace_scale
+from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.prices import composable_shift, fine_grid
 
 BUDGET = ApproxDP(epsilon=9.0, delta=1e-5)
 
@@ -72,10 +71,10 @@ def test_large_epsilons_do_not_overflow(epsilon: float, times: int) -> None:
 
 def test_tail_of_blocks_is_an_upper_bound() -> None:
     """Looking at every thirtieth point of a wide law understates the mass beyond its last block."""
-    law = lattice.discrete_gaussian_law(3e4)
-    blocks, _ = lattice._side(law, 8.0, 30, +1)
-    dense, _ = lattice._side(law, 9.0, 1, +1)
-    assert lattice.price(law, 8.0).tail >= float(special.ndtr(-dense[30 * (len(blocks) - 1)]))
+    law = prices.discrete_gaussian_law(3e4)
+    blocks, _ = prices._side(law, 8.0, 30, +1)
+    dense, _ = prices._side(law, 9.0, 1, +1)
+    assert prices.price(law, 8.0).tail >= float(special.ndtr(-dense[30 * (len(blocks) - 1)]))
 
 
 def test_certain_bound_on_the_rounded_change() -> None:
@@ -154,7 +153,7 @@ def test_tails_of_composed_reports_are_paid_for(times: int) -> None:
     """A report's tail costs less than it adds to delta0 and to the mixtures, or far more, beside other releases."""
     tail, spend, epsilon, n = 1e-14, 1e-9, 0.5, SHUFFLED.users
     with_tail, without = (
-        loss.composed_delta(Counter({LAPLACE: 1, event: times}), epsilon, spend)
+        accountant.composed_delta(Counter({LAPLACE: 1, event: times}), epsilon, spend)
         for event in (replace(SHUFFLED, tail=tail), SHUFFLED)
     )
     beyond = spend / (times + 1)  # what eps0 leaves
@@ -183,7 +182,7 @@ def beside_laplace(local: float, times: int) -> Any:
     """Losses of one Laplace release and of `times` reports among mixtures, one after the other."""
     if times == 0:
         return pld.from_laplace_mechanism(LAPLACE.scale, value_discretization_interval=1e-4)
-    pair = amplification.blanket_pld(users=SHUFFLED.users, local_epsilon=local, mu=0.5, discretization=1e-4)
+    pair = blanket.blanket_pld(users=SHUFFLED.users, local_epsilon=local, mu=0.5, discretization=1e-4)
     return beside_laplace(local if times > 1 else 0.0, times - 1).compose(pair)
 
 
@@ -312,13 +311,13 @@ def test_spent_is_within_the_budget() -> None:
 def test_composed_batches(budget: Budget) -> None:
     """A batch that is itself composed has no pure or concentrated price."""
     twice = events.RepetitionEvent(event=events.LaplaceEvent(scale=10.0, sensitivity=1.0), times=2)
-    assert parallel.within({"a": Counter({twice: 1})}, 2, budget)
+    assert accountant.within({"a": Counter({twice: 1})}, 2, budget)
 
 
 def test_infinite_budget_allows_everything() -> None:
     """A ledger without a limit refuses raw data."""
     tasks: dict[str, Counter[events.Event]] = {"a": Counter({events.ClearEvent(): 1, gaussian(1.0): 1})}
-    assert parallel.within(tasks, 2, ApproxDP(epsilon=math.inf, delta=1e-5))
+    assert accountant.within(tasks, 2, ApproxDP(epsilon=math.inf, delta=1e-5))
 
 
 def test_counts_belong_to_the_data() -> None:

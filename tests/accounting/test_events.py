@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting.events import (
+from bandanna.errors import InvalidArgument
+from bandanna.privacy.events import (
     BinomialEvent,
     CapEvent,
     ClearEvent,
@@ -25,8 +26,7 @@ from bandanna.accounting.events import (
     ShuffledGaussianEvent,
     text_of,
 )
-from bandanna.accounting.factorisation import BinaryTree
-from bandanna.errors import InvalidArgument
+from bandanna.privacy.factorisation import BinaryTree
 
 GAUSSIAN = GaussianEvent(std=2.0, sensitivity=1.0, dim=3, grid=0.5)
 EVENTS: list[Event] = [

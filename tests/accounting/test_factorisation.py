@@ -14,14 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.accounting import cache
-from bandanna.accounting.factorisation import (
-    BLT,
-    BinaryTree,
-    Factorisation,
-    factorise,
-)
 from bandanna.errors import InvalidArgument
+from bandanna.privacy import calibration_cache
+from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation, factorise
 
 from ..drawn import examples
 
@@ -356,12 +351,12 @@ def test_refusals(build: Callable[[], object], argument: str) -> None:
 def test_bad_cache(stored: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters from a damaged cache are used, or break the calibration."""
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
-    cache.forget()
+    calibration_cache.forget()
     good = BLT.optimal(horizon=77, buffers=2)
     (file,) = tmp_path.iterdir()
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "result": stored}))
-    cache.forget()
+    calibration_cache.forget()
     assert BLT.optimal(horizon=77, buffers=2) == good
     assert json.loads(file.read_text()) == document
 
@@ -369,14 +364,14 @@ def test_bad_cache(stored: dict[str, object], tmp_path: Path, monkeypatch: pytes
 def test_poor_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Valid but poor parameters from a cache are priced as if they were good ones: a loss of privacy."""
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
-    cache.forget()
+    calibration_cache.forget()
     good = BLT.optimal(horizon=78, buffers=1)
     (file,) = tmp_path.iterdir()
     document = json.loads(file.read_text())
     result = {"theta": [0.999], "theta_hat": [0.2]}
-    digest = cache._digest(document["identity"], result)  # forged, else the file counts as damaged
+    digest = calibration_cache._digest(document["identity"], result)  # forged, else the file counts as damaged
     file.write_text(json.dumps({**document, "result": result, "digest": digest}))
-    cache.forget()
+    calibration_cache.forget()
     poor = BLT.optimal(horizon=78, buffers=1)
     assert poor.theta == (0.999,)
     assert poor.sensitivity() > 2 * good.sensitivity()

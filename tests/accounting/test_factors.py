@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from bandanna.accounting import accountant, amplification, caps, exact, gdp, lattice, loss, parallel
-from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.calibration.gaussian import continual_std, gaussian_std, laplace_scale
-from bandanna.accounting.calibration.refusals import left_for_coins, likely_coins, refusal_tail
-from bandanna.accounting.events import (
+from bandanna.errors import BudgetExceeded, InvalidBudget
+from bandanna.privacy import accountant, blanket, gdp, prices, shuffled_gaussian, spherical_cap
+from bandanna.privacy.budgets import ApproxDP, PureDP
+from bandanna.privacy.calibration import (
+    BinomialNoise,
+    continual_std,
+    gaussian_std,
+    laplace_scale,
+    left_for_coins,
+    likely_coins,
+    refusal_tail,
+)
+from bandanna.privacy.events import (
     BinomialEvent,
     CapEvent,
     CompositionEvent,
@@ -27,12 +34,9 @@ from bandanna.accounting.events import (
     RepetitionEvent,
     ShuffledGaussianEvent,
 )
-from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.grid import fine_grid
-from bandanna.accounting.ledger import Ledger
-from bandanna.accounting.prices import binomial_unit, gaussian_price
-from bandanna.accounting.rounding import composable_shift, expected_delta
-from bandanna.errors import BudgetExceeded, InvalidBudget
+from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.prices import binomial_unit, composable_shift, expected_delta, fine_grid, gaussian_price
 
 TAIL = 1e-9
 
@@ -76,7 +80,7 @@ def mixtures_by_hand(users: int, mu: float, epsilon: float, tail: float) -> floa
         return (users - 1) * math.exp(-local) * float(gdp.delta(local, mu))
 
     local = optimize.brentq(lambda e: math.log(moved(e) / tail), 1e-3, 5.0)
-    hidden = amplification.stop_loss(users=users, chance=math.exp(-local), mu=mu, epsilon=epsilon)
+    hidden = blanket.stop_loss(users=users, chance=math.exp(-local), mu=mu, epsilon=epsilon)
     return (1 + math.exp(epsilon)) * (hidden + tail)
 
 
@@ -88,15 +92,15 @@ def test_shuffled_reports_beside_others_are_a_report_among_mixtures() -> None:
     event = ShuffledGaussianEvent(std=4.0, sensitivity=1.0, users=1000)
     for epsilon, tail in ((0.05, 1e-8), (3.0, 1e-3)):
         by_hand = mixtures_by_hand(1000, 0.25, epsilon, tail)
-        assert loss.composed_delta(Counter({event: 1}), epsilon, tail) == pytest.approx(by_hand, rel=0.01)
+        assert accountant.composed_delta(Counter({event: 1}), epsilon, tail) == pytest.approx(by_hand, rel=0.01)
 
 
 def test_shuffled_reports_among_others_are_counted_as_often_as_they_are_made() -> None:
     """Two shuffled releases beside others cost less than two whose noise differs by next to nothing."""
     one, other = (ShuffledGaussianEvent(std=std, sensitivity=1.0, users=1000) for std in (4.0, 4.0 + 1e-9))
     for epsilon, tail in ((0.05, 1e-8), (3.0, 1e-3)):
-        twice = loss.composed_delta(Counter({one: 2}), epsilon, tail)
-        assert twice == pytest.approx(loss.composed_delta(Counter({one: 1, other: 1}), epsilon, tail), rel=1e-5)
+        twice = accountant.composed_delta(Counter({one: 2}), epsilon, tail)
+        assert twice == pytest.approx(accountant.composed_delta(Counter({one: 1, other: 1}), epsilon, tail), rel=1e-5)
         assert twice > 0.999 * tail * (1 + math.exp(epsilon))
 
 
@@ -116,7 +120,7 @@ def test_shuffled_reports_alone_are_the_amplified_ones_and_their_tails(times: in
     plain, tailed = (
         RepetitionEvent(event=ShuffledGaussianEvent(**shape, tail=each), times=times) for each in (0.0, tail)
     )
-    amplified = amplification.composed_shuffled_gaussian_delta(**shape, times=times, epsilon=epsilon)
+    amplified = shuffled_gaussian.composed_shuffled_gaussian_delta(**shape, times=times, epsilon=epsilon)
     assert accountant.delta_near(plain, epsilon, 1e-5) == amplified
     beyond = times * 5 * 200 * tail * (1 + math.exp(epsilon))
     assert accountant.delta_near(tailed, epsilon, 1e-5) == pytest.approx(amplified + beyond, rel=1e-9)
@@ -138,7 +142,7 @@ def test_one_binomial_release_pays_for_every_coordinate_and_tail(dim: int, round
     else:
         by_hand = float(gdp.delta(epsilon, unit.mu * 20.0)) + dim * unit.tail * cost
     if dim == 1 and not rounded:
-        by_hand = exact.binomial_delta(40_000, 0.5, 20, epsilon)
+        by_hand = prices.binomial_delta(40_000, 0.5, 20, epsilon)
     assert accountant.single_binomial_delta(plain, epsilon, tail) == pytest.approx(by_hand, rel=1e-9)
     assert accountant.single_binomial_delta(refusing, epsilon, tail) == pytest.approx(by_hand + 1e-4 * cost, rel=1e-9)
 
@@ -158,16 +162,16 @@ def test_gaussians_beside_pure_releases_are_counted_as_often_as_they_are_made() 
     """Four Gaussian releases beside a pure one cost less than one with half the noise."""
     laplace = LaplaceEvent(scale=10.0, sensitivity=3.0, dim=2)
     often, once = (GaussianEvent(std=std, sensitivity=1.0) for std in (4.0, 2.0))
-    four = loss.composed_delta(Counter({laplace: 1, often: 4}), 1.0, 1e-10)
-    assert four == pytest.approx(loss.composed_delta(Counter({laplace: 1, once: 1}), 1.0, 1e-10), rel=1e-6)
+    four = accountant.composed_delta(Counter({laplace: 1, often: 4}), 1.0, 1e-10)
+    assert four == pytest.approx(accountant.composed_delta(Counter({laplace: 1, once: 1}), 1.0, 1e-10), rel=1e-6)
 
 
 def test_pure_batches_of_a_person_add_up() -> None:
     """Somebody in two batches has spent the epsilon of one: the dearest two of each task count."""
     batches = Counter({LaplaceEvent(scale=scale, sensitivity=1.0): 1 for scale in (1.0, 2.0, 4.0)})
-    assert parallel.spent({"a": batches, "b": batches}, 2, 0.0) == pytest.approx(2 * 1.5)
-    assert parallel.spent({"a": batches}, 2, 1e-9) <= 1.5 * (1 + 1e-9)
-    assert parallel.spent({"a": batches}, 2, 1e-9) > 1.4
+    assert accountant.spent({"a": batches, "b": batches}, 2, 0.0) == pytest.approx(2 * 1.5)
+    assert accountant.spent({"a": batches}, 2, 1e-9) <= 1.5 * (1 + 1e-9)
+    assert accountant.spent({"a": batches}, 2, 1e-9) > 1.4
 
 
 def test_the_largest_mu_of_a_large_epsilon() -> None:
@@ -183,8 +187,8 @@ def test_far_terms_of_the_exact_profile_are_there_or_paid_for() -> None:
         log_mass = special.gammaln(trials + 1) - special.gammaln(points + 1) - special.gammaln(trials - points + 1)
     mass = np.where((points >= 0) & (points <= trials), np.exp(log_mass - trials * math.log(2)), 0.0)
     whole = float(np.sum(np.maximum(mass[:-1] - math.exp(epsilon) * mass[1:], 0.0)))
-    assert 1e-41 < whole <= exact.binomial_delta(trials, 0.5, 1, epsilon)
-    assert exact.binomial_delta(10**6, 0.5, 1, 100.0) == pytest.approx(2 * math.exp(-98), abs=0.0)
+    assert 1e-41 < whole <= prices.binomial_delta(trials, 0.5, 1, epsilon)
+    assert prices.binomial_delta(10**6, 0.5, 1, 100.0) == pytest.approx(2 * math.exp(-98), abs=0.0)
 
 
 @pytest.mark.parametrize("probability", [0.25, 0.75])
@@ -197,7 +201,7 @@ def test_the_exact_profile_of_a_few_unfair_coins(trials: int, shift: int, probab
             sum(max(0.0, share - math.exp(epsilon) * mass.get(k + step, 0.0)) for k, share in mass.items())
             for step in (shift, -shift)
         )
-        assert exact.binomial_delta(trials, probability, shift, epsilon) == pytest.approx(max(up, down), rel=1e-8)
+        assert prices.binomial_delta(trials, probability, shift, epsilon) == pytest.approx(max(up, down), rel=1e-8)
 
 
 def test_a_ledger_shows_what_returning_people_paid() -> None:
@@ -218,7 +222,7 @@ def test_a_ledger_shows_what_returning_people_paid() -> None:
 
 def test_mirrored_coins_cost_the_same() -> None:
     """Coins that mostly fall on one side are priced from a place that is not their mode."""
-    one, other = (lattice.binomial_price(1000, probability, 4.0) for probability in (0.1, 0.9))
+    one, other = (prices.binomial_price(1000, probability, 4.0) for probability in (0.1, 0.9))
     assert one.mu == pytest.approx(other.mu, rel=1e-9)
     assert one.tail == pytest.approx(other.tail, rel=1e-6)
 
@@ -226,7 +230,7 @@ def test_mirrored_coins_cost_the_same() -> None:
 @pytest.mark.parametrize("cosine", [0.0, 0.3, 0.8])
 def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
     """Mass, mean or second moment of a cap are not those of three dimensions, where T is uniform on [-1, 1]."""
-    found = caps.cap(3, cosine)
+    found = spherical_cap.cap_moments(3, cosine)
     assert found.mass == pytest.approx((1 - cosine) / 2)
     assert found.first == pytest.approx((1 - cosine**2) / 4)
     assert found.second == pytest.approx((1 - cosine**3) / 6)
@@ -234,10 +238,10 @@ def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
     q = (1 - cosine) / 2
     inside = 0.7 * (1 - (1 - q) ** 3) + 0.3 * q**3
     mean_in, mean_out = (1 + cosine) / 2, (cosine - 1) / 2  # of a uniform law on [cosine, 1] and on [-1, cosine]
-    assert caps.share_inside(event) == pytest.approx(inside)
-    assert caps.lean(event) == pytest.approx(inside * mean_in + (1 - inside) * mean_out)
+    assert spherical_cap.share_inside(event) == pytest.approx(inside)
+    assert spherical_cap.lean(event) == pytest.approx(inside * mean_in + (1 - inside) * mean_out)
     squares = ((1 + cosine + cosine**2) / 3, (1 - cosine + cosine**2) / 3)
-    assert caps.square(event) == pytest.approx(inside * squares[0] + (1 - inside) * squares[1])
+    assert spherical_cap.square(event) == pytest.approx(inside * squares[0] + (1 - inside) * squares[1])
 
 
 def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> None:
@@ -251,14 +255,14 @@ def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> No
         moved = slack / lengths[:-1]
     by_hand = [float(np.sum(share * (1 - np.clip(0.3 + sign * moved, -1, 1)) / 2)) for sign in (1, -1)]
     rare = 3 * 2.0**-64
-    low, high = caps.masses(event)
+    low, high = spherical_cap.masses(event)
     assert (low, high) == pytest.approx((by_hand[0] - rare, by_hand[1] + rare), rel=1e-10)
     assert low < 0.35 < high
 
 
 def test_coordinates_that_steps_cut_off_are_in_the_mass_of_a_cap() -> None:
     """A cap of a thousand coordinates that next to nothing lies in is priced for one that the steps cut off."""
-    low, high = caps.masses(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
+    low, high = spherical_cap.masses(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
     assert low == 0.0
     assert high == pytest.approx(1000 * 2.0**-64, rel=1e-3, abs=0.0)
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate
 
-from bandanna.accounting import gdp
-from bandanna.accounting.gdp import Price
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.privacy import gdp
+from bandanna.privacy.gdp import Price
 
 from ..drawn import examples
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.accounting.grid import fine_grid
+from bandanna.privacy.prices import fine_grid
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.integers(1, 10**7))

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent, ClearEvent, ContinualEvent, GaussianEvent, LaplaceEvent
-from bandanna.accounting.factorisation import BinaryTree
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
-from bandanna.core.report import LinearReport
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.privacy.events import BinomialEvent, ClearEvent, ContinualEvent, GaussianEvent, LaplaceEvent
+from bandanna.privacy.factorisation import BinaryTree
+from bandanna.privacy.guarantee import Guarantee, guarantee_of
+from bandanna.protocols import shuffle_binomial
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-from bandanna.protocols.shuffle_binomial import privacy as vector_sum
 
 EVENT = GaussianEvent(std=2.0, sensitivity=1.0)
 
@@ -179,7 +179,7 @@ def local_truth(noise: BinomialNoise, domain: LinearReport) -> float:
 def test_nothing_is_left_against_the_shuffler() -> None:
     """At (1, 0.1), B = 200, d = 5 the shuffler is said to learn little, although 103 coins hide almost nothing."""
     domain = LinearReport(features=5)
-    noise = vector_sum.calibrate(domain, ApproxDP(epsilon=1.0, delta=0.1), 200, 1, "tight")
+    noise = shuffle_binomial.calibrate_vector_sum(domain, ApproxDP(epsilon=1.0, delta=0.1), 200, 1, "tight")
     assert (noise.scale, noise.trials) == (31.0, 103)
     guarantee = ShuffleBinomial(domain=domain, noise=noise, delta=0.1).guarantee
     assert round(guarantee.exposed, 3) == 0.976
@@ -188,7 +188,7 @@ def test_nothing_is_left_against_the_shuffler() -> None:
     assert guarantee.epsilon <= 1.0
     assert "no privacy is left" in str(guarantee)
     # for every epsilon: outcomes that one law never shows cannot be bought off
-    local = vector_sum.local_event(domain, noise)
+    local = shuffle_binomial.local_vector_event(domain, noise)
     for epsilon in (1.0, 10.0, 100.0):
         assert accountant.delta(local, epsilon) >= guarantee.exposed
 
@@ -201,7 +201,7 @@ def test_exposure_by_enumeration(trials: int, probability: float) -> None:
     domain = LinearReport(features=2)
     noise = BinomialNoise(scale=11.5, trials=trials, users=20, probability=probability)
     truth = local_truth(noise, domain)
-    assert vector_sum.exposed(domain, noise) == pytest.approx(truth, rel=1e-9, abs=1e-12)
+    assert shuffle_binomial.exposure_delta(domain, noise) == pytest.approx(truth, rel=1e-9, abs=1e-12)
     if trials == 5:
         assert truth == pytest.approx(1.0, abs=1e-12)
 

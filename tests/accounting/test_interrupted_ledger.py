@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.ledger import Ledger, MemoryStore
-from bandanna.accounting.stores import SQLiteStore
 from bandanna.errors import BandannaError
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.events import GaussianEvent
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.stores.base import MemoryStore
+from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from ..trouble import Disk, Failure, Interrupt
 from .test_ledger import run_threads

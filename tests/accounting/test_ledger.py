@@ -14,21 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
-from bandanna.accounting.events import (
-    BinomialEvent,
-    ClearEvent,
-    CompositionEvent,
-    ContinualEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-)
-from bandanna.accounting.factorisation import BinaryTree
-from bandanna.accounting.ledger import Entry, Ledger, LedgerStore, MemoryStore
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.core.domain import Ball
+from bandanna.device.domain import Ball
 from bandanna.errors import (
     BandannaError,
     BudgetExceeded,
@@ -37,6 +23,21 @@ from bandanna.errors import (
     InvalidStatistic,
     UnknownEvent,
 )
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.privacy.events import (
+    BinomialEvent,
+    ClearEvent,
+    CompositionEvent,
+    ContinualEvent,
+    Event,
+    GaussianEvent,
+    LaplaceEvent,
+)
+from bandanna.privacy.factorisation import BinaryTree
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.stores.base import Entry, LedgerStore, MemoryStore
+from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from .in_transactions import in_postgres, in_sqlite
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.encoding import EVENTS
-from bandanna.accounting.events import CompositionEvent, GaussianEvent
-from bandanna.accounting.ledger import Entry, Ledger
-from bandanna.accounting.stores.tables import LEDGER_SCHEMA, TransactionStore
-from bandanna.core.domain import Ball
-from bandanna.core.estimate import Estimate
+from bandanna.device.domain import Ball, Estimate
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
-from bandanna.storage.database import Database, open_database
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.events import EVENTS, CompositionEvent, GaussianEvent
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
+from bandanna.storage.database.base import Database
+from bandanna.storage.database.schema import open_database
 from bandanna.storage.encoding import Encoding
 
 from ..nursery import nursery
@@ -183,11 +183,11 @@ def test_questions_use_an_index(tmp_path: Path) -> None:
 DYING = """
 import signal
 import sys
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.ledger import Ledger
-from bandanna.accounting.stores.tables import LEDGER_SCHEMA, TransactionStore
-from bandanna.storage.database import open_database
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.events import GaussianEvent
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
+from bandanna.storage.database.schema import open_database
 
 database = open_database(sys.argv[1], role="analyzer", schema=LEDGER_SCHEMA + sys.argv[2])
 with database.transaction() as transaction:

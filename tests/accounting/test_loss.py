@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from bandanna.accounting import gdp
-from bandanna.accounting.calibration.caps import best_cap
-from bandanna.accounting.events import (
+from bandanna.privacy import gdp
+from bandanna.privacy.accountant import composed_delta
+from bandanna.privacy.events import (
     BinomialEvent,
     ClearEvent,
     DiscreteLaplaceEvent,
@@ -19,8 +19,8 @@ from bandanna.accounting.events import (
     LaplaceEvent,
     ShuffledGaussianEvent,
 )
-from bandanna.accounting.loss import composed_delta
-from bandanna.accounting.prices import gaussian_price
+from bandanna.privacy.prices import gaussian_price
+from bandanna.privacy.spherical_cap import best_cap
 
 TAIL = 1e-14
 

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from bandanna.accounting import accountant, gdp, parallel
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.events import (
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.events import (
     BinomialEvent,
     ContinualEvent,
     DiscreteLaplaceEvent,
@@ -19,9 +19,8 @@ from bandanna.accounting.events import (
     RepetitionEvent,
     ShuffledGaussianEvent,
 )
-from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.prices import concentrated_price, gaussian_price, pure_price, unrounded
-from bandanna.accounting.rounding import composable_shift
+from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.prices import composable_shift, concentrated_price, gaussian_price, pure_price, unrounded
 
 TAIL = 1e-9
 
@@ -56,7 +55,7 @@ def test_returning_people_pay_for_every_batch_of_every_task() -> None:
     noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
     tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
     mu = math.sqrt(1 / 2.0**2 + 1 / 3.0**2 + 2 / 5.0**2)
-    assert parallel.spent(tasks, 2, 1e-5) == pytest.approx(gdp.epsilon(1e-5, mu), rel=1e-6)
+    assert accountant.spent(tasks, 2, 1e-5) == pytest.approx(gdp.epsilon(1e-5, mu), rel=1e-6)
 
 
 def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +64,7 @@ def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> No
     tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
     spent, price = list[float](), accountant.price
     monkeypatch.setattr(accountant, "price", lambda event, tail: spent.append(tail) or price(event, tail))
-    parallel._delta(tasks, 2, 1.0, 1e-5)
+    accountant._delta(tasks, 2, 1.0, 1e-5)
     assert spent[0] == pytest.approx(accountant.tail_for(1e-5, 1.0) / 2, abs=0.0)
 
 
@@ -75,9 +74,9 @@ def test_records_of_returning_people_are_priced_one_by_one() -> None:
     vector = RecordEvent(event=GaussianEvent(std=2.0, sensitivity=2.0), part="vector")
     tasks = {"matrix": Counter({matrix: 3}), "vector": Counter({vector: 3})}
     epsilon = gdp.epsilon(1e-5, 2.0)  # two of each, of mu = 1
-    assert parallel.spent(tasks, 2, 1e-5) == pytest.approx(epsilon, rel=1e-6)
-    assert not parallel.within(tasks, 2, ApproxDP(epsilon=0.999 * epsilon, delta=1e-5))
-    assert parallel.within(tasks, 2, ApproxDP(epsilon=1.001 * epsilon, delta=1e-5))
+    assert accountant.spent(tasks, 2, 1e-5) == pytest.approx(epsilon, rel=1e-6)
+    assert not accountant.within(tasks, 2, ApproxDP(epsilon=0.999 * epsilon, delta=1e-5))
+    assert accountant.within(tasks, 2, ApproxDP(epsilon=1.001 * epsilon, delta=1e-5))
 
 
 def test_tails_of_all_shuffled_batches_are_charged() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.accounting import gdp
-from bandanna.accounting.rounding import composable_shift, expected_delta
+from bandanna.privacy import gdp
+from bandanna.privacy.prices import composable_shift, expected_delta
 
 from ..drawn import examples
 

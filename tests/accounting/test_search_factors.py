@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
-from bandanna.accounting.calibration import binomial, bits, gaussian
-from bandanna.accounting.calibration.binomial import binomial_noise, noise_of_std
-from bandanna.accounting.calibration.bits import bit_noise, bit_noise_of_std, bit_std
-from bandanna.accounting.events import ContinualEvent, GaussianEvent, RepetitionEvent
-from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.grid import fine_grid
-from bandanna.core import search
+from bandanna.numeric import search
+from bandanna.privacy import accountant, calibration
+from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.privacy.calibration import binomial_noise, bit_noise, bit_noise_of_std, bit_std, noise_of_std
+from bandanna.privacy.events import ContinualEvent, GaussianEvent, RepetitionEvent
+from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.prices import fine_grid
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
@@ -41,14 +39,14 @@ def test_least_noise_lies_on_the_first_lattice() -> None:
 
 def test_copies_are_few_or_enough_for_one_coin_of_every_user() -> None:
     """A large batch is never given as many copies as one fair bit of every user asks for: c = sqrt(B) / (2 std)."""
-    assert bits._copies(10_000, 2.0) == [*range(1, 9), *range(25, 25 * 24, 25)]
+    assert calibration._copies(10_000, 2.0) == [*range(1, 9), *range(25, 25 * 24, 25)]
 
 
 def test_bits_of_returning_people_have_the_fewest_copies_that_are_near_enough() -> None:
     """Copies are tried beyond those within 0.2 % of the Gaussian, or the Gaussian is that of one participation."""
     central, noise = 2.0 / BUDGET.mu(), bit_noise(users=500, budget=BUDGET, participations=4)
     assert bit_std(noise) <= 1.002 * central
-    fewer = [copies for copies in bits._copies(500, central) if copies < noise.scale]
+    fewer = [copies for copies in calibration._copies(500, central) if copies < noise.scale]
     coins = (math.ceil((2 * copies * central) ** 2 / 500) for copies in fewer)
     assert all(math.sqrt(500 * b) / (2 * c) > 1.002 * central for b, c in zip(coins, fewer, strict=True))
 
@@ -63,7 +61,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is priced, by an accountant that finds everything enough; and nothing of it is remembered."""
     found: list[Any] = []
     monkeypatch.setattr(accountant, "satisfies", lambda event, _: bool(found.append(event)) or True)
-    monkeypatch.setattr(gaussian, "_gaussian_std", gaussian._gaussian_std.__wrapped__)
+    monkeypatch.setattr(calibration, "_gaussian_std", calibration._gaussian_std.__wrapped__)
     return found
 
 
@@ -72,14 +70,14 @@ def test_the_first_gaussian_noise_that_is_priced_is_that_of_the_formula(times: i
     """The search begins far from where it ends: not at sensitivity sqrt(M) / mu, or |C|_M for sqrt(M) in a stream."""
     budget = ApproxDP(epsilon=0.05, delta=1e-5)
     start = 2.0 * math.sqrt(times) / budget.mu()
-    found = gaussian.gaussian_std(sensitivity=2.0, dim=4, budget=budget, participations=times)
+    found = calibration.gaussian_std(sensitivity=2.0, dim=4, budget=budget, participations=times)
     event = GaussianEvent(std=start, sensitivity=2.0, dim=4, grid=fine_grid(start, 2.0, 4))
     assert asked[0] == RepetitionEvent(event=event, times=times)
     assert found == pytest.approx(start / 2)  # from where on it would look
     asked.clear()
     tree = factorise("tree", horizon=8)
     shape: dict[str, Any] = {"sensitivity": 2.0, "dim": 4, "participations": times, "factorisation": tree}
-    gaussian.continual_std(**shape, budget=budget)
+    calibration.continual_std(**shape, budget=budget)
     start = 2.0 * tree.sensitivity(times) / budget.mu()
     grid = fine_grid(start, times * 2.0 * tree.sensitivity(), 4 * tree.releases(times))
     assert asked[0] == ContinualEvent(**shape, std=start, grid=grid)
@@ -89,10 +87,10 @@ def test_the_first_gaussian_noise_that_is_priced_is_that_of_the_formula(times: i
 def test_the_first_laplace_noise_that_is_priced_is_that_of_the_formula(times: int, asked: list[Any]) -> None:
     """The search begins far from where it ends: not at M sensitivity / epsilon, or epsilon tanh(epsilon/2) = rho/M."""
     shape: dict[str, Any] = {"sensitivity": 2.0, "dim": 4, "participations": times}
-    gaussian.laplace_scale(**shape, budget=PureDP(epsilon=0.5))
+    calibration.laplace_scale(**shape, budget=PureDP(epsilon=0.5))
     assert asked[0].event.scale == pytest.approx(times * 2.0 / 0.5)
     asked.clear()
-    gaussian.laplace_scale(**shape, budget=ZCDP(rho=0.5))
+    calibration.laplace_scale(**shape, budget=ZCDP(rho=0.5))
     epsilon = 2.0 / asked[0].event.scale
     assert epsilon * math.tanh(epsilon / 2) == pytest.approx(0.5 / times)
 
@@ -103,10 +101,10 @@ def test_the_search_for_coins_begins_at_their_estimate(times: int, monkeypatch: 
     monkeypatch.setattr(accountant, "satisfies", lambda *_: True)
     monkeypatch.setattr(search, "least_whole", lambda meets, guess, *, most: guess)
     mu = BUDGET.mu()
-    counts = binomial._least_trials(20.0, 2.0 * math.sqrt(times) / mu, 2.0, 2.0, 900, 5, BUDGET, times)
+    counts = calibration._least_trials(20.0, 2.0 * math.sqrt(times) / mu, 2.0, 2.0, 900, 5, BUDGET, times)
     assert counts is not None
     assert counts.trials == pytest.approx(4 * (40.0**2 + 900 / 4) * times / (5 * mu**2), rel=0.001)
     assert (counts.scale, counts.users) == (20.0, 5)
-    copies = bits._least(6, 5, BUDGET, times, math.sqrt(times) / mu)
+    copies = calibration._least(6, 5, BUDGET, times, math.sqrt(times) / mu)
     assert copies is not None
     assert copies.trials == math.ceil((12 / mu) ** 2 * times / 5)

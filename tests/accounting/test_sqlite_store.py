@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.ledger import Entry, Ledger
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.core.estimate import Estimate
+from bandanna.device.domain import Estimate
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.events import GaussianEvent
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage import files
 
 from ..nursery import nursery
@@ -113,10 +114,10 @@ def test_a_missing_file_is_not_made_unless_asked(tmp_path: Path) -> None:
 
 CHILD = """
 import sys, numpy as np, os, signal
-from bandanna.accounting.ledger import Ledger
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.stores import SQLiteStore
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.events import GaussianEvent
+from bandanna.privacy.stores.sqlite import SQLiteStore
 ledger = Ledger(budget=ApproxDP(epsilon=1.6, delta=1e-5), store=SQLiteStore(sys.argv[1]))
 event = GaussianEvent(std=4.0, sensitivity=1.0, grid=0.1)
 ledger.release(event, task="t", batch=1, data=b"1", draw=lambda: np.array([0.5]))
@@ -142,7 +143,7 @@ def test_killed_while_drawing(tmp_path: Path) -> None:
 
 OPENER = """
 import sys
-from bandanna.accounting.stores import SQLiteStore
+from bandanna.privacy.stores.sqlite import SQLiteStore
 print("ready", flush=True)
 for line in open(sys.argv[1]):
     try:

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant, events, parallel
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.accounting.ledger import Ledger
-from bandanna.core.domain import Ball, Statistic
+from bandanna.device.domain import Ball, Statistic
 from bandanna.errors import BandannaError, InvalidStatistic
+from bandanna.privacy import accountant, events
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import Ledger
 
 BALL = Ball(dim=2)
 STREAM = events.ContinualEvent(factorisation=factorise("tree", horizon=4), std=100.0, sensitivity=1.0, participations=2)
@@ -26,7 +26,7 @@ def test_batches_beside_a_stream_are_charged_for_every_participation() -> None:
     one = events.GaussianEvent(std=1.0, sensitivity=1.0)
     mixed = events.CompositionEvent(events=(STREAM, one))
     person = events.CompositionEvent(events=(STREAM, one, one))
-    assert parallel.spent({"t": Counter({mixed: 5})}, 2, 1e-5) >= accountant.epsilon(person, 1e-5) * (1 - 1e-6)
+    assert accountant.spent({"t": Counter({mixed: 5})}, 2, 1e-5) >= accountant.epsilon(person, 1e-5) * (1 - 1e-6)
 
 
 def test_streams_have_no_more_steps_than_their_horizon() -> None:

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.ledger import LedgerStore
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.agent import Agent
-from bandanna.core.estimate import Estimate
+from bandanna.agent.agent import Agent
+from bandanna.device.domain import Estimate
+from bandanna.privacy.stores.base import LedgerStore
+from bandanna.privacy.stores.sqlite import SQLiteStore
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(9, 3, 2)) / 3

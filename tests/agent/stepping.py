@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bandanna.agent import Agent
-from bandanna.agent.decisions import Decision
+from bandanna.agent.agent import Agent
+from bandanna.agent.episodes import Decision
 
 
 def act_each(agent: Agent, sets: Sequence[Any], users: Sequence[Any] | None = None) -> list[Decision]:

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 import bandanna as bd
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
 
 pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose

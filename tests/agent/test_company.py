@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bandanna.agent import Agent
-from bandanna.agent.decisions import Decision
+from bandanna.agent.agent import Agent
+from bandanna.agent.episodes import Decision
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import central, none
+from bandanna.protocols.privacy_model import central, none
 
 pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")  # contexts here are huge
 

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.events import GaussianEvent
-from bandanna.accounting.stores import Entry, SQLiteStore, integrity
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.errors import BandannaError
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
+from bandanna.privacy.events import GaussianEvent
+from bandanna.privacy.stores import sqlite
+from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from ..crafting import mutated, pick, rewrite
 
@@ -147,7 +149,7 @@ def test_crafted_journals(name: str, tmp_path: Path) -> None:
         try:
             sql.execute(f"update or ignore {table} set {column} = ? where {column} is ?", (after, before))
             (secret,) = sql.execute("select value from meta where key = 'secret'").fetchone()
-            total = integrity.summed(sql, secret)
+            total = sqlite.sum_rows(sql, secret)
             sql.execute("update meta set value = ? where key = 'sum'", (total,))
         except (sqlite3.Error, TypeError):
             pass  # what the tables themselves refuse, or a sum that cannot be made up
@@ -161,7 +163,7 @@ def test_crafted_ledgers(tmp_path: Path) -> None:
     SQLiteStore(tmp_path / "l").commit(Entry(task="t", batch="1", event=event, fingerprint="f"))
     sql = sqlite3.connect(tmp_path / "l", isolation_level=None)
     sql.execute('update events set event = \'{"kind": "GaussianEvent", "fields": {"std": []}}\'')
-    total = integrity.summed(sql, sql.execute("select value from meta where key = 'secret'").fetchone()[0])
+    total = sqlite.sum_rows(sql, sql.execute("select value from meta where key = 'secret'").fetchone()[0])
     sql.execute("update meta set value = ? where key = 'sum'", (total,))
     sql.close()
     with pytest.raises(BandannaError, match="GaussianEvent"):

@@ -12,15 +12,15 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.agent import Agent, release
-from bandanna.core.coins import Coins, NumberedCoins, StreamCoins
-from bandanna.core.streams import Streams
-from bandanna.device.choice import Choice, pick
-from bandanna.device.noise import NoiseSource, Size, shape
-from bandanna.environments import Bounded, LinearContextual
+from bandanna.agent import release
+from bandanna.agent.agent import Agent
+from bandanna.device.action_selection import Choice, pick
+from bandanna.device.noise import NoiseSource, ReplicatedNoise, Size, shape
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.numeric.rng import Coins, NumberedCoins, StreamCoins, Streams
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.simulation.environments.base import Bounded
+from bandanna.simulation.environments.linear import LinearContextual
 
 from .stepping import act_each
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.errors import BudgetExceeded, InvalidArgument
 from bandanna.policies.linear.anytime import Anytime
 

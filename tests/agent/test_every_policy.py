@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent import Agent, release
-from bandanna.core.coins import StreamCoins
-from bandanna.core.streams import Streams
-from bandanna.environments import Environment
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.agent import release
+from bandanna.agent.agent import Agent
+from bandanna.device.noise import FastNoise
+from bandanna.numeric.rng import StreamCoins, Streams
+from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Assigned, Played, Policy
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.simulation.players import plain
+from bandanna.simulation.environments.base import Environment
+from bandanna.simulation.players import reference
 from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.run import Tally
 
 from ..policies.conformance.catalogue import CASES, UNNAMED
 from ..simulation.golden_runs import RUNS
@@ -101,7 +101,7 @@ def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(type(policy), "stream_noise", None)  # an agent has one source
     simulated, streams = recorded(policy, monkeypatch), Streams([11])
     tally = Tally(checkpoints=checkpoints_for(rounds, 10), n_seeds=1)
-    plain.play(policy, env.begin(streams), tally, rounds, path="messages")
+    reference.play_reference(policy, env.begin(streams), tally, rounds, path="messages")
     expected, streams = list(simulated), Streams([11])
     simulated.clear()
     world, agent = env.begin(streams), agent_in(policy, env)

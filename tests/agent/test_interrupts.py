@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.agent import Agent
-from bandanna.agent.kinds import ENCODING
+from bandanna.agent.agent import Agent
 from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.serialization import ENCODING
+from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from ..trouble import Disk, Failure, Interrupt, Signal
 from .stepping import act_each

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.plan import Batch
-from bandanna.agent.slots import Slot, Slots, seats
+from bandanna.agent.episodes import Batch, Slot, Slots, seats
 from bandanna.errors import BudgetExceeded
 from bandanna.policies.base import Frozen
 

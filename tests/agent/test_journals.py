@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.events import GaussianEvent
-from bandanna.agent import Agent
-from bandanna.agent.kinds import saves_of
-from bandanna.agent.releases import calibrations
+from bandanna.agent.agent import Agent
+from bandanna.agent.preflight import calibrations
 from bandanna.errors import BandannaError, BudgetExceeded
-from bandanna.policies.linear import sums
+from bandanna.policies.linear import base
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.serialization import saves_of
+from bandanna.privacy.events import GaussianEvent
+from bandanna.protocols import running_sum
 
 from .stepping import act_each
 
@@ -33,8 +34,8 @@ def policy(**changes: Any) -> bd.LinUCB:
 
 def search_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibration finds other noise than before, within the budget, as another version or machine may."""
-    genuine, less = sums.open_channel, bd.ApproxDP(epsilon=0.99, delta=1e-5)
-    monkeypatch.setattr(sums, "open_channel", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest))
+    genuine, less = running_sum.open_channel, bd.ApproxDP(epsilon=0.99, delta=1e-5)
+    monkeypatch.setattr(base, "open_channel", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest))
 
 
 @pytest.mark.parametrize("resaved", [False, True])

@@ -14,11 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.agent import Agent
-from bandanna.agent.kinds import ENCODING
-from bandanna.core.streams import Streams
+from bandanna.agent.agent import Agent
 from bandanna.errors import InvalidArgument, InvalidStatistic, LateRewardWarning
+from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Frozen
+from bandanna.policies.serialization import ENCODING
 
 from ..policies.conformance.catalogue import CASES
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.accounting import accountant, cache
-from bandanna.accounting.events import ContinualEvent, plain
-from bandanna.accounting.factorisation import BLT, begun, blt
-from bandanna.agent import Agent
-from bandanna.agent.releases import as_begun
+from bandanna.agent.agent import Agent
+from bandanna.agent.preflight import as_begun
 from bandanna.errors import BandannaError
+from bandanna.privacy import accountant, calibration_cache, factorisation
+from bandanna.privacy.events import ContinualEvent, plain
+from bandanna.privacy.factorisation import BLT, begun
 
 from .test_several_asks import POLICIES, play
 
@@ -22,19 +22,19 @@ from .test_several_asks import POLICIES, play
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
     """From the call on, the search for factorisations ends as on another machine."""
-    genuine = blt.search
+    genuine = factorisation.search
 
     def search(horizon: int, buffers: int) -> Any:
         theta, theta_hat = genuine(horizon, buffers)
         return tuple(each * (1 - 1e-10) for each in theta), tuple(each * (1 - 1e-9) for each in theta_hat)
 
     def move() -> None:
-        monkeypatch.setattr(blt, "search", search)
+        monkeypatch.setattr(factorisation, "search", search)
         monkeypatch.setenv("BANDANNA_CACHE", "")
-        cache.forget()
+        calibration_cache.forget()
 
     yield move
-    cache.forget()
+    calibration_cache.forget()
 
 
 def streams(agent: Agent) -> set[Any]:

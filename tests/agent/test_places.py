@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.errors import BandannaError
+from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage import files
 
 from .stepping import act_each
@@ -171,7 +171,7 @@ def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a ledger has released cannot be looked up in a backup, or something is released from it."""
     ledger = bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=bd.SQLiteStore(tmp_path / "l"))
-    event = bd.accounting.events.GaussianEvent(std=8.0, sensitivity=1.0, grid=0.1)
+    event = bd.privacy.events.GaussianEvent(std=8.0, sensitivity=1.0, grid=0.1)
     ledger.release(event, task="t", batch=1, data=b"1", draw=lambda: 2.5)
     read_only(monkeypatch)
     store = bd.SQLiteStore(tmp_path / "l")

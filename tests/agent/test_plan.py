@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.plan import batch_of, following
+from bandanna.agent.episodes import batch_of, following
 from bandanna.policies.linear.anytime import Anytime
 
 

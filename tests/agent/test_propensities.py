@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent import Agent, Decision
+from bandanna.agent.agent import Agent
+from bandanna.agent.episodes import Decision
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linear import chances
+from bandanna.policies.linear import lints
 
 SETS = np.random.default_rng(0).normal(size=(40, 6, 3)) / 3
 
@@ -29,13 +30,13 @@ def sampler(**changes: Any) -> Agent:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for every computation."""
     found: list[int] = []
-    genuine = chances.of_shared
+    genuine = lints.shared_draw_chances
 
     def noted(*given: Any, **how: Any) -> Any:
         found.append(1)
         return genuine(*given, **how)
 
-    monkeypatch.setattr(chances, "of_shared", noted)
+    monkeypatch.setattr(lints, "shared_draw_chances", noted)
     return found
 
 
@@ -131,13 +132,13 @@ def test_an_arm_that_was_drawn_is_not_impossible(seeds: int) -> None:
         decision = agent.act(arms)
         known = policy.probabilities(agent.snapshot, arms[None], np.array([decision.arm]))[0][0]
         missed += known == 0
-        assert decision.probability == known or (known == 0 and 0 < decision.probability < 2 / chances.DIRECTIONS)
+        assert decision.probability == known or (known == 0 and 0 < decision.probability < 2 / lints.DIRECTIONS)
     assert missed
 
 
 def test_what_a_policy_of_ones_own_says_later_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A probability that is none is given to whoever asks for it, because it was not there to be checked."""
-    monkeypatch.setattr(chances, "of_shared", lambda *given, **how: (np.array([1.5]), np.zeros(1)))
+    monkeypatch.setattr(lints, "shared_draw_chances", lambda *given, **how: (np.array([1.5]), np.zeros(1)))
     decision = sampler().act(SETS[0])
     for _ in range(2):
         with pytest.raises(InvalidArgument, match=r"LinTS\.act: probabilities"):

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import bandanna as bd
+from bandanna.data.features.map import Ball, Intercept, Map, OneHot, Range
 from bandanna.errors import FeatureWarning, InvalidArgument, InvalidStatistic
-from bandanna.features import Ball, Intercept, Map, OneHot, Range
 
 ARMS = Map(Range(price=(0, 10)), OneHot(site=["a", "b"]), Ball(), Intercept())
 USERS = Map(Range(price=(0, 10)), OneHot(site=["a", "b"]))

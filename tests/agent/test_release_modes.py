@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent import Agent
-from bandanna.agent.background import Background
+from bandanna.agent.agent import Agent, Background
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 
 from ..policies.conformance.own_policy import Greedy

@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.agent import Agent
-from bandanna.agent.kinds import ENCODING
+from bandanna.agent.agent import Agent
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.base import Schedule
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.schedules import Schedule
+from bandanna.policies.serialization import ENCODING
+from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from ..trouble import in_a_fork
 from .stepping import act_each
@@ -152,7 +152,7 @@ def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.M
     agent = Agent(policy=policy("central-blt"), test=True, seed=0)
     play(agent, 9)
     agent.save(tmp_path / "agent")
-    monkeypatch.setattr("bandanna.policies.linear.sums.open_channel", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("bandanna.policies.linear.base.open_channel", lambda *_, **__: 1 / 0)
     again = Agent.load(tmp_path / "agent")
     assert again.policy.channel == agent.policy.channel
     play(again, 9)
@@ -408,7 +408,7 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
 
 CHILD = """
 import sys, numpy as np, bandanna as bd
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 path, privacy = sys.argv[1], {"central": bd.central, "shuffle": bd.shuffle}[sys.argv[2]]
 agent = Agent(policy=bd.LinUCB(dim=2, horizon=8000, batch=4, privacy=privacy(epsilon=1.0, delta=1e-5)))
 agent.save(path)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.events import CompositionEvent, RecordEvent
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.agent.release import Release
-from bandanna.policies.glm import Constants
+from bandanna.policies.glm.glm_jdp import Constants
+from bandanna.privacy.events import CompositionEvent, RecordEvent
 
 CONSTANTS = Constants(  # refits after few rounds, until all calls that are paid for are made
     share=0.4, steps=2, calls_o=2, calls_tau=2, regulariser_v=4.0, regulariser_h=1.0, ridge=1.0, threshold=1 / 16,

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import none
+from bandanna.protocols.privacy_model import none
 
 
 def agent(**changes: Any) -> Agent:

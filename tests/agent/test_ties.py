@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import bandanna as bd
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 

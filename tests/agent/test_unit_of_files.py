@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent import Agent
-from bandanna.agent.kinds import ENCODING, saves_of
-from bandanna.agent.releases import calibrations
+from bandanna.agent.agent import Agent
+from bandanna.agent.preflight import calibrations
 from bandanna.errors import BandannaError
+from bandanna.policies.serialization import ENCODING, saves_of
 
 from .stepping import act_each
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import bandanna as bd
-from bandanna.agent import Agent
+from bandanna.agent.agent import Agent
 from bandanna.errors import BudgetExceeded, InvalidArgument
 
 SETS = np.random.default_rng(0).normal(size=(4, 2, 3)) / 3

@@ -11,7 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.linear.start import Start
+from bandanna.policies.linear.base import Start
 
 ARMS = ("a", "b")
 TRUSTS = [bd.none(), bd.central(epsilon=1.0, delta=1e-5), bd.shuffle(epsilon=1.0, delta=1e-5)]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent import Agent
-from bandanna.loop import Desk
+from bandanna.agent.agent import Agent
+from bandanna.policies.base import Desk
 
 from ..policies.conformance.catalogue import CASES
 

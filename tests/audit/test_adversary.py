@@ -14,16 +14,13 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting import gdp
-from bandanna.core.arrays import Floats
-from bandanna.core.domain import Ball, Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.central_gaussian.analyzer import NoisySum
-from bandanna.protocols.roles import Gathering, Held, exact_total
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
-from bandanna.protocols.shuffle_gaussian.shuffler import Sorting
+from bandanna.device.domain import Ball, Estimate, Statistic
+from bandanna.device.noise import FastNoise
+from bandanna.mechanisms.noise import Gaussian
+from bandanna.privacy import gdp
+from bandanna.protocols.gaussian import NoisySum, ShuffleGaussian, Sorting
+from bandanna.protocols.mixers import Gathering, Held, exact_total
+from bandanna.types import Floats
 from tests.audit.test_beside import Greedy
 from tests.audit.test_crowds import BUDGET, central, longer, row_of, through
 

@@ -13,20 +13,18 @@ import pytest
 
 import bandanna as bd
 from bandanna import environments
-from bandanna.accounting import gdp
-from bandanna.accounting.factorisation import factorise
-from bandanna.audit.protocols import PROTOCOLS, of_protocol
+from bandanna.audit.mechanisms import PROTOCOLS, of_protocol
 from bandanna.audit.releases import Release
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.domain import Ball, Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.device.reports import Noisy
+from bandanna.device.domain import Ball, Estimate, Statistic
+from bandanna.device.randomizers import Noisy
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.central_gaussian.analyzer import NoisySum
-from bandanna.protocols.local_gaussian import LocalGaussian, randomizer
-from bandanna.protocols.roles import exact_total
+from bandanna.privacy import gdp
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols import gaussian
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, NoisySum
+from bandanna.protocols.mixers import exact_total
+from bandanna.types import Floats, Ints
 
 BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-3)
 
@@ -79,7 +77,7 @@ class Local(LocalGaussian):
     @cached_property
     def device(self) -> Noisy:
         """Bare."""
-        return Bare(**vars(randomizer.device(self.domain, self.mechanism)))
+        return Bare(**vars(gaussian.gaussian_device(self.domain, self.mechanism)))
 
 
 class Raw(ContinualGaussian):

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 
 import bandanna as bd
-from bandanna import cli
-from bandanna.audit import auditing
-from bandanna.audit.result import COLUMNS, AuditResult
+from bandanna.audit.targets import COLUMNS, AuditResult
+from bandanna.cli import main
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     """The exit code."""
     monkeypatch.setattr("sys.argv", ["bandanna", "audit", *arguments])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main.main()
     return int(ended.value.code or 0)
 
 
@@ -76,8 +75,8 @@ def test_a_gallery_that_is_surprised_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A known fault that passes goes unnoticed by a script."""
-    rows = auditing.audit("gaussian", trials=1000).rows
+    rows = bd.audit.audit("gaussian", trials=1000).rows
     result = AuditResult(rows=tuple(type(rows[0])(**{**vars(row), "known": "bad"}) for row in rows))
-    monkeypatch.setattr(bd.audit, "run_gallery", lambda **_: result)
+    monkeypatch.setattr("bandanna.audit.gallery.run_gallery", lambda **_: result)
     assert run(monkeypatch, "--gallery") == 1
     assert "is known to be bad" in capsys.readouterr().out

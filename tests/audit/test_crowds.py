@@ -24,26 +24,24 @@ import polars as pl
 import pytest
 
 import bandanna as bd
-from bandanna.accounting import gdp
-from bandanna.audit.crowds import Search
-from bandanna.audit.result import Row
+from bandanna.audit.policies import Search
+from bandanna.audit.targets import AuditRow
 from bandanna.audit.values import OPAQUE, arrays, first_difference, leaves
-from bandanna.core.arrays import Floats
-from bandanna.core.domain import Ball, Statistic
-from bandanna.core.estimate import Estimate
+from bandanna.device.domain import Ball, Estimate, Statistic
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.central_gaussian.analyzer import NoisySum
-from bandanna.protocols.central_laplace import CentralLaplace
-from bandanna.protocols.roles import exact_total
+from bandanna.mechanisms.noise import Gaussian
+from bandanna.privacy import gdp
+from bandanna.protocols.gaussian import CentralGaussian, NoisySum
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.mixers import exact_total
+from bandanna.types import Floats
 from tests.audit.test_beside import WORLD, Greedy, Sums
 
 BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-3)
 
 
-def row_of(target: Any, **more: Any) -> Row:
+def row_of(target: Any, **more: Any) -> AuditRow:
     """The verdict on a policy in a small world, or on a protocol."""
     world = {"env": WORLD} if isinstance(target, bd.Policy) else {}
     return bd.audit.audit(target, trials=4000, **world, **more).rows[0]

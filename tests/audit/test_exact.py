@@ -11,19 +11,29 @@ import pytest
 from scipy import special
 
 import bandanna as bd
-from bandanna.accounting import caps, gdp
-from bandanna.accounting.calibration.caps import best_cap
-from bandanna.audit import attacked
-from bandanna.audit.claims import Claim
-from bandanna.audit.counts import count_pairs
-from bandanna.audit.directions import both, cap_pair, message_pairs
-from bandanna.audit.exact import Pair, best_tests, composed, gaussian_pair, hockey_stick, product, pure_loss
-from bandanna.audit.mixed import shuffled_pairs
-from bandanna.audit.protocols import PROTOCOLS, of_protocol, protocol_target
+from bandanna.audit.exact import (
+    Pair,
+    best_tests,
+    both,
+    cap_pair,
+    composed,
+    count_pairs,
+    gaussian_pair,
+    hockey_stick,
+    message_pairs,
+    product,
+    pure_loss,
+    shuffled_pairs,
+)
+from bandanna.audit.mechanisms import PROTOCOLS, of_protocol, protocol_target
 from bandanna.audit.releases import Release
-from bandanna.core.arrays import Floats
-from bandanna.device.caps import units
-from bandanna.mechanisms.priv_unit import PrivUnit
+from bandanna.audit.sampling import Claim
+from bandanna.audit.targets import attacked
+from bandanna.device.randomizers import units
+from bandanna.mechanisms.noise import PrivUnit
+from bandanna.privacy import gdp, spherical_cap
+from bandanna.privacy.spherical_cap import best_cap
+from bandanna.types import Floats
 
 E, D = 4.0, 1e-3
 
@@ -152,7 +162,7 @@ def test_two_caps_overlap_as_much_as_directions_fall_into_both(dim: int, angle: 
     share = float(np.mean((drawn[:, 0] >= event.cosine) & (other >= event.cosine)))
     mass = both(event, angle)
     assert abs(share - mass) <= 5 * math.sqrt(max(mass, 1e-5) / 100_000)
-    assert both(event, 0.0) == pytest.approx(caps.cap(dim, event.cosine).mass)
+    assert both(event, 0.0) == pytest.approx(spherical_cap.cap_moments(dim, event.cosine).mass)
 
 
 @pytest.mark.parametrize("lengths", [(1.0, 1.0), (1.0, 0.3), (0.0, 0.6)])

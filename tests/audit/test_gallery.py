@@ -9,17 +9,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandanna.audit import attacked, run_gallery
-from bandanna.audit.gallery import BAD, ROWS
-from bandanna.audit.gallery.bad import too_quiet
-from bandanna.audit.gallery.floats import reachable, textbook
-from bandanna.audit.gallery.partial import Batches, of_batches, served
-from bandanna.audit.gallery.refits import of_refits
-from bandanna.audit.gallery.running import CONFIDENCES, good, targets
-from bandanna.audit.result import COLUMNS
-from bandanna.policies.glm import GLMJDP
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.protocols.central_gaussian.analyzer import NoisySum
+from bandanna.audit.gallery import (
+    BAD,
+    CONFIDENCES,
+    ROWS,
+    Batches,
+    gallery_targets,
+    good,
+    of_batches,
+    of_refits,
+    reachable,
+    run_gallery,
+    served,
+    textbook,
+    too_quiet,
+)
+from bandanna.audit.targets import COLUMNS, attacked
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.glm.glm_jdp import GLMJDP
+from bandanna.protocols.gaussian import NoisySum
 
 
 def test_every_known_fault_has_its_row() -> None:
@@ -65,7 +73,7 @@ def test_all_known_truths_are_consistent_in_many_runs() -> None:
 
 def test_the_confidence_covers_all_rows() -> None:
     """There are more rows than the confidence of one was made for: false alarms of all are above 5 %."""
-    assert len(list(targets())) <= ROWS
+    assert len(list(gallery_targets())) <= ROWS
     assert len(good()) * (1 - CONFIDENCES["good"]) <= 0.05 + 1e-12
 
 

@@ -8,12 +8,12 @@ import pytest
 
 import bandanna as bd
 from bandanna.audit.live import audit_task
-from bandanna.cli.audit import audit as command
-from bandanna.device import lattice
-from bandanna.device.counts import Counts
+from bandanna.cli.privacy import audit as command
+from bandanna.deployment.processes import Running
+from bandanna.deployment.task.document import Task
+from bandanna.device import randomizers
+from bandanna.device.randomizers import Counts
 from bandanna.errors import InvalidArgument
-from bandanna.roles.running import Running
-from bandanna.tasks.document import Task
 
 from ..roles.inside import Inside, a_task
 from ..roles.test_processes import on_disk
@@ -46,7 +46,7 @@ def test_a_deployment_without_noise_is_refuted(tmp_path: Path, monkeypatch: pyte
     task, inside = deployed(tmp_path)
 
     def constant(device: Counts, values: Any, source: Any) -> Any:
-        return lattice.encode(values, device.scale, device.domain, source) + device.trials // 2
+        return randomizers.encode(values, device.scale, device.domain, source) + device.trials // 2
 
     monkeypatch.setattr(Counts, "encode", constant)
     (row,) = audit_task(task, inside, env=ENV, batches=40).rows

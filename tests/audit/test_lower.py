@@ -10,14 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from bandanna.accounting import gdp
-from bandanna.accounting.events import GaussianEvent, LaplaceEvent
-from bandanna.audit.blocks import LOOKS, Draw, Plan, in_turn
-from bandanna.audit.claims import Claim, claim_of
 from bandanna.audit.exact import hockey_stick, least_epsilon, product, separation
-from bandanna.audit.lower import at_least, at_most, chosen, direction_of, right_at_least, sampled
-from bandanna.core.arrays import Floats
+from bandanna.audit.sampling import (
+    LOOKS,
+    Claim,
+    Draw,
+    Plan,
+    at_least,
+    at_most,
+    chosen,
+    claim_of,
+    direction_of,
+    in_turn,
+    right_at_least,
+    sampled,
+)
 from bandanna.errors import InvalidArgument
+from bandanna.privacy import gdp
+from bandanna.privacy.events import GaussianEvent, LaplaceEvent
+from bandanna.types import Floats
 
 MU = 1.0
 CLAIM = Claim(epsilon=gdp.epsilon(1e-3, MU), delta=1e-3, mu=MU)

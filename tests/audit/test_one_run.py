@@ -9,8 +9,8 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.audit.canaries import one_run
-from bandanna.audit.one_run import chance_of, one_run_bound
+from bandanna.audit.audit import one_run
+from bandanna.audit.sampling import chance_of, one_run_bound
 from bandanna.errors import InvalidArgument
 
 

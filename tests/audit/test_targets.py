@@ -12,20 +12,17 @@ import pytest
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.accounting import accountant, gdp
-from bandanna.audit import attacked, audit, known_targets
-from bandanna.audit.claims import Claim
-from bandanna.audit.mechanisms import MECHANISMS, enumerated, mechanism_target
-from bandanna.audit.neighbours import farthest
+from bandanna.audit.audit import audit, known_targets
+from bandanna.audit.mechanisms import MECHANISMS, PROTOCOLS, enumerated, mechanism_target, of_protocol, protocol_target
 from bandanna.audit.policies import of_policy, policy_target
-from bandanna.audit.protocols import PROTOCOLS, of_protocol, protocol_target
+from bandanna.audit.releases import farthest
 from bandanna.audit.replay import recorded
-from bandanna.audit.targets import Target
-from bandanna.core.intercept import InterceptReport
-from bandanna.core.per_arm import PerArmReport
-from bandanna.core.report import LinearReport
+from bandanna.audit.sampling import Claim
+from bandanna.audit.targets import Target, attacked
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.laplace import DiscreteLaplace
+from bandanna.mechanisms.noise import DiscreteLaplace
+from bandanna.privacy import accountant, gdp
 from tests.policies.conformance.own_policy import Greedy
 
 E, D = 4.0, 1e-3

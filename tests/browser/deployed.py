@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from bandanna.roles.demonstration import free_ports
-from bandanna.roles.running import Running
-from bandanna.tasks.creation import create, write
-from bandanna.tasks.document import Task
+from bandanna.deployment.processes import Running, free_ports
+from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.document import Task
 
 from .conftest import ROOT
 from .seeing import expect

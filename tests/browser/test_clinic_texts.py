@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from bandanna.roles.demonstration import free_ports
-from bandanna.tasks.creation import create, write
+from bandanna.deployment.processes import free_ports
+from bandanna.deployment.task.creation import create, write
 
 from ..dashboard.payloads import PAYLOADS
 from .conftest import Opening

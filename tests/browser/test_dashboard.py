@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bandanna.roles.demonstration import free_ports
+from bandanna.deployment.processes import free_ports
 
 from .conftest import Opening
 from .deployed import clinic

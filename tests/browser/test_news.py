@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bandanna.roles.demonstration import free_ports
+from bandanna.deployment.processes import free_ports
 
 from .conftest import ROOT, Opening
 from .seeing import DESK, LIGHTS, expect, faults, named, shoot

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from bandanna.roles.demonstration import free_ports
+from bandanna.deployment.processes import free_ports
 
 from ..docs.test_examples import command_folder
 from .conftest import ROOT, Opening

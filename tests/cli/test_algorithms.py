@@ -6,8 +6,8 @@ import json
 
 from typer.testing import CliRunner
 
-from bandanna.cli import app
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.cli.main import app
+from bandanna.policies.algorithm import ALGORITHMS
 
 
 def test_every_algorithm_is_listed() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna import cli
+from bandanna.cli import main
 from bandanna.experiments import plan
 
 from ..drawn import examples
@@ -81,7 +81,7 @@ def shell(arguments: list[str]) -> tuple[object, str]:
     sys.argv = ["bandanna", *arguments]
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as ended:
-            cli.main()
+            main.main()
     finally:
         sys.argv = before
     return ended.value.code, err.getvalue()

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.accounting import accountant
-from bandanna.accounting.factorisation import factorise
-from bandanna.cli import app
-from bandanna.core.report import LinearReport
+from bandanna.cli.main import app
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import CommunicationWarning
-from bandanna.protocols import CentralGaussian, LocalGaussian
+from bandanna.privacy import accountant
+from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.comparison import NAMES
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian
 
 from ..strict_json import strict
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli import app
+from bandanna.cli.main import app
 from bandanna.errors import BandannaError, MissingExtra
 
 SMALL = ("demo", "--horizon", "400", "--seeds", "3")
-FIGURES = importlib.import_module("bandanna.figures.axes")
-MODELS = importlib.import_module("bandanna.experiments.trust_models")
+FIGURES = importlib.import_module("bandanna.simulation.figures")
+MODELS = importlib.import_module("bandanna.experiments.experiment")
 
 
 def missing(*_: object, **__: object) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli import app
-from bandanna.cli.demo_deployed import _print
+from bandanna.cli.deploy import _demo_deployed_print
+from bandanna.cli.main import app
+from bandanna.deployment.processes import rows_of
+from bandanna.deployment.task.document import Task
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.roles.demonstration import rows_of
-from bandanna.tasks.document import Task
 
 from ..nursery import _quick_roles as _quick_roles
 
@@ -59,7 +59,7 @@ def says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert rows_of(out / "shuffler.db")["reports"] == 0
     with pytest.raises(BandannaError, match="has a task already"):
         command("demo-deployed", "--out", str(out))
-    _print(told)
+    _demo_deployed_print(told)
     page = capsys.readouterr().out
     for words in (
         "random play loses",

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import bandanna as bd
-from bandanna.cli import app
+from bandanna.cli.main import app
+from bandanna.data.ope import sums
+from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.ope import release as releasing
 
 COLUMNS = ("--arm", "colour", "--arms", "red,blue,green", "--reward", "clicked", "--propensity", "1/3")
 
@@ -157,9 +157,9 @@ def test_progress_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Somebody who waits for the probabilities of a saved agent is not told how many there are."""
     told = []
     monkeypatch.setattr(
-        "bandanna.cli.bars.Bar.__call__", lambda self, done, total, what: told.append((done, total, what))
+        "bandanna.cli.terminal.Bar.__call__", lambda self, done, total, what: told.append((done, total, what))
     )
-    monkeypatch.setattr("bandanna.logs.showing._PART", 250)
+    monkeypatch.setattr("bandanna.data.replay._PART", 250)
     bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50, privacy=bd.none())).save(tmp_path / "agent")
     said = ["evaluate", file, "--target", str(tmp_path / "agent"), "--target", "uniform", *COLUMNS, "--context", "age"]
     assert CliRunner().invoke(app, said).exit_code == 0
@@ -176,7 +176,7 @@ def test_delta_is_1e_5_unless_it_is_given(file: str) -> None:
 def seed_noise(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Draw the noise of the next command from a seed."""
     source = FastNoise(np.random.default_rng(seed))
-    monkeypatch.setattr(releasing, "_source", lambda *_: (source, "law"))
+    monkeypatch.setattr(sums, "_source", lambda *_: (source, "law"))
 
 
 def test_printed_ends_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

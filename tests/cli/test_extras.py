@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli import app
-from bandanna.cli.extras import SERVE
+from bandanna.cli.main import app
+from bandanna.cli.terminal import SERVE
 from bandanna.errors import MissingExtra
 
 COMMANDS = {

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import bandanna
-from bandanna import cli
+from bandanna.cli import main
 
 
 def shell(
@@ -17,7 +17,7 @@ def shell(
     """Exit code, standard output and standard error of the command."""
     monkeypatch.setattr(sys, "argv", ["bandanna", *arguments])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main.main()
     shown = capsys.readouterr()
     return ended.value.code, shown.out, shown.err
 
@@ -140,7 +140,7 @@ def test_help_names_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_a_real_process_ends_the_same_way() -> None:
     """In a process of its own the command fails with code 2, one line, and no traceback."""
-    command = [sys.executable, "-c", "from bandanna.cli import main; main()", "calibrate"]
+    command = [sys.executable, "-c", "from bandanna.cli.main import main; main()", "calibrate"]
     done = subprocess.run([*command, "--dim", "5", "--epsilon", "-1", "--batch", "20"], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stdout == ""

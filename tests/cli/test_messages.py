@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bandanna import cli
+from bandanna.cli import main
 
 LOG = "age,drug,p,outcome,q\n" + "30,A,0.5,cured,0.25\n40,B,0.5,ill,0.75\n50,A,0.5,cured,0.25\n" * 10
 EVALUATE = "evaluate log.csv --arm drug --propensity p --target uniform"
@@ -104,7 +104,7 @@ def test_a_mistake_is_named_as_it_was_made(
         (tmp_path / name).write_bytes(b"\xff\xfe\x00")
     monkeypatch.setattr(sys, "argv", ["bandanna", *line.split()])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main.main()
     told = capsys.readouterr().err
     assert ended.value.code == 2
     assert MISTAKES[line] in told.splitlines()[-1], told
@@ -122,6 +122,6 @@ def test_a_warning_is_about_options(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(SystemExit):
-            cli.main()
+            main.main()
     told = [warnings.formatwarning(each.message, each.category, "", 0) for each in caught]
     assert told == ["warning: 30 of 30 rewards lie outside of the range (--range 0,1), and were cut\n"]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli import app
-from bandanna.experiments import plan as planning
+from bandanna.cli.main import app
+from bandanna.experiments import plan
 
 SMALL = ("plan", "--dim", "3", "--arms", "4", "--users", "200", "--epsilon", "2", "--seeds", "2")
 
@@ -27,7 +27,7 @@ def test_json_has_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows for programs are not those of the function, or are no JSON."""
     done = CliRunner().invoke(app, [*SMALL, "--trust", "central", "--fixed", "--json"])
     (row,) = json.loads(done.stdout)["rows"]
-    (expected,) = planning.plan(dim=3, n_arms=4, users=200, epsilon=2.0, n_seeds=2, trust="central", fixed=True)
+    (expected,) = plan.plan(dim=3, n_arms=4, users=200, epsilon=2.0, n_seeds=2, trust="central", fixed=True)
     assert row == json.loads(json.dumps(expected.to_dict()))
 
 
@@ -48,12 +48,12 @@ def test_where_nothing_is_learned_it_says_what_would_help(
     enough: int | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hopeless plan reads like a good one."""
-    forecasts = planning.plan(dim=3, n_arms=4, users=200, n_seeds=2, trust="none")
+    forecasts = plan.plan(dim=3, n_arms=4, users=200, n_seeds=2, trust="none")
 
-    def hopeless(**_: Any) -> tuple[planning.Forecast, ...]:
+    def hopeless(**_: Any) -> tuple[plan.Forecast, ...]:
         return tuple(replace(each, share=0.93, enough=enough, tried=enough or 3_200) for each in forecasts)
 
-    monkeypatch.setattr(planning, "plan", hopeless)
+    monkeypatch.setattr(plan, "plan", hopeless)
     done = CliRunner().invoke(app, SMALL)
     assert "nothing can be learned from 200 users: more users, or a larger epsilon" in done.stdout
     assert words in done.stdout

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from bandanna import cli
+from bandanna.cli import main
 from bandanna.simulation.result import Result as Simulated
 
 from ..strict_json import strict
@@ -47,7 +47,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*arguments: str) -> Result:
     """The command as a person would see it."""
-    return CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(cli.app, ["run", *arguments])
+    return CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(main.app, ["run", *arguments])
 
 
 def rows(text: str) -> list[dict[str, Any]]:
@@ -113,7 +113,7 @@ def test_mistakes_are_one_clear_line(
     file.write_text(TOML.replace(old, new), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["bandanna", "run", "mine.toml"])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main.main()
     shown = capsys.readouterr()
     assert ended.value.code == 2
     assert (shown.out, shown.err.count("\n")) == ("", 1)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli import app
+from bandanna.cli.main import app
+from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError
-from bandanna.tasks.document import Secrets, Task
 
 TEXT = """
 title = "Which [bold]treatment"

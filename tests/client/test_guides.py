@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.client.guides import Given, LightGuide, Slot
-from bandanna.client.leaflet import Leaflet
-from bandanna.client.whole import WholeGuide
-from bandanna.core.coins import NumberedCoins
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.tasks.batches import batch_of
-from bandanna.tasks.document import Task
-from bandanna.wire.answers import Ticket
-from bandanna.wire.keys import SEED, Opener, mask
-from bandanna.wire.sealing import sealing_info
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.device_logic import Given, LightGuide, Slot
+from bandanna.deployment.client.policy_device import WholeGuide
+from bandanna.deployment.messages.canonical import SEED, Opener, mask
+from bandanna.deployment.messages.report import Ticket, sealing_info
+from bandanna.deployment.task.document import Task
+from bandanna.deployment.task.query_plan import batch_of
+from bandanna.device.noise import FastNoise
+from bandanna.numeric.rng import NumberedCoins
+from bandanna.policies.serialization import encoding_of
 
 from ..roles.inside import a_task
 from ..roles.simulated import case
@@ -140,8 +139,8 @@ def test_two_shares_of_a_report_are_its_counts(name: str) -> None:
     opener = Opener(secrets["helper"].seal)
     place = Slot(batch=batch, ticket=TICKET, key=task.key("seal helper"))
     given = Given(features=(0.1, 0.2, 1.0), arm=0)
-    from bandanna.core.coins import SecureCoins
-    from bandanna.device import SecureNoise
+    from bandanna.device.noise import SecureNoise
+    from bandanna.numeric.rng import SecureCoins
 
     bodies = [
         *guide.zeros(content, 0, place, SecureNoise()),

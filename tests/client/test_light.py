@@ -14,7 +14,7 @@ from ..roles.inside import a_task
 PROGRAM = """
 import json, sys
 import httpx
-from bandanna.client import Session, Ticket
+from bandanna.deployment.client.session import Session; from bandanna.deployment.messages.report import Ticket
 
 def answer(request):
     parts = sys.argv[2:]
@@ -60,5 +60,5 @@ def test_a_report_needs_no_accountant_and_no_scipy(tmp_path: Path) -> None:
     kept, modules = json.loads(run.stdout)
     assert kept
     ours = {module.split(".")[1] for module in modules if module.startswith("bandanna.")}
-    assert ours == {"client", "core", "device", "errors", "storage", "wire"}
+    assert ours == {"deployment", "device", "errors", "numeric", "storage", "types", "validation"}
     assert not {"scipy", "opendp", "dp_accounting", "starlette", "uvicorn", "matplotlib"} & set(modules)

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.client import AsyncSession, Outbox, Registrar, Session
-from bandanna.roles.running import Running
+from bandanna.deployment.client.outbox import Outbox
+from bandanna.deployment.client.session import AsyncSession, Registrar, Session
+from bandanna.deployment.processes import Running
 
 from ..roles.test_processes import on_disk
 

@@ -17,19 +17,17 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.client import AsyncSession, Outbox, Registrar, Session
-from bandanna.client.guides import LightGuide
-from bandanna.client.outbox import OPEN
+from bandanna.deployment.client.device_logic import LightGuide
+from bandanna.deployment.client.outbox import OPEN, Outbox
+from bandanna.deployment.client.session import AsyncSession, Registrar, Session
+from bandanna.deployment.messages.canonical import digest, dumps, loads, sealing_key, sign
+from bandanna.deployment.messages.publication import Shown, chained
+from bandanna.deployment.messages.report import FINAL, ZERO, write_seal_key
+from bandanna.deployment.task.query_plan import batch_of
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.policies.base import Frozen
-from bandanna.protocols.mixing import mixers
-from bandanna.tasks.batches import batch_of
-from bandanna.wire.canonical import digest, dumps, loads
-from bandanna.wire.keys import sealing_key, sign
-from bandanna.wire.publications import Shown, chained
-from bandanna.wire.record import FINAL, ZERO
-from bandanna.wire.sealing import write_seal_key
+from bandanna.policies.serialization import encoding_of
+from bandanna.protocols.factory import mixers
 
 from ..roles.inside import shown, signed
 from ..roles.simulated import case, simulated
@@ -562,7 +560,7 @@ def test_what_is_over_is_not_on_the_disk(tmp_path: Path) -> None:
 KILLED = """
 import sys, os, signal
 import httpx
-from bandanna.client import Session, Ticket
+from bandanna.deployment.client.session import Session; from bandanna.deployment.messages.report import Ticket
 
 def answer(request):
     if request.method == "GET":

@@ -9,12 +9,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from bandanna.client import Outbox, Session, Ticket
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.client.outbox import Outbox
+from bandanna.deployment.client.session import Session
+from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.messages.report import Fields, Ticket, split
+from bandanna.deployment.task.document import Secrets, Task
 from bandanna.policies.base import Policy
-from bandanna.roles.analyzer import publication
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.publications import Shown
-from bandanna.wire.record import Fields, split
 
 from ..roles.inside import Inside, a_task, headers_of, shown
 
@@ -74,7 +75,7 @@ class Town:
         if parts.path == f"{base}/reports":
             self.bodies.append(request.content)
             (verdicts,) = self.inside.collector.accept([request.content])
-            from bandanna.roles.collector.verdict import answer
+            from bandanna.deployment.messages.report import answer
 
             status, content = answer(verdicts)
             return httpx.Response(status, content=content)

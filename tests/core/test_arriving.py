@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.arriving import Arriving
-from bandanna.core.domain import Ball, Box, Statistic
-from bandanna.core.streams import Streams
+from bandanna.device.domain import Arriving, Ball, Box, Statistic
+from bandanna.device.noise import ReplicatedNoise
 from bandanna.errors import InvalidStatistic
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.numeric.rng import Streams
+from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 DOMAIN = Ball(dim=3)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from bandanna.core.domain import Ball, Box, Domain, clip_norm
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball, Box, Domain, clip_norm
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 from ..drawn import examples

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.core.estimate import Estimate
+from bandanna.device.domain import Estimate
 
 
 def test_sums_of_batches() -> None:

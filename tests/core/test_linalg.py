@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.core.linalg import favoured, favoured_alone, first_best, in_single, positive_inverse
+from bandanna.numeric.linalg import favoured, favoured_alone, first_best, in_single, positive_inverse
 
 
 def test_inverses_are_inverses() -> None:

@@ -11,35 +11,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting import events
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
-from bandanna.accounting.calibration.binomial import BinomialNoise, binomial_noise
-from bandanna.accounting.calibration.gaussian import continual_std, gaussian_std, laplace_scale
-from bandanna.accounting.factorisation import BLT, BinaryTree, factorise
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
-from bandanna.core.shapes import Bits, SymmetricMatrix
+from bandanna.device.domain import Ball, Bits, Box, SymmetricMatrix
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import BandannaError
-from bandanna.mechanisms.binomial import Binomial
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.gaussian import DiscreteGaussian, Gaussian
-from bandanna.mechanisms.laplace import DiscreteLaplace, Laplace
-from bandanna.mechanisms.priv_unit import PrivUnit
-from bandanna.mechanisms.randomized_response import RandomizedResponse
-from bandanna.protocols import (
-    CentralContinual,
-    CentralGaussian,
-    CentralLaplace,
-    Clear,
-    LocalBits,
-    LocalGaussian,
-    LocalUnit,
-    ShuffleBinomial,
-    ShuffleBits,
-    ShuffleGaussian,
+from bandanna.mechanisms.noise import (
+    Binomial,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    PrivUnit,
+    RandomizedResponse,
 )
-from bandanna.protocols.concurrent_shuffle import BatchTree
-from bandanna.protocols.trust import Privacy
+from bandanna.privacy import events
+from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
+from bandanna.privacy.calibration import BinomialNoise, binomial_noise, continual_std, gaussian_std, laplace_scale
+from bandanna.privacy.factorisation import BLT, BinaryTree, factorise
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.protocols.randomized_response import LocalBits
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.spherical_cap import LocalUnit
 
 DOMAIN, BUDGET = Box(dim=2), ApproxDP(epsilon=1.0, delta=2.0**-10)
 NOISE = {"scale": 4.0, "trials": 96, "users": 2}

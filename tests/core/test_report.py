@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from scipy import optimize
 
-from bandanna.core.report import LinearReport
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 from ..drawn import examples

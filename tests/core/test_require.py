@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bandanna.core import require
-from bandanna.core.domain import numbers
+from bandanna import validation
+from bandanna.device.domain import numbers
 from bandanna.errors import InvalidArgument, InvalidBudget
 
 from ..trouble import Interrupt
@@ -44,7 +44,7 @@ NAMES = [repr(value) for value in NEVER[:-1]] + ["object"]  # the same in every 
 @pytest.mark.parametrize("value", NEVER, ids=NAMES)
 @pytest.mark.parametrize(
     "check",
-    [require.positive, require.finite, require.non_negative, require.chance, require.whole],
+    [validation.positive, validation.finite, validation.non_negative, validation.chance, validation.whole],
     ids=["positive", "finite", "non_negative", "chance", "whole"],
 )
 def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: Any) -> None:
@@ -61,51 +61,51 @@ def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: A
 def test_budgets_that_are_no_numbers(value: Any) -> None:
     """A truth value, text, NaN or nothing at all passes for a privacy parameter."""
     with pytest.raises(InvalidBudget, match="epsilon"):
-        require.epsilon(value)
+        validation.epsilon(value)
     with pytest.raises(InvalidBudget, match="delta"):
-        require.delta(value)
+        validation.delta(value)
     with pytest.raises(InvalidBudget, match="target"):
-        require.epsilon(value, argument="target")
+        validation.epsilon(value, argument="target")
     with pytest.raises(InvalidBudget, match="slack"):
-        require.delta(value, argument="slack")
+        validation.delta(value, argument="slack")
 
 
 @pytest.mark.parametrize("value", [1, 2.5, np.float32(0.5), np.int64(3), Fraction(1, 3), 5e-324])
 def test_positive_numbers(value: Any) -> None:
     """A positive number of some type is refused or not returned as a float."""
-    assert type(require.positive("x", value)) is float
-    assert require.positive("x", value) == float(value)
-    assert type(require.non_negative("x", value)) is float
-    assert type(require.epsilon(value)) is float
+    assert type(validation.positive("x", value)) is float
+    assert validation.positive("x", value) == float(value)
+    assert type(validation.non_negative("x", value)) is float
+    assert type(validation.epsilon(value)) is float
 
 
 def test_signs_and_infinities() -> None:
     """Zero, a negative number or infinity passes where it has no meaning, or not where it has one."""
     for value in (0, 0.0, -0.0, -1e-300, -math.inf):
         with pytest.raises(InvalidArgument):
-            require.positive("x", value)
+            validation.positive("x", value)
         with pytest.raises(InvalidBudget):
-            require.epsilon(value)
+            validation.epsilon(value)
     with pytest.raises(InvalidArgument, match="finite"):
-        require.positive("x", math.inf)
-    assert require.positive("x", math.inf, infinite=True) == math.inf
-    assert require.epsilon(math.inf) == math.inf
-    assert require.non_negative("x", 0) == 0.0
-    assert require.non_negative("x", math.inf, infinite=True) == math.inf
+        validation.positive("x", math.inf)
+    assert validation.positive("x", math.inf, infinite=True) == math.inf
+    assert validation.epsilon(math.inf) == math.inf
+    assert validation.non_negative("x", 0) == 0.0
+    assert validation.non_negative("x", math.inf, infinite=True) == math.inf
     with pytest.raises(InvalidArgument, match=r"a number >= 0 \(inf"):
-        require.non_negative("x", -1, infinite=True)
+        validation.non_negative("x", -1, infinite=True)
     for value in (-1e-300, math.inf, -math.inf):
         with pytest.raises(InvalidArgument):
-            require.non_negative("x", value)
+            validation.non_negative("x", value)
 
 
 def test_delta_lies_in_its_interval() -> None:
     """delta = 1 or a negative delta passes, or delta = 0 does not."""
-    assert require.delta(0) == 0.0
-    assert require.delta(1 - 1e-16) == 1 - 1e-16
+    assert validation.delta(0) == 0.0
+    assert validation.delta(1 - 1e-16) == 1 - 1e-16
     for value in (1, 1.0, 1.5, -1e-300, math.inf, -math.inf):
         with pytest.raises(InvalidBudget, match=r"\[0, 1\)"):
-            require.delta(value)
+            validation.delta(value)
 
 
 @pytest.mark.parametrize(
@@ -113,19 +113,19 @@ def test_delta_lies_in_its_interval() -> None:
 )
 def test_whole_numbers(value: Any, number: int) -> None:
     """A whole number of some type is refused, or becomes another one."""
-    assert require.whole("n", value) == number
-    assert type(require.whole("n", value)) is int
+    assert validation.whole("n", value) == number
+    assert type(validation.whole("n", value)) is int
 
 
 def test_parts_of_whole_numbers() -> None:
     """A number with a fraction, an infinite one, or one below the least passes."""
     for value in (1.5, 0.999, math.inf, -math.inf, 0, -3):
         with pytest.raises(InvalidArgument, match="whole number >= 1"):
-            require.whole("n", value)
-    assert require.whole("n", 0, least=0) == 0
-    assert require.whole("n", -3, least=-5) == -3
+            validation.whole("n", value)
+    assert validation.whole("n", 0, least=0) == 0
+    assert validation.whole("n", -3, least=-5) == -3
     with pytest.raises(InvalidArgument, match=">= 2"):
-        require.whole("n", 1, least=2)
+        validation.whole("n", 1, least=2)
 
 
 BEYOND = [10**400, Fraction(10**400), 10**5000, np.longdouble("1e400")]
@@ -134,12 +134,12 @@ BEYOND = [10**400, Fraction(10**400), 10**5000, np.longdouble("1e400")]
 @pytest.mark.parametrize("value", BEYOND, ids=["integer", "fraction", "5000 digits", "long double"])
 def test_numbers_beyond_the_floats(value: Any) -> None:
     """A number that no float holds ends in an OverflowError, or is taken for infinity: no privacy, no noise."""
-    for check in (require.positive, require.finite, require.non_negative, require.chance, require.whole):
+    for check in (validation.positive, validation.finite, validation.non_negative, validation.chance, validation.whole):
         with pytest.raises(InvalidArgument, match=r"^x = .* is not allowed: "):
             check("x", value)
     with pytest.raises(InvalidArgument):
-        require.positive("x", value, infinite=True)
-    for budget in (require.epsilon, require.delta):
+        validation.positive("x", value, infinite=True)
+    for budget in (validation.epsilon, validation.delta):
         with pytest.raises(InvalidBudget):
             budget(value)
 
@@ -147,28 +147,28 @@ def test_numbers_beyond_the_floats(value: Any) -> None:
 def test_positive_numbers_below_the_floats() -> None:
     """A positive fraction that rounds to zero passes as a positive number."""
     tiny = Fraction(1, 10**400)
-    for check in (require.positive, require.chance):
+    for check in (validation.positive, validation.chance):
         with pytest.raises(InvalidArgument):
             check("x", tiny)
     with pytest.raises(InvalidBudget):
-        require.epsilon(tiny)
+        validation.epsilon(tiny)
 
 
 def test_a_count_has_a_limit_unless_it_is_lifted() -> None:
     """A count at which floats skip whole numbers passes, or a long seed does not."""
     with pytest.raises(InvalidArgument, match="at most 9,007,199,254,740,992"):
-        require.whole("n", 2**53 + 1)
+        validation.whole("n", 2**53 + 1)
     with pytest.raises(InvalidArgument, match="n = 11 is not allowed: a whole number >= 1, at most 10"):
-        require.whole("n", 11, most=10)
-    assert require.whole("seed", 2**127, most=None) == 2**127
+        validation.whole("n", 11, most=10)
+    assert validation.whole("seed", 2**127, most=None) == 2**127
 
 
 def test_words() -> None:
     """A word that is not on the list passes, or the error does not list them."""
-    assert require.one_of("path", "law", ("messages", "law")) == "law"
+    assert validation.one_of("path", "law", ("messages", "law")) == "law"
     for value in ("Law", "", None, 1, ["law"], np.array(["law", "messages"])):
         with pytest.raises(InvalidArgument, match="one of 'messages', 'law'"):
-            require.one_of("path", value, ("messages", "law"))
+            validation.one_of("path", value, ("messages", "law"))
 
 
 @pytest.mark.parametrize(
@@ -177,29 +177,29 @@ def test_words() -> None:
 def test_what_is_no_path(value: Any) -> None:
     """A path that names no file ends in a foreign exception."""
     with pytest.raises(InvalidArgument, match=r"^path = "):
-        require.path("path", value)
-    assert require.path("path", "a/b") == require.path("path", Path("a/b")) == Path("a/b")
-    assert require.path("out", ".", folder=True) == Path(".")
+        validation.path("path", value)
+    assert validation.path("path", "a/b") == validation.path("path", Path("a/b")) == Path("a/b")
+    assert validation.path("out", ".", folder=True) == Path(".")
 
 
 def test_truth_values_and_factors() -> None:
     """Something else passes for True or False, or a factor whose products are no numbers."""
-    assert require.flag("clip", np.False_) is False
+    assert validation.flag("clip", np.False_) is False
     for value in (1, 0.0, "yes", None, [True], np.array([True, False])):
         with pytest.raises(InvalidArgument, match="True or False"):
-            require.flag("clip", value)
-    assert require.moderate("width", 0, zero=True) == 0.0
+            validation.flag("clip", value)
+    assert validation.moderate("width", 0, zero=True) == 0.0
     for value in (0, -1.0, 1e-13, 1e300, math.inf):
         with pytest.raises(InvalidArgument, match=r"in \[1e-12, 1e12\]"):
-            require.moderate("width", value)
+            validation.moderate("width", value)
 
 
 @pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}, {"a"}, 3, None, np.array(1.0), np.ma.array([1], mask=[1])])
 def test_what_is_no_list(value: Any) -> None:
     """A text is taken for its letters, a mask is lost, or something that is no list ends in a foreign error."""
     with pytest.raises(InvalidArgument, match=r"users = (an? \w+( of .*)?|None) is not allowed: a list"):
-        require.several("users", value, "a list")
-    assert require.several("users", (each for each in "ab"), "a list") == ["a", "b"]
+        validation.several("users", value, "a list")
+    assert validation.several("users", (each for each in "ab"), "a list") == ["a", "b"]
 
 
 class OutOfTime(Exception):
@@ -209,8 +209,8 @@ class OutOfTime(Exception):
 @pytest.mark.parametrize(
     "check",
     [
-        lambda: require.real("x", 0.5, "a number"),
-        lambda: require.several("x", ["ann", "bob"], "a list"),
+        lambda: validation.real("x", 0.5, "a number"),
+        lambda: validation.several("x", ["ann", "bob"], "a list"),
         lambda: numbers("x", np.ones((2, 3)), "numbers"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.core.search import crossing, greatest, least, least_whole
+from bandanna.numeric.search import crossing, greatest, least, least_whole
 
 
 @given(st.floats(1e-12, 1e12), st.floats(1e-14, 0.1))

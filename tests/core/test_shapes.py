@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.core.shapes import Bits, SymmetricMatrix
+from bandanna.device.domain import Bits, SymmetricMatrix
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 

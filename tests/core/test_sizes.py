@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.core.sizes import Sizes
+from bandanna.numeric.exact_sums import Sizes
 
 SIZES = st.lists(st.integers(1, 4), max_size=12)
 

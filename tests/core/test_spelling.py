@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bandanna.core.spelling import did_you_mean
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.errors import did_you_mean
+from bandanna.policies.algorithm import ALGORITHMS
 
 KEYS = ("epsilon", "delta", "horizon", "batch", "dim", "width", "alpha")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
 
 
 def test_a_seed_draws_the_same_alone_and_in_company() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bandanna.core import sums
-from bandanna.core.sums import exact_sum, finest, steps_of, sum_steps
 from bandanna.errors import InvalidStatistic
+from bandanna.numeric import exact_sums
+from bandanna.numeric.exact_sums import exact_sum, finest, steps_of, sum_steps
 
 
 def drifting(first: float, dim: int = 2) -> np.ndarray:
@@ -25,7 +25,7 @@ def drifting(first: float, dim: int = 2) -> np.ndarray:
     return values
 
 
-def exactly(pair: sums.Pair, place: tuple[int, ...] = (0,)) -> Fraction:
+def exactly(pair: exact_sums.Pair, place: tuple[int, ...] = (0,)) -> Fraction:
     """The number that a pair is."""
     return Fraction(float(pair[0][place])) + Fraction(float(pair[1][place]))
 
@@ -59,9 +59,9 @@ numbers = st.floats(-1e30, 1e30, allow_subnormal=False).filter(lambda x: x == 0 
 def test_pairs_hold_sums_and_products_exactly(a: float, b: float) -> None:
     """A sum or product of two floats would lose what does not fit into one."""
     one, other = np.array([a]), np.array([b])
-    assert exactly(sums.two_sum(one, other)) == Fraction(a) + Fraction(b)
-    assert exactly(sums.two_product(one, other)) == Fraction(a) * Fraction(b)
-    twice = sums.add(sums.two_product(one, other), sums.two_sum(one, other))
+    assert exactly(exact_sums.two_sum(one, other)) == Fraction(a) + Fraction(b)
+    assert exactly(exact_sums.two_product(one, other)) == Fraction(a) * Fraction(b)
+    twice = exact_sums.add(exact_sums.two_product(one, other), exact_sums.two_sum(one, other))
     exact = Fraction(a) * Fraction(b) + Fraction(a) + Fraction(b)
     assert abs(exactly(twice) - exact) <= (abs(Fraction(a) * Fraction(b)) + abs(Fraction(a)) + abs(Fraction(b))) / 2**99
 
@@ -75,18 +75,18 @@ def test_the_nearest_grid_point_is_exact(mantissa: float, exponent: int, whole: 
     high = float(exact)
     pair = np.array([high]), np.array([float(exact - Fraction(high))])
     nearest = round(exactly(pair) / Fraction(grid))
-    assert sums.steps(*pair, grid)[0] == nearest
+    assert exact_sums.steps(*pair, grid)[0] == nearest
     if abs(nearest) <= 2**51:
-        again = sums.nearest(pair, grid)
-        assert sums.steps(again, np.zeros(1), grid)[0] == nearest
+        again = exact_sums.nearest(pair, grid)
+        assert exact_sums.steps(again, np.zeros(1), grid)[0] == nearest
 
 
 def test_sums_beyond_the_integers_are_refused() -> None:
     """A sum of more grid steps than a float can tell apart would be released."""
     with pytest.raises(InvalidStatistic, match="2\\^51"):
-        sums.nearest((np.array([2.0**52]), np.zeros(1)), 1.0)
+        exact_sums.nearest((np.array([2.0**52]), np.zeros(1)), 1.0)
     with pytest.raises(InvalidStatistic, match="2\\^62"):
-        sums.nearest((np.array([2.0**62]), np.zeros(1)), 1.0)
+        exact_sums.nearest((np.array([2.0**62]), np.zeros(1)), 1.0)
 
 
 @pytest.mark.parametrize("bound", [1.0, 2.0, math.nextafter(1.0, 0.0), 3e-7, 1e9])

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.core import trees
+from bandanna.numeric import trees
 
 from ..drawn import examples
 

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.spatial import distance
 
-from bandanna.core.corrections import Corrections
-from bandanna.core.weights import Weights
 from bandanna.device.base import plain
-from bandanna.device.parameters import _made
+from bandanna.device.randomizers import _made
+from bandanna.device.weighted_report import Corrections, Weights
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 from ..drawn import examples

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
-from bandanna.core.estimate import Estimate
-from bandanna.counters import continual_sum
+from bandanna.agent import continual_sum
+from bandanna.device.domain import Estimate
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 

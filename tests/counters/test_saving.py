@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.stores import SQLiteStore
-from bandanna.counters.kinds import ENCODING
+from bandanna.agent.continual_sum import ENCODING
 from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, InvalidArgument
+from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage import files
 
 from ..crafting import mutated, rewrite

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from bandanna.dashboard.admin import COOKIE, Admin
-from bandanna.dashboard.asking import Web
-from bandanna.dashboard.places import VARIABLE, admin_of, board_of
+from bandanna.deployment.dashboard.app import COOKIE, VARIABLE, Admin, admin_of, board_of
+from bandanna.deployment.dashboard.poller import Web
+from bandanna.deployment.task import creation
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.tasks import creation
 
 from .test_pages import Read
 from .town import ROLES, TOKEN, Seen, Town, run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bandanna.dashboard import charts
-from bandanna.dashboard.charts import Line, Row
+from bandanna.deployment.dashboard import charts
+from bandanna.deployment.dashboard.charts import Line, Row
 
 
 def _ticks(drawn: str) -> list[str]:

@@ -7,13 +7,9 @@ from pathlib import Path
 
 from typer.main import get_command
 
-from bandanna.cli import app
-from bandanna.dashboard.admin import LEAST
-from bandanna.dashboard.app import _LISTENERS, Routes
-from bandanna.dashboard.board import Board
-from bandanna.dashboard.documents.releases import PAGE
-from bandanna.dashboard.places import VARIABLE
-from bandanna.dashboard.series import MOST
+from bandanna.cli.main import app
+from bandanna.deployment.dashboard.app import _LISTENERS, LEAST, VARIABLE, Board, Routes
+from bandanna.deployment.dashboard.views import MOST, PAGE
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "dashboard.md").read_text()

@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.dashboard import app as serving
-from bandanna.tasks import creation
+from bandanna.deployment.dashboard import app
+from bandanna.deployment.task import creation
 
 from .town import TOKEN, Seen, Town, made, run
 
@@ -58,7 +58,7 @@ class Listener:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_TICK", 0.01)
+    monkeypatch.setattr(app, "_TICK", 0.01)
 
 
 def test_who_listens_is_told_that_there_is_news(town: Town) -> None:
@@ -70,7 +70,7 @@ def test_who_listens_is_told_that_there_is_news(town: Town) -> None:
         await listener.until(b"retry: ")
         assert listener.status == 200
         assert listener.headers[b"content-type"] == b"text/event-stream"
-        assert listener.headers[b"content-security-policy"] == serving.CONTENT_POLICY.encode()
+        assert listener.headers[b"content-security-policy"] == app.CONTENT_POLICY.encode()
         seen.watches[0].tell(trouble="it is away")
         await listener.until(b"event: news\ndata: ")
         news = b"".join(listener.said).decode()
@@ -83,7 +83,7 @@ def test_who_listens_is_told_that_there_is_news(town: Town) -> None:
 
 def test_there_is_an_end_to_listeners_and_to_listening(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many listeners are taken, one who has left is counted for ever, or nobody is sent home at the end."""
-    monkeypatch.setattr(serving, "_LISTENERS", 2)
+    monkeypatch.setattr(app, "_LISTENERS", 2)
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
@@ -157,14 +157,14 @@ def test_what_cannot_be_shown_is_one_clear_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A wrong place, port or token is a traceback, or a dashboard that shows nothing."""
-    from bandanna import cli
+    from bandanna.cli import main
 
     monkeypatch.chdir(tmp_path)
     if arguments == ["."]:
         monkeypatch.setenv("BANDANNA_DASHBOARD_TOKEN", "short")
     monkeypatch.setattr(sys, "argv", ["bandanna", "dashboard", *arguments])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        main.main()
     said = capsys.readouterr()
     assert ended.value.code == 2
     assert said.err.startswith("error: ")

@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.agent.kinds import encoding_of
-from bandanna.dashboard.asking import Silent
-from bandanna.dashboard.markup import Element, escaped, h, page
-from bandanna.tasks.document import Task
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.publications import Shown
+from bandanna.deployment.dashboard.markup import Element, escaped, h, page
+from bandanna.deployment.dashboard.poller import Silent
+from bandanna.deployment.messages.canonical import dumps, loads
+from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.task.document import Task
+from bandanna.policies.serialization import encoding_of
 
 from ..roles.inside import headers_of, signed
 from .payloads import PAYLOADS, harmless

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from bandanna.dashboard.documents.releases import PAGE
-from bandanna.dashboard.series import MOST, Point, Series
-from bandanna.roles.analyzer import publication
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.publications import chained
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.dashboard.views import MOST, PAGE, Point, Series
+from bandanna.deployment.messages.canonical import dumps, loads
+from bandanna.deployment.messages.publication import chained
 
 from ..roles.inside import signed
 from .town import ROLES, Seen, Town, run

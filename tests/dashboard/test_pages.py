@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli import app as command
-from bandanna.dashboard.app import CONTENT_POLICY
-from bandanna.tasks import exporting, finding
-from bandanna.tasks.progress import progress, sentence
+from bandanna.cli.main import app as command
+from bandanna.deployment.dashboard.app import CONTENT_POLICY
+from bandanna.deployment.task import document, export
+from bandanna.deployment.task.export import progress, sentence
 
 from ..roles.inside import headers_of, shown
 from .town import TOKEN, Seen, Town, run, url
@@ -81,7 +81,7 @@ def test_the_page_its_twin_and_task_show_have_the_same_numbers(town: Town, monke
         published = town.learner.published
         return (town.task.document, {}) if path == "/task" else (published.document, headers_of(shown(published)))
 
-    for module in (exporting, finding):
+    for module in (export, document):
         monkeypatch.setattr(module, "fetched", fetched)
     told = json.loads(CliRunner().invoke(command, ["task", "show", url("analyzer"), "--json"]).stdout)["now"]
     assert told == progress(town.task, url("analyzer"))

@@ -10,18 +10,15 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.core.coins import NumberedCoins
-from bandanna.core.streams import Streams
-from bandanna.dashboard.readings import Reading, reader_of
-from bandanna.dashboard.readings.base import Band, difference
-from bandanna.loop import Desk, close
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Played
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.tasks.document import Task
-from bandanna.tasks.published import Published
-from bandanna.wire.canonical import loads
+from bandanna.deployment.dashboard.readings import Band, Reading, difference, reader_of
+from bandanna.deployment.messages.canonical import loads
+from bandanna.deployment.task.document import Task
+from bandanna.deployment.task.query_plan import Published
+from bandanna.device.noise import FastNoise
+from bandanna.numeric.rng import NumberedCoins, Streams
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.base import Desk, Played, close
+from bandanna.policies.serialization import encoding_of
 
 from ..roles.inside import a_task
 from ..roles.simulated import RUNS as CATALOGUE

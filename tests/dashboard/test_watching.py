@@ -8,11 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.dashboard.asking import MOST, Answer, Silent, Web
-from bandanna.dashboard.telling import counts_of, filling_of, health_of
+from bandanna.deployment.dashboard.poller import MOST, Answer, Silent, Web, counts_of, filling_of, health_of
+from bandanna.deployment.messages.canonical import dumps, loads, packed
+from bandanna.deployment.messages.publication import Shown
 from bandanna.errors import BandannaError
-from bandanna.wire.canonical import dumps, loads, packed
-from bandanna.wire.publications import Shown
 
 from ..roles.inside import headers_of, shown, signed
 from .test_pages import Read
@@ -69,7 +68,7 @@ def test_an_analyzer_that_does_not_answer_is_waited_for(town: Town) -> None:
 
 def test_the_loops_go_on_whatever_happens(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that follows ends with the first failure, or it asks without pauses."""
-    from bandanna.dashboard import watching
+    from bandanna.deployment.dashboard import poller
 
     pauses: list[float] = []
 
@@ -81,7 +80,7 @@ def test_the_loops_go_on_whatever_happens(town: Town, monkeypatch: pytest.Monkey
         if len(pauses) >= 9:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(watching.asyncio, "sleep", sleep)
+    monkeypatch.setattr(poller.asyncio, "sleep", sleep)
     town.net.down = {ROLES["analyzer"]}
     seen = Seen(town)
     with pytest.raises(KeyboardInterrupt):
@@ -185,7 +184,7 @@ def test_a_ledger_that_disagrees_with_the_signed_publication_is_not_shown(town: 
 
 def test_a_document_that_promises_too_much_is_said_to(town: Town) -> None:
     """A task whose document promises something else than its policy keeps is shown with its words."""
-    from bandanna.tasks.document import Task
+    from bandanna.deployment.task.document import Task
 
     better = Task.made({**town.task.content, "guarantee": {**town.task.content["guarantee"], "epsilon": 0.1}})
 
@@ -313,11 +312,11 @@ def test_points_of_a_history_are_brief(tmp_path: Path) -> None:
         assert len((await seen.twin(f"{root}.json"))["estimates"]["theta"]["rows"]) == 30
         assert len((await seen.twin(f"{root}/releases/0.json"))["theta"]["rows"]) == 30
 
-    from bandanna.dashboard.readings import base
+    from bandanna.deployment.dashboard import readings
 
     run(work)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(base, "BRIEF", 10)
+        patch.setattr(readings, "BRIEF", 10)
 
         async def brief() -> None:
             seen = await Seen(town).look()

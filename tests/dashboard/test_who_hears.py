@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bandanna.dashboard.watching import Watch
+from bandanna.deployment.dashboard.poller import Watch
 
 
 def test_news_for_administrators_are_not_told_to_everybody() -> None:

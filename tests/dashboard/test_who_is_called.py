@@ -13,9 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.dashboard.asking import Silent, Web
-from bandanna.dashboard.places import board_of
-from bandanna.dashboard.watching import Watch
+from bandanna.deployment.dashboard.app import board_of
+from bandanna.deployment.dashboard.poller import Silent, Watch, Web
 from bandanna.errors import InvalidArgument
 
 from .test_pages import Read

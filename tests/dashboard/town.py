@@ -10,19 +10,16 @@ from typing import Any, TypeVar
 
 import httpx
 
-from bandanna.dashboard.admin import Admin
-from bandanna.dashboard.app import build
-from bandanna.dashboard.asking import Web
-from bandanna.dashboard.board import Board
-from bandanna.dashboard.watching import Watch
-from bandanna.roles.analyzer.app import AnalyzerRoutes
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.client.worlds import world_of
-from bandanna.roles.collector.routes import CollectorRoutes
-from bandanna.roles.serving import Log, Metrics, application
-from bandanna.tasks import creation
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.keys import sealing_key
+from bandanna.deployment.analyzer.service import AnalyzerRoutes
+from bandanna.deployment.client.load_simulation import Crowd, world_of
+from bandanna.deployment.collector_worker import CollectorRoutes
+from bandanna.deployment.dashboard.app import Admin, Board, build
+from bandanna.deployment.dashboard.poller import Watch, Web
+from bandanna.deployment.http.application import application
+from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.messages.canonical import sealing_key
+from bandanna.deployment.task import creation
+from bandanna.deployment.task.document import Secrets, Task
 
 from ..roles.inside import Inside
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.datasets import catalogue
-from bandanna.datasets.finding import content_of, installed
+from bandanna.data import datasets
+from bandanna.data.datasets import content_of, installed
+from bandanna.data.features.map import Map, Range
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra
-from bandanna.features import Map, Range
 
 from . import files
 
@@ -146,16 +146,15 @@ def test_an_installed_package_is_read_and_not_run(tmp_path: Path, monkeypatch: p
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "lifelines", raising=False)
     assert installed("lifelines", "datasets/ACTG175.csv") == package / "datasets" / "ACTG175.csv"
-    assert catalogue.is_installed("actg175")
+    assert datasets.is_installed("actg175")
     assert len(bd.datasets.load("actg175")) == 40
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A data set that is not there does not say which extra, or which command, brings it."""
-    for module in catalogue._MODULES.values():
-        monkeypatch.setattr(module, "installed", lambda *_: None, raising=False)
-        if module.CARD.name == "shuttle":
-            monkeypatch.setattr(module, "where", lambda: None)
+    monkeypatch.setattr(datasets, "installed", lambda *_: None)
+    shuttle = datasets._SOURCES["shuttle"]
+    monkeypatch.setitem(datasets._SOURCES, "shuttle", shuttle._replace(where=lambda: None))
     for name in ("actg175", "thornton", "routing"):
         with pytest.raises(MissingExtra, match=r"bandanna\[data\]"):
             bd.datasets.load(name)

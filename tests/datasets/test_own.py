@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from bandanna.datasets.own import read
+from bandanna.data.datasets import read
+from bandanna.data.features.map import Map, OneHot, Range
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.features import Map, OneHot, Range
 
 ROWS = "arm,reward,p,age,site,right\n" + "".join(
     f"{'ab'[i % 2]},{i % 3 == 0:d},0.5,{20 + i},{'north' if i % 2 else 'south'},{'xyz'[i % 3]}\n" for i in range(30)

@@ -36,8 +36,8 @@ def of_the_example() -> list[str]:
     """Who sees what in the page's own task."""
     import tomllib
 
-    from bandanna.tasks.creation import create
-    from bandanna.tasks.sight import sight
+    from bandanna.deployment.task.creation import create
+    from bandanna.deployment.task.description import sight
 
     task, _ = create(tomllib.loads(toml()), expect=False)
     return [f"| {each.role} | {each.sees} | {each.left} |" for each in sight(task)]
@@ -45,8 +45,8 @@ def of_the_example() -> list[str]:
 
 def of_the_models() -> list[str]:
     """What shuffler, helper and analyzer see in every trust model: before the traces that the collector has."""
-    from bandanna.tasks.creation import create
-    from bandanna.tasks.sight import sight
+    from bandanna.deployment.task.creation import create
+    from bandanna.deployment.task.description import sight
 
     lines = []
     for name, (algorithm, more, rules) in MODELS.items():

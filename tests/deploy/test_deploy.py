@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from bandanna.cli import app
-from bandanna.tasks.document import ROLES
+from bandanna.cli.main import app
+from bandanna.deployment.task.document import ROLES
 
 from .small_yaml import flow, parse
 

@@ -19,24 +19,26 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.accounting.stores.tables import LEDGER_SCHEMA
-from bandanna.cli import app
-from bandanna.roles import running
-from bandanna.roles.analyzer import tables as analyzing
-from bandanna.roles.collector import tables as collecting
-from bandanna.roles.collector.verdict import REASONS
-from bandanna.roles.demonstration import free_ports
-from bandanna.roles.helper import tables as helping
-from bandanna.roles.registrar import tables as registering
-from bandanna.tasks.exporting import verified
-from bandanna.tasks.toml import _RULES, _TOP
+from bandanna.cli.main import app
+from bandanna.deployment import collector, helper, processes, registrar
+from bandanna.deployment.analyzer import processor
+from bandanna.deployment.messages.report import REASONS
+from bandanna.deployment.processes import free_ports
+from bandanna.deployment.task.creation import _RULES, _TOP
+from bandanna.deployment.task.export import verified
+from bandanna.privacy.stores.database import LEDGER_SCHEMA
 
 from ..nursery import _quick_roles as _quick_roles
 from .page import MODELS, PAGE, commands, of_the_example, of_the_models, toml
 
 ROOT = Path(__file__).parents[2]
 TEXT = PAGE.read_text()
-SOURCES = "\n".join(path.read_text() for path in sorted((ROOT / "src" / "bandanna" / "roles").glob("**/*.py")))
+DEPLOYMENT = ROOT / "src" / "bandanna" / "deployment"
+SOURCES = "\n".join(
+    path.read_text()
+    for path in sorted(DEPLOYMENT.glob("**/*.py"))
+    if not {"dashboard", "client", "task", "messages"} & set(path.relative_to(DEPLOYMENT).parts)
+)
 
 
 def test_who_sees_what_is_what_the_task_says() -> None:
@@ -50,11 +52,11 @@ def test_who_sees_what_is_what_the_task_says() -> None:
 def test_every_table_is_on_the_page() -> None:
     """A table of a role has no line that says which states it has; or the page has one of a table that is not there."""
     scripts = [
-        analyzing.SCHEMA,
-        collecting.SCHEMA,
+        processor.SCHEMA,
+        collector.SCHEMA,
         LEDGER_SCHEMA,
-        helping.SCHEMA,
-        registering.SCHEMA,
+        helper.SCHEMA,
+        registrar.SCHEMA,
     ]
     tables = {name for script in scripts for name in re.findall(r"create table (?:if not exists )?(\w+)", script)}
     section = TEXT.partition("## State, table by table")[2].partition("\n## ")[0]
@@ -63,7 +65,7 @@ def test_every_table_is_on_the_page() -> None:
 
 def test_every_metric_is_on_the_page() -> None:
     """A metric has no line that says when to worry; or the page has one that is not there."""
-    routes = importlib.import_module("bandanna.roles.collector.routes")
+    routes = importlib.import_module("bandanna.deployment.collector_worker")
     made = set(re.findall(r"\.(?:counter|gauge|histogram)\(\s*\"(\w+)\"", SOURCES)) | set(routes._GAUGES)
     section = TEXT.partition("## What to watch")[2].partition("**Overload**")[0]
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
@@ -97,7 +99,7 @@ def served_here(arguments: list[str], folder: Path) -> Iterator[Callable[[], boo
     handlers: dict[int, Callable[[], None]] = {}
     signals = SimpleNamespace(SIGTERM=signal.SIGTERM, SIGINT=signal.SIGINT, signal=handlers.__setitem__)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(running, "signal", signals)
+        patched.setattr(processes, "signal", signals)
         places = [str(folder / each) if (folder / each).is_dir() else each for each in arguments]
         thread = Thread(target=lambda: app(places, standalone_mode=False), daemon=True)
         thread.start()

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.design import ball_net, epsilon_net
 from bandanna.errors import InvalidArgument
+from bandanna.policies.design import ball_net, epsilon_net
 
 
 @pytest.mark.parametrize(("dim", "radius"), [(1, 0.1), (2, 0.2), (3, 0.4), (2, 1.0), (4, 0.8)])

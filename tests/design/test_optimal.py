@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bandanna.design import near_optimal_design, optimal_design, support_limit
-from bandanna.design.optimal import Design
-from bandanna.design.pruning import prune
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.design import Design, near_optimal_design, optimal_design, prune, support_limit
 
 
 def sphere(arms: int, dim: int, seed: int) -> NDArray[np.float64]:

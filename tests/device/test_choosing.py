@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.core.coins import GeneratorCoins, NumberedCoins, SecureCoins
-from bandanna.core.intercept import InterceptReport
-from bandanna.core.report import LinearReport
-from bandanna.device.choice import columns_of, scored, scored_alone
-from bandanna.device.choosing import Optimist, Thompson
-from bandanna.device.draws import SHARED
+from bandanna.device.action_selection import SHARED, Optimist, Thompson, columns_of, scored, scored_alone
+from bandanna.device.linear_report import InterceptReport, LinearReport
 from bandanna.errors import InvalidStatistic
+from bandanna.numeric.rng import GeneratorCoins, NumberedCoins, SecureCoins
 from bandanna.policies.linear.linucb import Snapshot
 
 Floats = NDArray[np.float64]

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.device import columns
-from bandanna.device.columns import GAUSSIAN, LAPLACE, Columns
-from bandanna.device.secure import SecureNoise
+from bandanna.device import samplers
+from bandanna.device.noise import SecureNoise
+from bandanna.device.samplers import GAUSSIAN, LAPLACE, Columns
 from bandanna.errors import InvalidArgument
 
 from .test_inversion import Tape
@@ -41,7 +41,7 @@ def test_exponentials_are_confined(x: Fraction, places: int) -> None:
     """The integer that stands for 2^places e^-x is not within a unit below and two above of it."""
     with mpmath.workdps(80):
         exact = mpmath.ldexp(mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator), places)
-        value = columns.exponential(x, places)
+        value = samplers.exponential(x, places)
         assert value - 1 < exact < value + 2
 
 
@@ -50,7 +50,7 @@ def test_exponentials_are_confined(x: Fraction, places: int) -> None:
 @pytest.mark.often(of=lambda power, scale: scale != (16.0 if power == GAUSSIAN else 31.99))
 def test_columns_are_drawn_by_their_distribution_function(power: int, scale: float) -> None:
     """The integers that confine F do not confine it somewhere, leave a gap, or let the tail be forgotten."""
-    found = {bits: columns.bounds(power, scale, bits) for bits in (9, 63, 127)}
+    found = {bits: samplers.bounds(power, scale, bits) for bits in (9, 63, 127)}
     longest = max(len(up) for _, _, up in found.values())
     with mpmath.workdps(70):
         sums = list(itertools.accumulate(weight(power, scale, j) for j in range(2 * longest + 60)))
@@ -130,7 +130,7 @@ def test_the_first_number_of_a_column_is_always_kept() -> None:
 @pytest.mark.parametrize("power", POWERS)
 def test_columns_beyond_the_table_are_reached(power: int) -> None:
     """The tail is cut off where the table of 63 bits ends."""
-    last = len(columns.bounds(power, 1.0, 63)[2])
+    last = len(samplers.bounds(power, 1.0, 63)[2])
     tape = Tape(iter([2**64 - 1, 0, 0, 2**64 - 2**20]))  # which, where, a coin that is not needed, further bits
     assert Columns(power, 1.0).some(1, tape)[0] > last - 5
     tape = Tape(iter([2**64 - 1, 0, 0, *[2**64 - 1] * 9, 0]))
@@ -149,11 +149,11 @@ def test_zero_has_one_sign(power: int) -> None:
 def test_scales_of_any_size(power: int) -> None:
     """Some scale that a float can have is refused, overflows or warns."""
     for scale in (5e-324, 1e-12, 1.0, 2.0**52):
-        drawn = columns.drawn(power, scale, 50, lambda shape: np.random.default_rng(1).integers(
+        drawn = samplers.drawn(power, scale, 50, lambda shape: np.random.default_rng(1).integers(
             0, 2**64, shape, dtype=np.uint64))  # fmt: skip
         assert drawn.dtype == np.int64
         assert np.abs(drawn).max() <= 50 * max(scale, 1.0)
-    assert (columns.drawn(power, 1e-12, 50, SecureNoise().permutation.__globals__["_words"]) == 0).all()
+    assert (samplers.drawn(power, 1e-12, 50, SecureNoise().permutation.__globals__["_words"]) == 0).all()
 
 
 def test_every_number_has_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

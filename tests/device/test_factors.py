@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.coins import NoCoins
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
 from bandanna.device.base import Device
-from bandanna.device.counts import Copies, Counts, Rounded
-from bandanna.device.noise import LARGEST, at_least
-from bandanna.device.reports import Noisy
-from bandanna.device.secure import SecureNoise
-from bandanna.device.telling import Public, Weighted
+from bandanna.device.domain import Ball, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import LARGEST, FastNoise, SecureNoise, at_least
+from bandanna.device.randomizers import Copies, Counts, Noisy, Rounded
+from bandanna.device.statistics import Public, Weighted
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.numeric.rng import NoCoins
 
 
 class Tails(FastNoise):

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.device import inversion
-from bandanna.device.secure import SecureNoise
+from bandanna.device import samplers
+from bandanna.device.noise import SecureNoise
 
 HALF = Fraction(1, 2)
 CHANCES = [HALF, Fraction(1, 4), Fraction(255, 256), Fraction(0.1), Fraction(1e-9)]
@@ -51,7 +51,7 @@ def test_every_word_is_decided_as_its_uniform_numbers_are(trials: int, chance: F
     So the law is exact: of all words, as many have count k as P(k) says, up to those that are left open.
     """
     bits, exact = 9, cumulative(trials, chance)
-    first, low, up = inversion.bounds(trials, chance, bits)
+    first, low, up = samplers.binomial_cdf_bounds(trials, chance, bits)
     assert all(a <= exact[first + i] * 2**bits <= b for i, (a, b) in enumerate(zip(low, up, strict=True)))
     counts: Counter[int] = Counter()
     for word in range(2**bits):
@@ -72,23 +72,23 @@ def test_tables_hold_the_exact_distribution_function(trials: int, chance: Fracti
     """The integers that confine F do so for every k, inside the table and beyond its ends, and are two units apart."""
     exact = cumulative(trials, chance)
     for bits in (63, 127):
-        first, low, up = inversion.bounds(trials, chance, bits)
+        first, low, up = samplers.binomial_cdf_bounds(trials, chance, bits)
         assert all(a <= exact[first + i] * 2**bits <= b for i, (a, b) in enumerate(zip(low, up, strict=True)))
         assert max(b - a for a, b in zip(low, up, strict=True)) <= 2
         assert all(exact[k] * 2**bits <= up[0] for k in range(first))
         assert len(up) + first == trials + 1 or low[-1] < 1 << bits
 
 
-@pytest.mark.parametrize("trials", [571_683, inversion.PART])
+@pytest.mark.parametrize("trials", [571_683, samplers.PART])
 def test_large_tables_agree_with_mpmath(trials: int) -> None:
     """The steps of a large table are the probabilities, and its middle is (1 + P(n/2)) / 2 for an even n."""
-    first, low, up = inversion.bounds(trials, HALF, 63)
+    first, low, up = samplers.binomial_cdf_bounds(trials, HALF, 63)
     with mpmath.workdps(50):
         scaled = [mpmath.ldexp(mpmath.binomial(trials, k), 63 - trials) for k in range(first + 1, first + len(up), 997)]
         steps = [(up[k - first] - up[k - first - 1]) for k in range(first + 1, first + len(up), 997)]
         assert all(abs(step - exact) <= 2 for step, exact in zip(steps, scaled, strict=True))
         even = trials - trials % 2
-        first, low, up = inversion.bounds(even, HALF, 63)
+        first, low, up = samplers.binomial_cdf_bounds(even, HALF, 63)
         middle = (2**63 + mpmath.ldexp(mpmath.binomial(even, even // 2), 63 - even)) / 2
         assert low[even // 2 - first] <= middle <= up[even // 2 - first]
 
@@ -100,7 +100,7 @@ def test_open_words_are_decided_by_further_bits_of_the_same_number(further: list
     exact = cumulative(trials, chance)
     edge = int(exact[9] * 2**63)
     tape = Tape(iter([edge << 1, *further]))
-    (drawn,) = inversion.binomials(trials, chance, 1, tape)
+    (drawn,) = samplers.binomials(trials, chance, 1, tape)
     number = Fraction(edge << 64 | further[0], 2**127)
     assert tape.used == 2
     assert drawn == bisect_right(exact, number)
@@ -112,7 +112,7 @@ def test_a_number_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> No
     digits = int(exact[9] * 2 ** (63 + 3 * 64))
     words = [digits >> 192 << 1, digits >> 128 & 2**64 - 1, digits >> 64 & 2**64 - 1, 0]
     tape = Tape(iter(words))
-    assert inversion.binomials(30, Fraction(0.3), 1, tape)[0] == 9
+    assert samplers.binomials(30, Fraction(0.3), 1, tape)[0] == 9
     assert tape.used == 4
 
 
@@ -120,14 +120,14 @@ def test_parts_of_many_trials_add_up_and_no_word_serves_twice(monkeypatch: pytes
     """A draw of more trials than a table has is the sum of one draw for each part, each from a word of its own."""
     rng = np.random.default_rng(5)
     words = [int(word) for word in rng.integers(0, 2**64, 21, dtype=np.uint64)]
-    trials, count = 2 * inversion.PART + 5, 7
+    trials, count = 2 * samplers.PART + 5, 7
     for chunk in (1, 3, 1 << 16):
-        monkeypatch.setattr(inversion, "_CHUNK", chunk)
+        monkeypatch.setattr(samplers, "_INVERSION_CHUNK", chunk)
         tape = Tape(iter(words))
-        drawn = inversion.binomials(trials, HALF, count, tape)
+        drawn = samplers.binomials(trials, HALF, count, tape)
         assert tape.used == 3 * count
-        single = [inversion.binomials(inversion.PART, HALF, 1, Tape(iter([w])))[0] for w in words[: 2 * count]]
-        rest = [inversion.binomials(5, HALF, 1, Tape(iter([w])))[0] for w in words[2 * count :]]
+        single = [samplers.binomials(samplers.PART, HALF, 1, Tape(iter([w])))[0] for w in words[: 2 * count]]
+        rest = [samplers.binomials(5, HALF, 1, Tape(iter([w])))[0] for w in words[2 * count :]]
         assert sum(single) + sum(rest) == drawn.sum()
 
 
@@ -140,15 +140,15 @@ def test_secure_binomials_ask_the_system_for_eight_bytes_each(monkeypatch: pytes
     words = np.frombuffer(b"".join(asked), dtype=np.uint64)
     assert words.size == drawn.size  # a word is left open with probability below 1e-9
     assert len(np.unique(words)) == words.size  # two are equal with probability below 1e-9
-    again = inversion.binomials(10**6, HALF, drawn.size, Tape(iter(words.tolist())))
+    again = samplers.binomials(10**6, HALF, drawn.size, Tape(iter(words.tolist())))
     assert (again == drawn.ravel()).all()
 
 
 def test_all_ones_and_all_zeros_are_the_ends() -> None:
     """If every random bit were one, each count would be `trials`; if every bit were zero, it would be 0."""
     for trials in range(40):
-        assert inversion.binomials(trials, HALF, 3, Tape(itertools.repeat(2**64 - 1))).tolist() == [trials] * 3
-        assert inversion.binomials(trials, HALF, 3, Tape(itertools.repeat(0))).tolist() == [0] * 3
+        assert samplers.binomials(trials, HALF, 3, Tape(itertools.repeat(2**64 - 1))).tolist() == [trials] * 3
+        assert samplers.binomials(trials, HALF, 3, Tape(itertools.repeat(0))).tolist() == [0] * 3
 
 
 def test_threads_share_no_randomness() -> None:
@@ -163,7 +163,7 @@ def test_a_forked_process_shares_no_randomness() -> None:
     """After a fork, parent and child draw different numbers (false alarm below 2^-200)."""
     code = """
 import os
-from bandanna.mechanisms.sources import SecureNoise
+from bandanna.device.noise import SecureNoise
 source = SecureNoise()
 draw = lambda: source.binomial(trials=10**6, probability=0.5, size=50).tobytes() + source.uniform(9).tobytes()
 draw()

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Ball
-from bandanna.core.report import LinearReport
-from bandanna.protocols import LocalBits, LocalUnit, Protocol, ShuffleBinomial, ShuffleBits
-from bandanna.protocols.local_bits.signs import LocalSigns
+from bandanna.device.domain import Ball
+from bandanna.device.linear_report import LinearReport
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.protocols.base import Protocol
+from bandanna.protocols.randomized_response import LocalBits, LocalSigns
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.spherical_cap import LocalUnit
 
 PROTOCOLS: dict[str, Protocol] = {
     "shuffled counts": ShuffleBinomial(
@@ -31,10 +34,10 @@ PROTOCOLS: dict[str, Protocol] = {
 PROGRAM = """
 import json, sys
 import numpy as np
-from bandanna.device import SecureNoise, from_parameters
-from bandanna.device.choice import pick, scores
-from bandanna.core.coins import SecureCoins
-from bandanna.core.linalg import favoured
+from bandanna.device.noise import SecureNoise; from bandanna.device.randomizers import from_parameters
+from bandanna.device.action_selection import pick, scores
+from bandanna.numeric.rng import SecureCoins
+from bandanna.numeric.linalg import favoured
 
 index = scores(np.ones(3), np.eye(3), 0.5, np.random.default_rng(0).normal(size=(1, 4, 3)))
 choice = pick(*favoured(index), SecureCoins())
@@ -57,7 +60,7 @@ def phone() -> Any:
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_message_needs_numpy_and_the_device(name: str) -> None:
-    """What a phone must carry for one message is more than NumPy, `bandanna.core`, `bandanna.device`
+    """What a phone must carry for one message is more than NumPy, `bandanna.device`, `bandanna.numeric`
     and the names under which classes are sent.
     """
     protocol, (sent, actions, modules) = PROTOCOLS[name], phone()
@@ -66,6 +69,6 @@ def test_a_message_needs_numpy_and_the_device(name: str) -> None:
     assert all(type(number) is int for number in message[0] + zero[0])
     assert actions[0] in range(4)
     ours = {module.split(".")[1] for module in modules if module.startswith("bandanna.")}
-    assert ours == {"core", "device", "errors", "storage"}
-    assert {each for each in modules if "storage." in each} == {"bandanna.storage.declared"}
+    assert ours == {"device", "errors", "numeric", "storage", "types", "validation"}
+    assert {each for each in modules if "storage." in each} == {"bandanna.storage.encoding"}
     assert not {"scipy", "opendp", "dp_accounting"} & set(modules)

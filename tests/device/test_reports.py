@@ -7,12 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.domain import Ball
-from bandanna.device.noise import at_least
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols import LocalGaussian, ShuffleGaussian
-from bandanna.protocols.local_gaussian import GaussianReports
+from bandanna.device.domain import Ball
+from bandanna.device.noise import FastNoise, at_least
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.gaussian import GaussianReports, LocalGaussian, ShuffleGaussian
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-6)
 BALL = Ball(dim=4)

@@ -27,8 +27,8 @@ from pathlib import Path
 
 import pytest
 
-from bandanna.cli import main
-from bandanna.storage import declared
+from bandanna.cli.main import main
+from bandanna.storage import encoding
 from reproductions.__main__ import main as redo
 
 from .. import drawn
@@ -61,7 +61,7 @@ TITLE = re.compile(r'title="([\w-]+\.\w+)"')  # of a file
 ALL = "docs/cli.md"  # has an example of every command
 PLAIN = re.compile(r"(bandanna|python -m reproductions) ([^|&;<>$`*?~]*)(?:> ([\w.-]+))?")  # the same without a shell
 MAIN = {"bandanna": main, "python -m reproductions": redo}
-SHIM = "import sys; from bandanna.cli import main; sys.argv[0] = 'bandanna'; main()"
+SHIM = "import sys; from bandanna.cli.main import main; sys.argv[0] = 'bandanna'; main()"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +136,9 @@ def run(
 
 def _forget_classes() -> None:
     """A page and its commands are programs of their own: classes of the ones before have no stored names in them."""
-    for name, kind in list(declared._KINDS.items()):
+    for name, kind in list(encoding._KINDS.items()):
         if kind.__module__.partition(".")[0] not in ("bandanna", "tests"):
-            declared._KINDS.pop(name, None)
+            encoding._KINDS.pop(name, None)
 
 
 def in_a_shell(command: str) -> tuple[int, str]:

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.environments import ArrayEnvironment, Bounded, CallableEnvironment
 from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import none
+from bandanna.protocols.privacy_model import none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Bounded
+from bandanna.simulation.environments.recorded import ArrayEnvironment, CallableEnvironment
 
 ARMS = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 0.5]])
 SETS = np.stack([ARMS, ARMS[::-1], 0.5 * ARMS, ARMS])  # (4, 3, 2)

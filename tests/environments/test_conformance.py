@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bandanna import environments as worlds
-from bandanna.core.streams import Streams
-from bandanna.environments import Environment
-from bandanna.environments.population import PopulationWorld
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.base import Environment
+from bandanna.simulation.environments.population import PopulationWorld
 
 ROUNDS = 30
 SETS = np.random.default_rng(5).dirichlet(np.ones(3), size=(ROUNDS, 4))  # (T, K, d)

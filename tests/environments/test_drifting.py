@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.streams import Streams
-from bandanna.environments import DriftingContexts
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import none
+from bandanna.protocols.privacy_model import none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import DriftingContexts
 
 
 def rounds_of(env: DriftingContexts, rounds: int, n_seeds: int = 3) -> tuple[Any, Any]:

@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.streams import Streams
-from bandanna.environments import (
-    Bernoulli,
-    Bounded,
-    ClippedGaussian,
-    FiniteArms,
-    Levels,
-    SphereArms,
-    SphereContexts,
-    TwoPoint,
-)
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.base import Bernoulli, Bounded
+from bandanna.simulation.environments.finite import ClippedGaussian, FiniteArms, Levels, TwoPoint
+from bandanna.simulation.environments.linear import SphereArms, SphereContexts
 
 LAWS = (
     TwoPoint(low=-1, high=3),

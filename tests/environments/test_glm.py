@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.streams import Streams
-from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.errors import InvalidArgument
-from bandanna.glm import Binomial, TruncatedPoisson
+from bandanna.numeric.rng import Streams
+from bandanna.policies.glm.links import Binomial, TruncatedPoisson
+from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
 
 
 @pytest.mark.often(of=lambda kappa: kappa in (18.39, 33.76))  # of both links, and both dimensions

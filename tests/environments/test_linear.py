@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.streams import Streams
-from bandanna.environments import FixedArms, FreshArms, LinearContextual, LinearWorld, PublishedLinear
-from bandanna.environments.linear import directions, pointing
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.linear import (
+    FixedArms,
+    FreshArms,
+    LinearContextual,
+    LinearWorld,
+    PublishedLinear,
+    directions,
+    pointing,
+)
 
 SEEDS = list(range(400))
 

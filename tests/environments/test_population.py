@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.streams import Streams
-from bandanna.environments import OneClientPerRound, Population, TwoPoint
-from bandanna.environments import population as module
-from bandanna.environments.population import clipped_normal
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import none
+from bandanna.protocols.privacy_model import none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments import population
+from bandanna.simulation.environments.finite import TwoPoint
+from bandanna.simulation.environments.population import OneClientPerRound, Population, clipped_normal
 
 ARMS = np.array([[0.8, 0.0], [0.3, 0.5], [0.0, 0.0]])
 THETA = np.array([0.9, -0.3])
@@ -71,7 +71,7 @@ def test_strangers_have_the_law_of_one_client_a_reward() -> None:
 def test_clients_do_not_depend_on_blocks_or_company(monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed's clients change with the size of the blocks, or with the other seeds."""
     alone = averages(3, 100, each=False)
-    monkeypatch.setattr(module, "_BLOCK", 21)
+    monkeypatch.setattr(population, "_BLOCK", 21)
     np.testing.assert_array_equal(averages(3, 100, each=False), alone)
     world = Population(arms=ARMS, theta=THETA, sigma=0.3).begin(Streams([9, 3]))
     both = np.concatenate(list(world.clients(1, ARMS, np.array([1, 5, 40]), 100)))

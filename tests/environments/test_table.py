@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.core.streams import Streams
-from bandanna.environments import Bernoulli, Table
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.base import Bernoulli
+from bandanna.simulation.environments.recorded import Table
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.uniform(-0.5, 0.5, (40, 2)), RNG.integers(0, 3, 40)

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.tasks.creation import create, write
-from bandanna.tasks.document import Secrets, Task
-from bandanna.tasks.sight import sight
+from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.description import sight
+from bandanna.deployment.task.document import Secrets, Task
 
 ROOT = Path(__file__).parents[2]
 CLINIC = ROOT / "examples" / "clinic"

@@ -21,10 +21,10 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments import executors, sweep
+from bandanna.experiments import executors, run
+from bandanna.experiments.executors import single_threaded
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.study import study
-from bandanna.experiments.workers import single_threaded
 from bandanna.simulation.result import Result
 
 from ..datasets import files
@@ -45,7 +45,7 @@ name = "LinUCB-LDP"
 epsilon = [1.0, 10.0]
 delta = 1e-5
 """
-SHELL = [sys.executable, "-c", "from bandanna.cli import main; main()", "run"]
+SHELL = [sys.executable, "-c", "from bandanna.cli.main import main; main()", "run"]
 
 
 def timeless(results: Any) -> dict[str, Result]:
@@ -336,4 +336,4 @@ def test_an_executor_of_ones_own(tmp_path: Path) -> None:
 
     world, tables = {"name": "FiniteArms", "means": [0.2, 0.8]}, [{"name": "UCB1"}, {"name": "Thompson"}]
     made = Experiment.from_dict({"title": "", "horizon": 9, "seeds": 2, "environment": world, "algorithm": tables})
-    assert list(sweep.run(made, tmp_path / "here", executor=Here())) == ["UCB1", "Thompson"]  # type: ignore[arg-type]
+    assert list(run.run_sweep(made, tmp_path / "here", executor=Here())) == ["UCB1", "Thompson"]  # type: ignore[arg-type]

@@ -13,15 +13,13 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.environments import Bounded, LinearContextual
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.environments.drifting import DriftingContexts
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
-from bandanna.experiments.experiment import Experiment
-from bandanna.experiments.worlds import ENVIRONMENTS
-from bandanna.policies.linear.explore import uniform
-from bandanna.policies.linear.schedules import FixedBatches, geometric
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.experiments.experiment import ENVIRONMENTS, Experiment
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.linear.base import FixedBatches, geometric, uniform
+from bandanna.simulation.environments.base import Bounded
+from bandanna.simulation.environments.linear import DriftingContexts, LinearContextual
+from bandanna.simulation.environments.recorded import ArrayEnvironment
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "first.toml"
 GOOD: dict[str, Any] = {

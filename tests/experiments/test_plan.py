@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.environments.disjoint import DisjointLinear
-from bandanna.environments.linear import LinearContextual
-from bandanna.environments.random_play import random_play
 from bandanna.errors import InvalidArgument
-from bandanna.experiments import plan as planning
+from bandanna.experiments import plan as plan_module
 from bandanna.experiments.plan import Forecast, plan
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.lints import LinTS
-from bandanna.protocols.trust import shuffle
+from bandanna.protocols.privacy_model import shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import random_play
+from bandanna.simulation.environments.linear import DisjointLinear, LinearContextual
 
 SMALL: dict[str, Any] = {"dim": 3, "n_arms": 5, "users": 400, "epsilon": 2.0, "n_seeds": 3}
 
@@ -49,12 +48,12 @@ def test_a_forecast_is_the_simulation_of_the_policy_that_it_names(small: dict[st
 
 def test_the_share_is_a_ratio_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
     """A world in which all arms are alike decides the share, or the standard error is not that of the ratio."""
-    share, stderr = planning._ratio(np.array([1.0, 3.0, 0.0]), np.array([4.0, 4.0, 0.0]))
+    share, stderr = plan_module._ratio(np.array([1.0, 3.0, 0.0]), np.array([4.0, 4.0, 0.0]))
     assert share == pytest.approx(0.5)
     assert stderr == pytest.approx(np.std([-1.0, 1.0, 0.0], ddof=1) / math.sqrt(3) / (8 / 3))
-    assert math.isnan(planning._ratio(np.array([1.0]), np.array([2.0]))[1])
+    assert math.isnan(plan_module._ratio(np.array([1.0]), np.array([2.0]))[1])
     with pytest.raises(InvalidArgument, match="n_seeds = 2"):
-        planning._ratio(np.zeros(2), np.zeros(2))
+        plan_module._ratio(np.zeros(2), np.zeros(2))
 
 
 def test_random_play_is_what_chance_loses() -> None:
@@ -85,7 +84,7 @@ def test_users_are_doubled_until_something_is_learned(monkeypatch: pytest.Monkey
         share = {"none": 0.1}.get(trust, 800 / users)
         return Forecast(trust=trust, users=users, share=share, stderr=0.0, **dict.fromkeys(REST, None))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(planning._Problem, "forecast", of)
+    monkeypatch.setattr(plan_module._Problem, "forecast", of)
     none, local = (plan(**{**SMALL, "trust": trust})[0] for trust in ("none", "local"))
     assert (none.hopeless, none.enough, none.tried) == (False, None, None)
     assert (local.hopeless, local.enough, local.tried) == (True, 3_200, 3_200)
@@ -94,7 +93,7 @@ def test_users_are_doubled_until_something_is_learned(monkeypatch: pytest.Monkey
 
 def test_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hopeless budget is simulated for ever, or the most that were tried are not named."""
-    monkeypatch.setattr(planning, "_SEARCH", planning._Problem.numbers(_problem(), 1_700, 3))
+    monkeypatch.setattr(plan_module, "_SEARCH", plan_module._Problem.numbers(_problem(), 1_700, 3))
     said: list[str] = []
     (local,) = plan(
         **{**SMALL, "epsilon": 0.01, "trust": "local"}, progress=lambda done, total, what: said.append(what)
@@ -141,8 +140,8 @@ def test_bad_arguments_are_named(argument: str, value: Any, words: str) -> None:
 REST = ("regret", "first_batch", "releases", "bits_per_user", "guarantee")
 
 
-def _problem() -> planning._Problem:
-    return planning._Problem(dim=3, n_arms=5, epsilon=1.0, delta=1e-5, fixed=False, per_arm=False, seed=0)
+def _problem() -> plan_module._Problem:
+    return plan_module._Problem(dim=3, n_arms=5, epsilon=1.0, delta=1e-5, fixed=False, per_arm=False, seed=0)
 
 
 def test_a_model_for_every_arm_is_planned_as_such() -> None:

@@ -11,12 +11,12 @@ import pandas
 import pytest
 
 import bandanna as bd
+from bandanna.data import tables
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments import outputs
+from bandanna.experiments import run
 from bandanna.experiments.experiment import Experiment
-from bandanna.experiments.running import Results
+from bandanna.experiments.run import Results
 from bandanna.simulation.engine import simulate
-from bandanna.storage import frames
 
 from ..sketches import sketch
 
@@ -88,7 +88,7 @@ def test_files_hold_the_same_table(done: Results) -> None:
 
 def test_a_grid_is_resumed_and_read_back(done: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finished grid runs again, gives other results, or an experiment is not what its plain values say."""
-    monkeypatch.setattr(outputs, "save_both", lambda *_: [])  # the figures would be the same
+    monkeypatch.setattr(run, "save_both", lambda *_: [])  # the figures would be the same
     told: list[tuple[int, int, str]] = []
     again = bd.run(
         done.experiment,
@@ -126,7 +126,7 @@ def test_missing_libraries_are_named(done: Results, monkeypatch: pytest.MonkeyPa
     def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(frames.importlib, "import_module", absent)
+    monkeypatch.setattr(tables.importlib, "import_module", absent)
     result = done["LinTS, horizon = 40, dim = 2"]
     for kind in ("pandas", "arrow"):
         with pytest.raises(MissingExtra, match=r"bandanna\[results\]"):

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bandanna.experiments.executors import Here, Processes, chosen
-from bandanna.experiments.spawning import needs_main
-from bandanna.experiments.workers import call_here
+from bandanna.experiments.executors import Here, Processes, call_here, chosen, needs_main
 
 from ..nursery import nursery
 

@@ -13,17 +13,16 @@ import pytest
 from typer.testing import CliRunner
 
 import bandanna as bd
-from bandanna.cli import app
-from bandanna.cli.study import _repeated
-from bandanna.datasets import DataSet
-from bandanna.datasets.own import read
+from bandanna.cli.main import app
+from bandanna.cli.simulate import _repeated
+from bandanna.data.dataset import DataSet
+from bandanna.data.datasets import read
+from bandanna.data.features.map import Map, Range
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments import peers, study_outputs
-from bandanna.experiments.study import study
-from bandanna.experiments.study_runs import with_constant
-from bandanna.experiments.study_settings import SETTINGS, setting_of
-from bandanna.features import Map, Range
-from bandanna.figures.rewards import plot_rewards
+from bandanna.experiments import peers
+from bandanna.experiments import study as study_module
+from bandanna.experiments.study import SETTINGS, setting_of, study, with_constant
+from bandanna.simulation.figures import plot_rewards
 
 from ..datasets import files
 
@@ -189,7 +188,7 @@ def test_finished_rows_are_kept(trial: DataSet, tmp_path: Path, monkeypatch: pyt
 def test_files_of_a_study(trial: DataSet, tmp_path: Path) -> None:
     """What a study leaves is not what it has found."""
     rows = study(trial, **{**FEW, "epsilons": (0.5, 1.0), "algorithms": ("LinTS", "random", "best arm")})
-    assert study_outputs.write(rows, tmp_path / "out", title="A trial") == []
+    assert study_module.write(rows, tmp_path / "out", title="A trial") == []
     stored = json.loads((tmp_path / "out" / "rows.json").read_text())
     table = pyarrow.parquet.read_table(tmp_path / "out" / "rows.parquet").to_pylist()
     assert [row["mean_reward"] for row in stored["rows"]] == [row["mean_reward"] for row in rows]
@@ -338,7 +337,7 @@ def test_installed_data_and_libraries(name: str) -> None:
     """On real data LinTS at epsilon 1 falls below a prototype, or another library earns something else than before
     (two standard errors of a difference). Where nothing is installed, nothing is shown.
     """
-    from bandanna.datasets.catalogue import is_installed
+    from bandanna.data.datasets import is_installed
 
     if not is_installed(name):
         return

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
 from bandanna.errors import BandannaError
-from bandanna.features import Ball, Hash, Intercept, Map, OneHot, Project, Range
 
 from ..drawn import examples
 from ..hostile import FIXED, VALUES, answers_or_refuses

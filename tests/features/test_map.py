@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import bandanna as bd
-from bandanna.core.intercept import InterceptReport
+from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
+from bandanna.device.linear_report import InterceptReport
 from bandanna.errors import FeatureWarning, InvalidArgument, InvalidBudget, InvalidStatistic, Unreadable
-from bandanna.features import Ball, Hash, Intercept, Map, OneHot, Project, Range
 
 FULL = Map(
     Range(age=(18, 80)),

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.data.features.columns import Cells
+from bandanna.data.features.map import Map
+from bandanna.data.features.private import fit_privately
 from bandanna.errors import BudgetExceeded, InvalidArgument, InvalidBudget
-from bandanna.features import Map, fit_privately
-from bandanna.features.cells import Cells
 
 AGES = np.random.default_rng(0).normal(50, 12, 4_000).clip(0, 120)
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}

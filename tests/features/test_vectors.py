@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.features import Ball, Hash, Intercept, Map, OneHot, Project, Range
+from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
 
 FILE = Path(__file__).with_name("vectors.json")
 SITES = ["north", "south", 3, 2.5]

@@ -13,13 +13,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from bandanna.environments import LinearContextual
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.figures.axes import PALETTE, _apart, number
-from bandanna.figures.regret import plot_regret
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import local
+from bandanna.protocols.privacy_model import local
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.simulation.figures import PALETTE, _apart, number, plot_regret
 from bandanna.simulation.result import Result
 
 

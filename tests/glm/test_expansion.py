@@ -6,12 +6,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from bandanna.environments import GeneralisedLinear
-from bandanna.glm import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, maximum_likelihood
-from bandanna.glm.expansion import expandable, monomials, no_rows
-from bandanna.glm.likelihood import loss_gradient
-from bandanna.policies.glm import GLMUCB, glm_ucb
+from bandanna.policies.glm import baselines
+from bandanna.policies.glm.baselines import GLMUCB
+from bandanna.policies.glm.estimation import expandable, loss_gradient, maximum_likelihood, monomials, no_rows
+from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.glm import GeneralisedLinear
 from tests.policies.answering import Teacher
 
 ALL = [Logistic(), Probit(), Binomial(trials=4), TruncatedPoisson(most=3), Linear()]
@@ -120,7 +120,7 @@ def test_estimates_that_follow_decide_as_those_from_all_data(preset: str, monkey
     env = GeneralisedLinear(dim=2, n_arms=5, link="logistic", norm=1.5)
     policy = GLMUCB(dim=2, horizon=150, link="logistic", parameter_bound=1.5, preset=preset)
     followed = simulate(policy, env, n_seeds=3)
-    monkeypatch.setattr(glm_ucb, "expandable", lambda link, dim: False)
+    monkeypatch.setattr(baselines, "expandable", lambda link, dim: False)
     np.testing.assert_allclose(followed.regret, simulate(policy, env, n_seeds=3).regret, atol=1e-9)
 
 

@@ -9,17 +9,8 @@ from statsmodels.genmod.generalized_linear_model import GLM
 from statsmodels.regression.linear_model import OLS
 
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.glm import (
-    Binomial,
-    Linear,
-    Link,
-    Logistic,
-    Probit,
-    TruncatedPoisson,
-    loss,
-    loss_gradient,
-    maximum_likelihood,
-)
+from bandanna.policies.glm.estimation import loss, loss_gradient, maximum_likelihood
+from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
 
 ALL = [Logistic(), Probit(), Binomial(trials=4), TruncatedPoisson(most=5), Linear()]
 

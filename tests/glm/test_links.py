@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.errors import InvalidArgument
-from bandanna.glm import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, link_of
-from bandanna.glm.likelihood import loss, loss_gradient, loss_hessian
+from bandanna.policies.glm.estimation import loss, loss_gradient, loss_hessian
+from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, link_of
 
 from ..drawn import examples
 

@@ -6,28 +6,16 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.binomial import noise_of_std
-from bandanna.core.sums import exact_sum
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InvalidStatistic
-from bandanna.glm import (
-    Binomial,
-    Linear,
-    Link,
-    Logistic,
-    NoisyGradient,
-    OuterProducts,
-    Probit,
-    ShuffledGradient,
-    TruncatedPoisson,
-    loss,
-    maximum_likelihood,
-)
-from bandanna.glm.descent import gradient_ball
-from bandanna.glm.noisy_gradient import lemma_steps
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.numeric.exact_sums import exact_sum
+from bandanna.policies.glm.estimation import loss, maximum_likelihood
+from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
+from bandanna.policies.glm.optimisers import NoisyGradient, OuterProducts, ShuffledGradient, gradient_ball, lemma_steps
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import noise_of_std
+from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 

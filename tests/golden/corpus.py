@@ -695,17 +695,17 @@ def designs() -> dict[str, Entry]:
         return [found.support, found.weights, found.g, found.rank]
 
     found: dict[str, Entry] = {
-        "optimal": lambda: design(bd.design.optimal_design),
-        "near optimal": lambda: design(bd.design.near_optimal_design),
-        "net": lambda: bd.design.epsilon_net(points, radius=0.5),
-        "net of a ball": lambda: bd.design.ball_net(2, radius=0.6),
+        "optimal": lambda: design(bd.policies.design.optimal_design),
+        "near optimal": lambda: design(bd.policies.design.near_optimal_design),
+        "net": lambda: bd.policies.design.epsilon_net(points, radius=0.5),
+        "net of a ball": lambda: bd.policies.design.ball_net(2, radius=0.6),
     }
     theta = np.array([0.2, -0.1, 0.3])
-    for name, link in bd.glm.LINKS.items():
+    for name, link in bd.policies.glm.LINKS.items():
         found[f"loss | {name}"] = lambda link=link: [
-            bd.glm.loss(link, theta, features, rewards, ridge=0.1),
-            bd.glm.loss_gradient(link, theta, features, rewards, ridge=0.1),
-            bd.glm.loss_hessian(link, theta, features, ridge=0.1),
+            bd.policies.glm.loss(link, theta, features, rewards, ridge=0.1),
+            bd.policies.glm.loss_gradient(link, theta, features, rewards, ridge=0.1),
+            bd.policies.glm.loss_hessian(link, theta, features, ridge=0.1),
         ]
     return found
 

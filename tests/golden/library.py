@@ -8,11 +8,11 @@ import numpy as np
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.accounting.factorisation import factorise
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.theory.base import BOUNDS
+from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.comparison import compare as compare_protocols
 from bandanna.protocols.comparison import invert as invert_protocols
-from bandanna.theory import BOUNDS
 
 __all__ = ["ALGORITHMS", "BOUNDS", "compare_protocols", "factorise", "invert_protocols", "worlds"]
 

@@ -61,7 +61,7 @@ def tolerance(group: str, key: str) -> float | None:
         return 0.0
     if key in known["elsewhere another"].get(group, ()):
         return None
-    return TOLERANCE if key in known["elsewhere rounded"].get(group, ()) else 0.0
+    return TOLERANCE
 
 
 def differences(found: Any, stored: Any, *, place: str, tolerance: float) -> Iterator[str]:

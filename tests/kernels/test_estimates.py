@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.core.arrays import Floats
-from bandanna.kernels.estimates import estimate
+from bandanna.numeric.kernels import estimate
+from bandanna.types import Floats
 
 
 def packed(gram: Floats, vector: Floats) -> Floats:

@@ -12,18 +12,18 @@ from typing import Any
 import numba
 import pytest
 
-from bandanna import kernels
-from bandanna.kernels import BREAK_EVEN, SWITCH, compiled
-from bandanna.kernels import jit as jit_module
-from bandanna.kernels.jit import jit
+from bandanna.numeric import compiled as compiled_module
+from bandanna.numeric import kernels as kernels_module
+from bandanna.numeric.compiled import BREAK_EVEN, SWITCH, compiled
+from bandanna.numeric.kernels import jit
 
 
 @pytest.fixture
 def _anew() -> Iterator[None]:
     """Kernels are looked for anew, before and after."""
-    kernels._loaded.cache_clear()
+    compiled_module._loaded.cache_clear()
     yield
-    kernels._loaded.cache_clear()
+    compiled_module._loaded.cache_clear()
 
 
 def test_a_short_run_uses_numpy() -> None:
@@ -70,7 +70,7 @@ def test_a_change_anywhere_compiles_all_kernels_anew(tmp_path: Path, monkeypatch
     specification.loader.exec_module(module)
     found = []
     for stamp in ("as it was", "as it was", "changed"):
-        monkeypatch.setattr(jit_module, "STAMP", stamp)
+        monkeypatch.setattr(kernels_module, "STAMP", stamp)
         kernel = jit(module.one_more)
         assert kernel(2) == 3
         found.append(sum(kernel.stats.cache_hits.values()))

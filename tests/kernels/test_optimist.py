@@ -12,21 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bandanna import kernels
-from bandanna.core.arrays import Floats
-from bandanna.core.linalg import favoured
-from bandanna.core.streams import Streams
-from bandanna.environments import LinearContextual
-from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning, InvalidStatistic
-from bandanna.kernels.choosing import of_rank, tied
+from bandanna.numeric import compiled
+from bandanna.numeric.kernels import of_rank, tied
+from bandanna.numeric.linalg import favoured
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.confidence import PaperConfidence
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import central, local, none
+from bandanna.protocols.privacy_model import central, local, none
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players import optimists
+from bandanna.simulation.environments.base import Environment, World
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.simulation.players import ucb_kernel
 from bandanna.simulation.result import Result
+from bandanna.types import Floats
 
 PRIVACY = {
     "none": none(),
@@ -78,9 +78,9 @@ def both(policy: LinUCB, env: Environment, rounds: int, monkeypatch: pytest.Monk
     """By the kernel, however short the run, and by NumPy."""
     results = []
     for least in (1, math.inf):
-        monkeypatch.setattr(kernels, "BREAK_EVEN", least)
+        monkeypatch.setattr(compiled, "BREAK_EVEN", least)
         world = env.begin(Streams([0]))
-        assert (optimists.kernel_for(policy, world, rounds) is None) == (least > 1)
+        assert (ucb_kernel.kernel_for(policy, world, rounds) is None) == (least > 1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ClippingWarning)  # wanted here
             results.append(simulate(policy, env, n_seeds=3, checkpoints=rounds))
@@ -134,8 +134,8 @@ def test_spans_and_blocks_change_nothing(fixed: bool, monkeypatch: pytest.Monkey
     env = Copies(dim=2, n_arms=4, distinct=2, fixed=fixed)
     policy = LinUCB(dim=2, horizon=101, privacy=central(epsilon=1.0, delta=1e-5), batch=1)
     one, two = both(policy, env, 101, monkeypatch)
-    monkeypatch.setattr(optimists, "_ROUNDS", 17)
-    monkeypatch.setattr(optimists, "_BYTES", 8 * 3 * 4 * 2 * 5)  # five rounds of contexts
+    monkeypatch.setattr(ucb_kernel, "_ROUNDS", 17)
+    monkeypatch.setattr(ucb_kernel, "_BYTES", 8 * 3 * 4 * 2 * 5)  # five rounds of contexts
     same(one, two)
     for each in both(policy, env, 101, monkeypatch):
         same(each, two)
@@ -155,7 +155,7 @@ def test_kernel_and_numpy_take_the_same_fresh_arms(
     """A run by the kernel is another one where arms are drawn anew, or depends on the span of rounds."""
     policy = LinUCB(dim=dim, horizon=80, privacy=PRIVACY[privacy], batch=1, confidence=confidence)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(optimists, "_ROUNDS", span)
+        monkeypatch.setattr(ucb_kernel, "_ROUNDS", span)
         same(*both(policy, LinearContextual(dim=dim, n_arms=n_arms), 80, monkeypatch))
 
 
@@ -166,7 +166,7 @@ def test_rounding_errors_do_not_add_up(fixed: bool, confidence: str, monkeypatch
     policy = LinUCB(dim=5, horizon=1000, batch=1, confidence=confidence, privacy=none())
     env = LinearContextual(dim=5, n_arms=20, fixed=fixed)
     same(*both(policy, env, 1000, monkeypatch))
-    monkeypatch.setattr(optimists, "_ROUNDS", 123)
+    monkeypatch.setattr(ucb_kernel, "_ROUNDS", 123)
     same(*both(policy, env, 1000, monkeypatch))
 
 
@@ -177,7 +177,7 @@ def test_phases_go_on_with_the_noise_of_their_stream(privacy: str, monkeypatch: 
     policy = Anytime(first=LinUCB(dim=2, horizon=40, privacy=PRIVACY[privacy], batch=1))
     results = []
     for least in (1, 100, math.inf):  # all phases, of 40, 80 and 160 rounds, the last of them, none
-        monkeypatch.setattr(kernels, "BREAK_EVEN", least)
+        monkeypatch.setattr(compiled, "BREAK_EVEN", least)
         results.append(simulate(policy, env, n_seeds=3, horizon=280))
     for each in results[:2]:
         same(each, results[2])
@@ -199,7 +199,7 @@ def test_ties_are_those_of_the_rule(values: list[float], size: float) -> None:
 
 def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel plays on with what is not a number."""
-    monkeypatch.setattr(kernels, "BREAK_EVEN", 1)
+    monkeypatch.setattr(compiled, "BREAK_EVEN", 1)
     env = Copies(dim=2, n_arms=4, distinct=4, fixed=False, broken=True)
     with pytest.raises(InvalidStatistic, match="contexts"):
         simulate(LinUCB(dim=2, horizon=10, batch=1, privacy=none()), env)
@@ -207,7 +207,7 @@ def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_a_seed_is_the_same_run_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the kernel does for one seed depends on the others."""
-    monkeypatch.setattr(kernels, "BREAK_EVEN", 1)
+    monkeypatch.setattr(compiled, "BREAK_EVEN", 1)
     env = Copies(dim=3, n_arms=6, distinct=3, coarse=True)
     policy = LinUCB(dim=3, horizon=80, privacy=local(epsilon=5.0, delta=1e-5), batch=1)
     together, alone = (simulate(policy, env, n_seeds=n, seed=seed) for n, seed in ((4, 0), (1, 2)))

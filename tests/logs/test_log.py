@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bandanna as bd
+from bandanna.data.log_reading import Columns
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument
-from bandanna.logs.columns import Columns
 
 from ..drawn import examples
 

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.core.coins import Coins
-from bandanna.core.domain import Statistic
-from bandanna.core.estimate import Estimate
+from bandanna.data.logs import SlotCoins
+from bandanna.data.replay import _Run
+from bandanna.device.domain import Estimate, Statistic
 from bandanna.errors import InvalidArgument
-from bandanna.logs.coins import SlotCoins
-from bandanna.logs.replaying import _Run
+from bandanna.numeric.rng import Coins
 from bandanna.policies.base import Ask, Played
-from bandanna.policies.linear.sums import State
+from bandanna.policies.linear.base import State
 
 EVENTS, BATCH = 12, 3
 HEARD: list[Any] = []  # the reports of every batch, in order

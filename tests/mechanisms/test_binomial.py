@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from bandanna.accounting.events import BinomialEvent
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.binomial import Binomial
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
+from bandanna.mechanisms.noise import Binomial
+from bandanna.privacy.events import BinomialEvent
 
 
 def law(trials: int, probability: float, change: tuple[int, ...], reach: int) -> NDArray[np.float64]:

@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.events import Event
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownEvent
 from bandanna.mechanisms.base import Mechanism
-from bandanna.mechanisms.binomial import Binomial
-from bandanna.mechanisms.gaussian import DiscreteGaussian, Gaussian
-from bandanna.mechanisms.laplace import DiscreteLaplace, Laplace
-from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+from bandanna.mechanisms.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from bandanna.privacy.events import Event
 
 REAL = [Gaussian(std=2.0, sensitivity=1.0, dim=3), Laplace(scale=2.0, sensitivity=1.0, dim=3)]
 WHOLE = [

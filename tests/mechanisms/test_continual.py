@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting.factorisation import BLT, BinaryTree, Factorisation, factorise
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.continual import BLTState, ContinualGaussian, TreeState
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
+from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation, factorise
 
 STREAMS = [("tree", 0), ("blt", 1), ("blt", 2), ("blt", 4)]
 HORIZONS = [1, 2, 3, 5, 8, 21, 64]

@@ -7,15 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.accounting.factorisation import BLT, factorise
-from bandanna.accounting.grid import fine_grid
-from bandanna.core.streams import Streams
+from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.laplace import Laplace
-from bandanna.mechanisms.randomized_response import RandomizedResponse
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.mechanisms.noise import Gaussian, Laplace, RandomizedResponse
+from bandanna.numeric.rng import Streams
+from bandanna.privacy.factorisation import BLT, factorise
+from bandanna.privacy.prices import fine_grid
 
 SMALL = BLT(horizon=8, theta=(0.9,), theta_hat=(0.5,))
 OCTAVES = [2000 * 2 ** (step / 9) for step in range(9)]  # grids are powers of two: one of them sees a tenth

@@ -15,11 +15,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting.events import DiscreteGaussianEvent, GaussianEvent
-from bandanna.device.secure import on_grid
+from bandanna.device.noise import FastNoise, SecureNoise, gaussian_grid_distance, on_grid
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.gaussian import DiscreteGaussian, Gaussian
-from bandanna.mechanisms.sources import FastNoise, SecureNoise, gaussian_grid_distance
+from bandanna.mechanisms.noise import DiscreteGaussian, Gaussian
+from bandanna.privacy.events import DiscreteGaussianEvent, GaussianEvent
 
 
 def mass(std: float, reach: int) -> NDArray[np.float64]:

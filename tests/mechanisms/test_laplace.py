@@ -15,11 +15,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting.events import DiscreteLaplaceEvent, LaplaceEvent
-from bandanna.device.secure import on_grid
+from bandanna.device.noise import FastNoise, SecureNoise, laplace_grid_distance, on_grid
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.laplace import DiscreteLaplace, Laplace
-from bandanna.mechanisms.sources import FastNoise, SecureNoise, laplace_grid_distance
+from bandanna.mechanisms.noise import DiscreteLaplace, Laplace
+from bandanna.privacy.events import DiscreteLaplaceEvent, LaplaceEvent
 
 
 def mass(scale: float, reach: int) -> NDArray[np.float64]:

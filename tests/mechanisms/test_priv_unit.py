@@ -17,15 +17,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
-from bandanna.accounting import accountant, caps
-from bandanna.accounting.calibration.caps import best_cap
-from bandanna.accounting.events import CapEvent
-from bandanna.core import search
-from bandanna.core.domain import Ball
-from bandanna.device.caps import CAP_STEPS, FARTHEST, Direction, aim, candidates, units, within
+from bandanna.device.domain import Ball
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
+from bandanna.device.randomizers import CAP_STEPS, FARTHEST, Direction, aim, candidates, units, within
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.priv_unit import PrivUnit
-from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
+from bandanna.mechanisms.noise import PrivUnit
+from bandanna.numeric import search
+from bandanna.privacy import accountant, spherical_cap
+from bandanna.privacy.events import CapEvent
+from bandanna.privacy.spherical_cap import best_cap
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -38,7 +38,7 @@ def fast(seed: int = 1) -> FastNoise:
 
 def densities(event: CapEvent) -> tuple[float, float]:
     """Of an exact direction, relative to the uniform one: inside the cap, outside."""
-    q, p = caps.cap(event.dim, event.cosine).mass, caps.share_inside(event)
+    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.share_inside(event)
     return p / q, (1 - p) / (1 - q)
 
 
@@ -54,7 +54,7 @@ def test_caps_are_what_integrals_over_angles_say(dim: int, cosine: float) -> Non
         return float(integrate.quad(lambda a: weight(math.cos(a)) * math.sin(a) ** (dim - 2), low, high)[0])
 
     whole, end = over(lambda t: 1.0, 0.0, math.pi), math.acos(cosine)
-    found = caps.cap(dim, cosine)
+    found = spherical_cap.cap_moments(dim, cosine)
     assert found.mass == pytest.approx(over(lambda t: 1.0, 0.0, end) / whole, rel=1e-8)
     assert found.first == pytest.approx(over(lambda t: t, 0.0, end) / whole, rel=1e-8)
     assert found.second == pytest.approx(over(lambda t: t * t, 0.0, end) / whole, rel=1e-8)
@@ -74,8 +74,8 @@ def test_densities_integrate_to_one_and_differ_by_the_epsilon(dim: int, epsilon:
     whole = integrate.quad(lambda a: math.sin(a) ** (dim - 2), 0, math.pi)[0]
     assert integrate.quad(density, 0, math.pi, points=split)[0] / whole == pytest.approx(1, rel=1e-8)
     leaning = integrate.quad(lambda a: math.cos(a) * density(a), 0, math.pi, points=split)[0] / whole
-    assert caps.lean(event) == pytest.approx(leaning, rel=1e-8)
-    assert epsilon - 1e-4 < math.log(inside / outside) < caps.epsilon(event) <= epsilon
+    assert spherical_cap.lean(event) == pytest.approx(leaning, rel=1e-8)
+    assert epsilon - 1e-4 < math.log(inside / outside) < spherical_cap.cap_epsilon(event) <= epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(1.0, 3.521), (4.0, 0.949), (10.0, 0.4885)])
@@ -84,7 +84,7 @@ def test_noise_is_the_known_least(epsilon: float, expected: float) -> None:
     mechanism = PrivUnit.calibrate(dim=20, epsilon=epsilon)
     assert math.sqrt(2 * mechanism.variance) == pytest.approx(expected, rel=1e-3)
     for cosine in np.linspace(0.0, 0.95, 96):  # any other cap of the same price, with as many candidates as it takes
-        q, first = caps.cap(20, float(cosine)).mass, caps.cap(20, float(cosine)).first
+        q, first = spherical_cap.cap_moments(20, float(cosine)).mass, spherical_cap.cap_moments(20, float(cosine)).first
         p = math.exp(epsilon) * q / (1 - q + math.exp(epsilon) * q)
         assert first * (p / q - (1 - p) / (1 - q)) <= mechanism.lean * (1 + 1e-5)
 
@@ -115,7 +115,7 @@ def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) 
     points, weights = rounded(steps)
     inside = inside_of(event, points, np.linspace(0, 2 * np.pi, 180, endpoint=False))
     chance = inside @ weights  # of a candidate to be inside, for each direction
-    low, high = caps.masses(event)
+    low, high = spherical_cap.masses(event)
     assert low <= chance.min() < chance.max() <= high
     c, n, q = event.chance, event.candidates, chance[:, None]
     density = np.where(
@@ -125,9 +125,9 @@ def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) 
     )
     assert np.allclose(density @ weights, 1.0)
     worst = float(np.log(density.max(axis=0) / density.min(axis=0)).max())
-    assert worst <= caps.epsilon(event)
-    assert worst > caps.epsilon(replace(event, steps=CAP_STEPS))  # coarse steps cost something
-    assert caps.epsilon(event) < caps.epsilon(replace(event, steps=CAP_STEPS)) + 60 / steps
+    assert worst <= spherical_cap.cap_epsilon(event)
+    assert worst > spherical_cap.cap_epsilon(replace(event, steps=CAP_STEPS))  # coarse steps cost something
+    assert spherical_cap.cap_epsilon(event) < spherical_cap.cap_epsilon(replace(event, steps=CAP_STEPS)) + 60 / steps
 
 
 @pytest.mark.parametrize("dim", [2, 5, 20])
@@ -136,7 +136,7 @@ def test_fine_candidates_fall_into_the_cap_as_often_as_said(dim: int) -> None:
     event = best_cap(dim=dim, epsilon=2.0)
     words = np.random.default_rng(4).random((60_000, 3, (dim + 1) // 2))
     found = candidates(words, event.steps)[:, :dim]
-    low, high = caps.masses(event)
+    low, high = spherical_cap.masses(event)
     assert high - low < 1e-5
     for axis in (np.eye(dim)[0], np.ones(dim) / math.sqrt(dim)):
         share = np.mean(within(found, aim(axis, np.zeros(())), event.cosine))
@@ -206,7 +206,7 @@ def test_a_fifth_less_noise_exceeds_the_budget(dim: int, epsilon: float) -> None
     assert math.log(inside / outside) > 1.1 * epsilon
     assert accountant.epsilon(louder.event, 0.0) > 1.1 * epsilon > epsilon >= accountant.epsilon(kept.event, 0.0)
     sharper = replace(kept.event, chance=min(1.0, 1.2 * kept.chance), candidates=2 * kept.candidates)
-    assert caps.epsilon(sharper) > epsilon  # the same cap, chosen more often
+    assert spherical_cap.cap_epsilon(sharper) > epsilon  # the same cap, chosen more often
 
 
 def test_equal_work_whatever_the_data() -> None:
@@ -301,8 +301,8 @@ def test_no_epsilon_is_exceeded(dim: int) -> None:
     """A direction made for an epsilon costs more, or less than 99.9 % of it where more could be spent."""
     for epsilon in (1e-3, 0.01, 0.3, 1.0, 3.0, 7.0, 20.0, 500.0):
         event = best_cap(dim=dim, epsilon=epsilon)
-        assert caps.epsilon(event) <= epsilon
-        assert caps.epsilon(event) > 0.999 * epsilon or epsilon > 6
+        assert spherical_cap.cap_epsilon(event) <= epsilon
+        assert spherical_cap.cap_epsilon(event) > 0.999 * epsilon or epsilon > 6
         assert event.candidates * dim <= max(2**21, 2 * dim)
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.randomized_response import RandomizedResponse
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
+from bandanna.mechanisms.noise import RandomizedResponse
+from bandanna.privacy import accountant
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 30.0])

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.streams import Streams
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.device.noise import FastNoise, ReplicatedNoise
+from bandanna.numeric.rng import Streams
 
 SEEDS, DRAWS = 200, 50
 

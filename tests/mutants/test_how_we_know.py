@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bandanna.audit.gallery.running import good
+from bandanna.audit.gallery import good
 from bandanna.audit.targets import attacked
 from mutants import how_we_know
 from mutants.how_we_know import PAGE, Figures, measured, page, printed
@@ -31,7 +31,7 @@ def test_evidence_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     real = "tests/mechanisms/test_gaussian.py::test_events_repeat_the_parameters"
     for test, mutant, said in (
         ("tests/mechanisms/test_gaussian.py::test_of_yesterday", "", "no such test"),
-        (real, "src/bandanna/mechanisms/gaussian.py::Gaussian.release: self.sigma -> 1", "no place for this mutant"),
+        (real, "src/bandanna/mechanisms/noise.py::Gaussian.release: self.sigma -> 1", "no place for this mutant"),
     ):
         evidence["gaussian"] |= {"test": test, "mutant": mutant}
         with pytest.raises(LookupError, match=said):

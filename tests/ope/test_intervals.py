@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import bandanna as bd
+from bandanna.data.ope.estimators import _ips_law
+from bandanna.data.ope.intervals import Difference, Hidden, Mean, Ratio, critical, ends
+from bandanna.data.ope.sums import Spread, Sums, beyond
 from bandanna.errors import WeakPrivacyWarning
-from bandanna.ope.estimators import _ips_law
-from bandanna.ope.intervals import Difference, Hidden, Mean, Ratio, critical, ends
-from bandanna.ope.spread import Spread, beyond
-from bandanna.ope.sums import Sums
 
 from .coverage import CASES, CENTRAL, SHUFFLE, covered
 from .worlds import bold, clinic, trial

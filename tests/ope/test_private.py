@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
-from bandanna.accounting import gdp
-from bandanna.core.domain import Statistic
+from bandanna.data.ope import sums
+from bandanna.data.ope.sums import Released
+from bandanna.device.domain import Statistic
+from bandanna.device.noise import SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument
-from bandanna.mechanisms.sources import SecureNoise
-from bandanna.ope import release as releasing
-from bandanna.ope.release import Released
+from bandanna.privacy import gdp
 
 from .worlds import bold, clinic, model, trial
 
@@ -57,8 +57,8 @@ def captured(name: str, log: bd.Log, monkeypatch: pytest.MonkeyPatch) -> Capture
     def stop(privacy: bd.Privacy, statistic: Statistic, **_: Any) -> Released:
         raise Captured(privacy, statistic)
 
-    for place in ("estimators", "robust", "comparison"):
-        monkeypatch.setattr(f"bandanna.ope.{place}.release", stop)
+    for place in ("estimators", "comparison"):
+        monkeypatch.setattr(f"bandanna.data.ope.{place}.release", stop)
     with pytest.raises(Captured) as caught:
         ESTIMATES[name](log, privacy=CENTRAL)
     return caught.value
@@ -158,13 +158,13 @@ def test_every_estimate_in_every_trust_model(estimate: str, name: str) -> None:
 def test_noise_is_secure_unless_a_seed_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a seed the noise comes from elsewhere than the operating system, or by a shortcut."""
     used: list[Any] = []
-    real = releasing._source
+    real = sums._source
 
     def noted(seed: Any, path: str) -> Any:
         used.append(real(seed, path))
         return used[-1]
 
-    monkeypatch.setattr(releasing, "_source", noted)
+    monkeypatch.setattr(sums, "_source", noted)
     log = trial(50, 2)
     one, two = (bd.ope.snips(log, "arm:1", privacy=TRUSTS["shuffle"], path="law") for _ in range(2))
     assert all(isinstance(source, SecureNoise) and path == "messages" for source, path in used)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.data.ope.targets import page_of
 from bandanna.errors import BandannaError
-from bandanna.ope.page import page_of
 
 from .worlds import bold, clinic, trial
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from bandanna.ope.spread import Spread, beyond, deviation, laplace_tail, mean_variance, variances
+from bandanna.data.ope.sums import Spread, beyond, deviation, laplace_tail, mean_variance, variances
 
 Floats = NDArray[np.float64]
 SAMPLED = np.array([0.0, 0.1, 0.3, 1.0, 3.0, 30.0])  # beside noise of variance 1

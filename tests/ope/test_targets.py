@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.data.ope.targets import learned_at, target_of
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.errors import BandannaError
-from bandanna.ope.places import learned_at
-from bandanna.ope.targets import target_of
-from bandanna.roles.analyzer import publication
-from bandanna.roles.client.crowd import Crowd
-from bandanna.wire.canonical import dumps, loads
 
 from ..roles.inside import Inside, a_task
 from .worlds import bold, clinic, trial

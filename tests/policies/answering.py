@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bandanna.core.coins import GeneratorCoins
-from bandanna.core.estimate import Estimate
-from bandanna.loop import close
-from bandanna.mechanisms.sources import FastNoise, NoiseSource
-from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy, Until
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise, NoiseSource
+from bandanna.numeric.rng import GeneratorCoins
+from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy, Until, close
 from bandanna.protocols.base import BatchProtocol
-from bandanna.simulation.players.answers import Answers
+from bandanna.simulation.players.reference import Answers
 
 
 def answered(policy: Policy[Any], state: Any, episode: Assigned, *totals: ArrayLike, source: NoiseSource) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.device.noise import FastNoise
 
 
 class Scripted(FastNoise):

@@ -11,14 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.definitions import ExplicitPolicy
-from bandanna.accounting.events import GaussianEvent
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.device.noise import FastNoise
 from bandanna.policies.base import blended
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.trust import central
+from bandanna.policies.finite.ucb import UCBEpisodes
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.definitions import ExplicitPolicy
+from bandanna.privacy.events import GaussianEvent
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.privacy_model import central
 
 from ..drawn import LONG
 from .answering import answered

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.environments.linear import LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import LinearContextual
 
 from .answering import Teacher
 

@@ -7,15 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.accounting import gdp
-from bandanna.policies.arms.finite import Tallies, optimistic
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.ldp_ucb import LDPUCB
-from bandanna.policies.arms.successive_elimination import Elimination
-from bandanna.policies.arms.thompson import Thompson
-from bandanna.policies.arms.ucb1 import UCB1
-from bandanna.policies.arms.ucb_episodes import State, UCBEpisodes
-from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.policies.finite.base import Tallies, optimistic
+from bandanna.policies.finite.elimination import Elimination
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.thompson import Thompson
+from bandanna.policies.finite.ucb import LDPUCB, UCB1, State, UCBEpisodes
+from bandanna.privacy import gdp
+from bandanna.protocols.privacy_model import central, local, none, shuffle
 
 from .answering import device_coins, told
 

@@ -13,31 +13,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bandanna.core.coins import NoCoins, StreamCoins
-from bandanna.core.domain import Ball, clip_norm
-from bandanna.core.estimate import Estimate
-from bandanna.core.linalg import first_best, in_single
-from bandanna.core.report import LinearReport
-from bandanna.core.streams import Streams
-from bandanna.glm.likelihood import maximum_likelihood
-from bandanna.glm.projections import onto_both
-from bandanna.loop import close
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.arms.thompson import Thompson
-from bandanna.policies.base import Ask, Played
-from bandanna.policies.glm.b_glinucb import BGLinUCB
-from bandanna.policies.glm.batched import BatchEstimate
-from bandanna.policies.glm.ecolog import ECOLog
-from bandanna.policies.glm.glm_ucb import GLMUCB
-from bandanna.policies.glm.gloc import GLOC
-from bandanna.policies.glm.rarely_switching import norms_of
-from bandanna.policies.glm.rs_glinucb import RSGLinUCB
+from bandanna.device.domain import Ball, Estimate, clip_norm
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, ReplicatedNoise
+from bandanna.numeric.linalg import first_best, in_single
+from bandanna.numeric.rng import NoCoins, StreamCoins, Streams
+from bandanna.policies.base import Ask, Played, close
+from bandanna.policies.finite.thompson import Thompson
+from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog
+from bandanna.policies.glm.batched import BatchEstimate, BGLinUCB
+from bandanna.policies.glm.estimation import maximum_likelihood, onto_both
+from bandanna.policies.glm.rare_switching import RSGLinUCB, norms_of
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
-from bandanna.protocols.trust import central, none
-from bandanna.simulation.players.answers import Answers
+from bandanna.protocols.privacy_model import central, none
+from bandanna.simulation.players.reference import Answers
 
 from ..drawn import examples
 from .answering import Teacher

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.environments.linear import LinearContextual
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linear.schedules import concurrent_batch
+from bandanna.policies.linear.base import concurrent_batch
 from bandanna.policies.registry import make
-from bandanna.protocols.channel import lowest_batch
-from bandanna.protocols.trust import concurrent
+from bandanna.protocols.privacy_model import concurrent
+from bandanna.protocols.running_sum import lowest_batch
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import LinearContextual
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 

@@ -7,16 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.core.report import LinearReport
-from bandanna.core.sizes import Sizes
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.numeric.exact_sums import Sizes
 from bandanna.policies.linear import confidence
-from bandanna.policies.linear.confidence import PaperConfidence, noise_bounds, radii
-from bandanna.policies.linear.ellipsoid import Ellipsoid
+from bandanna.policies.linear.confidence import Ellipsoid, PaperConfidence, noise_bounds, radii
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.trust import central, concurrent, local, none, shuffle
+from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
 
 
 def paths(batches: int, dim: int, draws: int) -> tuple[np.ndarray, np.ndarray]:

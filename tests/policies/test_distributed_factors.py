@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core.domain import Box
-from bandanna.policies.distributed import phased_elimination
-from bandanna.policies.distributed.phased_elimination import PhasedElimination
-from bandanna.policies.distributed.promise import protocol_of
-from bandanna.policies.distributed.width import Uncertainty, exact_width, printed_width
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.central_laplace import CentralLaplace
-from bandanna.protocols.trust import Privacy, central, none
+from bandanna.device.domain import Box
+from bandanna.policies import population
+from bandanna.policies.population import PhasedElimination, Uncertainty, exact_width, printed_width, protocol_of
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.privacy_model import Privacy, central, none
 
 from .answering import told
 
@@ -145,13 +143,13 @@ def test_reports_have_a_number_for_every_action() -> None:
 def test_the_promise_covers_every_action_of_a_design(monkeypatch: pytest.MonkeyPatch) -> None:
     """The promise is that of fewer actions than a design can have: 4 d log log d + 16, or d(d+1)/2 if it is optimal."""
     asked: list[int] = []
-    real = phased_elimination.promise
+    real = population.promise
 
     def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
         asked.append(most_actions)
         return real(privacy, most_actions=most_actions, most_clients=most_clients, bound=bound)
 
-    monkeypatch.setattr(phased_elimination, "promise", promise)
+    monkeypatch.setattr(population, "promise", promise)
     for design in ("near", "optimal"):
         _ = phased(central(rho=0.5), dim=9, design=design).guarantee
     assert asked == [math.floor(4 * 9 * math.log(math.log(9)) + 16), 45]

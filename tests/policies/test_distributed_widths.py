@@ -10,16 +10,22 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.domain import Box
+from bandanna.device.domain import Box
+from bandanna.device.noise import FastNoise
 from bandanna.errors import CalibrationError, InvalidArgument, OutsideTheorem
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.distributed.phased_elimination import PhasedElimination
-from bandanna.policies.distributed.promise import choose_reports, confirm, promise, protocol_of
-from bandanna.policies.distributed.width import Uncertainty, exact_width
+from bandanna.policies.population import (
+    PhasedElimination,
+    Uncertainty,
+    choose_reports,
+    confirm,
+    exact_width,
+    promise,
+    protocol_of,
+)
 from bandanna.policies.registry import make
-from bandanna.protocols.local_gaussian import LocalGaussian
-from bandanna.protocols.local_unit import LocalUnit
-from bandanna.protocols.trust import local, none, shuffle
+from bandanna.protocols.gaussian import LocalGaussian
+from bandanna.protocols.privacy_model import local, none, shuffle
+from bandanna.protocols.spherical_cap import LocalUnit
 
 RUNS, FALSE_ALARM = 2000, 1e-6
 UNIT: dict[str, Any] = {"delta": 1e-5, "protocol": "unit"}

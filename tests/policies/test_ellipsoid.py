@@ -8,17 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.coins import GeneratorCoins
-from bandanna.core.sizes import Sizes
-from bandanna.environments import LinearContextual
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.device.noise import FastNoise
+from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.rng import GeneratorCoins
 from bandanna.policies.base import Played
-from bandanna.policies.linear.confidence import _DRAWN, mean_norm, vector_quantile
-from bandanna.policies.linear.ellipsoid import Ellipsoid, ellipsoid, stretched_quantile
+from bandanna.policies.linear.confidence import (
+    _DRAWN,
+    Ellipsoid,
+    ellipsoid,
+    mean_norm,
+    stretched_quantile,
+    vector_quantile,
+)
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players.answers import Answers
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.simulation.players.reference import Answers
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = [none(), central(**BUDGET), shuffle(**BUDGET), local(**BUDGET)]

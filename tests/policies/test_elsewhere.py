@@ -18,9 +18,9 @@ import pytest
 import bandanna as bd
 from bandanna.errors import InvalidArgument
 from bandanna.experiments.experiment import Experiment
-from bandanna.experiments.sweep import run
-from bandanna.policies import catalogue, linear
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.experiments.run import run_sweep
+from bandanna.policies import linear, registry
+from bandanna.policies.algorithm import ALGORITHMS
 
 from .conformance.catalogue import NAMED, Case
 from .conformance.own_policy import copied
@@ -73,7 +73,7 @@ def test_a_file_names_a_policy_by_its_place(module: Path, tmp_path: Path) -> Non
     assert [policy.batch for policy in policies] == [20, 20]
     assert Experiment.from_dict(experiment.to_dict()) == experiment
     one = from_toml(module, "greedy_here:Greedy", spent.replace("[1.0, 4.0]", "4.0"))  # one task: one other process
-    here, there = (run(one, tmp_path / f"{jobs}", jobs=jobs) for jobs in (1, 2))
+    here, there = (run_sweep(one, tmp_path / f"{jobs}", jobs=jobs) for jobs in (1, 2))
     assert here.keys() == there.keys() != set()
     for label, result in here.items():
         np.testing.assert_array_equal(result.regret, there[label].regret)
@@ -82,11 +82,11 @@ def test_a_file_names_a_policy_by_its_place(module: Path, tmp_path: Path) -> Non
 def test_other_code_is_another_experiment(module: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run is continued with the half of its results that another version of one's policy made."""
     experiment = from_toml(module, "greedy_here:Greedy", 'trust = "shuffle"\nepsilon = 4.0\ndelta = 1e-5')
-    run(experiment, tmp_path / "results", jobs=1)
-    run(experiment, tmp_path / "results", jobs=1, resume=True)
-    monkeypatch.setattr("bandanna.policies.elsewhere.inspect.getsource", lambda _: "other code")
+    run_sweep(experiment, tmp_path / "results", jobs=1)
+    run_sweep(experiment, tmp_path / "results", jobs=1, resume=True)
+    monkeypatch.setattr("bandanna.policies.algorithm.inspect.getsource", lambda _: "other code")
     with pytest.raises(bd.BandannaError, match=r"What changed: code.greedy_here:Greedy"):
-        run(experiment, tmp_path / "results", jobs=1, resume=True)
+        run_sweep(experiment, tmp_path / "results", jobs=1, resume=True)
 
 
 def test_make_takes_places(module: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ policy = bd.make("Mine", dim=3, horizon=100, epsilon=1.0, delta=1e-5)
 assert policy.privacy == bd.shuffle(epsilon=1.0, delta=1e-5), policy
 result = bd.simulate(policy, bd.environments.LinearContextual(dim=3, n_arms=4))
 assert 0 < result.guarantee.epsilon <= 1.0
-from bandanna.cli import main
+from bandanna.cli.main import main
 for command in (["list", "--json"], ["run", "mine.toml", "--jobs", "1", "--out", "results"]):
     sys.argv = ["bandanna", *command]
     try:
@@ -162,7 +162,7 @@ def write_mine(linear: Path, document: Path) -> None:
     """A policy's file with its name beside its class, and an experiment with it."""
     beside = '@algorithm("Mine", paper="mine", trust="shuffle", guarantee="shuffle DP")\n'
     text = copied("Added").replace(
-        "import bandanna as bd", "import bandanna as bd\nfrom bandanna.policies.named import algorithm"
+        "import bandanna as bd", "import bandanna as bd\nfrom bandanna.policies.algorithm import algorithm"
     )
     before, _, after = text.rpartition("@dataclass(frozen=True, kw_only=True)\n")
     added = f"{before}{beside}@dataclass(frozen=True, kw_only=True)\n{after}"
@@ -189,7 +189,7 @@ def test_adding_a_policy_takes_one_file(
     monkeypatch.setattr(linear, "__path__", [*linear.__path__, str(tmp_path)])
     known = dict(ALGORITHMS)
     try:
-        importlib.reload(catalogue)
+        importlib.reload(registry)
         exec(CHECK, {})
         assert is_known(capsys.readouterr().out)
     finally:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.core.coins import GeneratorCoins, NoCoins, SecureCoins
-from bandanna.device.choice import Choice, explored
+from bandanna.device.action_selection import Choice, explored
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import GeneratorCoins, NoCoins, SecureCoins
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
-from bandanna.simulation.players.frozen import _part_of
+from bandanna.simulation.players.fixed_batches import _part_of
 
 from .conformance.laws import one_law
 from .conformance.test_players import plainly

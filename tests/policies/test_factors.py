@@ -6,16 +6,16 @@ import math
 
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.gaussian import parts_mu
-from bandanna.core.report import LinearReport
-from bandanna.glm.links import Logistic
-from bandanna.policies.arms.rewards import PublicDirections, Rewards
-from bandanna.policies.glm import sdp_privacy
+from bandanna.device.linear_report import LinearReport
+from bandanna.policies.finite.base import PublicDirections, Rewards
+from bandanna.policies.glm import glm_sdp
+from bandanna.policies.glm.links import Logistic
+from bandanna.policies.linear.base import LinearSums
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.sums import LinearSums
-from bandanna.protocols.trust import none
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import parts_mu
+from bandanna.protocols.privacy_model import none
 
 
 def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> None:
@@ -40,9 +40,9 @@ def test_what_is_left_of_a_horizon_is_played_once() -> None:
     assert (episode.users, episode.released) == (5, False)
 
 
-def batch_mechanisms(*, dim: int, users: int, share: float, steps: int) -> sdp_privacy.BatchMechanisms:
+def batch_mechanisms(*, dim: int, users: int, share: float, steps: int) -> glm_sdp.BatchMechanisms:
     """Of a batch of GLM-SDP at epsilon 5."""
-    return sdp_privacy.calibrate(
+    return glm_sdp.calibrate(
         link=Logistic(),
         dim=dim,
         parameter_bound=1.0,

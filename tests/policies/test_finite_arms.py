@@ -9,24 +9,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.coins import StreamCoins, gamma
-from bandanna.core.streams import Streams
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidBudget, InvalidStatistic
-from bandanna.loop import Desk
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.arms.finite import Tallies
-from bandanna.policies.arms.ldp_ucb import LDPUCB
-from bandanna.policies.arms.rewards import BITS
-from bandanna.policies.arms.successive_elimination import Elimination
-from bandanna.policies.arms.thompson import Thompson
-from bandanna.policies.arms.ucb1 import UCB1
-from bandanna.policies.base import Ask, Played
-from bandanna.policies.registry import ALGORITHMS, make
-from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.numeric.rng import StreamCoins, Streams, gamma
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.base import Ask, Desk, Played
+from bandanna.policies.finite.base import BITS, Tallies
+from bandanna.policies.finite.elimination import Elimination
+from bandanna.policies.finite.thompson import Thompson
+from bandanna.policies.finite.ucb import LDPUCB, UCB1
+from bandanna.policies.registry import make
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.protocols.trust import Privacy, central, local, none, shuffle
 
 from .answering import answered, device_coins, told
 

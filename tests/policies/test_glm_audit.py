@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.gaussian import finite_mu
-from bandanna.accounting.events import CompositionEvent, RecordEvent
-from bandanna.core.estimate import Estimate
-from bandanna.core.streams import Streams
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.glm import NoisyGradient
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
+from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Ask
-from bandanna.policies.glm import GLMJDP, GLMSDP, Constants
+from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
+from bandanna.policies.glm.glm_sdp import GLMSDP
+from bandanna.policies.glm.optimisers import NoisyGradient
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import finite_mu
+from bandanna.privacy.events import CompositionEvent, RecordEvent
+from bandanna.protocols.privacy_model import central, shuffle
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-from bandanna.protocols.trust import central, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.recorded import ArrayEnvironment
 
 ROUNDS, BATCHED, ARMS, DIM, USER = 300, 400, 3, 3, 0  # the first user is in every release
 BUDGET = ApproxDP(epsilon=4.0, delta=1e-3)

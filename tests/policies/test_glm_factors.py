@@ -10,15 +10,16 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from bandanna.accounting.factorisation import factorise
-from bandanna.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
-from bandanna.glm.shuffled_gradient import ShuffledGradient
 from bandanna.policies.base import Frozen
-from bandanna.policies.glm import GLMJDP, GLMSDP, GLMUCB, BGLinUCB
-from bandanna.policies.glm.batched import BatchEstimate
-from bandanna.policies.glm.designs import designs
-from bandanna.policies.glm.jdp_constants import SHARE, _calls, _radius, noise_norms, paper_constants, tuned_constants
-from bandanna.protocols.trust import central, shuffle
+from bandanna.policies.glm.base import designs
+from bandanna.policies.glm.baselines import GLMUCB
+from bandanna.policies.glm.batched import BatchEstimate, BGLinUCB
+from bandanna.policies.glm.glm_jdp import GLMJDP, SHARE, _calls, _radius, noise_norms, paper_constants, tuned_constants
+from bandanna.policies.glm.glm_sdp import GLMSDP
+from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
+from bandanna.policies.glm.optimisers import ShuffledGradient
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols.privacy_model import central, shuffle
 
 from .answering import told
 

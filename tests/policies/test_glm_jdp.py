@@ -8,22 +8,20 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.core.estimate import Estimate
-from bandanna.core.streams import Streams
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidBudget
-from bandanna.loop import Desk, close
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Ask, Played
-from bandanna.policies.glm import GLMJDP, Constants
+from bandanna.numeric.rng import Streams
+from bandanna.policies.base import Ask, Desk, Played, close
+from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import central, local, none
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.protocols.privacy_model import central, local, none
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players.running import PrefixSums
+from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.simulation.environments.recorded import ArrayEnvironment
+from bandanna.simulation.players.glm_rounds import PrefixSums
 
 from .answering import COINS
 

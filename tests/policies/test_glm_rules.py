@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from bandanna.environments.glm import PublishedGLM
-from bandanna.glm import loss, loss_gradient
-from bandanna.policies.glm import GLMUCB, GLOC, BGLinUCB, ECOLog, RSGLinUCB
-from bandanna.policies.glm.ecolog import _proximal
+from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, _proximal
+from bandanna.policies.glm.batched import BGLinUCB
+from bandanna.policies.glm.estimation import loss, loss_gradient
+from bandanna.policies.glm.rare_switching import RSGLinUCB
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.glm import PublishedGLM
 
 from .answering import COINS, Teacher
 

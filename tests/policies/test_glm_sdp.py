@@ -7,20 +7,21 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.streams import Streams
-from bandanna.design import near_optimal_design
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.environments.glm import GeneralisedLinear
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.glm import Binomial, Link, TruncatedPoisson
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.glm import GLMSDP, BGLinUCB
-from bandanna.policies.glm.designs import designs
+from bandanna.numeric.rng import Streams
+from bandanna.policies.design import near_optimal_design
+from bandanna.policies.glm.base import designs
+from bandanna.policies.glm.batched import BGLinUCB
+from bandanna.policies.glm.glm_sdp import GLMSDP
+from bandanna.policies.glm.links import Binomial, Link, TruncatedPoisson
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import shuffle
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.privacy_model import shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.glm import GeneralisedLinear
+from bandanna.simulation.environments.recorded import ArrayEnvironment
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 SETTING = {"dim": 3, "horizon": 4000, "link": "logistic", "parameter_bound": 2.0}

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bandanna.design import optimal_design
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.policies.arms.gope import GOPE, State
 from bandanna.policies.base import Ask, Assigned, Played
-from bandanna.protocols.trust import central, none
+from bandanna.policies.design import optimal_design
+from bandanna.policies.finite.gope import GOPE, State
+from bandanna.protocols.privacy_model import central, none
 
 from .answering import device_coins, told
 

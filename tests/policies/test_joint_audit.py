@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna.policies.linear.oful_jdp import OFULJDP, State
-from bandanna.protocols.trust import central
+from bandanna.protocols.privacy_model import central
 
 from .answering import Teacher
 from .scripted_noise import Scripted

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.core.coins import NoCoins
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import NoCoins
 from bandanna.policies.base import Ask, Played
-from bandanna.policies.glm import GLMJDP, GLMSDP, Constants
+from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
+from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP
 
 BUDGET = ApproxDP(epsilon=2.0, delta=1e-5)
 MU2 = BUDGET.mu() ** 2

@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bandanna.core.sizes import Sizes
+from bandanna.numeric.exact_sums import Sizes
 from bandanna.policies.linear import linucb
 from bandanna.policies.linear.confidence import (
     Confidence,
+    Ellipsoid,
     PaperConfidence,
+    ellipsoid,
     matrix_quantile,
     mean_norm,
     noise_bounds,
     radii,
+    stretched_quantile,
     vector_quantile,
 )
-from bandanna.policies.linear.ellipsoid import Ellipsoid, ellipsoid, stretched_quantile
-from bandanna.theory.contextual import linucb_ellipsoid, linucb_lemma
+from bandanna.policies.theory.contextual import linucb_ellipsoid, linucb_lemma
 
 STDS, SIZES, FAILURE = np.array([3.0, 5.0, 9.0]), Sizes(((40, 3),)), 0.1
 SETTING: dict[str, Any] = {"dim": 3, "failure": FAILURE, "ridge": 0.5, "parameter_bound": 2.0}

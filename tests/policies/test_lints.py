@@ -11,13 +11,11 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.core.coins import NumberedCoins
-from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.policies.linear import chances
-from bandanna.policies.linear.lints import LinTS, Posterior
-from bandanna.policies.linear.posterior import posterior
-from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.numeric.rng import NumberedCoins, Streams
+from bandanna.policies.linear import lints
+from bandanna.policies.linear.lints import LinTS, Posterior, posterior
+from bandanna.protocols.gaussian import CentralGaussian
 
 from .conformance.laws import one_law
 
@@ -95,10 +93,10 @@ def test_stated_probabilities_are_those_of_the_draws(arms: int) -> None:
     scores = theta @ contexts[0].T
     frequencies = np.mean(scores >= scores.max(axis=1, keepdims=True) - 1e-12, axis=0)
     for arm in range(arms):
-        found, error = (each[0] for each in chances.of_shared(mean, root, contexts, np.array([arm])))
+        found, error = (each[0] for each in lints.shared_draw_chances(mean, root, contexts, np.array([arm])))
         expected = frequencies[arm] / (2 if arm in (0, arms - 1) else 1)
         assert abs(found - expected) <= 4.5 * np.hypot(error, np.sqrt(expected / 200_000)) + 1e-6
-        assert error <= 0.5 / np.sqrt(chances.DIRECTIONS)
+        assert error <= 0.5 / np.sqrt(lints.DIRECTIONS)
 
 
 def along(apart: Any, mean: Any, directions: Any) -> Any:
@@ -121,18 +119,20 @@ def test_intervals_along_directions(scale: float, whole: bool) -> None:
     mean, root = scale * rng.normal(size=d), rng.normal(size=(d, d))
     contexts = np.round(2 * rng.normal(size=(1, 6, d))) if whole else rng.normal(size=(1, 6, d))
     contexts[0, 5] = contexts[0, 2]
-    spread = chances.directions(d) @ root.T
+    spread = lints.directions(d) @ root.T
     for arm in range(6):
         apart = contexts[0, arm] - contexts[0]
         expected = np.mean(along(apart, mean, spread)) / np.sum(np.all(apart == 0, axis=1))
-        assert chances.of_shared(mean, root, contexts, np.array([arm]))[0][0] == pytest.approx(expected, abs=1e-12)
+        assert lints.shared_draw_chances(mean, root, contexts, np.array([arm]))[0][0] == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 def test_probabilities_of_arms_with_models_of_their_own() -> None:
     """The integral is not the probability, or the arms' do not add up to 1."""
     rng = np.random.default_rng(3)
     mean, spread = rng.normal(size=(1, 5)), rng.uniform(0.2, 2.0, size=(1, 5))
-    found = np.array([chances.of_own(mean, spread, np.array([arm]))[0] for arm in range(5)])
+    found = np.array([lints.own_draw_chances(mean, spread, np.array([arm]))[0] for arm in range(5)])
     assert abs(found.sum() - 1) < 1e-9
     drawn = np.argmax(mean + spread * rng.standard_normal((200_000, 5)), axis=1)
     observed = np.bincount(drawn, minlength=5)
@@ -148,18 +148,18 @@ def test_fewer_nodes_have_the_same_integral(arms: int, monkeypatch: pytest.Monke
         np.exp(rng.uniform(-1, 1, (300, arms)) * rng.choice([0.1, 3], (300, 1))),
     )
     actions = rng.integers(0, arms, 300)
-    assert {64, 192, 512, 2001} <= set(chances._nodes(spread, actions).tolist())
-    found = chances.of_own(mean, spread, actions)
-    alone = [chances.of_own(*(each[i : i + 1] for each in (mean, spread, actions)))[0] for i in range(50)]
+    assert {64, 192, 512, 2001} <= set(lints._nodes(spread, actions).tolist())
+    found = lints.own_draw_chances(mean, spread, actions)
+    alone = [lints.own_draw_chances(*(each[i : i + 1] for each in (mean, spread, actions)))[0] for i in range(50)]
     assert found[:50].tolist() == alone  # whoever else is asked about
-    monkeypatch.setattr(chances, "_FEWER", ())
-    np.testing.assert_allclose(found, chances.of_own(mean, spread, actions), rtol=0, atol=2e-15)
+    monkeypatch.setattr(lints, "_FEWER", ())
+    np.testing.assert_allclose(found, lints.own_draw_chances(mean, spread, actions), rtol=0, atol=2e-15)
 
 
 @pytest.mark.parametrize("nothing", [(0.0, 1.0), (1.0, 0.0)])
 def test_an_arm_of_which_everything_is_known(nothing: tuple[float, float]) -> None:
     """A score that does not vary is compared on too few nodes: its step lies between them."""
-    found = chances.of_own(np.array([[0.3, 0.0]]), np.array([nothing]), np.array([0]))[0]
+    found = lints.own_draw_chances(np.array([[0.3, 0.0]]), np.array([nothing]), np.array([0]))[0]
     assert found == pytest.approx(stats.norm.cdf(0.3), abs=5e-3)
 
 
@@ -366,8 +366,8 @@ def test_a_probability_is_the_same_in_any_company(arms: int) -> None:
     rng = np.random.default_rng(0)
     mean, root, contexts = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(40, arms, 5))
     actions = rng.integers(0, arms, 40)
-    together, _ = chances.of_shared(mean, root, contexts, actions)
-    alone = [chances.of_shared(mean, root, contexts[i : i + 1], actions[i : i + 1])[0][0] for i in range(40)]
+    together, _ = lints.shared_draw_chances(mean, root, contexts, actions)
+    alone = [lints.shared_draw_chances(mean, root, contexts[i : i + 1], actions[i : i + 1])[0][0] for i in range(40)]
     np.testing.assert_array_equal(together, alone)
 
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
-from bandanna.core.coins import GeneratorCoins
-from bandanna.loop import Desk, close
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Played
+from bandanna.device.noise import FastNoise
+from bandanna.numeric.rng import GeneratorCoins
+from bandanna.policies.base import Desk, Played, close
 
 BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
 RUNS, USERS = 40_000, 6

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.core.coins import NoCoins, SecureCoins
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.numeric.rng import NoCoins, SecureCoins
 from bandanna.policies.base import Played
+from bandanna.policies.linear.base import FixedBatches, geometric
 from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
-from bandanna.policies.linear.schedules import FixedBatches, geometric
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import central, concurrent, local, none, shuffle
-from bandanna.simulation.players.answers import Answers
+from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
+from bandanna.simulation.players.reference import Answers
 
 
 def test_index_is_mean_plus_width_times_norm() -> None:

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting import accountant
-from bandanna.accounting.events import CompositionEvent, ContinualEvent, GaussianEvent
-from bandanna.core.estimate import Estimate
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.mechanisms.noise import Gaussian
 from bandanna.policies.base import Ask, Frozen, Played, Policy
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP, Outer
-from bandanna.protocols.trust import central, none
+from bandanna.privacy import accountant
+from bandanna.privacy.events import CompositionEvent, ContinualEvent, GaussianEvent
+from bandanna.protocols.privacy_model import central, none
 
 from .answering import COINS, Teacher, told
 from .scripted_noise import Scripted

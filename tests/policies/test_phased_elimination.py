@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.design import near_optimal_design, optimal_design
+from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError, CalibrationError, InvalidArgument, InvalidBudget
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.policies import population
+from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Played
-from bandanna.policies.distributed import phased_elimination
-from bandanna.policies.distributed.phased_elimination import PhasedElimination
-from bandanna.policies.distributed.promise import confirm, protocol_of
-from bandanna.policies.registry import ALGORITHMS, make
-from bandanna.protocols.trust import central, concurrent, local, none, shuffle
+from bandanna.policies.design import near_optimal_design, optimal_design
+from bandanna.policies.population import PhasedElimination, confirm, protocol_of
+from bandanna.policies.registry import make
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP, PureDP
+from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
 
 from .answering import device_coins, told
 
@@ -199,7 +199,7 @@ def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) 
     phase = policy.episode(policy.init(sphere(10, 3)))
     enough: Any = policy.protocol(phase)
     weaker = dataclasses.replace(enough, noise_std=0.8 * enough.noise_std)
-    monkeypatch.setattr(phased_elimination, "protocol_of", lambda *_, **__: weaker)
+    monkeypatch.setattr(population, "protocol_of", lambda *_, **__: weaker)
     fresh = dataclasses.replace(policy)  # which has confirmed nothing
     with pytest.raises(CalibrationError, match="not within the promise"):
         fresh.protocol(phase)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.successive_elimination import Elimination
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.base import Ask, Played, Policy
-from bandanna.protocols.central_laplace import CentralLaplace
-from bandanna.protocols.trust import central
+from bandanna.policies.finite.elimination import Elimination
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.ucb import UCBEpisodes
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.privacy_model import central
 
 from .answering import answered, device_coins
 from .scripted_noise import Told

@@ -9,25 +9,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ZCDP, PureDP
-from bandanna.core.estimate import Estimate
-from bandanna.core.sums import exact_sum
-from bandanna.device.noise import Size, shape
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise, Size, shape
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.loop import Desk, close
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.ldp_ucb import LDPUCB
-from bandanna.policies.arms.successive_elimination import Elimination, State
-from bandanna.policies.arms.thompson import Thompson
-from bandanna.policies.arms.ucb1 import UCB1
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
-from bandanna.policies.base import Ask, Played
+from bandanna.numeric.exact_sums import exact_sum
+from bandanna.policies.base import Ask, Desk, Played, close
+from bandanna.policies.finite.elimination import Elimination, State
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.thompson import Thompson
+from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.privacy.budgets import ZCDP, PureDP
 from bandanna.protocols.base import Protocol
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.privacy_model import central, local, none, shuffle
 
 from .answering import Teacher, device_coins
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.policies import named, registry
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
-from bandanna.policies.named import algorithm
-from bandanna.policies.registry import ALGORITHMS, make
-from bandanna.protocols.trust import central, local
+from bandanna.policies import algorithm as algorithm_module
+from bandanna.policies import registry
+from bandanna.policies.algorithm import ALGORITHMS, algorithm
+from bandanna.policies.finite.ucb import UCBEpisodes
+from bandanna.policies.registry import make
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.protocols.privacy_model import central, local
 
 LINUCB = {
     "LinUCB": 1,
@@ -94,8 +95,8 @@ def test_a_budget_may_be_given_whole() -> None:
 
 def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new policy would have to be listed elsewhere too, or could take the name of another."""
-    monkeypatch.setattr(named, "ALGORITHMS", dict(ALGORITHMS))
-    monkeypatch.setattr(registry, "ALGORITHMS", named.ALGORITHMS)
+    monkeypatch.setattr(algorithm_module, "ALGORITHMS", dict(ALGORITHMS))
+    monkeypatch.setattr(registry, "ALGORITHMS", algorithm_module.ALGORITHMS)
 
     @algorithm("Own-UCB", paper="own", trust="central", guarantee="zCDP", budgets=(("rho",),), optimism=2.0)
     @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,7 @@ def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.Monke
     policy = make("Own-UCB", n_arms=2, horizon=50, rho=1.0)
     assert isinstance(policy, Own)
     assert (policy.optimism, policy.privacy.budget) == (2.0, ZCDP(rho=1.0))
-    assert list(named.ALGORITHMS)[-1] == "Own-UCB"
+    assert list(algorithm_module.ALGORITHMS)[-1] == "Own-UCB"
     with pytest.raises(InvalidArgument, match=r"name = 'UCB1' is not allowed: a name of its own: UCB1 has this one"):
         algorithm("UCB1", paper="own")(Own)
 

@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant, parallel
-from bandanna.accounting.events import RepetitionEvent
-from bandanna.accounting.factorisation import BLT
 from bandanna.errors import InvalidArgument
+from bandanna.policies.linear.base import geometric
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.schedules import geometric
-from bandanna.protocols.trust import Privacy, central, local, shuffle
+from bandanna.privacy import accountant
+from bandanna.privacy.events import RepetitionEvent
+from bandanna.privacy.factorisation import BLT
+from bandanna.protocols.privacy_model import Privacy, central, local, shuffle
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
@@ -66,7 +66,7 @@ def test_batches_of_several_sizes() -> None:
     policy = LinUCB(dim=3, horizon=2000, privacy=shuffle(**BUDGET, participations=3), batch=growing)
     batches = Counter(policy.channel.protocols[size].event for size in policy.channel.sizes)
     assert len(batches) > 1
-    assert parallel.spent({"task": batches}, 3, 1e-5) <= policy.guarantee.epsilon <= 1.0
+    assert accountant.spent({"task": batches}, 3, 1e-5) <= policy.guarantee.epsilon <= 1.0
     with pytest.raises(InvalidArgument, match="one size"):
         _ = LinUCB(
             dim=3, horizon=2000, privacy=shuffle(**BUDGET, participations=3, protocol="gaussian"), batch=growing

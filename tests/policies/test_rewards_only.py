@@ -13,15 +13,14 @@ import pytest
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.accounting import accountant
-from bandanna.accounting.events import NothingEvent
-from bandanna.core.coins import GeneratorCoins
-from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.numeric.rng import GeneratorCoins, Streams
 from bandanna.policies.base import Played
-from bandanna.protocols.local_bits.signs import LocalSigns
-from bandanna.simulation.players.plain import Seed
-from bandanna.simulation.tally import Tally
+from bandanna.privacy import accountant
+from bandanna.privacy.events import NothingEvent
+from bandanna.protocols.randomized_response import LocalSigns
+from bandanna.simulation.players.reference import Seed
+from bandanna.simulation.run import Tally
 
 DP: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = {"central": bd.central(**DP), "local": bd.local(**DP), "shuffle": bd.shuffle(**DP), "none": bd.none()}

@@ -9,25 +9,23 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bandanna.accounting import accountant
-from bandanna.core.domain import Ball
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import Frozen, Played, Until
-from bandanna.policies.glm.leaves import Leaves
-from bandanna.policies.linear import chances
+from bandanna.policies.glm.rare_switching import Leaves
+from bandanna.policies.linear import lints as lints_module
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.base import Start, concurrent_batch, informed
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
-from bandanna.policies.linear.lints import LinTS
+from bandanna.policies.linear.lints import LinTS, posterior
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP, Outer
-from bandanna.policies.linear.posterior import posterior
-from bandanna.policies.linear.rewards_only import LinTSRewards
-from bandanna.policies.linear.schedules import concurrent_batch, informed
-from bandanna.policies.linear.start import Start
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.policies.linear.private_rewards import LinTSRewards
+from bandanna.privacy import accountant
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.privacy_model import central, local, none, shuffle
 
 from .answering import COINS, told
 
@@ -237,16 +235,16 @@ def test_phases_have_the_batches_of_their_policies() -> None:
 
 def test_chances_by_quadrature() -> None:
     """P(|z| <= r) is not that of d normal numbers, or two independent scores win with other chances."""
-    np.testing.assert_allclose(chances._within(np.array([0.5, 2.0]), 5), stats.chi(5).cdf([0.5, 2.0]), rtol=1e-9)
+    np.testing.assert_allclose(lints_module._within(np.array([0.5, 2.0]), 5), stats.chi(5).cdf([0.5, 2.0]), rtol=1e-9)
     mean, spread = np.array([[0.3, 0.0]]), np.array([[1.0, 2.0]])
-    found = chances.of_own(mean, spread, np.array([0]))
+    found = lints_module.own_draw_chances(mean, spread, np.array([0]))
     assert found[0] == pytest.approx(stats.norm.cdf(0.3 / math.sqrt(5)), rel=1e-6)
-    three = chances.of_own(np.array([[0.3, 0.0, 0.1]]), np.array([[1.0, 2.0, 0.5]]), np.array([0]))
+    three = lints_module.own_draw_chances(np.array([[0.3, 0.0, 0.1]]), np.array([[1.0, 2.0, 0.5]]), np.array([0]))
     whole, _ = integrate.quad(
         lambda x: stats.norm.pdf(x, 0.3, 1) * stats.norm.cdf(x / 2) * stats.norm.cdf((x - 0.1) / 0.5), -9, 9
     )
     assert three[0] == pytest.approx(whole, rel=1e-6)
-    assert chances.directions(3).shape[1] == 3
+    assert lints_module.directions(3).shape[1] == 3
 
 
 def test_features_that_are_no_numbers_are_refused_by_name() -> None:

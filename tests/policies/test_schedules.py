@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bandanna.errors import InvalidArgument
+from bandanna.policies.linear.base import best_batch, geometric
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.schedules import best_batch, geometric
-from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
+from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, none, shuffle
 
 
 @pytest.mark.parametrize("minimum", [1, 2, 17, 400, 1000])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP
-from bandanna.policies.arms.successive_elimination import Elimination
-from bandanna.policies.distributed.promise import confirm, promise, protocol_of
+from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.base import geometric
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.schedules import geometric
-from bandanna.protocols.trust import Privacy, central, concurrent, local, shuffle
+from bandanna.policies.population import confirm, promise, protocol_of
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP
+from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, shuffle
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 GROWING = geometric(first=50, ratio=2)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.core.coins import GeneratorCoins
-from bandanna.policies.arms import best_of_betas
-from bandanna.policies.arms.best_of_betas import chance_of
-from bandanna.policies.arms.finite import Tallies
+from bandanna.numeric.rng import GeneratorCoins
+from bandanna.policies.finite import thompson
+from bandanna.policies.finite.base import Tallies
+from bandanna.policies.finite.thompson import chance_of
 
 POSTERIORS = [
     ([1, 1], [1, 1]),
@@ -62,13 +62,13 @@ def test_some_arm_is_best(scale: float) -> None:
 def test_nobody_waits_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulation integrates; or what an agent says is not a probability."""
     looked: list[int] = []
-    genuine = best_of_betas.chance_of
+    genuine = thompson.chance_of
 
     def noted(*how: Any) -> float:
         looked.append(1)
         return genuine(*how)
 
-    monkeypatch.setattr(best_of_betas, "chance_of", noted)
+    monkeypatch.setattr(thompson, "chance_of", noted)
     policy = bd.make("Thompson", n_arms=3, horizon=50)
     bd.simulate(policy, bd.environments.FiniteArms(means=(0.8, 0.4, 0.2)), n_seeds=2)
     assert not looked

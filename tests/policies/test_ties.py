@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.core.coins import Coins, NoCoins, NumberedCoins, SecureCoins, StreamCoins
-from bandanna.core.linalg import favoured
-from bandanna.core.streams import Streams
-from bandanna.device.choice import pick
+from bandanna.device.action_selection import pick
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.linalg import favoured
+from bandanna.numeric.rng import Coins, NoCoins, NumberedCoins, SecureCoins, StreamCoins, Streams
 from bandanna.policies.linear.linucb import LinUCB, Snapshot
-from bandanna.protocols.trust import none
+from bandanna.protocols.privacy_model import none
 
 from ..drawn import examples
 

@@ -18,16 +18,16 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.successive_elimination import Elimination
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.device.noise import FastNoise
 from bandanna.policies.base import Played
+from bandanna.policies.finite.elimination import Elimination
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
-from bandanna.protocols.central_laplace import CentralLaplace
-from bandanna.protocols.trust import central
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.privacy_model import central
 
 from .answering import Teacher, answered, device_coins, told
 from .scripted_noise import Scripted

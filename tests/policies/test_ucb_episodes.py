@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.accounting.calibration.gaussian import gaussian_std
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
 from bandanna.policies.base import Played
-from bandanna.protocols.trust import central, local, none
+from bandanna.policies.finite.ucb import UCBEpisodes
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.privacy.calibration import gaussian_std
+from bandanna.protocols.privacy_model import central, local, none
 
 from .answering import answered, device_coins, told
 from .scripted_noise import Scripted

@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.calibration.gaussian import laplace_scale
-from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.ledger import Ledger
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
 from bandanna.errors import (
     BandannaError,
     BudgetExceeded,
@@ -25,17 +21,16 @@ from bandanna.errors import (
     InvalidBudget,
     InvalidStatistic,
 )
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols import (
-    BatchProtocol,
-    CentralContinual,
-    CentralGaussian,
-    Clear,
-    LocalGaussian,
-    LocalUnit,
-    ShuffleBinomial,
-    ShuffleGaussian,
-)
+from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.privacy.calibration import BinomialNoise, laplace_scale
+from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.ledger import Ledger
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.spherical_cap import LocalUnit
 
 DOMAIN, USERS, BUDGET = Ball(dim=3), 4, ApproxDP(epsilon=1.0, delta=1e-5)
 BATCH: list[BatchProtocol] = [

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.factorisation import BLT, factorise
-from bandanna.core.domain import Box
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidStatistic, OutsideTheorem
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols import CentralContinual
-from bandanna.protocols.central_continual import law
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.factorisation import BLT, factorise
+from bandanna.protocols import continual
+from bandanna.protocols.continual import CentralContinual
 
 KINDS = ("tree", "blt")
 each = pytest.mark.parametrize("kind", KINDS)
@@ -90,7 +90,7 @@ def test_noise_of_a_whole_stream_is_that_of_its_steps(steps: int, buffers: int) 
     mechanism = ContinualGaussian(factorisation=blt, std=2.0, sensitivity=1.0, dim=2)
     whole = np.random.default_rng(4).normal(size=(3, 500, 2))
     drawn = whole[:, :steps]
-    found = law.noise(drawn.shape, mechanism, Given([2.0 * drawn]))
+    found = continual.noise(drawn.shape, mechanism, Given([2.0 * drawn]))
     blocks = [whole[:, begin : begin + 16] for begin in range(0, 500, 16)]
     each = mechanism.prefix_noise(Given([2.0 * block for block in blocks]), (3,))
     state, plain = mechanism.begin((3,)), Given([2.0 * drawn[:, step] for step in range(steps)])

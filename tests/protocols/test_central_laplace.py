@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP, PureDP
-from bandanna.core import sums
-from bandanna.core.domain import Ball, Box
-from bandanna.core.sums import exact_sum
+from bandanna.device.domain import Ball, Box
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols.central_laplace import CentralLaplace
+from bandanna.numeric import exact_sums
+from bandanna.numeric.exact_sums import exact_sum
+from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
+from bandanna.protocols.laplace import CentralLaplace
 
 
 class Silent(FastNoise):
@@ -156,6 +156,6 @@ def test_every_step_of_a_fine_lattice_is_paid_for(domain: Box | Ball, steps: int
     moved = []
     for other in between:
         pairs = [exact_sum(np.stack([other, end]) - domain.origin, domain.reach) for end in ends]
-        one, another = (sums.steps(*pair, protocol.step) for pair in pairs)
+        one, another = (exact_sums.steps(*pair, protocol.step) for pair in pairs)
         moved.append(int(np.sum(np.abs(one - another))))
     assert max(moved) <= protocol.event.shift <= max(moved) + domain.dim + 4 * max(moved) * 2.0**-48

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from bandanna.accounting.events import ClearEvent
-from bandanna.core.rows import Rows
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.clear.rows import ClearRows
+from bandanna.device.domain import Rows
+from bandanna.device.noise import FastNoise
+from bandanna.privacy.events import ClearEvent
+from bandanna.protocols.clear import ClearRows
 
 DOMAIN = Rows(size=3, reward_bound=2.0, groups=2)
 SOURCE = FastNoise(np.random.default_rng(0))

@@ -8,40 +8,36 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.factorisation import factorise
-from bandanna.core.domain import Ball, Domain
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball, Domain
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.protocols import (
-    CentralContinual,
-    CentralGaussian,
-    LocalGaussian,
-    LocalUnit,
-    ShuffleBinomial,
-    ShuffleGaussian,
-    comparison,
-)
-from bandanna.protocols.comparison import NAMES, Row, _row, compare, invert
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols import comparison
+from bandanna.protocols.comparison import NAMES, ComparisonRow, _row, compare, invert
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.spherical_cap import LocalUnit
 
 REPORT = LinearReport(features=5)
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
 
-def table(rows: list[Row]) -> dict[str, Row]:
+def table(rows: list[ComparisonRow]) -> dict[str, ComparisonRow]:
     """Rows by their names, in order."""
     assert tuple(row.protocol for row in rows) == NAMES
     return {row.protocol: row for row in rows}
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, ComparisonRow]:
     """The comparison of the README."""
     return table(compare(domain=REPORT, budget=BUDGET, batch=200))
 
 
-def test_rows_are_the_protocols_own_numbers(rows: dict[str, Row]) -> None:
+def test_rows_are_the_protocols_own_numbers(rows: dict[str, ComparisonRow]) -> None:
     """Each row shows std, bits and guarantee of the protocol that is calibrated for this budget."""
     common: dict[str, Any] = {"domain": REPORT, "budget": BUDGET}
     for made, std in (
@@ -61,7 +57,7 @@ def test_rows_are_the_protocols_own_numbers(rows: dict[str, Row]) -> None:
         assert row.note == ""
 
 
-def test_ratios_are_to_the_central_mechanism(rows: dict[str, Row]) -> None:
+def test_ratios_are_to_the_central_mechanism(rows: dict[str, ComparisonRow]) -> None:
     """The ratio of every row is its std over the central one's; privacy without trust costs more, never less."""
     central = rows["central_gaussian"].std
     assert central == pytest.approx(7.914, rel=1e-3)
@@ -76,7 +72,7 @@ def test_ratios_are_to_the_central_mechanism(rows: dict[str, Row]) -> None:
     assert rows["local_unit"].std == pytest.approx(0.4221 * rows["local_gaussian"].std, rel=1e-3)
 
 
-def test_rows_are_json(rows: dict[str, Row]) -> None:
+def test_rows_are_json(rows: dict[str, ComparisonRow]) -> None:
     """Rows are plain values: what is infinite or does not exist is null, and nothing is NaN."""
     for row in rows.values():
         plain = json.loads(json.dumps(row.to_dict(), allow_nan=False))
@@ -85,7 +81,7 @@ def test_rows_are_json(rows: dict[str, Row]) -> None:
         assert plain["delta"] == (0.0 if row.protocol == "local_unit" else 1e-5)
 
 
-def test_horizon_and_mechanism_concern_the_continual_protocol_only(rows: dict[str, Row]) -> None:
+def test_horizon_and_mechanism_concern_the_continual_protocol_only(rows: dict[str, ComparisonRow]) -> None:
     """Another horizon or factorisation changes one row, and to that protocol's own number."""
     longer = table(compare(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000))
     tree = table(compare(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000, mechanism="tree"))
@@ -95,7 +91,7 @@ def test_horizon_and_mechanism_concern_the_continual_protocol_only(rows: dict[st
         assert rows[name] == longer[name] == tree[name]
 
 
-def test_participations_reach_every_protocol(rows: dict[str, Row]) -> None:
+def test_participations_reach_every_protocol(rows: dict[str, ComparisonRow]) -> None:
     """A person in 4 batches: separate batches need about twice the noise, one stream as much as 4 of its columns."""
     four = table(compare(domain=REPORT, budget=BUDGET, batch=200, participations=4))
     for name, factor in (("central_gaussian", 2.0), ("local_gaussian", 2.0), ("shuffle_binomial", 2.0)):
@@ -145,7 +141,9 @@ def test_without_a_central_row_there_are_no_ratios() -> None:
     assert all(row.ratio_to_central is None for row in found.values())
 
 
-def test_the_inverse_question_has_the_inverse_answer(rows: dict[str, Row], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_inverse_question_has_the_inverse_answer(
+    rows: dict[str, ComparisonRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The std calibrated for epsilon = 1 gives epsilon = 1 back; the binomial, on a finer lattice, at most 2 % less."""
     for name, row in rows.items():
         if name == "clear":

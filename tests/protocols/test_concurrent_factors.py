@@ -6,14 +6,12 @@ import math
 
 import pytest
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ApproxDP, Budget
-from bandanna.accounting.events import BinomialEvent, CompositionEvent, Event
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.core.shapes import Bits
-from bandanna.protocols.concurrent_shuffle import plan, privacy
-from bandanna.protocols.concurrent_shuffle.plan import _shortlist
-from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
+from bandanna.device.domain import Ball, Bits, Box, Domain
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ApproxDP, Budget
+from bandanna.privacy.events import BinomialEvent, CompositionEvent, Event
+from bandanna.protocols import batch_tree
+from bandanna.protocols.batch_tree import BatchTree, _shortlist
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-3)
 TREE = BatchTree(horizon=16, degrees=(4, 4))  # three batches of level 1 and one of level 2 at most
@@ -30,7 +28,7 @@ def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monk
         return True  # whatever it is
 
     monkeypatch.setattr(accountant, "satisfies", satisfies)
-    noises = privacy.calibrate(domain, BUDGET, TREE, averaging=False, calibration="tight")
+    noises = batch_tree.calibrate(domain, BUDGET, TREE, averaging=False, calibration="tight")
     assert len(tried) == 1
     for noise, share in zip(noises, SHARES, strict=True):
         ideal = domain.sensitivity / (gdp.mu(1.0, 1e-3) * math.sqrt(share))
@@ -39,8 +37,8 @@ def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monk
 
 def test_a_step_of_the_search_is_what_is_missing() -> None:
     """Noise is raised by more than the accountant asks for: one tenth less would do, or only much more is found."""
-    noises = privacy.calibrate(Ball(dim=3), BUDGET, TREE, averaging=False, calibration="tight")
-    composed = privacy.event(Ball(dim=3), noises)
+    noises = batch_tree.calibrate(Ball(dim=3), BUDGET, TREE, averaging=False, calibration="tight")
+    composed = batch_tree.event(Ball(dim=3), noises)
     assert accountant.satisfies(composed, BUDGET)
     less = [
         BinomialEvent(trials=math.floor(each.trials * 0.995), shift=each.shift, reach=each.reach, dim=each.dim)
@@ -54,11 +52,13 @@ def test_a_step_of_the_search_is_what_is_missing() -> None:
 def test_the_lattice_of_a_level_is_the_first_of_theorem_a4() -> None:
     """A level is not rounded to 5 sqrt(D) / Delta steps (a box), or 240 / Delta (where rounding is paid for)."""
     box = Box(dim=400, low=0.0, high=0.5)  # Delta = 10
-    assert privacy._of_std(box, 50.0, 4).scale == 10.0  # 5 sqrt(400) / 10; 5 sqrt(4) / 50 and sqrt(375) / 50 are less
+    assert (
+        batch_tree._of_std(box, 50.0, 4).scale == 10.0
+    )  # 5 sqrt(400) / 10; 5 sqrt(4) / 50 and sqrt(375) / 50 are less
     ball = Ball(dim=2, bound=4.0)  # Delta = 8
-    assert privacy._of_std(ball, 50.0, 4).scale == 30.0
+    assert batch_tree._of_std(ball, 50.0, 4).scale == 30.0
     wide = Ball(dim=10_000, bound=0.5)  # Delta = 1
-    assert privacy._of_std(wide, 50.0, 4).scale == 500.0
+    assert batch_tree._of_std(wide, 50.0, 4).scale == 500.0
 
 
 def test_trees_are_tried_in_the_order_of_their_bounds() -> None:
@@ -72,13 +72,13 @@ def test_trees_are_tried_in_the_order_of_their_bounds() -> None:
 
 def test_trees_are_compared_by_their_noise_and_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tree is chosen for less noise than its prefixes will have, or for another delay."""
-    assert plan._error(TREE, 2.0, 0.5, averaging=False) == pytest.approx(2.0 * math.sqrt(3 / SHARES[0]) + 3 * 0.5)
+    assert batch_tree._error(TREE, 2.0, 0.5, averaging=False) == pytest.approx(2.0 * math.sqrt(3 / SHARES[0]) + 3 * 0.5)
     asked: dict[str, float] = {}
 
     def best_tree(horizon: int, shufflers: int | str, **given: float) -> BatchTree:
         asked.update(given)
         return TREE
 
-    monkeypatch.setattr(plan, "best_tree", best_tree)
-    assert plan.plan_tree(Ball(dim=3), BUDGET, 16, shufflers=2) == TREE
+    monkeypatch.setattr(batch_tree, "best_tree", best_tree)
+    assert batch_tree.plan_tree(Ball(dim=3), BUDGET, 16, shufflers=2) == TREE
     assert asked["noise"] == pytest.approx(2.0 / gdp.mu(1.0, 1e-3))

@@ -17,15 +17,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent, CompositionEvent
-from bandanna.core.domain import Box, Domain
-from bandanna.core.shapes import Bits
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, HeldLevels, privacy, shuffler
-from bandanna.protocols.concurrent_shuffle.views import Full
+from bandanna.device.domain import Bits, Box, Domain
+from bandanna.device.noise import FastNoise
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.privacy.events import BinomialEvent, CompositionEvent
+from bandanna.protocols import batch_tree, concurrent_shuffle
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.mixers import Full, HeldLevels
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
@@ -56,13 +56,13 @@ def view(
     """What the shufflers forward, in order: totals without coins, and how many coins each of them has."""
     forwarded: list[int] = []
 
-    def close(mixer: shuffler.LevelMixer, held: HeldLevels) -> Full:
+    def close(mixer: concurrent_shuffle.LevelMixer, held: HeldLevels) -> Full:
         seen = closed(mixer, held)
         forwarded.extend(int(level.numbers[0]) for level in seen.levels)
         return seen
 
-    closed = shuffler.LevelMixer.close
-    monkeypatch.setattr(shuffler.LevelMixer, "close", close)
+    closed = concurrent_shuffle.LevelMixer.close
+    monkeypatch.setattr(concurrent_shuffle.LevelMixer, "close", close)
     state, source, coins = protocol.begin(), Silent(uniform), []
     k, waiting = protocol.shufflers, [0] * protocol.shufflers
     for t, value in enumerate(stream, start=1):
@@ -184,7 +184,7 @@ def test_a_box_of_several_coordinates_is_private(dim: int, width: float) -> None
     domain, trials, delta = Box(dim=dim, low=0.0, high=width), 400, 1e-3
     noise = BinomialNoise(scale=round(6 / width - 0.05, 2), trials=trials, users=1)
     steps = noise.scale * width
-    stated = accountant.epsilon(privacy.event(domain, [noise]), delta)
+    stated = accountant.epsilon(batch_tree.event(domain, [noise]), delta)
     offsets, chances = [[0, 0], [math.floor(steps), math.ceil(steps)]], [0.0, steps % 1.0]
     still, moved = laws(offsets, chances, trials)
     pairs = [(moved, still)] * dim

@@ -18,20 +18,19 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.core.report import LinearReport
-from bandanna.core.shapes import Bits
-from bandanna.core.streams import Streams
+from bandanna.device.domain import Ball, Bits, Box, Domain
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, ReplicatedNoise, SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.protocols.channel import lowest_batch, open_channel
-from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle, Running
+from bandanna.numeric.rng import Streams
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, Running
+from bandanna.protocols.privacy_model import concurrent
+from bandanna.protocols.running_sum import lowest_batch, open_channel
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.protocols.trust import concurrent
 
 Floats = NDArray[np.float64]
 
@@ -249,7 +248,7 @@ def test_one_shuffler_is_the_sequential_model() -> None:
 @pytest.mark.often(of=lambda domain, k: k == 2 or (k == 1) == isinstance(domain, Bits))
 def test_noise_is_near_the_gaussian(domain: Domain, k: int) -> None:
     """Noise is more than 2.5 % above what Gaussians of the same prices would need, or promises too little."""
-    from bandanna.protocols.concurrent_shuffle.split import unit_std
+    from bandanna.protocols.batch_tree import unit_std
 
     protocol = ConcurrentShuffle.calibrate(domain=domain, budget=BUDGET, horizon=5000, shufflers=k)
     ideal = domain.sensitivity / BUDGET.mu() * unit_std(protocol.tree, True)

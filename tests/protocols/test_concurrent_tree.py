@@ -10,11 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.accounting import gdp
 from bandanna.errors import InvalidArgument
-from bandanna.protocols.concurrent_shuffle.plan import best_tree, most_shufflers, paper_tree
-from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
-from bandanna.protocols.concurrent_shuffle.split import shares, unit_std, worst_variance
+from bandanna.privacy import gdp
+from bandanna.protocols.batch_tree import (
+    BatchTree,
+    best_tree,
+    most_shufflers,
+    paper_tree,
+    shares,
+    unit_std,
+    worst_variance,
+)
 
 from ..drawn import examples
 
@@ -142,7 +148,7 @@ def test_the_split_is_the_least(tree: BatchTree, seed: int, averaging: bool) -> 
             precision.append(own + averaging * precision[-1] / degree)
         return float(np.sum(nodes / np.asarray(precision)))
 
-    from bandanna.protocols.concurrent_shuffle.split import _shares
+    from bandanna.protocols.batch_tree import _shares
 
     best = np.asarray(_shares(tree, tree.batches[-1], averaging))
     assert np.sum(best) == pytest.approx(1.0)

@@ -19,26 +19,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import ClearEvent, ContinualEvent, Event, RepetitionEvent
-from bandanna.accounting.factorisation import factorise
-from bandanna.core.domain import Ball
+from bandanna.device.domain import Ball
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, NoiseSource, SecureNoise
-from bandanna.protocols import (
-    BatchProtocol,
-    CentralContinual,
-    CentralGaussian,
-    Clear,
-    LocalGaussian,
-    LocalUnit,
-    Protocol,
-    ShuffleBinomial,
-    ShuffleGaussian,
-)
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.privacy.events import ClearEvent, ContinualEvent, Event, RepetitionEvent
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.clear import Clear
 from bandanna.protocols.comparison import NAMES
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.spherical_cap import LocalUnit
 
 DOMAIN, USERS = Ball(dim=3), 6
 BATCH: list[BatchProtocol] = [

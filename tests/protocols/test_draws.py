@@ -10,19 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.device.inversion import PART, words_for
-from bandanna.mechanisms.sources import Draws, FastNoise, SecureNoise
-from bandanna.mechanisms.sources.cost import GAUSSIAN, NUMBER, RELEASE, WORD
+from bandanna.device.noise import GAUSSIAN_SECONDS, NUMBER, RELEASE, WORD, Draws, FastNoise, SecureNoise
+from bandanna.device.samplers import PART, words_for
 from bandanna.protocols.base import StreamProtocol
-from bandanna.protocols.central_continual import CentralContinual
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.local_gaussian import LocalGaussian
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 
 BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
 BOX: Any = {"domain": bd.Box(dim=3), "budget": BUDGET}
@@ -107,5 +104,5 @@ def test_many_coins_take_several_words() -> None:
 def test_seconds_add_up() -> None:
     """An estimate is not the sum of its parts, or counts noise that is seeded."""
     draws = Draws(gaussians=3, words=5, numbers=7)
-    assert draws.seconds(secure=True) == pytest.approx(RELEASE + 3 * GAUSSIAN + 5 * WORD + 7 * NUMBER)
+    assert draws.seconds(secure=True) == pytest.approx(RELEASE + 3 * GAUSSIAN_SECONDS + 5 * WORD + 7 * NUMBER)
     assert draws.seconds(secure=False) == pytest.approx(RELEASE + 7 * NUMBER)

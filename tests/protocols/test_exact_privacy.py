@@ -21,13 +21,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.core.report import LinearReport
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols.shuffle_binomial import ShuffleBinomial, analyzer, randomizer, shuffler
+from bandanna.device.domain import Ball, Box, Domain
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.protocols import shuffle_binomial
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]  # a law and its neighbour, on one support
@@ -282,8 +283,8 @@ def test_shuffled_bits_tell_exactly_the_totals(users: int, trials: int) -> None:
         seen: Counter[bytes] = Counter()
         for sent in unary_messages(np.array(counts)[:, None], noise, domain):
             orders = math.factorial(users * length)
-            mixed = shuffler.shuffle_bits([np.broadcast_to(sent, (orders, users, length))], Scripted())
-            assert np.all(analyzer.count_bits(mixed) == sum(counts))
+            mixed = shuffle_binomial.shuffle_bits([np.broadcast_to(sent, (orders, users, length))], Scripted())
+            assert np.all(shuffle_binomial.count_bits(mixed) == sum(counts))
             seen.update(row.tobytes() for row in mixed[0])
         assert len(seen) == math.comb(users * length, sum(counts))
         assert len(set(seen.values())) == 1
@@ -294,7 +295,7 @@ def unary_messages(counts: Array, noise: BinomialNoise, domain: Domain) -> list[
     own = []
     for count in counts:
         orders = math.factorial(int(noise.trials + 1))
-        (bits,) = randomizer.to_bits(np.broadcast_to(count[None], (orders, 1)), noise, domain, Scripted())
+        (bits,) = shuffle_binomial.to_bits(np.broadcast_to(count[None], (orders, 1)), noise, domain, Scripted())
         assert np.all(bits.sum(axis=-1) == count)
         own.append(bits)  # (orders, length)
     return [np.stack(choice) for choice in itertools.product(*own)]

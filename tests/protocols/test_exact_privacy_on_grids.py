@@ -19,19 +19,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import signal
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.gaussian import laplace_scale
-from bandanna.accounting.events import ContinualEvent, Event
-from bandanna.accounting.factorisation import factorise
-from bandanna.core import search
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.device.secure import at_least, on_grid
+from bandanna.device.domain import Ball, Box, Domain
+from bandanna.device.noise import FastNoise, at_least, on_grid
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.gaussian import Gaussian
-from bandanna.mechanisms.laplace import Laplace
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols import CentralContinual, CentralGaussian
+from bandanna.mechanisms.noise import Gaussian, Laplace
+from bandanna.numeric import search
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import laplace_scale
+from bandanna.privacy.events import ContinualEvent, Event
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian
 
 Array = NDArray[Any]
 

@@ -15,11 +15,9 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.intercept import InterceptReport
-from bandanna.core.per_arm import PerArmReport
-from bandanna.core.regression import Regression
-from bandanna.protocols.central_gaussian import CentralGaussian
+from bandanna.device.linear_report import InterceptReport, PerArmReport, Regression
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 from .test_exact_privacy import Array, Pair, view, weaker

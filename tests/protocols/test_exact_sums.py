@@ -17,17 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bandanna.accounting import gdp
-from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.accounting.events import ContinualEvent, DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent
-from bandanna.accounting.prices import gaussian_price
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.core.report import LinearReport
-from bandanna.device.secure import at_least, on_grid
+from bandanna.device.domain import Ball, Box, Domain
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, SecureNoise, at_least, on_grid
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols import CentralContinual, CentralGaussian, CentralLaplace, LocalGaussian
+from bandanna.privacy import gdp
+from bandanna.privacy.budgets import ApproxDP, PureDP
+from bandanna.privacy.events import ContinualEvent, DiscreteGaussianEvent, DiscreteLaplaceEvent, GaussianEvent
+from bandanna.privacy.prices import gaussian_price
 from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian
+from bandanna.protocols.laplace import CentralLaplace
 
 from ..drawn import examples
 

@@ -11,23 +11,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball, Box, Domain
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import BandannaError, CommunicationWarning
-from bandanna.protocols import (
-    CentralContinual,
-    CentralGaussian,
-    CentralLaplace,
-    LocalBits,
-    LocalGaussian,
-    LocalUnit,
-    Protocol,
-    ShuffleBinomial,
-    ShuffleBits,
-    ShuffleGaussian,
-)
+from bandanna.privacy.budgets import ApproxDP, PureDP
+from bandanna.protocols.base import Protocol
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.randomized_response import LocalBits
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.spherical_cap import LocalUnit
 
 from ..drawn import examples
 

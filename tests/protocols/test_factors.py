@@ -7,26 +7,22 @@ from typing import Any
 
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent, ShuffledGaussianEvent
-from bandanna.accounting.factorisation import factorise
-from bandanna.core.domain import Ball
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball
+from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidBudget
-from bandanna.protocols.central_continual import CentralContinual
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.concurrent_shuffle import privacy as concurrent
-from bandanna.protocols.local_bits import LocalBits
-from bandanna.protocols.local_gaussian import LocalGaussian
-from bandanna.protocols.local_unit import privacy as directions
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP, PureDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.privacy.events import BinomialEvent, ShuffledGaussianEvent
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols import batch_tree, shuffle_bits, spherical_cap
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.randomized_response import LocalBits
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.protocols.shuffle_bits import privacy as bits
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
 
-SEARCH = "bandanna.protocols.shuffle_gaussian.privacy.shuffled_gaussian_std"
+SEARCH = "bandanna.protocols.gaussian.calibrated_shuffled_std"
 BUDGET = ApproxDP(epsilon=0.5, delta=1e-5)
 
 
@@ -189,8 +185,8 @@ def test_what_refusals_cost_is_in_the_event() -> None:
 def test_how_often_the_shuffler_is_sure_of_a_bit() -> None:
     """The stated odds that a shuffler is sure are not those of its coins: three copies among five, P(Bin(5) > 2)."""
     noise = BinomialNoise(scale=3.0, trials=5, users=4)
-    assert bits.exposed(noise) == pytest.approx(0.5)
-    assert bits.exposed(noise, "mixer") == 1.0
+    assert shuffle_bits.bit_exposure_delta(noise) == pytest.approx(0.5)
+    assert shuffle_bits.bit_exposure_delta(noise, "mixer") == 1.0
 
 
 def test_what_the_shuffler_sees_has_every_coordinate() -> None:
@@ -204,14 +200,14 @@ def test_what_the_shuffler_sees_has_every_coordinate() -> None:
 def test_shufflers_of_all_levels_see_the_coins_of_one_user() -> None:
     """What all shufflers together could learn of a user is priced as if others' coins hid the user from them."""
     noises = [BinomialNoise(scale=4.0, trials=trials, users=8) for trials in (400, 900)]
-    view = concurrent.local_event(Ball(dim=5), noises)
+    view = batch_tree.local_event(Ball(dim=5), noises)
     assert [each.trials for each in view.events] == [400, 900]
-    whole = concurrent.event(Ball(dim=5), noises)
+    whole = batch_tree.event(Ball(dim=5), noises)
     assert [each.trials for each in whole.events] == [8 * 400, 8 * 900]
 
 
 def test_a_direction_of_a_given_std_has_it() -> None:
     """The direction for a wanted standard deviation has another one: its noise is more than asked, or less."""
     domain = Ball(dim=3, bound=2.0)
-    found = directions.of_std(domain, 9.0)
+    found = spherical_cap.cap_for_std(domain, 9.0)
     assert 2.0 * math.sqrt(found.variance) == pytest.approx(9.0, rel=1e-3)

@@ -11,13 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.bits import bit_event
-from bandanna.accounting.events import Event, ShuffledGaussianEvent
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.core.report import LinearReport
-from bandanna.protocols import ShuffleBinomial, ShuffleBits, ShuffleGaussian
+from bandanna.device.domain import Ball, Box, Domain
+from bandanna.device.linear_report import LinearReport
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import bit_event
+from bandanna.privacy.events import Event, ShuffledGaussianEvent
+from bandanna.protocols.gaussian import ShuffleGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
 
 BATCH = 20
 LARGER = (BATCH, BATCH + 1, BATCH + 7, 2 * BATCH, 10 * BATCH)

@@ -11,14 +11,14 @@ import pytest
 from scipy import stats
 
 import bandanna as bd
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.accounting.events import RepetitionEvent
-from bandanna.core.domain import Box
-from bandanna.core.shapes import Bits
+from bandanna.device.domain import Bits, Box
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import CalibrationError, InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols import LocalBits, LocalGaussian
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.privacy.events import RepetitionEvent
+from bandanna.protocols.gaussian import LocalGaussian
+from bandanna.protocols.randomized_response import LocalBits
 
 APPROX = ApproxDP(epsilon=1.0, delta=1e-5)
 

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP
-from bandanna.accounting.events import CompositionEvent, NothingEvent
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
-from bandanna.device import from_parameters
+from bandanna.device.domain import Ball, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, SecureNoise
+from bandanna.device.randomizers import from_parameters
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols.clear.public import PublicSum
-from bandanna.protocols.local_bits.signs import LocalSigns
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
+from bandanna.privacy.events import CompositionEvent, NothingEvent
+from bandanna.protocols.clear import PublicSum
+from bandanna.protocols.randomized_response import LocalSigns
 
 DOMAIN = Ball(dim=3, bound=0.5)
 VECTORS = np.array(

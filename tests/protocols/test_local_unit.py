@@ -17,22 +17,19 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.accounting.events import RepetitionEvent
-from bandanna.core.arriving import Arriving
-from bandanna.core.domain import Ball, Box, Domain, Statistic
-from bandanna.core.report import LinearReport
-from bandanna.core.shapes import Bits, SymmetricMatrix
-from bandanna.core.streams import Streams
+from bandanna.device.domain import Arriving, Ball, Bits, Box, Domain, Statistic, SymmetricMatrix
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, ReplicatedNoise, SecureNoise
 from bandanna.errors import CalibrationError, InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.protocols import LocalBits, LocalGaussian, LocalUnit
-from bandanna.protocols.channel import fits, open_channel
-from bandanna.protocols.kinds import PROTOCOLS
-from bandanna.protocols.local_unit.law import cosine_of
-from bandanna.protocols.opening import open_batch, open_local
+from bandanna.numeric.rng import Streams
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.privacy.events import RepetitionEvent
+from bandanna.protocols.factory import PROTOCOLS, open_batch, open_local
+from bandanna.protocols.gaussian import LocalGaussian
+from bandanna.protocols.randomized_response import LocalBits
+from bandanna.protocols.running_sum import fits, open_channel
+from bandanna.protocols.spherical_cap import LocalUnit, cosine_of
 from bandanna.storage.encoding import Encoding
 
 Floats = NDArray[np.float64]

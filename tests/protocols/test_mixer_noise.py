@@ -19,19 +19,20 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
-from bandanna.accounting import accountant
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.calibration.refusals import REFUSED, left_for_coins, likely_coins, refusal_tail
-from bandanna.accounting.events import ClearEvent, RepetitionEvent
-from bandanna.environments import LinearContextual
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols import BatchProtocol, ConcurrentShuffle, ShuffleBinomial, ShuffleBits
-from bandanna.protocols.channel import fits, open_channel
-from bandanna.protocols.concurrent_shuffle import BatchTree
-from bandanna.protocols.kinds import PROTOCOLS
-from bandanna.protocols.opening import open_batch
-from bandanna.protocols.roles import Held
+from bandanna.privacy import accountant
+from bandanna.privacy.calibration import REFUSED, BinomialNoise, left_for_coins, likely_coins, refusal_tail
+from bandanna.privacy.events import ClearEvent, RepetitionEvent
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.factory import PROTOCOLS, open_batch
+from bandanna.protocols.mixers import Held
+from bandanna.protocols.running_sum import fits, open_channel
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.encoding import Encoding
 
 REPORT, BUDGET = bd.LinearReport(features=5), bd.ApproxDP(epsilon=1.0, delta=1e-5)

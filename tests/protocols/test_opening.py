@@ -6,14 +6,13 @@ import math
 
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.domain import Ball, Box
-from bandanna.core.shapes import Bits
+from bandanna.device.domain import Ball, Bits, Box
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.protocols.central_laplace import CentralLaplace
-from bandanna.protocols.opening import NEAR, open_batch
-from bandanna.protocols.trust import Privacy, central, concurrent, local, none, shuffle
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.factory import NEAR, open_batch
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, none, shuffle
 
 APPROX = {"epsilon": 1.0, "delta": 1e-5}
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.events import BinomialEvent, CompositionEvent
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.device.noise import FastNoise
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.events import BinomialEvent, CompositionEvent
 
 D, B, EPSILON, DELTA = 4, 50, 0.2, 1e-5
 REPORT = bd.LinearReport(features=D)

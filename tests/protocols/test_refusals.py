@@ -7,14 +7,16 @@ import json
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Ball, Box, Statistic
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball, Box, Statistic
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols import CentralGaussian, Clear, ShuffleBinomial, ShuffleGaussian
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.protocols.clear import Clear
 from bandanna.protocols.comparison import NAMES, compare, invert
+from bandanna.protocols.gaussian import CentralGaussian, ShuffleGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 REPORT, BALL = LinearReport(features=5), Ball(dim=3)
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)

@@ -16,36 +16,26 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna.protocols
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.factorisation import factorise
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
-from bandanna.core.shapes import Bits
-from bandanna.device import Plain, from_parameters
+from bandanna.device.domain import Ball, Bits, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, SecureNoise
+from bandanna.device.randomizers import Plain, from_parameters
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols import (
-    BatchProtocol,
-    CentralContinual,
-    CentralGaussian,
-    CentralLaplace,
-    Clear,
-    ConcurrentShuffle,
-    LocalBits,
-    LocalGaussian,
-    LocalUnit,
-    Protocol,
-    ShuffleBinomial,
-    ShuffleBits,
-    ShuffleGaussian,
-    StreamProtocol,
-)
-from bandanna.protocols.clear.public import PublicSum
-from bandanna.protocols.clear.rows import ClearRows
-from bandanna.protocols.concurrent_shuffle import BatchTree
-from bandanna.protocols.kinds import PROTOCOLS
-from bandanna.protocols.local_bits.signs import LocalSigns
-from bandanna.protocols.roles import Adding
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.clear import Clear, ClearRows, PublicSum
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.factory import PROTOCOLS
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.mixers import Adding
+from bandanna.protocols.randomized_response import LocalBits, LocalSigns
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.spherical_cap import LocalUnit
 from bandanna.storage.encoding import Encoding
 
 USERS = 6

@@ -12,19 +12,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.events import BinomialEvent, RepetitionEvent
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
-from bandanna.core.streams import Streams
+from bandanna.device.domain import Ball, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.errors import CommunicationWarning, InvalidArgument, OutsideTheorem
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.protocols import CentralGaussian, ShuffleBinomial
-from bandanna.protocols.shuffle_binomial import encoding, privacy
-from bandanna.protocols.shuffle_binomial.encoding import largest_counts
+from bandanna.numeric.rng import Streams
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.privacy.events import BinomialEvent, RepetitionEvent
+from bandanna.protocols import shuffle_binomial
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial, largest_counts
 
 # calibration.md A.5: (epsilon, delta, B) -> total std for d = 5, 10, 15, and the central mechanism's.
 TABLE = {
@@ -255,7 +254,9 @@ def test_what_the_shuffler_is_sure_of(trials: int) -> None:
     """The probability with which a shuffler knows a report is not a number where a user has billions of coins."""
     domain = Box(dim=1)
     for reach, p in ((7, 0.5), (20, 0.25), (40, 0.5)):
-        found = privacy.exposed(domain, BinomialNoise(scale=float(reach), trials=trials, users=5, probability=p))
+        found = shuffle_binomial.exposure_delta(
+            domain, BinomialNoise(scale=float(reach), trials=trials, users=5, probability=p)
+        )
         coins = stats.binom(trials, p)
         assert found == pytest.approx(max(coins.sf(trials - reach), coins.cdf(reach - 1)), rel=1e-9, abs=1e-300)
 
@@ -265,19 +266,19 @@ def test_sums_for_several_lattices_are_those_of_one_after_the_other(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lattices that are rounded to together give a seed other sums than each by itself, or another order."""
-    monkeypatch.setattr(encoding, "_AT_ONCE", at_once)
+    monkeypatch.setattr(shuffle_binomial, "_AT_ONCE", at_once)
     domain, values = LinearReport(features=2), np.random.default_rng(8).uniform(-0.4, 0.4, (3, 7, 5))
     noises = [BinomialNoise(users=7, scale=scale, trials=4, probability=0.5) for scale in (3.0, 17.5, 200.25)]
-    found = encoding.encode_sums(values, noises, domain, ReplicatedNoise(Streams(range(3))))
+    found = shuffle_binomial.encode_sums(values, noises, domain, ReplicatedNoise(Streams(range(3))))
     source = ReplicatedNoise(Streams(range(3)))
     for noise, sums in zip(noises, found, strict=True):
         assert np.array_equal(sums, np.sum(np.floor(_steps(values, noise, domain) + source.uniform((3, 7, 5))), axis=1))
-    top = encoding.encode_sums(np.full((3, 7, 5), 9.0), noises, domain, source)
+    top = shuffle_binomial.encode_sums(np.full((3, 7, 5), 9.0), noises, domain, source)
     most = [7 * np.ceil(noise.scale * (domain.upper - domain.lower)) for noise in noises]
     assert all(np.array_equal(each, np.broadcast_to(limit, (3, 5))) for each, limit in zip(top, most, strict=True))
 
 
-@pytest.mark.parametrize("encode", [encoding.encode_few, encoding.encode_groups])
+@pytest.mark.parametrize("encode", [shuffle_binomial.encode_few, shuffle_binomial.encode_groups])
 def test_groups_have_the_law_of_their_roundings_on_every_lattice(encode: Any) -> None:
     """A lattice has another's scale, or a group another's users: means and variances are off by six standard errors."""
     seeds, domain = 3000, LinearReport(features=2)

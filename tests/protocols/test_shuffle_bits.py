@@ -15,13 +15,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Box
-from bandanna.core.shapes import Bits
+from bandanna.device.domain import Bits, Box
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise, SecureNoise
-from bandanna.protocols.shuffle_bits import ShuffleBits, randomizer
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.protocols import shuffle_bits
+from bandanna.protocols.shuffle_bits import ShuffleBits
 
 BUDGET, DRAWS = ApproxDP(epsilon=1.0, delta=1e-5), 40_000
 BITS = np.array([[1.0], [0.0], [1.0], [1.0], [0.0]])
@@ -77,7 +77,7 @@ def test_unary_messages_say_the_same() -> None:
     """The single bits of a message are not as many ones as its count."""
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     counts = protocol.device.message(protocol.admit(BITS), fast(4))
-    bits = randomizer.to_bits(counts, protocol.noise, fast(5))
+    bits = shuffle_bits.to_bits(counts, protocol.noise, fast(5))
     assert bits.shape == (5, 15)
     assert np.array_equal(bits.sum(axis=-1), counts[:, 0])
     assert protocol.unary_bits_per_user == 15

@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 from scipy import special
 
-from bandanna.accounting import accountant, gdp
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.accounting.events import GaussianEvent, RepetitionEvent, ShuffledGaussianEvent
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidBudget, OutsideTheorem
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols import LocalGaussian, ShuffleBinomial, ShuffleGaussian
-from bandanna.protocols.shuffle_gaussian import privacy, shuffler
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy.events import GaussianEvent, RepetitionEvent, ShuffledGaussianEvent
+from bandanna.protocols import gaussian
+from bandanna.protocols.gaussian import LocalGaussian, ShuffleGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 REPORT = LinearReport(features=5)
 
@@ -241,9 +242,9 @@ def test_what_it_cannot_do_is_refused() -> None:
 def test_a_single_user_is_the_local_model() -> None:
     """Shuffling one report changes it, or is charged otherwise than the local mechanism."""
     local = LocalGaussian.calibrate(domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=1e-5))
-    alone = privacy.event(local.event, 1)
+    alone = gaussian.shuffle_gaussian_event(local.event, 1)
     assert accountant.epsilon(alone, 1e-5) == pytest.approx(accountant.epsilon(local.event, 1e-5), rel=1e-4)
     report = np.zeros((1, REPORT.dim)) + 0.1
-    np.testing.assert_array_equal(shuffler.in_order(report), report)
+    np.testing.assert_array_equal(gaussian.in_order(report), report)
     with pytest.raises(InvalidArgument, match="batch"):
         ShuffleGaussian.calibrate(domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=1)

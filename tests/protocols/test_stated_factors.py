@@ -11,36 +11,32 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 import bandanna as bd
-from bandanna.accounting import parallel
-from bandanna.accounting.budgets import ApproxDP, PureDP
-from bandanna.accounting.calibration.binomial import BinomialNoise, noise_of_std
-from bandanna.accounting.calibration.bits import bit_noise_of_std
-from bandanna.accounting.events import BinomialEvent, Event, GaussianEvent, ShuffledGaussianEvent
-from bandanna.accounting.factorisation import factorise
-from bandanna.core.coins import NoCoins
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
-from bandanna.core.shapes import Bits
-from bandanna.core.sizes import Sizes
-from bandanna.device.inversion import PART
-from bandanna.device.telling import Public
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.device.domain import Ball, Bits, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
+from bandanna.device.samplers import PART
+from bandanna.device.statistics import Public
+from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.rng import NoCoins
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP, PureDP
+from bandanna.privacy.calibration import BinomialNoise, bit_noise_of_std, noise_of_std
+from bandanna.privacy.events import BinomialEvent, Event, GaussianEvent, ShuffledGaussianEvent
+from bandanna.privacy.factorisation import factorise
 from bandanna.protocols import comparison
-from bandanna.protocols.central_continual import CentralContinual
-from bandanna.protocols.central_laplace import CentralLaplace
-from bandanna.protocols.channel import Channel, open_channel
+from bandanna.protocols.batch_tree import BatchTree
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.concurrent_shuffle.schedule import BatchTree
-from bandanna.protocols.local_bits import LocalBits
-from bandanna.protocols.local_bits.signs import LocalSigns
-from bandanna.protocols.local_unit import LocalUnit
-from bandanna.protocols.opening import open_batch
-from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-from bandanna.protocols.shuffle_binomial.encoding import encode_sums
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.factory import open_batch
+from bandanna.protocols.gaussian import ShuffleGaussian
+from bandanna.protocols.gaussian import shuffle_gaussian_event as shuffled_event
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.randomized_response import LocalBits, LocalSigns
+from bandanna.protocols.running_sum import Channel, open_channel
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial, encode_sums
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
-from bandanna.protocols.shuffle_gaussian.privacy import event as shuffled_event
+from bandanna.protocols.spherical_cap import LocalUnit
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
@@ -76,7 +72,7 @@ def test_returning_people_may_be_in_batches_of_any_size() -> None:
     privacy = bd.Privacy(model="shuffle", budget=BUDGET, participations=2)
     channel = open_channel(privacy, domain=Ball(dim=2), sizes=[16, 17, 64])
     batches: Counter[Event] = Counter(channel.protocols[size].event for size in (16, 17, 64))
-    assert channel.guarantee.epsilon >= parallel.spent({"": batches}, 2, BUDGET.delta)
+    assert channel.guarantee.epsilon >= accountant.spent({"": batches}, 2, BUDGET.delta)
 
 
 def test_answers_state_the_variance_of_randomized_response() -> None:

@@ -9,24 +9,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.accounting.factorisation import factorise
-from bandanna.core.domain import Ball, Statistic
-from bandanna.core.report import LinearReport
+from bandanna.device.domain import Ball, Statistic
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError, InvalidStatistic
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.protocols import (
-    BatchProtocol,
-    CentralContinual,
-    CentralGaussian,
-    Clear,
-    LocalGaussian,
-    LocalUnit,
-    Protocol,
-    ShuffleBinomial,
-    ShuffleGaussian,
-)
-from bandanna.protocols.shuffle_binomial.encoding import largest_counts
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.privacy.factorisation import factorise
+from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial, largest_counts
+from bandanna.protocols.spherical_cap import LocalUnit
 
 DOMAIN, USERS = Ball(dim=3), 6
 NOISE = BinomialNoise(scale=4.0, trials=400, users=USERS)

@@ -12,10 +12,9 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.domain import Box, Domain
-from bandanna.core.shapes import Bits
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.device.domain import Bits, Box, Domain
+from bandanna.device.noise import FastNoise
+from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bandanna.experiments.workers import silent
+from bandanna.experiments.executors import silent
 from reproductions.distributed_dpe import fan_regret, scaling
 from reproductions.rates import Line, regrets_over
 

@@ -128,7 +128,7 @@ def test_a_place_that_takes_no_figures_is_found_before_the_work(
 def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures that were asked for are missed after the work, or those that were not lose the table."""
     monkeypatch.chdir(tmp_path)
-    figures = importlib.import_module("bandanna.figures.axes")
+    figures = importlib.import_module("bandanna.simulation.figures")
 
     def missing(*_: object, **__: object) -> None:
         raise MissingExtra("plot", "plotting")

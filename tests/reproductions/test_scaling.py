@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.domain import Ball
-from bandanna.environments import LinearContextual
-from bandanna.experiments.workers import silent
+from bandanna.device.domain import Ball
+from bandanna.experiments.executors import silent
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.trust import none
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.privacy_model import none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.simulation.result import Result
 from reproductions.figure import Curve
 from reproductions.rates import Line, Rate, across, draw_rates, rates_and_slopes, regrets_over

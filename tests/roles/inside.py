@@ -8,29 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bandanna.accounting.stores.tables import LEDGER_SCHEMA
-from bandanna.agent.arms import fixed_arms
-from bandanna.core.arm_sets import FixedArms
+from bandanna.agent.preflight import fixed_arms
+from bandanna.deployment import collector, registrar
+from bandanna.deployment.analyzer import processor
+from bandanna.deployment.analyzer.processor import Learner
+from bandanna.deployment.analyzer.publication import Published
+from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.collector import Collector
+from bandanna.deployment.messages.canonical import Opener, loads, packed, sealing_key, sign, signing_key
+from bandanna.deployment.messages.publication import Pin, Shown, chained, head
+from bandanna.deployment.messages.report import Answer, Record, Ticket, answer, answers, joined
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets
+from bandanna.deployment.registrar import Notary
+from bandanna.deployment.registrar_service import notary_of
+from bandanna.deployment.task.document import Secrets, Task, content_of
+from bandanna.device.arm_sets import FixedArms
 from bandanna.errors import BandannaError
 from bandanna.policies.base import Policy
-from bandanna.roles.analyzer import tables as analyzing
-from bandanna.roles.analyzer.learner import Learner
-from bandanna.roles.analyzer.publication import Published
-from bandanna.roles.calls import Unreachable
-from bandanna.roles.collector import tables as collecting
-from bandanna.roles.collector.collector import Collector
-from bandanna.roles.collector.verdict import answer
-from bandanna.roles.registrar import tables as registering
-from bandanna.roles.registrar.app import notary_of
-from bandanna.roles.registrar.notary import Notary
-from bandanna.storage.database import open_database
-from bandanna.tasks.document import Secrets, Task, content_of
-from bandanna.wire.answers import Answer, Ticket, answers
-from bandanna.wire.canonical import loads, packed
-from bandanna.wire.keys import Opener, sealing_key, sign, signing_key
-from bandanna.wire.publications import Pin, Shown, chained, head
-from bandanna.wire.record import Record, joined
-from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets
+from bandanna.privacy.stores.database import LEDGER_SCHEMA
+from bandanna.storage.database.schema import open_database
 
 _ROLES = ("analyzer", "shuffler", "helper", "registrar")
 
@@ -111,14 +107,14 @@ class Inside:
         verifiers = (COLLECTOR, HELPER)[: max(1, task.mixers)]
         self.keys = {each: secrets_["registrar"].ticket_key(task, each) for each in verifiers}
         self._tickets = {each: Tickets(key, task.digest, each) for each, key in self.keys.items()}
-        rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=analyzing.SCHEMA + LEDGER_SCHEMA)
-        notary = open_database(str(folder / "registrar.db"), role="registrar", schema=registering.SCHEMA)
+        rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=processor.SCHEMA + LEDGER_SCHEMA)
+        notary = open_database(str(folder / "registrar.db"), role="registrar", schema=registrar.SCHEMA)
         self.notary = Notary(notary, **notary_of(task, secrets_["registrar"]))
         self.away = False  # the registrar
         signing = partial(sign, own.sign, task.id)
         self.learner = Learner(rows, task, sign=signing, opener=Opener(own.seal), witness=self.witness)
         self.learner.settle()
-        kept = open_database(str(folder / "shuffler.db"), role="shuffler", schema=collecting.SCHEMA)
+        kept = open_database(str(folder / "shuffler.db"), role="shuffler", schema=collector.SCHEMA)
         self.name = "shuffler" if task.mixers else "analyzer"
         self.collector = Collector(
             kept, task_id=task.id, task=task.digest, key=self.keys[COLLECTOR], grace=0.0, answered=True, name=self.name

@@ -12,15 +12,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+PLACES = {"analyzer": "analyzer.service"}
+
 
 def main(folder: str, role: str, url: str, port: str) -> None:
     """Serve until a signal; say the port."""
-    from bandanna.roles.serving import Log, serve
-    from bandanna.tasks.document import Secrets, Task
+    from bandanna.deployment.http.metrics import Log
+    from bandanna.deployment.http.server import serve
+    from bandanna.deployment.task.document import Secrets, Task
 
     task = Task.read(Path(folder))
     log = Log(role)
-    build = importlib.import_module(f"bandanna.roles.{role}.app").build
+    build = importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}").build
     secrets = Secrets.read(Path(folder), role, task)
     named = role in ("analyzer", "shuffler")
     app = build(task, secrets, database=url, log=log) if named else build(task, secrets, url, log=log)
@@ -59,14 +62,14 @@ class Served:
 @cache
 def agreeing_pair(role: str) -> tuple[str, str]:
     """Of a role, in all tasks of a test process."""
-    from bandanna.wire.keys import sealing_key
+    from bandanna.deployment.messages.canonical import sealing_key
 
     return sealing_key()
 
 
 def ticket_key(task: Any, verifier: str) -> bytes:
     """The key that the registrar and a verifier of tickets share in a task that was `written`."""
-    from bandanna.tasks.document import Secrets
+    from bandanna.deployment.task.document import Secrets
 
     return Secrets(task=task.id, role="registrar", agree=agreeing_pair("registrar")[0]).ticket_key(task, verifier)
 
@@ -74,9 +77,8 @@ def ticket_key(task: Any, verifier: str) -> bytes:
 def written(folder: Path, name: str, *, mixers: int, urls: dict[str, str], **arguments: Any) -> Any:
     """A task of an algorithm by its name, in a folder, with the secrets of registrar, shuffler and helper."""
     import bandanna as bd
-    from bandanna.tasks.document import Secrets, Task, content_of
-    from bandanna.wire.canonical import packed
-    from bandanna.wire.keys import sealing_key, signing_key
+    from bandanna.deployment.messages.canonical import packed, sealing_key, signing_key
+    from bandanna.deployment.task.document import Secrets, Task, content_of
 
     roles = ("registrar", "analyzer", "shuffler", "helper")
     signing, agreeing = {role: signing_key() for role in roles}, {role: agreeing_pair(role) for role in roles}

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.core.streams import Streams
+from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Played, Policy
-from bandanna.simulation.players.plain import Seed
+from bandanna.policies.serialization import encoding_of
+from bandanna.simulation.players.reference import Seed
 from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.run import Tally
 
 from ..simulation.golden_runs import RUNS, made
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 import bandanna as bd
-from bandanna.roles.running import Running
-from bandanna.tasks.document import Secrets
+from bandanna.deployment.processes import Running
+from bandanna.deployment.task.document import Secrets
 
 from .test_processes import on_disk
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bandanna.agent.kinds import encoding_of
+from bandanna.deployment.client.load_simulation import Crowd
 from bandanna.errors import InvalidArgument
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.roles.client.crowd import Crowd
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.serialization import encoding_of
 
 from .inside import Inside, a_task
 from .simulated import EVERY_ROUND, case, simulated

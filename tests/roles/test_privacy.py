@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.helper import JobRefused
+from bandanna.deployment.messages.batch_plan import Batch, Round
+from bandanna.deployment.messages.canonical import loads, packed, unpacked
+from bandanna.deployment.messages.report import FINAL, ZERO, Record
+from bandanna.deployment.messages.tickets import COLLECTOR, refusal
+from bandanna.deployment.registrar import SCHEMA, Registrar
+from bandanna.deployment.registrar_service import parts_of
+from bandanna.deployment.task.description import sight
 from bandanna.errors import BandannaError
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.helper.errors import JobRefused
-from bandanna.roles.registrar import SCHEMA, Registrar
-from bandanna.roles.registrar.app import parts_of
-from bandanna.storage.database import open_database
-from bandanna.tasks.sight import sight
-from bandanna.wire.canonical import loads, packed, unpacked
-from bandanna.wire.plan import Batch, Round
-from bandanna.wire.record import FINAL, ZERO, Record
-from bandanna.wire.ticket import COLLECTOR, refusal
+from bandanna.protocols.factory import mixers
+from bandanna.storage.database.schema import open_database
 
 from .helper.parties import Users, give, helper, opened, receipt, streamed
 from .inside import Inside, a_task

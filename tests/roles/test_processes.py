@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.client.deployment import Http
-from bandanna.roles.demonstration import free_ports
-from bandanna.roles.running import Running
-from bandanna.simulation.players.plain import Seed
-from bandanna.tasks.document import Task
+from bandanna.deployment.client.load_simulation import Crowd, Http
+from bandanna.deployment.processes import Running, free_ports
+from bandanna.deployment.task.document import Task
+from bandanna.policies.serialization import encoding_of
+from bandanna.simulation.players.reference import Seed
 
 from ..postgres import server
 from .inside import a_task

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.processes import port_of, serve_all
 from bandanna.errors import BandannaError
-from bandanna.roles.running import port_of, serve_all
 
 from .test_processes import on_disk
 

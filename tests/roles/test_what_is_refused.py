@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.deployment.analyzer.processor import Conflict
+from bandanna.deployment.client.policy_device import View
+from bandanna.deployment.messages.canonical import digest, dumps, loads
+from bandanna.deployment.messages.report import FINAL, ZERO
 from bandanna.errors import BandannaError
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.analyzer.learner import Conflict
-from bandanna.roles.client.view import View
-from bandanna.wire.canonical import digest, dumps, loads
-from bandanna.wire.record import FINAL, ZERO
+from bandanna.protocols.factory import mixers
 
 from .inside import Inside, a_task, shown, signed
 from .simulated import case

@@ -12,10 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.roles.demonstration import free_ports
-from bandanna.roles.serving import Log
-from bandanna.tasks.creation import create, write
-from bandanna.tasks.document import Secrets
+from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.processes import free_ports
+from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.document import Secrets
 
 ROUTES = {
     "GET": ["/task", "/tasks/{t}", "/tasks/{t}/snapshot", "/tasks/{t}/snapshot/0", "/tasks/{t}/ledger",
@@ -26,6 +26,8 @@ ROUTES = {
 }  # fmt: skip
 DOCUMENTS = {f"GET {path}" for path in ROUTES["GET"][:7]}
 REPORTS = {"POST /tasks/{t}/reports", "GET /tasks/{t}/open"}
+
+PLACES = {"analyzer": "analyzer.service"}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str],
     source = {"algorithm": algorithm, "title": "pages", "policy": policy, "rules": {"mixers": mixers}, "roles": urls}
     task, secrets = create(source, expect=False)
     write(tmp_path, task, secrets)
-    build = importlib.import_module(f"bandanna.roles.{role}.app").build
+    build = importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}").build
     database = {"db_url" if role in ("registrar", "helper") else "database": str(tmp_path / "role.db")}
     app = build(task, Secrets.read(tmp_path, role, task), **database, log=Log(role))
     assert asyncio.run(_readable(app, task.id)) == allowed

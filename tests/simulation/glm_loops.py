@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from bandanna.core.arrays import Floats
-from bandanna.core.coins import GeneratorCoins
-from bandanna.core.estimate import Estimate
-from bandanna.core.linalg import first_best
-from bandanna.loop import close
-from bandanna.policies.glm import GLMUCB, GLOC, ECOLog, RSGLinUCB
-from bandanna.policies.glm.glm_ucb import UCBState
+from bandanna.device.domain import Estimate
+from bandanna.numeric.linalg import first_best
+from bandanna.numeric.rng import GeneratorCoins
+from bandanna.policies.base import close
+from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, UCBState
+from bandanna.policies.glm.rare_switching import RSGLinUCB
+from bandanna.types import Floats
 
 
 def learning_loop(policy: GLMUCB | GLOC | ECOLog, arms: Floats, outcomes: Floats) -> list[int]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.environments import Environment
 from bandanna.policies.base import Policy
+from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.result import Result
 
 _FIXED = worlds.LinearContextual(dim=3, n_arms=6, fixed=True)

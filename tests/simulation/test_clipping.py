@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.environments import ArrayEnvironment
 from bandanna.errors import ClippingWarning
-from bandanna.policies.glm.glm_ucb import GLMUCB
+from bandanna.numeric.rng import Streams
+from bandanna.policies.glm.baselines import GLMUCB
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
-from bandanna.protocols.trust import central, none, shuffle
+from bandanna.protocols.privacy_model import central, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.recorded import ArrayEnvironment
 
 
 @dataclass(frozen=True, kw_only=True)

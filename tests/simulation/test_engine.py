@@ -11,12 +11,13 @@ import pytest
 from scipy import stats
 
 import bandanna as bd
-from bandanna.environments import Bounded, LinearContextual
 from bandanna.errors import InvalidArgument
+from bandanna.policies.linear.base import geometric
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.schedules import geometric
-from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.protocols.privacy_model import central, local, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Bounded
+from bandanna.simulation.environments.linear import LinearContextual
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 FRESH = LinearContextual(dim=3, n_arms=4)

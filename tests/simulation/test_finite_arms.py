@@ -9,25 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.environments import (
-    Bounded,
-    ClippedGaussian,
-    FiniteArms,
-    LinearContextual,
-    SphereArms,
-    SphereContexts,
-)
 from bandanna.errors import InvalidArgument
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.ldp_ucb import LDPUCB
-from bandanna.policies.arms.successive_elimination import Elimination
-from bandanna.policies.arms.thompson import Thompson
-from bandanna.policies.arms.ucb1 import UCB1
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.policies.finite.elimination import Elimination
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.thompson import Thompson
+from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
-from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Bounded
+from bandanna.simulation.environments.finite import ClippedGaussian, FiniteArms
+from bandanna.simulation.environments.linear import LinearContextual, SphereArms, SphereContexts
 
 FEW = FiniteArms(means=(0.3, 0.7, 0.5))
 SHUFFLE = shuffle(epsilon=1.0, delta=1e-2)

@@ -3,12 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.errors import InvalidArgument
-from bandanna.policies.glm import GLMUCB, GLOC, ECOLog, RSGLinUCB
+from bandanna.numeric.rng import Streams
+from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog
+from bandanna.policies.glm.rare_switching import RSGLinUCB
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.simulation.environments.recorded import ArrayEnvironment
 from tests.policies.answering import told
 
 from .glm_loops import learning_loop, rs_glinucb_loop

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.environments.glm import GeneralisedLinear, PublishedGLM
-from bandanna.policies.glm import Constants
+from bandanna.numeric.rng import Streams
+from bandanna.policies.glm.glm_jdp import Constants
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players import plain
+from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.simulation.players import reference
 from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.run import Tally
 
 PROBIT = {"dim": 3, "horizon": 200, "link": "probit", "parameter_bound": 2.5, "kappa": 56.44, "failure": 0.02}
 LOGISTIC = {"dim": 4, "horizon": 120, "link": "logistic", "parameter_bound": 2.0}
@@ -57,7 +57,9 @@ def test_accelerated_players_decide_as_the_plain_one(run: str) -> None:
     env = PublishedGLM(norm=2.5, rounds=200) if policy.dim == 3 else GeneralisedLinear(dim=4, n_arms=6, norm=2.0)
     fast = simulate(policy, env, n_seeds=2, seed=1, path=path, checkpoints=50)
     tally = Tally(checkpoints=checkpoints_for(policy.horizon, 50), n_seeds=2)
-    slow = plain.play(policy, env.begin(Streams([1, 2])), tally, policy.horizon, path=path, counterfactual=True)
+    slow = reference.play_reference(
+        policy, env.begin(Streams([1, 2])), tally, policy.horizon, path=path, counterfactual=True
+    )
     np.testing.assert_array_equal(fast.regret, tally.regret)
     np.testing.assert_array_equal(fast.rewards, tally.rewards)
     for count, values in slow.counts.items():

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.environments.glm import GeneralisedLinear
 from bandanna.errors import InvalidStatistic
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players import rounds
+from bandanna.simulation.environments.glm import GeneralisedLinear
+from bandanna.simulation.environments.recorded import ArrayEnvironment
+from bandanna.simulation.players import glm_rounds
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def test_parts_change_nothing(name: str, path: str, monkeypatch: pytest.MonkeyPa
     policy = make(name, dim=3, horizon=400, link="logistic", parameter_bound=2.0, **options)
     env = GeneralisedLinear(dim=3, n_arms=4, link="logistic", norm=2.0)
     whole = simulate(policy, env, n_seeds=3, path=path)
-    monkeypatch.setattr(rounds, "_BYTES", 8 * 3 * 4 * 5 * 37)  # 37 rounds of 3 seeds, without noise
+    monkeypatch.setattr(glm_rounds, "_BYTES", 8 * 3 * 4 * 5 * 37)  # 37 rounds of 3 seeds, without noise
     parts = simulate(policy, env, n_seeds=3, path=path)
     np.testing.assert_allclose(parts.regret, whole.regret, rtol=1e-9)
     for count, values in whole.counts.items():
@@ -87,7 +87,7 @@ def test_parts_change_nothing(name: str, path: str, monkeypatch: pytest.MonkeyPa
 
 def test_noise_is_held_for_some_rounds_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """GLM-JDP would hold d(d+1) numbers for every round of every seed: 8 times the data that it needs, at d = 8."""
-    monkeypatch.setattr(rounds, "_BYTES", 1 << 19)
+    monkeypatch.setattr(glm_rounds, "_BYTES", 1 << 19)
     policy = make("GLM-JDP", dim=8, horizon=4000, link="logistic", parameter_bound=1.0, epsilon=8.0, delta=0.01)
     _ = policy.guarantee
     env = GeneralisedLinear(dim=8, n_arms=2, link="logistic", norm=1.0)

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.core.streams import Streams
-from bandanna.environments.population import PopulationWorld
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.numeric.rng import Streams
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.simulation.environments.population import PopulationWorld
 
 from .golden_runs import RUNS as GOLDEN
 from .golden_runs import GoldenRun, all_runs

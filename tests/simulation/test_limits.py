@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.environments import Bounded, LinearContextual
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Bounded, Environment, World
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.simulation.environments.recorded import ArrayEnvironment
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET), shuffle(**BUDGET, protocol="gaussian")]

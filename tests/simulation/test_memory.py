@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.environments import Bounded, LinearContextual
+from bandanna.policies.linear.base import Schedule, geometric
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.schedules import Schedule, geometric
-from bandanna.protocols.trust import Privacy, central, local, none, shuffle
+from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players import fixed_arms, frozen
+from bandanna.simulation.environments.base import Bounded
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.simulation.players import fixed_batches
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET), shuffle(**BUDGET, protocol="gaussian")]
@@ -51,8 +52,8 @@ def test_memory_does_not_grow_with_the_horizon(
 ) -> None:
     """Eight times as many rounds need more memory: something of every user is kept."""
     if rounds == 6_000:  # a batch has several parts all the same
-        monkeypatch.setattr(frozen, "_PART", 512)
-        monkeypatch.setattr(fixed_arms, "_PART", 512)
+        monkeypatch.setattr(fixed_batches, "_PART", 512)
+        monkeypatch.setattr(fixed_batches, "_PART", 512)
     simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=10), WORLDS[world], n_seeds=2)  # what is loaded once
     assert peak(privacy, WORLDS[world], 8 * rounds) < 1.3 * peak(privacy, WORLDS[world], rounds)
 
@@ -73,8 +74,8 @@ def test_parts_change_nothing(
     env = LinearContextual(dim=3, n_arms=4, fixed=world != "fresh", reward=WORLDS[world].reward)
     policy = LinUCB(dim=3, horizon=500, privacy=privacy, batch=batch, width=0.2)
     whole = simulate(policy, env, n_seeds=3)
-    monkeypatch.setattr(frozen, "_PART", 7)
-    monkeypatch.setattr(fixed_arms, "_PART", 7)
+    monkeypatch.setattr(fixed_batches, "_PART", 7)
+    monkeypatch.setattr(fixed_batches, "_PART", 7)
     parts = simulate(policy, env, n_seeds=3)
     np.testing.assert_allclose(parts.regret, whole.regret, rtol=1e-9)
     np.testing.assert_allclose(parts.rewards, whole.rewards, rtol=1e-9)

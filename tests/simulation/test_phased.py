@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.streams import Streams
-from bandanna.device import lattice
-from bandanna.environments import LinearContextual, Population, population
+from bandanna.device import randomizers
+from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.distributed.phased_elimination import PhasedElimination
+from bandanna.numeric.rng import Streams
+from bandanna.policies.population import PhasedElimination
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import none
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.privacy_model import none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments import population
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.simulation.environments.population import Population
 from bandanna.simulation.players.population import Inquiry
 
 BUDGET = {"epsilon": 5.0, "delta": 1e-3}
@@ -216,8 +218,10 @@ def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     together = simulate(policy, PEOPLE, n_seeds=2)
     monkeypatch.setattr(population, "_BLOCK", 21)
     seen: list[int] = []
-    encode = lattice.encode
-    monkeypatch.setattr(lattice, "encode", lambda values, *rest: (seen.append(values.size), encode(values, *rest))[1])
+    encode = randomizers.encode
+    monkeypatch.setattr(
+        randomizers, "encode", lambda values, *rest: (seen.append(values.size), encode(values, *rest))[1]
+    )
     apart = simulate(policy, PEOPLE, n_seeds=2)
     assert 0 < max(seen) <= 21
     np.testing.assert_array_equal(apart.regret, together.regret)

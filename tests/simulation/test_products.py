@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna import kernels
-from bandanna.core.streams import Streams
-from bandanna.environments import LinearContextual
+from bandanna.numeric import compiled
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear import linucb
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
-from bandanna.protocols.trust import central, none
+from bandanna.protocols.privacy_model import central, none
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players import fixed_arms
-from bandanna.simulation.players.fixed_arms import FixedArms
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.simulation.players import fixed_batches
+from bandanna.simulation.players.fixed_batches import FixedArms
 from bandanna.simulation.result import Result
 from benchmarks.clock import peak
 
@@ -49,7 +49,7 @@ def test_runs_are_the_same_without_tables(name: str, monkeypatch: pytest.MonkeyP
     policy, env = make(name, dim=4, horizon=300, **options), LinearContextual(dim=4, n_arms=30, fixed=True)
     whole = simulate(policy, env, n_seeds=3)
     monkeypatch.setattr(linucb, "PRODUCTS", 0)
-    monkeypatch.setattr(fixed_arms, "_TABLE", 0)
+    monkeypatch.setattr(fixed_batches, "_TABLE", 0)
     _same(whole, simulate(policy, env, n_seeds=3))
 
 
@@ -59,7 +59,7 @@ def test_the_kernel_has_no_table_of_many_arms(dim: int, monkeypatch: pytest.Monk
     n_arms, results = (1 << 17) // (dim * (dim + 1) // 2) + 7, []
     policy = LinUCB(dim=dim, horizon=40, privacy=central(epsilon=1.0, delta=1e-5), batch=1)
     for least in (1, math.inf):
-        monkeypatch.setattr(kernels, "BREAK_EVEN", least)
+        monkeypatch.setattr(compiled, "BREAK_EVEN", least)
         results.append(simulate(policy, LinearContextual(dim=dim, n_arms=n_arms, fixed=True), n_seeds=2))
     _same(*results)
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.environments import LinearContextual
 from bandanna.errors import InvalidArgument
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import shuffle
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.privacy_model import shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.simulation.result import Result, checkpoints_for
 
 PROMISE = Guarantee(

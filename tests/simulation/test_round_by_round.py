@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.streams import Streams
-from bandanna.design import optimal_design
-from bandanna.environments import Environment, FiniteArms, SphereArms
-from bandanna.environments.base import World
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.successive_elimination import Elimination
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
-from bandanna.protocols.trust import central, none
+from bandanna.policies.design import optimal_design
+from bandanna.policies.finite.elimination import Elimination
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.ucb import UCBEpisodes
+from bandanna.protocols.privacy_model import central, none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Environment, World
+from bandanna.simulation.environments.finite import FiniteArms
+from bandanna.simulation.environments.linear import SphereArms
 
 MEANS, RUNS = (0.3, 0.7, 0.5), 400
 ENV = FiniteArms(means=MEANS)

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.environments import LinearContextual
 from bandanna.errors import BandannaError, MissingExtra
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import central, local, none, shuffle
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.privacy_model import central, local, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.simulation.result import Result
 
 from ..drawn import examples

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.arrays import Floats
-from bandanna.core.streams import Streams
-from bandanna.environments import Bounded, OneClientPerRound, Population
-from bandanna.environments.base import Environment, World
 from bandanna.errors import ClippingWarning
+from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.protocols.trust import central, concurrent, local, none, shuffle
+from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Bounded, Environment, World
+from bandanna.simulation.environments.population import OneClientPerRound, Population
+from bandanna.types import Floats
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MEANS = np.array([0.1, 0.5, 0.9])

@@ -10,21 +10,19 @@ from typing import Any, get_type_hints
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.encoding import EVENTS
-from bandanna.accounting.events import Event
-from bandanna.agent.kinds import ENCODING
-from bandanna.core.domain import Domain
-from bandanna.device import Device
+from bandanna.device.base import Device
+from bandanna.device.domain import Domain
 from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import ALGORITHMS, OTHERS
+from bandanna.policies.registry import OTHERS
+from bandanna.policies.serialization import ENCODING
+from bandanna.privacy.events import EVENTS, Event
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
-from bandanna.protocols.kinds import PROTOCOLS
-from bandanna.protocols.mixing import mixers
-from bandanna.protocols.roles import Mixer
-from bandanna.storage import declared
-from bandanna.storage.declared import has_name, kinds_of, name_of, stored_as
-from bandanna.storage.encoding import Encoding
+from bandanna.protocols.factory import PROTOCOLS, mixers
+from bandanna.protocols.mixers import Mixer
+from bandanna.storage import encoding
+from bandanna.storage.encoding import Encoding, has_name, kinds_of, name_of, stored_as
 
 ROOTS = (
     BatchProtocol,
@@ -57,14 +55,14 @@ def reached() -> Iterator[type]:
     """Every concrete dataclass of the package that a policy, a protocol, a mixer or a device can hold."""
     policies = [*(each.kind for each in ALGORITHMS.values()), *OTHERS]
     made = [get_type_hints(method).get("return") for kind in policies for method in (kind.init, kind.publish)]
-    waiting: list[Any] = [*ROOTS, *policies, *(part for hint in made for part in declared._types(hint))]
+    waiting: list[Any] = [*ROOTS, *policies, *(part for hint in made for part in encoding._types(hint))]
     seen = set[type]()
     while waiting:
         kind = waiting.pop()
         if kind in seen or not kind.__module__.startswith("bandanna.") or kind.__module__.startswith("bandanna.audit"):
             continue
         seen.add(kind)
-        waiting += [*declared._parts(kind), *kind.__subclasses__()]
+        waiting += [*encoding._parts(kind), *kind.__subclasses__()]
         if is_dataclass(kind) and not isabstract(kind) and kind is not Event:
             yield kind
 
@@ -115,7 +113,7 @@ def test_two_kinds_with_one_name_are_refused() -> None:
         stored_as("LinUCB")(make_dataclass("Second", []))
     again = stored_as("TakenOnce")(make_dataclass("First", []))
     assert (name_of(first), name_of(again)) == ("TakenOnce", "TakenOnce")
-    assert declared._KINDS["TakenOnce"] is again
+    assert encoding._KINDS["TakenOnce"] is again
 
 
 def test_a_class_in_a_script_is_the_one_that_is_imported_from_it() -> None:

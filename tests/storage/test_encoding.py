@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bandanna.accounting import events
-from bandanna.accounting.encoding import EVENTS
-from bandanna.accounting.factorisation import BLT, BinaryTree
 from bandanna.errors import InvalidArgument
+from bandanna.privacy import events
+from bandanna.privacy.events import EVENTS
+from bandanna.privacy.factorisation import BLT, BinaryTree
 from bandanna.storage.encoding import Encoding
 
 from ..drawn import examples

@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.data.features.map import Ball, Intercept, Map, OneHot, Project, Range
+from bandanna.deployment.messages.canonical import digest, dumps, loads
+from bandanna.deployment.task import creation
+from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.description import facts, guarantee_of_task
+from bandanna.deployment.task.document import Keys, Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.features import Ball, Intercept, Map, OneHot, Project, Range
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.policies.tabled import make_from
-from bandanna.tasks import rules
-from bandanna.tasks.creation import create, write
-from bandanna.tasks.document import Secrets, Task
-from bandanna.tasks.keyring import Keys
-from bandanna.tasks.page import facts
-from bandanna.tasks.sight import guarantee_of_task
-from bandanna.wire.canonical import digest, dumps, loads
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import make_from
 
 from ..simulation.golden_runs import RUNS
 from .files import DP, LINEAR, TRUSTED, file
@@ -225,7 +223,7 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
     gaussian = file(policy={**LINEAR, **DP, "protocol": "gaussian"})
     create(gaussian, expect=False)
-    monkeypatch.setattr(rules, "make_from", careless)
+    monkeypatch.setattr(creation, "make_from", careless)
     with pytest.raises(BandannaError, match=r"policy: .* not proven to keep"):
         create(gaussian, expect=False)
 
@@ -374,7 +372,7 @@ def test_files_are_read(tmp_path: Path) -> None:
 
 def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
     """A registrar whose token was stolen could not be given another one: people were hidden under it."""
-    from bandanna.roles.registrar import app
+    from bandanna.deployment import registrar_service
 
     task, secrets = create(file("LinTS-LDP"), expect=False)
     own = next(each for each in secrets if each.role == "registrar")
@@ -383,6 +381,6 @@ def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
     assert own.sign not in {each.sign for each in secrets if each.role != "registrar"}
     assert task.key("registrar") != own.sign
     for token in (own.token, "another"):
-        office = app.build(task, replace(own, token=token), str(tmp_path / "r.db")).life._start.__self__  # type: ignore[attr-defined]
+        office = registrar_service.build(task, replace(own, token=token), str(tmp_path / "r.db")).life._start.__self__  # type: ignore[attr-defined]
         office._open()
         office.database.close()

@@ -13,16 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 import bandanna as bd
-from bandanna.cli import app
-from bandanna.environments import LinearContextual
+from bandanna.cli.main import app
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.messages.canonical import dumps, loads, packed
+from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.deployment.task.export import export, progress, sentence, verified
 from bandanna.errors import BandannaError
-from bandanna.roles.analyzer import publication
-from bandanna.roles.client.crowd import Crowd
-from bandanna.tasks.document import Secrets, Task
-from bandanna.tasks.exporting import export, verified
-from bandanna.tasks.progress import progress, sentence
-from bandanna.wire.canonical import dumps, loads, packed
-from bandanna.wire.publications import Shown
+from bandanna.simulation.environments.linear import LinearContextual
 
 from ..roles.inside import Inside, a_task, headers_of, shown, signed
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.arms import fixed_arms
-from bandanna.environments import LinearContextual
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.tasks.forecast import forecast, world_for
+from bandanna.agent.preflight import fixed_arms
+from bandanna.deployment.task.description import forecast, world_for
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.simulation.environments.linear import LinearContextual
 
 from ..simulation.golden_runs import RUNS
 

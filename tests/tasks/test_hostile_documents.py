@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandanna.deployment.task.creation import create
+from bandanna.deployment.task.description import facts
+from bandanna.deployment.task.document import Task
 from bandanna.errors import BandannaError
-from bandanna.tasks.creation import create
-from bandanna.tasks.document import Task
-from bandanna.tasks.page import facts
 
 from ..drawn import examples
 from .files import DP, LINEAR, file

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandanna.deployment.task.creation import create, seconds
 from bandanna.errors import BandannaError
-from bandanna.tasks.creation import create
-from bandanna.tasks.toml import seconds
 
 from ..drawn import examples
 from .files import DP, LINEAR

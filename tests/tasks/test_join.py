@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bandanna.deployment.messages.canonical import sealing_key, signing_key
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
+from bandanna.deployment.task.creation import create, draft
+from bandanna.deployment.task.description import facts
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.deployment.task.joining import Join, accept, check_joins, join, join_all
 from bandanna.errors import BandannaError
-from bandanna.tasks.creation import create, draft
-from bandanna.tasks.document import Secrets, Task
-from bandanna.tasks.join import Join, accept, check_joins, join, join_all
-from bandanna.tasks.page import facts
-from bandanna.wire.keys import sealing_key, signing_key
-from bandanna.wire.ticket import COLLECTOR, HELPER
 
 TEXT = """
 title = "Which tea"

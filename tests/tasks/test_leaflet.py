@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.device import from_parameters
+from bandanna.deployment.messages.batch_plan import BROWSERS
+from bandanna.deployment.task import creation
+from bandanna.deployment.task.description import facts
+from bandanna.deployment.task.document import Task
+from bandanna.device.randomizers import from_parameters
 from bandanna.errors import BandannaError
 from bandanna.policies.base import Frozen
-from bandanna.tasks import creation
-from bandanna.tasks.document import Task
-from bandanna.tasks.page import facts
-from bandanna.wire.leaflets import BROWSERS
 
 PARTS: dict[str, Any] = {"horizon": 2000, "dim": 3, "epsilon": 1.0, "delta": 1e-5}
 

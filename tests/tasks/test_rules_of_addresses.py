@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bandanna.deployment.task.creation import create
 from bandanna.errors import InvalidArgument
-from bandanna.tasks.creation import create
 
 FILE = {
     "title": "a test",

@@ -8,14 +8,21 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.guarantee import Guarantee, rounded_up
+from bandanna.deployment.task.creation import create
+from bandanna.deployment.task.description import (
+    Sight,
+    against_mixer,
+    expectation,
+    facts,
+    guarantee_of_task,
+    notes,
+    sight,
+)
+from bandanna.deployment.task.document import Task
+from bandanna.deployment.task.query_plan import first_batches
 from bandanna.errors import BandannaError
-from bandanna.tasks.beginning import first_batches
-from bandanna.tasks.creation import create
-from bandanna.tasks.document import Task
-from bandanna.tasks.page import expectation, facts, notes
-from bandanna.tasks.sight import Sight, against_mixer, guarantee_of_task, sight
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.guarantee import Guarantee, rounded_up
 
 from .files import file
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from bandanna.errors import InvalidArgument
-from bandanna.theory import BOUNDS, contextual, counting, distributed, finite, generalised, linear, public_contexts
+from bandanna.policies.theory import base, contextual, finite, linear
+from bandanna.policies.theory.base import BOUNDS
 
 SAMPLE: dict[str, Any] = {
     "horizon": 1e5, "n_arms": 10, "dim": 5, "rho": 0.1, "epsilon": 0.5, "delta": 1e-5, "failure": 0.01, "batch": 100,
@@ -86,7 +87,7 @@ def test_paper_004_table_1() -> None:
     assert linear.adac_gope_rate(horizon=t, n_arms=k, dim=d, rho=rho) == pytest.approx(expected)
     assert linear.linear_lower(horizon=t, dim=d, rho=rho) == pytest.approx(300 * math.exp(-2) / 8)
     oful = 300 * log + 18 * log**2
-    assert public_contexts.adac_oful_rate(horizon=t, dim=d, rho=rho) == pytest.approx(oful)
+    assert contextual.adac_oful_rate(horizon=t, dim=d, rho=rho) == pytest.approx(oful)
 
 
 def test_theorem_9_has_the_constant_that_its_proof_gives() -> None:
@@ -99,11 +100,11 @@ def test_theorem_9_has_the_constant_that_its_proof_gives() -> None:
 @pytest.mark.parametrize(("n_arms", "directions"), [(2, 1), (16, 4), (2**20, 5), (math.inf, 5)])
 def test_the_lower_rate_of_generalised_linear_bandits_grows_with_the_arms(n_arms: float, directions: int) -> None:
     """d sqrt(T) is reached with 2^d arms, two arms have sqrt(d T), and privacy never costs more than T."""
-    found = generalised.glm_lower_rate(horizon=1e4, dim=5, n_arms=n_arms, epsilon=0.01)
+    found = linear.glm_lower_rate(horizon=1e4, dim=5, n_arms=n_arms, epsilon=0.01)
     assert found == pytest.approx(math.sqrt(5e4 * directions) + 500)
-    assert generalised.glm_lower_rate(horizon=100, dim=5, n_arms=n_arms, epsilon=1e-9) < 100 * (1 + 5)
+    assert linear.glm_lower_rate(horizon=100, dim=5, n_arms=n_arms, epsilon=1e-9) < 100 * (1 + 5)
     with pytest.raises(InvalidArgument, match="n_arms"):
-        generalised.glm_lower_rate(horizon=100, dim=5, n_arms=1, epsilon=1.0)
+        linear.glm_lower_rate(horizon=100, dim=5, n_arms=1, epsilon=1.0)
 
 
 def test_theorem_10_and_11_by_hand() -> None:
@@ -132,29 +133,29 @@ def test_paper_001_table_1() -> None:
     shared = {"n_arms": 100, "dim": 4, "sampling": 0.8, "epsilon": 1e-9, "delta": 1e-5}
     ratio = {
         formula: formula(horizon=1e8, **shared) / formula(horizon=1e4, **shared)
-        for formula in (distributed.cdp_dpe_rate, distributed.ldp_dpe_rate, distributed.sdp_dpe_rate)
+        for formula in (finite.cdp_dpe_rate, finite.ldp_dpe_rate, finite.sdp_dpe_rate)
     }
     logs = math.sqrt(math.log(1e10) / math.log(1e6))
-    assert ratio[distributed.cdp_dpe_rate] == pytest.approx(1e4**0.2 * logs, rel=1e-6)
-    assert ratio[distributed.sdp_dpe_rate] == pytest.approx(1e4**0.2 * logs, rel=1e-6)
-    assert ratio[distributed.ldp_dpe_rate] == pytest.approx(1e4**0.6 * logs, rel=1e-6)
+    assert ratio[finite.cdp_dpe_rate] == pytest.approx(1e4**0.2 * logs, rel=1e-6)
+    assert ratio[finite.sdp_dpe_rate] == pytest.approx(1e4**0.2 * logs, rel=1e-6)
+    assert ratio[finite.ldp_dpe_rate] == pytest.approx(1e4**0.6 * logs, rel=1e-6)
     by_hand = 1e4**0.6 * math.sqrt(math.log(1e6)) * (1 + 8 * math.sqrt(math.log(1e5)) / 2)
-    found = distributed.ldp_dpe_rate(horizon=1e4, n_arms=100, dim=4, sampling=0.8, epsilon=2, delta=1e-5)
+    found = finite.ldp_dpe_rate(horizon=1e4, n_arms=100, dim=4, sampling=0.8, epsilon=2, delta=1e-5)
     assert found == pytest.approx(by_hand)
 
 
 def test_paper_002_counters_and_bandits() -> None:
     """Exponents 1/(2k+1) and (k+1)/(2k+1) would be wrong, or rep_{n,k} not the printed one."""
     for k in (1, 2, 5):
-        low, high = (counting.counter_lower_rate(horizon=n, shufflers=k, epsilon=0.5) for n in (1e3, 1e6))
+        low, high = (base.counter_lower_rate(horizon=n, shufflers=k, epsilon=0.5) for n in (1e3, 1e6))
         assert math.log(high / low) / math.log(1e3) == pytest.approx(1 / (2 * k + 1))
         shared = {"dim": 3, "shufflers": k, "epsilon": 0.5}
         low, high = (contextual.linucb_concurrent_rate(horizon=n, **shared) for n in (1e3, 1e6))
         assert math.log(high / low) / math.log(1e3) == pytest.approx((k + 1) / (2 * k + 1))
     c = math.exp(0.5) / (math.exp(1.0) + 1)
     expected = 0.5 * 1000 ** (1 / 5) * c ** (4 / 5)
-    assert counting.counter_lower_rate(horizon=1000, shufflers=2, epsilon=0.5) == pytest.approx(expected)
-    assert counting.counter_lower_rate(horizon=1000, shufflers=0, epsilon=0.5) == pytest.approx(500)
+    assert base.counter_lower_rate(horizon=1000, shufflers=2, epsilon=0.5) == pytest.approx(expected)
+    assert base.counter_lower_rate(horizon=1000, shufflers=0, epsilon=0.5) == pytest.approx(500)
 
 
 def test_paper_000_batches_balance() -> None:
@@ -201,5 +202,5 @@ def test_proof_constants_agree_with_the_rates() -> None:
     some, more = (linear.adac_gope_proof(horizon=1e16, rho=rho, **shared) - free for rho in (1e-8, 1e-10))
     assert more / some == pytest.approx(10, rel=0.3)  # rho^(-1/2)
     oful = {"dim": 3, "failure": 1e-3, "ridge": 1.0, "least_eigenvalue": 0.3}
-    early, late = (public_contexts.adac_oful_proof(horizon=t, rho=1.0, **oful) for t in (1e12, 1e16))
+    early, late = (contextual.adac_oful_proof(horizon=t, rho=1.0, **oful) for t in (1e12, 1e16))
     assert math.log(late / early) / math.log(1e4) == pytest.approx(0.5 + math.log(4 / 3) / math.log(1e4), abs=0.02)

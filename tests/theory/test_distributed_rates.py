@@ -6,11 +6,10 @@ import math
 
 import pytest
 
-from bandanna.environments.population import Population
-from bandanna.policies.bounds import bounds_for
-from bandanna.policies.registry import make
+from bandanna.policies.registry import bounds_for, make
+from bandanna.policies.theory.base import BOUNDS
 from bandanna.simulation.engine import simulate
-from bandanna.theory import BOUNDS
+from bandanna.simulation.environments.population import Population
 
 
 def regret_of_dpe(log_horizon: int, *, dim: int, n_arms: int, alpha: float) -> float:

@@ -9,23 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ZCDP
-from bandanna.environments import LinearContextual
-from bandanna.environments.finite import FiniteArms
-from bandanna.environments.sphere import SphereArms
 from bandanna.errors import InvalidArgument
-from bandanna.figures.bounds import bound_lines
-from bandanna.figures.regret import plot_regret
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.thompson import Thompson
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
-from bandanna.policies.bounds import bounds_for
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.thompson import Thompson
+from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.linear.anytime import Anytime
-from bandanna.policies.linear.explore import uniform
+from bandanna.policies.linear.base import uniform
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
-from bandanna.protocols.trust import central, concurrent, local, none, shuffle
+from bandanna.policies.registry import bounds_for
+from bandanna.privacy.budgets import ZCDP
+from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.finite import FiniteArms
+from bandanna.simulation.environments.linear import LinearContextual, SphereArms
+from bandanna.simulation.figures import bound_lines, plot_regret
 from bandanna.simulation.result import Result
 
 FINITE, CONTEXTS = FiniteArms(means=(0.6, 0.4)), LinearContextual(dim=2, n_arms=4, fixed=True)

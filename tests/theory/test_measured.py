@@ -10,20 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.core.streams import Streams
-from bandanna.environments import LinearContextual
-from bandanna.environments.base import Environment, World
-from bandanna.environments.finite import FiniteArms
-from bandanna.environments.levels import ClippedGaussian
-from bandanna.environments.sphere import SphereArms, SphereContexts
-from bandanna.policies.arms.gope import GOPE
-from bandanna.policies.arms.ucb_episodes import UCBEpisodes
+from bandanna.numeric.rng import Streams
+from bandanna.policies.finite.gope import GOPE
+from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
-from bandanna.protocols.trust import central, none
+from bandanna.policies.theory import contextual, finite, linear
+from bandanna.protocols.privacy_model import central, none
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Environment, World
+from bandanna.simulation.environments.finite import ClippedGaussian, FiniteArms
+from bandanna.simulation.environments.linear import LinearContextual, SphereArms, SphereContexts
 from bandanna.simulation.result import Result
-from bandanna.theory import contextual, finite, linear
 
 MEANS = (0.75, 0.625, 0.5, 0.375, 0.25)
 WIDE = ClippedGaussian(low=-9.0, high=9.0, std=1.0)  # unit variance, and practically never clipped

@@ -10,12 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bandanna.roles.serving import Log
-from bandanna.tasks.creation import create, write
-from bandanna.tasks.document import Secrets, Task
+from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.document import Secrets, Task
 
 SMALL = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}
 URLS = {role: f"https://{role}.example" for role in ("registrar", "analyzer", "shuffler", "helper")}
+
+PLACES = {"analyzer": "analyzer.service"}
 
 
 class Nowhere:
@@ -43,7 +45,7 @@ def a_task(folder: Path, *, mixers: int) -> Task:
 
 def built(role: str, task: Task, folder: Path, database: str | None = None) -> Any:
     """The application of a role."""
-    build = importlib.import_module(f"bandanna.roles.{role}.app").build
+    build = importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}").build
     where = str(folder / f"{role}.db") if database is None else database
     name = "db_url" if role in ("registrar", "helper") else "database"
     return build(task, Secrets.read(folder, role, task), **{name: where}, log=Log(role, stream=Nowhere()))

@@ -21,25 +21,21 @@ import psycopg
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.stores.tables import LEDGER_SCHEMA
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.analyzer import tables as analyzing
-from bandanna.roles.analyzer.learner import Learner
-from bandanna.roles.collector import tables as collecting
-from bandanna.roles.demonstration import free_ports
-from bandanna.roles.registrar import tables as registering
-from bandanna.roles.registrar.app import notary_of
-from bandanna.roles.registrar.notary import Notary
-from bandanna.roles.running import FENCED
-from bandanna.roles.serving import Log
-from bandanna.roles.shuffler.app import build
-from bandanna.storage.database import open_database
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.keys import sign
-from bandanna.wire.record import FINAL, Record, joined
-from bandanna.wire.sealing import checksum
-from bandanna.wire.ticket import COLLECTOR, SLOT, Tickets
+from bandanna.deployment import collector, registrar
+from bandanna.deployment.analyzer import processor
+from bandanna.deployment.analyzer.processor import Learner
+from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.messages.canonical import dumps, loads, sign
+from bandanna.deployment.messages.report import FINAL, Record, checksum, joined
+from bandanna.deployment.messages.tickets import COLLECTOR, SLOT, Tickets
+from bandanna.deployment.processes import FENCED, free_ports
+from bandanna.deployment.registrar import Notary
+from bandanna.deployment.registrar_service import notary_of
+from bandanna.deployment.shuffler_service import build
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.privacy.stores.database import LEDGER_SCHEMA
+from bandanna.protocols.factory import mixers
+from bandanna.storage.database.schema import open_database
 
 from ..nursery import Child, nursery
 from ..postgres import server
@@ -109,9 +105,9 @@ class Scene:
         (folder / "task.json").write_bytes(self.task.document)
         self.secrets["shuffler"].write(folder)
         self.analyzer = Analyzer(ports[1])
-        rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=analyzing.SCHEMA + LEDGER_SCHEMA)
+        rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=processor.SCHEMA + LEDGER_SCHEMA)
         self.rows = rows
-        kept = open_database(str(folder / "registrar.db"), role="registrar", schema=registering.SCHEMA)
+        kept = open_database(str(folder / "registrar.db"), role="registrar", schema=registrar.SCHEMA)
         self.notary = Notary(kept, **notary_of(self.task, self.secrets["registrar"]))
         self.analyzer.learner = _learner(rows, self.task, self.secrets["analyzer"], self._witness)
         threading.Thread(target=self.analyzer.serve_forever, args=(0.05,), daemon=True).start()
@@ -239,7 +235,7 @@ def test_a_process_that_wakes_up_says_nothing(scene: Scene) -> None:
     (share,) = scene.analyzer.shares
     assert sorted(scene.places) == list(range(USERS))
     assert (share["count"], share["checksum"]) == (USERS, checksum(scene.acknowledged))
-    rows = open_database(scene.database, role="shuffler", schema=collecting.SCHEMA)
+    rows = open_database(scene.database, role="shuffler", schema=collector.SCHEMA)
     until(lambda: _states(rows) == [("receipted",)])
     rows.close()
 
@@ -253,7 +249,7 @@ def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
     """A fenced process refuses reports, and everything it could say from memory, with 503; `/healthz` says so too."""
     task, own = scene.task, scene.secrets["shuffler"]
     app = build(task, own, database=scene.database, log=Log("shuffler", io.StringIO()))
-    beside = open_database(scene.database, role="shuffler", schema=collecting.SCHEMA)
+    beside = open_database(scene.database, role="shuffler", schema=collector.SCHEMA)
     with beside.transaction() as rows:
         rows.execute("update claim set generation = generation + 1")
     beside.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bandanna.wire.record import FINAL, ZERO, Record, joined
+from bandanna.deployment.messages.report import FINAL, ZERO, Record, joined
 
 from ..roles.collector.batches import SLOTS, Collecting, record, tagged
 

@@ -19,30 +19,24 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.client.guides import Given, Guide, LightGuide, Slot
-from bandanna.client.leaflet import Leaflet
-from bandanna.client.whole import WholeGuide
-from bandanna.core.coins import SecureCoins
-from bandanna.core.domain import Ball, Box, Domain
-from bandanna.core.estimate import Estimate
-from bandanna.core.intercept import InterceptReport
-from bandanna.core.per_arm import PerArmReport
-from bandanna.core.report import LinearReport
-from bandanna.core.shapes import Bits
-from bandanna.device import SecureNoise
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.device_logic import Given, Guide, LightGuide, Slot
+from bandanna.deployment.client.policy_device import Reporter, WholeGuide
+from bandanna.deployment.messages.batch_plan import Batch, Part, Round
+from bandanna.deployment.messages.canonical import dumps, loads
+from bandanna.deployment.messages.publication import chained
+from bandanna.deployment.messages.report import Ticket, answers, split
+from bandanna.deployment.task.query_plan import batch_of
 from bandanna.device.base import Device
-from bandanna.device.reports import Plain
+from bandanna.device.domain import Ball, Bits, Box, Domain, Estimate
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
+from bandanna.device.noise import SecureNoise
+from bandanna.device.randomizers import Plain
 from bandanna.errors import BandannaError, InvalidStatistic
+from bandanna.numeric.rng import SecureCoins
+from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Assigned, Played
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.roles.client.reporting import Reporter
-from bandanna.tasks.batches import batch_of
-from bandanna.wire.answers import Ticket, answers
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.plan import Batch, Part, Round
-from bandanna.wire.publications import chained
-from bandanna.wire.record import split
+from bandanna.policies.serialization import encoding_of
 
 from ..client.town import Town
 from ..roles.inside import a_task, signed

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.core.coins import SecureCoins
-from bandanna.loop import Desk
-from bandanna.mechanisms.sources import SecureNoise
-from bandanna.roles.analyzer.answering import FromRows, played_of
+from bandanna.deployment.analyzer.query_answers import FromRows, played_of
+from bandanna.device.noise import SecureNoise
+from bandanna.numeric.rng import SecureCoins
+from bandanna.policies.base import Desk
 
 from ..roles.simulated import case
 

@@ -9,10 +9,9 @@ from typing import Any, get_args
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.messages.canonical import Kind, dumps, loads, sign, signing_key, verify
+from bandanna.deployment.messages.share import check_receipt
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.keys import Kind, sign, signing_key, verify
-from bandanna.wire.shares import check_receipt
 
 from ..roles.hostile.attacked import Attacked
 from ..roles.hostile.test_shares import _closed as closed_share

@@ -12,21 +12,18 @@ import pytest
 from scipy import stats
 
 import bandanna as bd
-from bandanna.accounting.calibration.refusals import likely_reach
-from bandanna.core.domain import Ball, Box
-from bandanna.core.report import LinearReport
-from bandanna.device import SecureNoise
-from bandanna.environments import LinearContextual
+from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.messages.canonical import ENCAPSULATION, dumps, loads, packed, seal, unpacked
+from bandanna.deployment.messages.report import Record, report_info
+from bandanna.device.domain import Ball, Box
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import SecureNoise
 from bandanna.errors import InvalidStatistic
-from bandanna.protocols.local_gaussian import LocalGaussian
-from bandanna.protocols.mixing import mixers
-from bandanna.protocols.roles import Held
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
-from bandanna.roles.client.crowd import Crowd
-from bandanna.wire.canonical import dumps, loads, packed, unpacked
-from bandanna.wire.keys import ENCAPSULATION, seal
-from bandanna.wire.record import Record
-from bandanna.wire.sealing import report_info
+from bandanna.privacy.calibration import likely_reach
+from bandanna.protocols.factory import mixers
+from bandanna.protocols.gaussian import LocalGaussian, ShuffleGaussian
+from bandanna.protocols.mixers import Held
+from bandanna.simulation.environments.linear import LinearContextual
 
 from ..roles.hostile.attacked import Attack, Attacked, with_body
 from ..roles.inside import a_task
@@ -137,7 +134,7 @@ def test_a_huge_sealed_report_counts_as_zero(tmp_path: Path) -> None:
 
 
 def _opened(inside: Attacked, part: Any, mixer: Any, reports: list[str]) -> tuple[Any, ...]:
-    from bandanna.roles.analyzer.views import _opened as opened
+    from bandanna.deployment.analyzer.query_answers import _opened as opened
 
     info = report_info(inside.task.digest, 0, 0)
     return opened(mixers().dumps(sorted(reports)), part, mixer, inside.learner._opener, info, set())

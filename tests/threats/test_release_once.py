@@ -14,19 +14,18 @@ import httpx
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.analyzer.processor import Conflict, Learner
+from bandanna.deployment.analyzer.service import AnalyzerRoutes
+from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.client.load_simulation import Crowd, Http
+from bandanna.deployment.client.policy_device import View
+from bandanna.deployment.http.application import application
+from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.messages.canonical import digest, dumps, loads, packed, sign, signing_key
+from bandanna.deployment.messages.publication import Pin, Shown, chained, cosigned, head
+from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError
-from bandanna.roles.analyzer.app import AnalyzerRoutes
-from bandanna.roles.analyzer.learner import Conflict, Learner
-from bandanna.roles.calls import Unreachable
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.client.deployment import Http
-from bandanna.roles.client.view import View
-from bandanna.roles.serving import Log, Metrics, application
-from bandanna.storage.database import open_database
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import digest, dumps, loads, packed
-from bandanna.wire.keys import sign, signing_key
-from bandanna.wire.publications import Pin, Shown, chained, cosigned, head
+from bandanna.storage.database.schema import open_database
 
 from ..client.town import Town as Devices
 from ..roles.faults.machine import check_history, task_of

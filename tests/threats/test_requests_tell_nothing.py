@@ -13,13 +13,11 @@ import httpx
 import pytest
 
 import bandanna as bd
-from bandanna.client import Session
+from bandanna.deployment.client.session import Session
+from bandanna.deployment.messages.canonical import dumps, loads, sealing_key, sign
+from bandanna.deployment.messages.publication import Shown, chained
+from bandanna.deployment.messages.report import FINAL, ZERO, write_seal_key
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.keys import sealing_key, sign
-from bandanna.wire.publications import Shown, chained
-from bandanna.wire.record import FINAL, ZERO
-from bandanna.wire.sealing import write_seal_key
 
 from ..client.town import URLS, Town
 from ..roles.inside import a_task, signed

@@ -13,27 +13,31 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.client.guides import Given, LightGuide, Slot
-from bandanna.client.leaflet import Leaflet
-from bandanna.core.coins import SecureCoins
-from bandanna.device import SecureNoise
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.device_logic import Given, LightGuide, Slot
+from bandanna.deployment.helper import SCHEMA as HELPING
+from bandanna.deployment.helper import Helper, Keyring
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import Opener, agreed_key, draw_seed, loads, masks, packed, seal, sign
+from bandanna.deployment.messages.report import (
+    Record,
+    Ticket,
+    checksum,
+    read_seal_key,
+    sealing_info,
+    ticket_of,
+    write_seal_key,
+)
+from bandanna.deployment.messages.share import Entry, write_job, write_share
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets, pair_info
+from bandanna.deployment.registrar import SCHEMA, Registrar
+from bandanna.deployment.registrar_service import parts_of
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.device.noise import SecureNoise
 from bandanna.errors import BandannaError
-from bandanna.protocols.mixing import mixed, mixers
-from bandanna.roles.helper import SCHEMA as HELPING
-from bandanna.roles.helper import Helper, Keyring
-from bandanna.roles.registrar import SCHEMA, Registrar
-from bandanna.roles.registrar.app import parts_of
-from bandanna.storage.database import open_database
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.answers import Ticket, ticket_of
-from bandanna.wire.canonical import loads, packed
-from bandanna.wire.jobs import Entry, write_job
-from bandanna.wire.keys import Opener, agreed_key, draw_seed, masks, seal, sign
-from bandanna.wire.plan import Batch
-from bandanna.wire.record import Record
-from bandanna.wire.sealing import checksum, read_seal_key, sealing_info, write_seal_key
-from bandanna.wire.shares import write_share
-from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets, pair_info
+from bandanna.numeric.rng import SecureCoins
+from bandanna.protocols.factory import mixed, mixers
+from bandanna.storage.database.schema import open_database
 
 from ..roles.inside import Inside, a_task
 from ..roles.served import Served

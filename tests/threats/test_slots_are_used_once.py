@@ -11,12 +11,21 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.roles.calls import Unreachable
-from bandanna.roles.collector.verdict import Verdict, answer
-from bandanna.wire.answers import Answer, answers
-from bandanna.wire.canonical import packed, unpacked
-from bandanna.wire.record import FINAL, ZERO, Fields, Record, joined, split
-from bandanna.wire.ticket import COLLECTOR, refusal
+from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.messages.canonical import packed, unpacked
+from bandanna.deployment.messages.report import (
+    FINAL,
+    ZERO,
+    Answer,
+    Fields,
+    Record,
+    Verdict,
+    answer,
+    answers,
+    joined,
+    split,
+)
+from bandanna.deployment.messages.tickets import COLLECTOR, refusal
 
 from ..client.town import Town as Devices
 from ..roles.collector.batches import SLOTS, Collecting, proof, receipt, record

@@ -15,13 +15,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from bandanna.roles.serving import Limits, Log, Metrics, application, json_response
-from bandanna.roles.serving import health as health_of
-from bandanna.storage.database import StorageFailed, open_database
+from bandanna.deployment.http import application as application_module
+from bandanna.deployment.http.application import application
+from bandanna.deployment.http.limits import Limits
+from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.http.requests import json_response
+from bandanna.deployment.messages.canonical import dumps, sign
+from bandanna.deployment.task.document import Secrets
+from bandanna.storage.database.base import StorageFailed
+from bandanna.storage.database.schema import open_database
 from bandanna.storage.database.sqlite import SQLiteDatabase
-from bandanna.tasks.document import Secrets
-from bandanna.wire.canonical import dumps
-from bandanna.wire.keys import sign
 
 from ..postgres import server
 from ..roles.serving.running import ADMIN, Running, rest, running
@@ -336,7 +339,7 @@ def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch
     opened: list[Any] = []
     claim = SQLiteDatabase.claim
     monkeypatch.setattr(SQLiteDatabase, "claim", lambda self: (opened.append(self), claim(self))[1])
-    monkeypatch.setattr(health_of, "_EVERY", 0.0)
+    monkeypatch.setattr(application_module, "_EVERY", 0.0)
     task = a_task(tmp_path, mixers=2)
     app, host = built(name, task, tmp_path), f"{name}.example"
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, name, task).token}"}
@@ -362,7 +365,7 @@ def test_a_database_that_can_only_be_read_is_noticed() -> None:
     """A PostgreSQL that takes no writes, as a replica or a server without room, makes /healthz 503."""
     url = server().fresh()
     rows = open_database(url, role="things", schema="create table t (a integer)")
-    health_of.write_row(rows)
+    application_module.write_row(rows)
     with psycopg.connect(url, autocommit=True) as sql:
         name = sql.info.dbname
         sql.execute(f"alter database {name} set default_transaction_read_only = on")

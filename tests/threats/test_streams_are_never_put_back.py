@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.helper import JobRefused
+from bandanna.deployment.messages.canonical import dumps, loads, sign, signing_key
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.calls import Unreachable
-from bandanna.roles.helper import JobRefused
-from bandanna.storage.database import open_database
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.keys import sign, signing_key
+from bandanna.protocols.factory import mixers
+from bandanna.storage.database.schema import open_database
 
 from ..roles.faults.people import People
 from ..roles.faults.test_points import begun, finish

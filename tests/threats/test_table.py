@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import bandanna as bd
-from bandanna.accounting.calibration.refusals import likely_reach
-from bandanna.accounting.guarantee import rounded_up
+from bandanna.privacy.calibration import likely_reach
+from bandanna.privacy.guarantee import rounded_up
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "threats.md").read_text(encoding="utf-8")

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli import app
+from bandanna.cli.main import app
+from bandanna.deployment.messages.canonical import packed, verify
+from bandanna.deployment.task.creation import draft
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.deployment.task.joining import accept, join, join_all
 from bandanna.errors import BandannaError
-from bandanna.tasks.creation import draft
-from bandanna.tasks.document import Secrets, Task
-from bandanna.tasks.join import accept, join, join_all
-from bandanna.wire.canonical import packed
-from bandanna.wire.keys import verify
 
 TEXT = """
 title = "Which tea"

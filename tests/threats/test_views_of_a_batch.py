@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.protocols.concurrent_shuffle.views import Full
-from bandanna.protocols.mixing import mixers
-from bandanna.protocols.roles import Held
-from bandanna.wire.canonical import loads, packed
-from bandanna.wire.plan import Batch, Part
-from bandanna.wire.shares import write_share
+from bandanna.deployment.messages.batch_plan import Batch, Part
+from bandanna.deployment.messages.canonical import loads, packed
+from bandanna.deployment.messages.share import write_share
+from bandanna.protocols.factory import mixers
+from bandanna.protocols.mixers import Full, Held
 
 from ..roles.inside import Inside, a_task
 from ..roles.simulated import case

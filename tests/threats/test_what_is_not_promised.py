@@ -10,20 +10,19 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.client.guides import Given, LightGuide, Slot
-from bandanna.client.leaflet import Leaflet
-from bandanna.core.coins import SecureCoins
-from bandanna.device import SecureNoise
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.device_logic import Given, LightGuide, Slot
+from bandanna.deployment.collector import mix_bodies
+from bandanna.deployment.messages.canonical import loads, packed, unpacked
+from bandanna.deployment.messages.report import FINAL, Record, report_info
+from bandanna.deployment.messages.share import Entry
+from bandanna.deployment.messages.tickets import COLLECTOR, Tickets, refusal
+from bandanna.device.noise import SecureNoise
+from bandanna.numeric.rng import SecureCoins
 from bandanna.policies.base import Policy
-from bandanna.protocols.mixing import mixers
-from bandanna.protocols.roles import Held
-from bandanna.roles.collector.closing import views
-from bandanna.wire.canonical import loads, packed, unpacked
-from bandanna.wire.jobs import Entry
-from bandanna.wire.record import FINAL, Record
-from bandanna.wire.sealing import report_info
-from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
+from bandanna.policies.serialization import encoding_of
+from bandanna.protocols.factory import mixers
+from bandanna.protocols.mixers import Held
 
 from ..roles.inside import Inside, a_task
 from .test_one_report_counts_once import BATCH, closed, forwarded, sealed
@@ -182,7 +181,7 @@ def test_with_assigned_arms_the_noise_left_is_that_of_the_own_arm(tmp_path: Path
     assert [mixers().loads(part.mixer).noise.users for part in batch.rounds[0].parts] == [len(own)] * 3
     counts = np.random.default_rng(5).integers(0, 50, size=batch.slots)
     bodies = [batch.rounds[0].parts[0].to_bytes(np.array([each])) for each in counts]
-    seen = views(None, batch, 0, bodies, lambda mixer, held: held)  # type: ignore[arg-type]
+    seen = mix_bodies(None, batch, 0, bodies, lambda mixer, held: held)  # type: ignore[arg-type]
     ((first,), *_) = [mixers().loads(text) for text in seen]
     assert len(own) < batch.slots / 2
     assert int(first.numbers[0]) - counts[own[1:]].sum() == counts[0]

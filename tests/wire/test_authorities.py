@@ -9,7 +9,7 @@ import certifi
 import httpx
 import pytest
 
-from bandanna.wire.authorities import authorities
+from bandanna.deployment.messages.canonical import authorities
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandanna.deployment.messages.report import HEADER, Record, joined, split
 from bandanna.errors import InvalidArgument
-from bandanna.wire.record import HEADER, Record, joined, split
 
 records = st.builds(
     Record,

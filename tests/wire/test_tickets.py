@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bandanna.deployment.messages.canonical import agreed_key, packed, sealing_key
+from bandanna.deployment.messages.report import FINAL, HEADER, Record, is_tagged, split
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets, label, pair_info, refusal
 from bandanna.errors import Unreadable
-from bandanna.wire.canonical import packed
-from bandanna.wire.keys import agreed_key, sealing_key
-from bandanna.wire.record import FINAL, HEADER, Record, is_tagged, split
-from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets, label, pair_info, refusal
 
 KEYS = st.binary(min_size=32, max_size=32)
 SLOTS = st.binary(min_size=16, max_size=16)

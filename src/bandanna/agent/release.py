@@ -1,10 +1,4 @@
-"""One episode of an agent is asked about until it is learned; an answer is durable before anybody sees what follows.
-
-The noise of an answer is drawn before its expense is written, in memory, where nobody sees it: other decisions need
-not wait for it. What is interrupted before it is written was never released, and is drawn anew; what was written is
-the answer ever after. So `learn` may be run again from the state before the episode, and ends in the same state.
-Two threads may draw for one episode; the first that writes has released it, and what the other has drawn is dropped.
-"""
+"""The queries of one episode, answered through the ledger."""
 
 from __future__ import annotations
 
@@ -14,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bandanna.accounting.events import CompositionEvent
-from bandanna.accounting.ledger import Ledger
-from bandanna.agent.plan import Batch
-from bandanna.core.coins import Coins, NumberedCoins, SecureCoins
-from bandanna.core.domain import Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.loop import Desk, close, entry_of, reported
-from bandanna.policies.base import Ask, Played
+from bandanna.agent.episodes import Batch
+from bandanna.device.domain import Estimate, Statistic
+from bandanna.numeric.rng import Coins, NumberedCoins, SecureCoins
+from bandanna.policies.base import Ask, Desk, Played, close, entry_of, reported
+from bandanna.privacy.events import CompositionEvent
+from bandanna.privacy.ledger import Ledger
 
 if TYPE_CHECKING:
-    from bandanna.agent.releasing import Releasing
+    from bandanna.agent.runner import Releasing
+
 
 TASK = "agent"  # the agent's releases in its ledger
 _SECURE = SecureCoins()  # which hold nothing

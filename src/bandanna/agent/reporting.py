@@ -1,19 +1,61 @@
-"""What an agent tells of itself: what runs, what it promises, how far it is; and what is for its host alone."""
+"""The agent's properties, and its lock."""
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.accounting.view import LedgerView
-from bandanna.agent.alone import Alone, alone
-from bandanna.agent.records import Records
-from bandanna.agent.releases import first_ask, release_seconds
-from bandanna.core.arrays import Floats
-from bandanna.features.counts import Report
-from bandanna.features.map import Map
+from bandanna.agent.preflight import Records, first_ask, release_seconds
+from bandanna.agent.runner import Loop
+from bandanna.data.features.columns import Report
+from bandanna.data.features.map import Map
+from bandanna.errors import BandannaError
 from bandanna.policies.base import Policy
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import LedgerView
+from bandanna.types import Floats
+
+# One caller at a time: what every method of an agent that changes something is wrapped in.
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Alone:
+    """Something that lives in one process and is used by one thread at a time."""
+
+    _loop: Loop
+    _lock: threading.RLock
+    _pid: int
+
+    def _at_home(self) -> None:
+        if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
+            raise BandannaError("an agent lives in the process that made it: load a save in this one instead")
+
+
+Self = TypeVar("Self", bound=Alone)
+
+
+def alone(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Concatenate[Self, Arguments], Result]:
+    """One thread at a time, in the process that made the agent, from where an interrupted call has left it."""
+
+    @wraps(method)
+    def guarded(agent: Self, /, *args: Arguments.args, **named: Arguments.kwargs) -> Result:
+        agent._at_home()
+        with agent._lock:
+            if not agent._loop.settled:
+                agent._loop.settle()
+            return method(agent, *args, **named)
+
+    return guarded
+
+
+# What an agent tells of itself: what runs, what it promises, how far it is; and what is for its host alone.
 
 
 class Reporting(Alone):

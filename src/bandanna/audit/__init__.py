@@ -13,23 +13,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bandanna.audit.auditing import audit as audit
-from bandanna.audit.auditing import known_targets as known_targets
-from bandanna.audit.claims import Claim as Claim
-from bandanna.audit.claims import claim_of as claim_of
-from bandanna.audit.gallery import run_gallery as run_gallery
-from bandanna.audit.one_run import one_run_bound as one_run_bound
-from bandanna.audit.result import AuditResult as AuditResult
-from bandanna.audit.result import Row as Row
-from bandanna.audit.targets import Target as Target
-from bandanna.audit.targets import attacked as attacked
+from bandanna.audit.audit import audit, known_targets
+from bandanna.audit.gallery import run_gallery
+from bandanna.audit.sampling import Claim, claim_of, one_run_bound
+from bandanna.audit.targets import AuditResult, AuditRow, Target, attacked
 
 if TYPE_CHECKING:
     from bandanna.audit.live import audit_task as audit_task
 
+__all__ = [
+    "AuditResult",
+    "AuditRow",
+    "Claim",
+    "Target",
+    "attacked",
+    "audit",
+    "claim_of",
+    "known_targets",
+    "one_run_bound",
+    "run_gallery",
+]
+
 
 def __getattr__(name: str) -> Any:
-    """`audit_task` on first use: it needs what deployments need (the extra `serve`)."""
+    """Load `audit_task` on first use: it needs the extra `serve`."""
     if name == "audit_task":
         from bandanna.audit import live
 

@@ -1,28 +1,42 @@
-"""Exact attacks: divergences of laws that can be enumerated, and Gaussian separations that follow from what was drawn.
-
-    H(P, Q; epsilon) = sum_x (P(x) - e^epsilon Q(x))+        (hockey stick)
-
-is the least delta at which P and Q are within epsilon: no test does better, and one reaches it.
-
-Independent releases j = 1, ..., m about one person, of laws P_j and Q_j, are told apart by the sum of their losses. Of
-that sum we take the part that fits on a grid,
-
-    T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j),
-
-a function of what was released: its laws under P and Q are convolutions, and tests of T are tests of the releases. So
-whatever is found is a lower bound, exact but for rounding errors, however coarse h is; a fine h loses nothing.
-"""
+"""Laws that are known exactly: mixtures, counts and directions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-from scipy import signal, special
+from scipy import fft, integrate, signal, special, stats
 
-from bandanna.core import search
-from bandanna.core.arrays import Floats
+from bandanna.device import randomizers
+from bandanna.device.base import Device
+from bandanna.device.randomizers import Answer, Copies, Counts, Direction, Rounded, Sign, chance_of_one, directions
+from bandanna.numeric import search
+from bandanna.privacy import spherical_cap
+from bandanna.privacy.events import CapEvent
+from bandanna.protocols.base import BatchProtocol, Protocol
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.gaussian import ShuffleGaussian
+from bandanna.protocols.mixers import Counting
+from bandanna.types import Floats, Ints
+
+# Exact attacks: divergences of laws that can be enumerated, and Gaussian separations that follow from what was drawn.
+#
+#     H(P, Q; epsilon) = sum_x (P(x) - e^epsilon Q(x))+        (hockey stick)
+#
+# is the least delta at which P and Q are within epsilon: no test does better, and one reaches it.
+#
+# Independent releases j = 1, ..., m about one person, of laws P_j and Q_j, are told apart by the sum of their losses.
+# Of
+# that sum we take the part that fits on a grid,
+#
+#     T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j),
+#
+# a function of what was released: its laws under P and Q are convolutions, and tests of T are tests of the releases.
+# So
+# whatever is found is a lower bound, exact but for rounding errors, however coarse h is; a fine h loses nothing.
+
 
 Pair = tuple[Floats, Floats]  # two laws on one support
 
@@ -141,3 +155,243 @@ def separation(moves: list[tuple[Floats, float]]) -> float:
 def l1_loss(moves: list[tuple[Floats, float]]) -> float:
     """The largest loss of Laplace releases whose values move by so much under noise of this scale."""
     return math.fsum(float(np.sum(np.abs(move))) / scale for move, scale in moves)
+
+
+# Shuffled Gaussian reports: the exact laws of a statistic of all reports in no order, nearly the best there is.
+#
+# Among n reports of which nobody knows whose they are, and of which the others have the neighbour's mean, the
+# likelihood
+# ratio of the neighbours is the mean of those of single reports. On a grid,
+#
+#     T = min(sum_i floor(Z_i / h), K),     Z_i = exp(m (y_i - m/2) / std^2),
+#
+# y_i being the report's coordinate on the line from the one neighbour (at 0) to the other (at m). T does not depend on
+# the order of the reports, so tests of T are tests of the shuffled view, and its law is that of a sum of independent
+# integers: computed by convolutions, whatever means the others have. What is found is a lower bound; it is the best
+# where
+# all others are at 0, but for the grid.
+
+
+_CELLS = 2**15  # K
+_USERS = 1000
+_BEYOND = 4.0  # times the sum at which the stated epsilon is reached
+
+
+def shuffled_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) -> list[Pair] | None:
+    """Of one batch's statistics, (users, dim) each: one pair; None where several people differ, or many are in it."""
+    moved = np.flatnonzero(np.any(one != two, axis=-1))
+    users, epsilon = len(one), protocol.guarantee.epsilon
+    if len(moved) != 1 or users > _USERS or not math.isfinite(epsilon):
+        return None
+    origin = two[moved[0]]
+    line = one[moved[0]] - origin
+    length = float(np.linalg.norm(line))
+    places = (two - origin) @ (line / length)  # (users,): of the person 0
+    step = _BEYOND * users * math.exp(min(epsilon, 50.0)) / _CELLS
+    others = np.ones(_CELLS + 1)
+    others[1:] = 0.0
+    for place in np.delete(places, moved[0]):
+        others = _summed(others, _cells(float(place), length, protocol.noise_std, step))
+    laws = [_summed(others, _cells(mean, length, protocol.noise_std, step)) for mean in (length, 0.0)]
+    return [(laws[0], laws[1])]
+
+
+def _cells(mean: float, length: float, std: float, step: float) -> Floats:
+    """The law of min(floor(Z / h), K) of a report with this mean."""
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.arange(_CELLS + 1) * step)
+    edges = logs * std**2 / length + length / 2
+    above = special.ndtr((mean - edges) / std)  # P(Z >= k h)
+    above[0] = 1.0
+    return np.asarray(above - np.append(above[1:], 0.0))
+
+
+def _summed(one: Floats, two: Floats) -> Floats:
+    """Of two independent sums; what is larger than K is K."""
+    size = fft.next_fast_len(2 * _CELLS + 1, real=True)
+    whole = np.maximum(fft.irfft(fft.rfft(one, size) * fft.rfft(two, size), size)[: 2 * _CELLS + 1], 0.0)
+    kept = whole[: _CELLS + 1].copy()
+    kept[-1] += whole[_CELLS + 1 :].sum()
+    return np.asarray(kept / kept.sum())
+
+
+# Totals of shuffled counts: their exact laws under both neighbours, coordinate by coordinate.
+#
+# Whoever counts sees, in each coordinate of each batch,
+#
+#     total = sum_i floor(s x_i) + sum_i coin(rest of s x_i) + Bin(n b, p)          (`device.counts`)
+#
+# with independent coins throughout: three laws that are convolved. Coordinates and levels are independent of each
+# other.
+# The lattice, the coins and who draws them are read off the device and the mixer that run, not off the price.
+
+
+_COUNTS_FAR = 10.0  # standard deviations: what is farther away has a probability below 1e-22
+_LONGEST = 4_000_000  # numbers of one total
+
+
+def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[Pair] | None:
+    """Of all users' statistics in their order, (users, dim) each: the laws of every total that holds the person.
+
+    None where other things than counts are released.
+    """
+    pairs: list[Pair] = []
+    for device, mixer, mine, other in _batches(protocol, one, two):
+        found = _totals(device, mixer, mine, other)
+        if found is None:
+            return None
+        pairs += found
+    return pairs or None
+
+
+def _batches(protocol: Protocol, one: Floats, two: Floats) -> Iterator[tuple[Device, Any, Floats, Floats]]:
+    """Device, mixer and statistics of every batch in which something differs."""
+    if isinstance(protocol, ConcurrentShuffle):
+        moved = np.flatnonzero(np.any(one != two, axis=-1))
+        for device, mixer in zip(protocol.device.levels, protocol.mixer.levels, strict=True):
+            for begin in sorted({int(place) // mixer.least * mixer.least for place in moved}):
+                batch = slice(begin, begin + mixer.least)
+                if begin + mixer.least <= len(one):  # batches that are not full are never released
+                    yield device, mixer, one[batch], two[batch]
+    elif isinstance(protocol, BatchProtocol):
+        yield protocol.device, protocol.mixer, one, two
+
+
+def _totals(device: Device, mixer: Any, one: Floats, two: Floats) -> list[Pair] | None:
+    if not isinstance(mixer, Counting) or not isinstance(device, Counts | Rounded | Copies):
+        return None
+    trials = len(one) * (mixer.noise.trials if isinstance(device, Rounded) else device.trials)
+    chance = mixer.noise.probability if isinstance(device, Rounded) else getattr(device, "probability", 0.5)
+    pairs = []
+    for column in np.flatnonzero(np.any(one != two, axis=0)):
+        (low, mine), (other_low, other) = (_law(*_encoded(device, each, int(column))) for each in (one, two))
+        noise = _binomial(trials, chance)
+        if noise.size > _LONGEST:
+            return None
+        first = min(low, other_low)
+        laws = [np.convolve(noise, law) for law in (mine, other)]
+        length = max(low - first + laws[0].size, other_low - first + laws[1].size)
+        placed = np.zeros((2, length))
+        for row, begin, law in zip(placed, (low, other_low), laws, strict=True):
+            row[begin - first : begin - first + law.size] = law
+        pairs.append((placed[0], placed[1]))
+    return pairs
+
+
+def _encoded(device: Counts | Rounded | Copies, values: Floats, column: int) -> tuple[Ints, Floats]:
+    """Of one coordinate of everybody: what is sent surely, and the chance that it is one more."""
+    if isinstance(device, Copies):
+        return device.copies * values[:, column].astype(np.int64), np.zeros(len(values))
+    scaled = device.scale * np.maximum(values - device.domain.lower, 0.0)[:, column]
+    whole = np.floor(scaled)
+    largest = randomizers.largest(device.scale, device.domain)[column]
+    return np.minimum(whole, largest).astype(np.int64), np.where(whole < largest, scaled - whole, 0.0)
+
+
+def _law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
+    """The least that the sum of everybody is, and its law from there on."""
+    law = np.ones(1)
+    for rest in rests[rests > 0]:
+        law = np.append(law * (1 - rest), 0.0) + np.append(0.0, law * rest)
+    kept = np.flatnonzero(law > 1e-30)
+    return int(whole.sum() + kept[0]), law[kept[0] : kept[-1] + 1]
+
+
+def _binomial(trials: int, chance: float) -> Floats:
+    """Bin(trials, chance) around its mean, from a place that is the same in both worlds."""
+    far = math.ceil(_COUNTS_FAR * math.sqrt(trials * chance * (1 - chance))) + 10
+    middle = round(trials * chance)
+    law = stats.binom.pmf(np.arange(max(0, middle - far), min(trials, middle + far) + 1), trials, chance)
+    return np.asarray(law / law.sum())
+
+
+# One message of a local device that draws a direction or tells a lie: its exact law under both neighbours.
+#
+# A direction (`device.caps`) has one density inside the cap of u0, and one outside; u0 is +-w/|w|, at random. So of
+# two
+# points v and w nothing counts but in which of the caps of +-v and +-w a message lies: nine cases, whose masses under
+# the
+# uniform law follow from that of two caps at an angle. Given T = <u, v> = t, <u, w> is t cos a + sqrt(1 - t^2) sin a
+# S,
+# with S of a uniform direction in one coordinate less:
+#
+#     P(both caps) = E[P(S >= (c - T cos a) / (sqrt(1 - T^2) sin a)); T >= c],     a the angle between v and w.
+#
+# Steps of candidates are left out: they move a loss by parts in 10^6, which are in the price (calibration.md D.3).
+
+
+_SAME = 1e-9  # radians
+_NOTHING = 1e-9  # mass: less may be an error of integration, and is left out
+
+
+def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[Pair] | None:
+    """Of the person's own statistics, (messages, dim): a pair of laws for each that differs; None of other devices."""
+    device, pairs = protocol.device, list[Pair]()
+    for mine, other in zip(one, two, strict=True):
+        if np.array_equal(mine, other):
+            continue
+        if isinstance(device, Answer):
+            yes = [float(chance_of_one(each, device.lie)[0]) for each in (mine, other)]
+            pairs.append((np.array([yes[0], 1 - yes[0]]), np.array([yes[1], 1 - yes[1]])))
+        elif isinstance(device, Sign) and np.array_equal(mine, -other):
+            pairs.append((np.array([device.lie, 1 - device.lie]), np.array([1 - device.lie, device.lie])))
+        elif isinstance(device, Direction):
+            centre, radius = device.domain.ball
+            event = CapEvent(
+                cosine=device.cosine,
+                chance=device.chance,
+                candidates=device.candidates,
+                dim=device.domain.dim,
+                steps=device.steps,
+            )
+            pairs.append(cap_pair(event, (mine - centre) / radius, (other - centre) / radius))
+        else:
+            return None
+    return pairs or None
+
+
+def cap_pair(event: CapEvent, one: Floats, two: Floats) -> Pair:
+    """Of two points of the unit ball: the laws of the nine cases."""
+    units, lengths = directions(np.stack([one, two]))
+    angle = math.acos(float(np.clip(units[0] @ units[1], -1.0, 1.0)))
+    mass, near, far = (
+        spherical_cap.cap_moments(event.dim, event.cosine).mass,
+        both(event, angle),
+        both(event, math.pi - angle),
+    )
+    share = spherical_cap.share_inside(event)
+    inside, outside = share / mass, (1 - share) / (1 - mass)
+    # in which cap of +-v (rows: +, -, none) and of +-w (columns) the message is
+    cases = np.array([[near, far, 0.0], [far, near, 0.0], [0.0, 0.0, 0.0]])
+    cases[:2, 2], cases[2, :2] = mass - near - far, mass - near - far
+    cases = np.where(cases > _NOTHING, cases, 0.0)
+    cases[2, 2] = max(1 - cases.sum(), 0.0)
+    chances = [_densities(float(length), inside, outside) for length in np.minimum(lengths, 1.0)]
+    laws = (cases * chances[0][:, None]).ravel(), (cases * chances[1][None]).ravel()
+    return laws[0], laws[1]
+
+
+def _densities(length: float, inside: float, outside: float) -> Floats:
+    """In the cap of +w, of -w, and in neither, where w is so long: u0 points to +w with probability (1 + length)/2."""
+    to, fro = (1 + length) / 2, (1 - length) / 2
+    return np.array([to * inside + fro * outside, to * outside + fro * inside, outside])
+
+
+def both(event: CapEvent, angle: float) -> float:
+    """The mass of what is in two caps whose centres are at this angle."""
+    cosine, dim = event.cosine, event.dim
+    wide = math.acos(cosine)
+    if angle < _SAME:
+        return spherical_cap.cap_moments(dim, cosine).mass
+    if angle >= 2 * wide:
+        return 0.0
+    if dim == 2:
+        return (2 * wide - angle) / (2 * math.pi)
+
+    def slice_of(turn: float) -> float:
+        """Of T = cos turn, whose density in turn is proportional to sin^(dim - 2)."""
+        reach = (cosine - math.cos(turn) * math.cos(angle)) / max(math.sin(turn) * math.sin(angle), 1e-300)
+        return math.sin(turn) ** (dim - 2) * float(spherical_cap.beyond(dim - 1, np.asarray(reach)))
+
+    whole = integrate.quad(lambda turn: math.sin(turn) ** (dim - 2), 0.0, math.pi)[0]
+    return float(integrate.quad(slice_of, 0.0, wide, limit=200)[0] / whole)

@@ -1,10 +1,4 @@
-"""A running deployment, audited through its own doors: canaries report, and publications are read back.
-
-In every batch of a test task one person is a canary: a fair coin says which of two rows, as far apart as we can make
-them, it reports, through tickets, collector and mixers as everybody does. Whoever knows all other rows and sees what is
-published then guesses the coin. All batches together are one run with as many canaries as batches (`one_run`), so that
-a deployment with too little noise gives itself away by too many right guesses, wherever in it the noise was lost.
-"""
+"""The audit of a running test task."""
 
 from __future__ import annotations
 
@@ -14,27 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.audit.claims import Claim
-from bandanna.audit.neighbours import rows_apart
-from bandanna.audit.one_run import one_run_bound
+from bandanna import validation
+from bandanna.audit.releases import rows_apart
 from bandanna.audit.replay import protects_features
-from bandanna.audit.result import CONSISTENT, NEVER, REFUTED, AuditResult, Row
-from bandanna.audit.targets import CONFIDENCE, Progress, silent
+from bandanna.audit.sampling import Claim, one_run_bound
+from bandanna.audit.targets import CONFIDENCE, CONSISTENT, NEVER, REFUTED, AuditResult, AuditRow, Progress, silent
 from bandanna.audit.values import arrays
-from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.core.coins import GeneratorCoins
-from bandanna.core.estimate import Estimate
-from bandanna.environments.base import Environment
+from bandanna.deployment.client.load_simulation import Crowd, Deployment, world_of
+from bandanna.deployment.client.policy_device import View
+from bandanna.deployment.task.document import Task
+from bandanna.device.domain import Estimate
 from bandanna.errors import InvalidArgument
-from bandanna.loop import Desk, close
-from bandanna.policies.base import Ask, Episode, Played, Policy
+from bandanna.numeric.rng import GeneratorCoins
+from bandanna.policies.base import Ask, Desk, Episode, Played, Policy, close
 from bandanna.protocols.base import StreamProtocol
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.client.deployment import Deployment
-from bandanna.roles.client.view import View
-from bandanna.roles.client.worlds import world_of
-from bandanna.tasks.document import Task
+from bandanna.simulation.environments.base import Environment
+from bandanna.types import Floats
 
 BATCHES = 200  # at most, unless told
 
@@ -63,8 +52,8 @@ def audit_task(
         task,
         deployment,
         env or world_of(task),
-        batches=require.whole("batches", batches),
-        seed=require.whole("seed", seed, least=0),
+        batches=validation.whole("batches", batches),
+        seed=validation.whole("seed", seed, least=0),
         progress=progress,
     )
     crowd.run()
@@ -73,7 +62,7 @@ def audit_task(
         raise InvalidArgument("task", task.id, "a task with a batch to come: this one has released all that it will")
     bound = one_run_bound(right, guesses=people, canaries=people, delta=stated.delta, confidence=confidence)
     refuted = bound > stated.epsilon
-    row = Row(
+    row = AuditRow(
         target=f"task {task.content['title']}",
         known=None,
         claim=Claim(epsilon=stated.epsilon, delta=stated.delta),

@@ -1,19 +1,319 @@
-"""Policies as targets: by name, by place ("module:Class"), or as they stand."""
+"""Policies under audit."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from bandanna.audit import replay, settings
-from bandanna.audit.claims import Claim, claim_of
-from bandanna.audit.crowds import Search
-from bandanna.audit.releases import SURE
-from bandanna.audit.spy import SOURCES
+import numpy as np
+
+from bandanna.audit import replay, targets
+from bandanna.audit.releases import FAR, SOURCES, SURE
+from bandanna.audit.replay import (
+    LONGER,
+    Recording,
+    Seen,
+    Substitution,
+    play,
+    probed,
+    protects_features,
+    recorded,
+    recorded_with,
+    worst,
+)
+from bandanna.audit.sampling import Claim, claim_of
 from bandanna.audit.targets import SINGLE, Target
-from bandanna.audit.worst import worst
-from bandanna.environments.base import Environment
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy
+from bandanna.simulation.environments.base import Environment
+from bandanna.types import Floats
+
+# Whose rows betray something: everybody's are replaced at once, and then one person's whose row made the difference.
+#
+# A run is repeated with the same answers and other rows of all people, some times: the largest and the least rewards,
+# the
+# ends of their range and 0, and rewards from all over it, with random features. If nothing that is shown differs from
+# the
+# first run, no single row among them has reached it. If something differs, some person's row is the first that makes
+# the
+# difference when the rows are replaced one after the other: bisection finds it, and with it two neighbours. The same
+# runs
+# give everybody's reports to every ask, so that reports which are longer than the domain allows are found, wherever
+# they
+# stand.
+
+
+REWARDS = 128  # values between the ends of the range, at least, where few people are enough for that
+_FIXED = 4  # runs with given rewards
+_FEWEST, _MOST = 2, 6  # runs with rewards from all over the range
+_BATCHES = 5  # whose noise is looked at
+_CALM = (0.0, 0.5, 1.0, -1.0)  # rewards
+_LENGTHS = (1.0, 1.0, 0.5, 2.0, 0.0)  # of features; what is longer than 1 is clipped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One person: the number of an episode, and the position in it."""
+
+    episode: int
+    position: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Search:
+    """A policy in its world, whose people's rows are replaced.
+
+    base  rewards that everybody has at first, instead of those of the world
+    """
+
+    policy: Policy[Any]
+    env: Environment
+    rounds: int
+    seed: int
+    base: Substitution | None = None
+
+    @cached_property
+    def probe(self) -> Seen:
+        """The run with everybody's own rows."""
+        return probed(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=self.base)
+
+    def calmed(self) -> Search | None:
+        """The same with one reward for everybody, with which the run does not fail; None where there is none."""
+        everybody = np.arange(self.rounds)
+        for reward in _CALM:
+            base = Substitution(rounds=everybody, rewards=np.full(self.rounds, reward), private=False)
+            search = replace(self, base=base)
+            if search.probe.failed is None:
+                return search
+        return None
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Everybody who reports, in the order of their rounds."""
+        return [
+            Place(episode=number, position=position)
+            for number, (_, played) in enumerate(self.probe.episodes)
+            for position in range(len(played.rewards))
+        ]
+
+    def round_of(self, place: Place) -> int:
+        """When this person comes."""
+        return self.probe.begins[place.episode] + place.position
+
+    @cached_property
+    def reward_range(self) -> tuple[float, float]:
+        """From the least to the largest reward that the policy, or the world, has; at least from -1 to 1."""
+        declared = getattr(self.policy, "reward_range", None) or (-1.0, 1.0)
+        seen = [
+            float(each) for _, played in self.probe.episodes for each in (played.rewards.min(), played.rewards.max())
+        ]
+        return min(*declared, *seen), max(*declared, *seen)
+
+    @cached_property
+    def crowds(self) -> list[Substitution]:
+        """Other rows of everybody: large and small rewards, none, the ends of the range and 0, and all over it."""
+        people, rng = len(self.places), np.random.default_rng([self.seed, 7])
+        runs = min(_MOST, max(_FEWEST, math.ceil(REWARDS / people)))
+        low, high = self.reward_range
+        strata = (rng.permutation(people * runs) + rng.random(people * runs)) / (people * runs)
+        drawn = (low + (high - low) * strata).reshape(runs, people)
+        clicks = rng.permutation(np.resize([low, 0.0, high], people))
+        rounds = np.array([self.round_of(each) for each in self.places], dtype=np.int64)
+        private = protects_features(self.policy)
+        crowds = [
+            Substitution(
+                rounds=rounds, rewards=rewards, features=self._features(rng) if private else None, private=private
+            )
+            for rewards in (np.full(people, FAR), np.full(people, -FAR), np.zeros(people), clicks, *drawn)
+        ]
+        nothing = crowds[2].features
+        if nothing is not None:
+            nothing[:, : nothing.shape[-1] - self._intercept] = 0.0
+        return crowds
+
+    @property
+    def _intercept(self) -> bool:
+        return bool(getattr(self.policy, "intercept", False))
+
+    def _features(self, rng: np.random.Generator) -> Floats | None:
+        """Of everybody, in random directions, of several lengths."""
+        own = self.probe.episodes[0][1].features
+        if own is None or self.base is not None:
+            return None
+        people = len(self.places)
+        slopes = rng.normal(size=(people, own.shape[-1] - self._intercept))
+        slopes *= rng.choice(_LENGTHS, size=(people, 1)) / np.linalg.norm(slopes, axis=-1, keepdims=True)
+        return np.column_stack([slopes, np.ones(people)]) if self._intercept else slopes
+
+    @cached_property
+    def seen(self) -> list[Seen]:
+        """A run with each of these crowds, and the answers of the first run."""
+        return [self._with(crowd) for crowd in self.crowds]
+
+    def _with(self, crowd: Substitution) -> Seen:
+        rows, forced = self._based(crowd), self.probe.asks
+        return play(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=rows, forced=forced)
+
+    def _based(self, crowd: Substitution) -> Substitution:
+        return crowd if self.base is None else crowd.over(self.base)
+
+    def leaks(self) -> Iterator[tuple[str, Place, tuple[Substitution, Substitution]]]:
+        """What differs with other rows and the same answers, whose row makes it so, and the neighbours."""
+        checked = False
+        for crowd, seen in zip(self.crowds, self.seen, strict=True):
+            if self.probe.difference(seen) is not None:
+                if not checked:
+                    self._check_repeatable(crowd)
+                    checked = True
+                yield self._culprit(crowd, self.probe.difference)
+
+    def _check_repeatable(self, crowd: Substitution) -> None:
+        """Refuse a policy whose runs differ with the same rows, coins and answers: no comparison tells anything."""
+        again = self._with(crowd.first(0))
+        if (difference := self.probe.difference(again)) is not None:
+            allowed = (
+                f"a policy whose methods are functions of their arguments: with the same rows, coins and answers "
+                f"{difference} was another the second time, so that nothing can be said of it; draw from coins"
+            )
+            raise InvalidArgument("target", type(self.policy).__name__, allowed)
+
+    def suspects(self) -> list[Recording]:
+        """Neighbours for whom more differs than one report: scales of noise, fields beside a total, others' reports.
+
+        That is no refutation by itself. The releases to these neighbours are attacked like others.
+        """
+        half = self.crowds[0].only(slice(0, None, 2))  # everybody between them keeps their own rows
+        tries = [(self._unlike_fields, crowd, seen) for crowd, seen in zip(self.crowds, self.seen, strict=True)]
+        found = [
+            next((self._culprit(crowd, unlike) for unlike, crowd, seen in each if unlike(seen)), None)
+            for each in (tries, [(self._unlike_reports, half, self._with(half))])
+        ]
+        return [self._recorded(place, worlds) for _, place, worlds in filter(None, found)]
+
+    def _unlike_fields(self, seen: Seen) -> str | None:
+        """Whether fields beside a total differ from those of the first run, or the scales of noise."""
+        return "a field beside the total" if seen.fields != self.probe.fields else None
+
+    def _unlike_reports(self, seen: Seen) -> str | None:
+        """Whether people who have their own rows in a run report something else than in the first."""
+        for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
+            if asked.ask.of != "episode" or not _same(seen, step, asked.values.shape):
+                continue
+            rounds = self.probe.begins[number] + np.arange(len(asked.values))
+            own = ~np.isin(rounds, seen.replaced)
+            if not np.array_equal(asked.values[own], seen.asks[step].values[own]):
+                return "somebody else's report"
+        return None
+
+    def _culprit(
+        self, crowd: Substitution, difference: Callable[[Seen], str | None]
+    ) -> tuple[str, Place, tuple[Substitution, Substitution]]:
+        """Somebody whose row makes a difference, after those of all people before."""
+        without, with_it = 0, len(crowd.rounds)
+        what = difference(self._with(crowd)) or ""
+        while with_it - without > 1:
+            middle = (without + with_it) // 2
+            if (found := difference(self._with(crowd.first(middle)))) is None:
+                without = middle
+            else:
+                with_it, what = middle, found
+        return what, self.places[without], (self._based(crowd.first(without)), self._based(crowd.first(with_it)))
+
+    def _recorded(self, place: Place, worlds: tuple[Substitution, Substitution]) -> Recording:
+        return recorded_with(
+            self.policy,
+            self.env,
+            worlds,
+            rounds=self.rounds,
+            seed=self.seed,
+            place=place.episode,
+            position=place.position,
+        )
+
+    @cached_property
+    def standard(self) -> Recording:
+        """The first user of the batch that pays most."""
+        return recorded(self.policy, self.env, rounds=self.rounds, seed=self.seed, probe=self.probe)
+
+    def others(self) -> Iterator[Recording]:
+        """Somebody in each of some other batches: whose reports are too long there, or at another position."""
+        longest = self._longest()
+        for turn, number in enumerate(self._batches(longest)):
+            users = len(self.probe.episodes[number][1].rewards)
+            length, position, pair = longest.get(number, (0.0, 0, (0, 0)))
+            if length > LONGER:
+                place = Place(episode=number, position=position)
+                at = int(np.searchsorted(self.crowds[0].rounds, self.round_of(place)))
+                one, two = (self.crowds[each].only(slice(at, at + 1)) for each in pair)
+                yield self._recorded(place, (one, two))
+                continue
+            position = (users // 2, users - 1, users // 3)[turn % 3]
+            if (number, position) != (self.standard.place, self.standard.position):
+                yield recorded(
+                    self.policy,
+                    self.env,
+                    rounds=self.rounds,
+                    seed=self.seed,
+                    probe=self.probe,
+                    place=number,
+                    position=position,
+                )
+
+    def _batches(self, longest: dict[int, tuple[float, int, tuple[int, int]]]) -> list[int]:
+        """The first two, the middle one, the last one, the dearest, and where reports are longest."""
+        asked = sorted(set(self.probe.places))
+        if len(asked) > _BATCHES:
+            some = {asked[0], asked[1], asked[len(asked) // 2], asked[-1], self.standard.place}
+            asked = sorted(some | {max(longest, key=lambda each: longest[each][0], default=asked[0])})
+        return asked
+
+    def _longest(self) -> dict[int, tuple[float, int, tuple[int, int]]]:
+        """Of every episode: by how much two reports of one person are farther apart than allowed; who, and in which."""
+        found: dict[int, tuple[float, int, tuple[int, int]]] = {}
+        for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
+            whole = asked.ask.of == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
+            runs = [at for at, each in enumerate(self.seen) if _same(each, step, asked.values.shape)]
+            if not whole or len(runs) < 2:
+                continue
+            reports = np.stack([self.seen[at].asks[step].values for at in runs])  # (runs, users, dim)
+            gaps = np.abs(reports[:, None] - reports[None])  # (runs, runs, users, dim)
+            domain = asked.ask.protocol.domain
+            lengths = np.maximum(
+                np.sqrt(np.sum(gaps * gaps, axis=-1)) / domain.sensitivity,
+                np.sum(gaps, axis=-1) / domain.l1_sensitivity,
+            )
+            one, two, position = (int(each) for each in np.unravel_index(np.argmax(lengths), lengths.shape))
+            longest = float(lengths[one, two, position])
+            if longest > found.get(number, (0.0,))[0]:
+                found[number] = (longest, position, (runs[one], runs[two]))
+        return found
+
+    @property
+    def looked(self) -> tuple[str, ...]:
+        """What was looked at, in words."""
+        low, high = self.reward_range
+        batches, fields = len(self.probe.episodes), len(self.probe.asks)
+        between = (len(self.crowds) - _FIXED) * len(self.places)
+        features = "random features, and none" if self.crowds[0].features is not None else "their own features"
+        opaque = self.probe.opaque
+        unseen = f"; not what is inside {', '.join(sorted(opaque))}" if opaque else ""
+        return (
+            f"rows of {len(self.places)} people in {batches} batches, at every position, with {between} rewards from "
+            f"{low:g} to {high:g}, 0, and {FAR:g} and {-FAR:g} beyond, and {features}",
+            f"with the same answers: errors, asks, states, snapshots, episodes, what others are given, others' "
+            f"reports, scales of noise and all fields of {fields} estimates{unseen}",
+        )
+
+
+def _same(seen: Seen, step: int, shape: tuple[int, ...]) -> bool:
+    return step < len(seen.asks) and seen.asks[step].values.shape == shape
+
+
+# Policies as targets: by name, by place ("module:Class"), or as they stand.
+
 
 _UNSEEN = (
     "other worlds and later rounds",
@@ -96,5 +396,5 @@ def _leak(search: Search, delta: float) -> str | None:
 
 def policy_target(name: str, *, epsilon: float, delta: float) -> Target:
     """An algorithm by its name or place, in a small world of its own."""
-    policy, setting = settings.policy_of(name, epsilon=epsilon, delta=delta)
+    policy, setting = targets.policy_of(name, epsilon=epsilon, delta=delta)
     return of_policy(policy, setting.env, rounds=setting.rounds, name=name)

@@ -1,34 +1,305 @@
-"""What holds the canary, as a script of releases: run it under either neighbour, and see what an observer sees.
-
-A policy's asks, or a protocol alone, come down to some batches and streams whose statistics differ in one person. The
-script runs them by the protocols' own message path. Where all noise is Gaussian, a spy sees the exact separation of
-the neighbours (`audit.spy`); laws of counts, answers and directions are computed (`audit.counts`, `audit.directions`).
-"""
+"""Scripts of releases, neighbours, and recorded noise."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from bandanna.accounting.events import ClearEvent, CompositionEvent, Event
 from bandanna.audit import exact
-from bandanna.audit.counts import count_pairs
-from bandanna.audit.directions import message_pairs
-from bandanna.audit.exact import Pair
-from bandanna.audit.mixed import shuffled_pairs
-from bandanna.audit.spy import Moves, Spy, bypassed, frozen, moves_of, reused, uneven
-from bandanna.audit.values import Leaf, arrays, columns_of, leaves
-from bandanna.core.arrays import Floats
-from bandanna.core.domain import Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.audit.exact import Pair, count_pairs, message_pairs, shuffled_pairs
+from bandanna.audit.values import Leaf, arrays, columns_of, first_difference, leaves
+from bandanna.device.domain import Ball, Domain, Estimate, Statistic
+from bandanna.device.linear_report import InterceptReport, Regression
+from bandanna.device.noise import FastNoise, Size
+from bandanna.numeric.rng import NoCoins
+from bandanna.policies.base import Ask, Played, Policy
+from bandanna.privacy.events import ClearEvent, CompositionEvent, Event
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+from bandanna.protocols.gaussian import ShuffleGaussian
+from bandanna.types import Floats
+
+# Canaries: two statistics of a domain that are as far apart as any, and two rows whose reports are.
+
+
+FAR = 40.0  # beyond every bound: what is longer is clipped
+_ANGLES = 361
+
+
+def farthest(domain: Domain) -> Floats:
+    """Two points of the domain whose distance is its diameter, (2, dim): that of a ball, a box, or reports."""
+    if isinstance(domain, Ball):
+        point = np.full(domain.dim, domain.bound / math.sqrt(domain.dim))  # as far as any in l1 too
+        return np.stack([point, -point])
+    if isinstance(domain, Regression):
+        x, y = _regressions(domain.features, intercept=isinstance(domain, InterceptReport))
+        arms = np.zeros(len(y), dtype=np.int64)
+        packed = domain.pack(x, domain.reward_bound * y, arms)
+        one, two = _apart(packed)
+        return np.stack([packed[one], packed[two]])
+    return np.stack([domain.upper, domain.lower])
+
+
+def _regressions(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
+    """Features of length 1 at all angles, with rewards 1 and -1: (n, d) and (n,)."""
+    slopes = features - 1 if intercept else features
+    turns = np.linspace(0, math.pi, _ANGLES) if slopes > 1 else np.array([0.0, math.pi])
+    x = np.zeros((len(turns), features))
+    x[:, 0] = np.cos(turns)
+    if slopes > 1:
+        x[:, 1] = np.sin(turns)
+    if intercept:
+        x[:, -1] = 1.0
+    return np.concatenate([x, x]), np.repeat([1.0, -1.0], len(x))
+
+
+def _apart(points: Floats) -> tuple[int, int]:
+    """The places of the two points that are farthest apart; by symmetry the first angle is one of them."""
+    distances = np.linalg.norm(points - points[0], axis=-1)
+    return 0, int(np.argmax(distances))
+
+
+def rows_apart(policy: Policy[Any], asks: list[Ask], row: Played, *, private: bool) -> tuple[Played, Played]:
+    """Two rows of one person whose reports to these asks are as far apart as we can make them.
+
+    Rewards take both ends of what is clipped; features, where they are `private`, all angles in a plane, and no
+    features at all; where they are public, both rows have the same. Distances count in units of each ask's sensitivity.
+    """
+    rows = _candidates(policy, row, private=private)
+    count = rows.rewards.shape[0]
+    squares = np.zeros((count, count))
+    for ask in asks:
+        mine = row.arms if ask.arm is not None else None
+        if mine is not None and int(mine[0]) != ask.arm:
+            continue
+        values = policy.report(ask, rows, NoCoins()).values.reshape(count, -1) / ask.protocol.domain.sensitivity
+        norms = np.sum(values * values, axis=-1)
+        squares += np.maximum(norms[:, None] + norms[None] - 2 * values @ values.T, 0.0)
+    if not private and rows.features is not None:
+        same = np.all(rows.features[:, None] == rows.features[None], axis=-1)
+        squares = np.where(same, squares, -1.0)
+    rewards = rows.rewards.reshape(count, -1)[:, 0]
+    squares *= np.where(rewards[:, None] != rewards[None], 1 + 1e-9, 1.0)  # of equals, those that differ in all
+    one, two = np.unravel_index(np.argmax(squares), squares.shape)
+    return rows.at(slice(int(one), int(one) + 1)), rows.at(slice(int(two), int(two) + 1))
+
+
+def _candidates(policy: Policy[Any], row: Played, *, private: bool) -> Played:
+    """Rows that a person may have, (n) of them."""
+    if row.rewards.ndim == 2:  # averages of a client over all arms of an episode
+        high = np.full_like(row.rewards[0], FAR)
+        return Played(rewards=np.stack([high, -high]))
+    features = row.features
+    if features is None or not private:
+        tiled = None if features is None else np.repeat(_lengthened(policy, features), 2, axis=0)
+        arms = None if row.arms is None else np.repeat(row.arms, 2)
+        return replace(row, rewards=np.array([FAR, -FAR]), features=tiled, arms=arms, groups=None, answered=None)
+    x, y = _regressions(features.shape[-1], intercept=bool(getattr(policy, "intercept", False)))
+    x = np.concatenate([x, np.zeros_like(x[:1])])
+    y = np.append(FAR * y, 0.0)
+    arms = None if row.arms is None else np.repeat(row.arms, len(y))
+    if arms is not None and not getattr(policy, "dim", 0):  # arms with models of their own: the neighbour has another
+        arms[len(arms) // 2 :] = (arms[0] + 1) % max(int(getattr(policy, "n_arms", 1)), 1)
+    groups = None if row.groups is None else np.repeat(row.groups, len(y))
+    return Played(rewards=y, features=x, arms=arms, groups=groups)
+
+
+def _lengthened(policy: Policy[Any], features: Floats) -> Floats:
+    """Public features as long as they may be: an adversary chooses them, the same in both worlds."""
+    if getattr(policy, "intercept", False):
+        slopes = np.zeros_like(features)
+        slopes[..., 0], slopes[..., -1] = 1.0, 1.0
+        return slopes
+    length = float(np.linalg.norm(features))
+    return features / length if length > 0 else features
+
+
+# A spy between what draws and its noise source: which exact values are noised with what.
+#
+# Where all noise is Gaussian, the separation of the neighbours is known exactly from it,
+#
+#     mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2,
+#
+# where all of it is Laplace the largest loss is sum |value under P - value under Q|_1 / scale, and the likelihood
+# ratio
+# of Gaussians is a sum over what was released, so that samples are scored as well as anybody could.
+
+
+SOURCES = 16  # noise sources that are compared, until one differs
+_LARGE = 32.0  # times the usual noise: nearly all outcomes are rare ones
+
+Moves = list[tuple[Floats, float]]  # by how much a value moves, and the std or scale of its noise
+
+
+class Scales(FastNoise):
+    """Noise as usual from another source; the scales of Gaussian and Laplace noise are written down, in order."""
+
+    def __init__(self, source: FastNoise) -> None:
+        super().__init__(source._rng)
+        self.scales: list[tuple[str, float]] = []
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """As usual."""
+        self.scales.append(("gaussian", std))
+        return super().gaussian(value, std=std, grid=grid)
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """As usual."""
+        self.scales.append(("laplace", scale))
+        return super().laplace(value, scale=scale, grid=grid)
+
+
+class Spy(Scales):
+    """Noise as usual; what is noised with Gaussians is written down, or weighed as it is released.
+
+    With `forced` it comes out as it did in another run.
+    """
+
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        *,
+        weights: Sequence[Floats] | None = None,
+        forced: Sequence[Floats] | None = None,
+        times: float = 1.0,
+    ) -> None:
+        super().__init__(FastNoise(rng))
+        self.times = times  # Gaussian noise is so many times as large
+        self.released: list[Floats] = []
+        self._forced = iter(forced or ())
+        self.gaussians: Moves = []
+        self.laplaces: Moves = []
+        self.others = 0  # draws of any other kind
+        self.score: Any = 0.0
+        self._weights = None if weights is None else iter(weights)
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """As usual."""
+        released = super().gaussian(value, std=self.times * std, grid=grid)
+        if self._weights is None:
+            released = next(self._forced, released)
+            self.gaussians.append((np.array(value, dtype=float), std))
+            self.released.append(released)
+        else:
+            weight = next(self._weights)
+            self.score = self.score + np.sum(released * weight, axis=tuple(range(-weight.ndim, 0)))
+        return released
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """As usual."""
+        self.laplaces.append((np.array(value, dtype=float), scale))
+        return super().laplace(value, scale=scale, grid=grid)
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().discrete_gaussian(std=std, size=size)
+
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().discrete_laplace(scale=scale, size=size)
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().binomial(trials=trials, probability=probability, size=size)
+
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """As usual."""
+        self.others += 1
+        return super().coins(counts, chances)
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """As usual."""
+        self.others += 1
+        return super().uniform(size)
+
+
+def moves_of(run: Callable[[bool, Spy], object]) -> tuple[Moves, Moves] | None:
+    """What `run(swapped, spy)` has noised by Gaussians, and what by Laplace noise, and how far both move.
+
+    None where other noise is drawn, or none at all, or noise of another scale for the neighbour.
+    """
+    one, two = (Spy(np.random.default_rng(0)) for _ in range(2))
+    for swapped, spy in ((False, one), (True, two)):
+        run(swapped, spy)
+    drawn = [(one.gaussians, two.gaussians), (one.laplaces, two.laplaces)]
+    if one.others or two.others or not any(a for a, _ in drawn) or one.scales != two.scales:
+        return None
+    gaussians, laplaces = ([(x - y, scale) for (x, scale), (y, _) in zip(a, b, strict=True)] for a, b in drawn)
+    return gaussians, laplaces
+
+
+def uneven(run: Callable[[bool, Spy], object]) -> bool:
+    """Whether the scales of Gaussian or Laplace noise differ between the neighbours: they depend on somebody's data."""
+    one, two = (Spy(np.random.default_rng(0)) for _ in range(2))
+    run(False, one)
+    run(True, two)
+    return one.scales != two.scales
+
+
+def bypassed(shown: Callable[[bool, Spy], object]) -> bool:
+    """Whether what is shown tells the neighbours apart although all that was noised comes out the same.
+
+    Then something reaches the observer beside the noise, and the separation of what was noised says nothing. Noise that
+    is far larger than usual is tried too: what is done to rare outcomes alone is seen with it.
+    """
+    return any(_differs(shown, times) for times in (1.0, _LARGE))
+
+
+def _differs(shown: Callable[[bool, Spy], object], times: float) -> bool:
+    one = Spy(np.random.default_rng(0), times=times)
+    first = shown(False, one)
+    second = shown(True, Spy(np.random.default_rng(0), forced=one.released))
+    return first_difference(first, second) is not None
+
+
+class _Extreme(FastNoise):
+    """A source whose uniform numbers are all near 0, or all near 1: a device that tells a rare lie does so."""
+
+    def __init__(self, rng: np.random.Generator, *, high: bool) -> None:
+        super().__init__(rng)
+        self.high = high
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """Within 2^-20 of 0 or 1."""
+        near = super().uniform(size) * 2.0**-20
+        return np.asarray(1 - 2.0**-53 - near if self.high else near)
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """As usual: it rejects by uniform numbers, and would never end."""
+        return FastNoise(self._rng).discrete_gaussian(std=std, size=size)
+
+
+def frozen(shown: Callable[[FastNoise], object]) -> bool:
+    """Whether what is shown is the same with any of a few noise sources, however unlikely one of them is."""
+    first, *others = (np.random.default_rng([1, each]) for each in range(SOURCES))
+    before = list(leaves(shown(FastNoise(first))))
+    extremes = (_Extreme(np.random.default_rng([1, SOURCES]), high=high) for high in (False, True))
+    return all(list(leaves(shown(each))) == before for each in (*map(FastNoise, others), *extremes))
+
+
+def reused(shown: Callable[[FastNoise], object]) -> bool:
+    """Whether a second release of the same data is the same as the first, with any of a few noise sources."""
+    sources = (FastNoise(np.random.default_rng([3, each])) for each in range(SOURCES))
+    return all(list(leaves(shown(each))) == list(leaves(shown(each))) for each in sources)
+
+
+# What holds the canary, as a script of releases: run it under either neighbour, and see what an observer sees.
+#
+# A policy's asks, or a protocol alone, come down to some batches and streams whose statistics differ in one person.
+# The
+# script runs them by the protocols' own message path. Where all noise is Gaussian, a spy sees the exact separation of
+# the neighbours (`audit.spy`); laws of counts, answers and directions are computed (`audit.counts`,
+# `audit.directions`).
+
 
 _NUMBERS = 2_000_000  # that are held at once
 _SINGLE = 256  # runs that are made one by one, in a block

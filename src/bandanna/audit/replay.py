@@ -1,43 +1,209 @@
-"""Record and replay: play a policy with one person's row, then once more with the neighbour's and the same answers.
-
-Everything that a policy publishes must follow from the answers to its asks. So a run is recorded with a canary in it,
-and repeated with the canary's contexts and reward replaced, every answer being what it was: now only the statistics
-that are summed may differ, and by how much is what the noise has to hide (`audit.releases`). If asks, states, snapshots
-or episodes differ, or one of both runs fails, the raw data have reached them on another way, which no noise covers: the
-pair (answers, state) is then possible in one world only. If that happens in so many of n replays that its probability
-is above delta, no epsilon holds at all. Who the canary is, and with which rows, is searched for in `audit.crowds`.
-"""
+"""A policy recorded and replayed with the rows of some people replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bandanna.accounting import accountant
-from bandanna.accounting.events import CompositionEvent, Event, NothingEvent
-from bandanna.audit.lower import at_least
-from bandanna.audit.neighbours import rows_apart
-from bandanna.audit.releases import Release, Script, beside_total
-from bandanna.audit.spy import Scales
-from bandanna.audit.substitution import Player, Substitution
+from bandanna.audit.releases import Release, Scales, Script, beside_total, rows_apart
+from bandanna.audit.sampling import at_least, claim_of
 from bandanna.audit.values import OPAQUE, Leaf, leaves
-from bandanna.audit.worst import MORE
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import NumberedCoins
-from bandanna.core.estimate import Estimate
-from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment, read
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError
-from bandanna.loop import close, reported
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy
+from bandanna.numeric.rng import NumberedCoins, Streams
+from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy, close, reported
+from bandanna.privacy import accountant
+from bandanna.privacy.events import CompositionEvent, Event, NothingEvent
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
-from bandanna.simulation.players.answers import Answers
-from bandanna.simulation.players.clients import arms_that_stay
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.environments.base import Environment, read
+from bandanna.simulation.players.reference import Answers, Seed, arms_that_stay
+from bandanna.simulation.run import Tally
+from bandanna.types import Floats, Ints
+
+# Rows of some people replaced: the simulator's player, in whose world they stand instead of those people's own.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Substitution:
+    """Rows that stand where some people's own rows would be, by the rounds in which these people come, in order.
+
+    private  whether contexts are; public ones are the same in both worlds
+    """
+
+    rounds: Ints  # (n,)
+    rewards: Floats  # (n,); of a client, its average of every arm
+    features: Floats | None = None  # (n, d)
+    private: bool
+
+    @classmethod
+    def of_row(cls, row: Played, *, at: int, private: bool) -> Substitution:
+        """One person's row in a round."""
+        reward = row.rewards.reshape(1, -1)[:, 0]
+        return cls(rounds=np.array([at]), rewards=reward, features=row.features, private=private)
+
+    def first(self, count: int) -> Substitution:
+        """Of the first so many people alone."""
+        return self.only(slice(0, count))
+
+    def only(self, people: slice) -> Substitution:
+        """Of some of the people alone."""
+        features = None if self.features is None else self.features[people]
+        return replace(self, rounds=self.rounds[people], rewards=self.rewards[people], features=features)
+
+    def over(self, base: Substitution) -> Substitution:
+        """These rows, and those of the base for everybody else; of both, rewards alone."""
+        rest = ~np.isin(base.rounds, self.rounds)
+        rounds = np.concatenate([self.rounds, base.rounds[rest]])
+        rewards, order = np.concatenate([self.rewards, base.rewards[rest]]), np.argsort(rounds)
+        return replace(base, rounds=rounds[order], rewards=rewards[order])
+
+    def within(self, begin: int, users: int) -> tuple[Ints, Substitution]:
+        """Places among so many people who come from a round on, and their rows."""
+        start, stop = np.searchsorted(self.rounds, [begin, begin + users])
+        return self.rounds[start:stop] - begin, self.only(slice(int(start), int(stop)))
+
+
+class Player(Seed):
+    """One seed of the simulator, with canaries in it."""
+
+    canaries: Substitution | None = None
+
+    def _here(self, users: int) -> tuple[Ints, Substitution] | None:
+        """The canaries among the next users, if any."""
+        found = None if self.canaries is None else self.canaries.within(self.done, users)
+        return found if found is not None and len(found[0]) else None
+
+    def _look(self, users: int) -> tuple[Floats, Floats]:
+        contexts, means = super()._look(users)
+        if (mine := self._here(users)) and mine[1].private and mine[1].features is not None:
+            contexts = np.array(contexts)
+            contexts[mine[0]] = mine[1].features[:, None]  # all arms of a person
+        return contexts, means
+
+    def _earn(self, means: Floats, arms: Ints) -> Floats:
+        mine = self._here(len(arms))
+        rewards = np.array(super()._earn(means, arms))
+        if mine:
+            rewards[mine[0]] = mine[1].rewards
+        return rewards
+
+    def frozen(self, users: int) -> Played:
+        """Devices choose; public features are those of the canaries in both worlds."""
+        mine, played = self._here(users), super().frozen(users)
+        return _placed(mine, played) if mine else played
+
+    def assigned(self, episode: Assigned, users: int) -> Played:
+        """The server says what is played; a client's averages are the canary's."""
+        mine, played = self._here(users), super().assigned(episode, users)
+        if not mine or not len(played.rewards):
+            return played
+        if played.rewards.ndim == 2:
+            rewards, clients = np.array(played.rewards), mine[0] < len(played.rewards)
+            rewards[mine[0][clients]] = mine[1].rewards[clients, None]
+            return Played(rewards=rewards)
+        return _placed(mine, played)
+
+
+def _placed(mine: tuple[Ints, Substitution], played: Played) -> Played:
+    """Rows with the canaries' features, where they are public."""
+    places, rows = mine
+    if rows.private or rows.features is None or played.features is None:
+        return played
+    features = np.array(played.features)
+    features[places] = rows.features
+    return replace(played, features=features)
+
+
+# Which of several pairs of neighbours is attacked: the one that a claim is farthest from covering.
+
+
+MORE = 1.01  # times what the first one needs: of about equals, that one is told from fewest answers
+LONGER = 1 + 1e-6  # times what a domain allows: more than rounding errors
+_PILOT, _FARTHER = 256, 0.5  # runs of either neighbour, and by how much more someone else must be apart
+
+
+def worst(scripts: Sequence[Script], *, epsilon: float, delta: float) -> int:
+    """Choose which neighbours are attacked: who need most of the claim, or whose noise must be sampled by itself.
+
+    Parameters
+    ----------
+    scripts
+        Releases to several pairs of neighbours, of which the first is the usual one.
+    epsilon, delta
+        What is claimed.
+
+    Returns
+    -------
+    int
+        The place of the worst; 0 unless another one is worse. It depends on draws that the attack does not use again.
+    """
+    standard = scripts[0]
+    needs = [_needed(standard, epsilon=epsilon, delta=delta)]
+    for each in scripts[1:]:
+        known = each.mu is not None or not _ordinary(each, standard)
+        needs.append(_needed(each, epsilon=epsilon, delta=delta) if known else 0.0)
+    most = int(np.argmax(needs))
+    if needs[most] > max(needs[0] * MORE, 1 + 1e-9):
+        return most
+    if (alone := next((place for place, each in enumerate(scripts) if each.alone), None)) is not None:
+        return alone
+    apart = [0.0 if each.mu is not None else _apart(each) for each in scripts]
+    farthest = int(np.argmax(apart))
+    if apart[farthest] > 2 * apart[0] + _FARTHER:
+        return farthest
+    return most if needs[most] > needs[0] * MORE else 0
+
+
+def _ordinary(script: Script, standard: Script) -> bool:
+    """Whether releases are by the same protocols, of reports that are no farther apart than these allow."""
+    known = {tuple(leaves(each.protocol)) for each in standard.releases}
+    return all(
+        tuple(leaves(each.protocol)) in known
+        and all(
+            float(np.linalg.norm(one - two)) <= LONGER * each.protocol.domain.sensitivity
+            for one, two in zip(each.one, each.two, strict=True)
+        )
+        for each in script.releases
+    )
+
+
+def _apart(script: Script) -> float:
+    """How far the means of a few runs are apart, in standard deviations, in the number where they are farthest."""
+    one, two = (script.draw(swapped, _PILOT, np.random.default_rng([2, int(swapped)])) for swapped in (False, True))
+    spread = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
+    gaps = np.abs(one.mean(axis=0) - two.mean(axis=0))
+    return float(np.max(np.where(gaps > 0, gaps / np.maximum(spread, 1e-300), 0.0), initial=0.0))
+
+
+def _needed(script: Script, *, epsilon: float, delta: float) -> float:
+    """What the exact laws need, as a share of the claim; 0 where they are not known."""
+    claim = claim_of(script.event, epsilon=epsilon, delta=delta)
+    if math.isinf(claim.parameter) or claim.parameter == 0:
+        return 0.0
+    known = claim.needs(mu=script.mu, pure=script.pure)
+    if known is None and script.pairs:
+        known = claim.needed_by(script.pairs)
+    return (known or 0.0) / claim.parameter
+
+
+# Record and replay: play a policy with one person's row, then once more with the neighbour's and the same answers.
+#
+# Everything that a policy publishes must follow from the answers to its asks. So a run is recorded with a canary in
+# it,
+# and repeated with the canary's contexts and reward replaced, every answer being what it was: now only the statistics
+# that are summed may differ, and by how much is what the noise has to hide (`audit.releases`). If asks, states,
+# snapshots
+# or episodes differ, or one of both runs fails, the raw data have reached them on another way, which no noise covers:
+# the
+# pair (answers, state) is then possible in one world only. If that happens in so many of n replays that its
+# probability
+# is above delta, no epsilon holds at all. Who the canary is, and with which rows, is searched for in `audit.crowds`.
+
 
 _TOLD = (
     "whether the run goes on",

@@ -1,16 +1,287 @@
-"""What is audited: a claim, how the target is run under two neighbours, and what is known exactly."""
+"""What is under audit, settings and results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import lru_cache
+from os import PathLike
+from typing import Any
 
-from bandanna.audit.blocks import Draw, Drawn, in_turn
-from bandanna.audit.claims import Claim
+import numpy as np
+
+from bandanna import environments as worlds
+from bandanna import validation
 from bandanna.audit.exact import Pair
-from bandanna.audit.lower import Found, sampled
-from bandanna.audit.result import CONSISTENT, NEVER, REFUTED, Row, gaussian_curve
+from bandanna.audit.sampling import Block, Claim, Curve, Draw, Drawn, Found, block, in_turn, sampled
+from bandanna.errors import InvalidArgument
+from bandanna.experiments.executors import Executor
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.base import Policy
+from bandanna.policies.glm.glm_jdp import Constants
+from bandanna.policies.registry import known_as, make
+from bandanna.privacy.guarantee import rounded_up
+from bandanna.simulation.environments.base import Environment
+from bandanna.types import Floats
+
+# A small problem for every algorithm by its name: large enough that it asks, small enough to be run often.
+
+
+_FRESH = worlds.LinearContextual(dim=3, n_arms=6)
+_FINITE = worlds.FiniteArms(means=(0.8, 0.4, 0.2))
+_SPHERE = worlds.SphereArms(dim=2, n_arms=5)
+_CONTEXTS = worlds.SphereContexts(dim=2, n_arms=5)
+_GLM = worlds.GeneralisedLinear(dim=2, n_arms=4, norm=2.0)
+_PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
+_BUSY = Constants(  # refits after few rounds, until all calls that are paid for are made
+    share=0.4,
+    steps=2,
+    calls_o=2,
+    calls_tau=2,
+    regulariser_v=4.0,
+    regulariser_h=1.0,
+    ridge=1.0,
+    threshold=1 / 16,
+    elimination=9.0,
+    bonus=1.0,
+)
+HORIZON = 200  # of a policy of one's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A world, and the arguments of a policy in it beside its budget."""
+
+    env: Environment
+    arguments: dict[str, Any] = field(default_factory=dict)
+    rounds: int
+    rho: float | None = None  # where the budget is in zCDP
+
+
+def _linear(horizon: int = 24) -> Setting:
+    return Setting(env=_FRESH, arguments={"dim": 3, "horizon": horizon, "width": 0.2}, rounds=horizon)
+
+
+def _sampled(**more: Any) -> Setting:
+    return Setting(env=_FRESH, arguments={"dim": 3, "horizon": 40, "intercept": True, **more}, rounds=40)
+
+
+def _finite(horizon: int = 40, rho: float | None = None, **more: Any) -> Setting:
+    return Setting(env=_FINITE, arguments={"n_arms": 3, "horizon": horizon, **more}, rounds=horizon, rho=rho)
+
+
+def _logistic(horizon: int = 60, **more: Any) -> Setting:
+    arguments = {"dim": 2, "horizon": horizon, "parameter_bound": 2.0, **more}
+    return Setting(env=_GLM, arguments=arguments, rounds=horizon)
+
+
+_SPHERES = Setting(env=_SPHERE, arguments={"dim": 2, "horizon": 3000}, rounds=3000, rho=0.5)
+_OFUL = Setting(env=_CONTEXTS, arguments={"dim": 2, "horizon": 40}, rounds=40, rho=0.5)
+_CLIENTS = Setting(env=_PEOPLE, arguments={"dim": 2, "horizon": 300}, rounds=300)
+
+SETTINGS: dict[str, Setting] = {
+    **dict.fromkeys(("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"), _sampled()),
+    **dict.fromkeys(("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"), _sampled(public_contexts=True)),
+    **dict.fromkeys(("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP"), _linear()),
+    **dict.fromkeys(("LinUCB-LDP-batched", "LinUCB-SDP-Amp", "LinUCB-SDP-Vec", "LinUCB-CSDP"), _linear(40)),
+    **dict.fromkeys(("DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"), _CLIENTS),
+    **dict.fromkeys(("UCB1", "Thompson", "UCB-episodes", "AdaP-UCB", "LDP-UCB"), _finite()),
+    "AdaC-UCB": _finite(rho=0.5),
+    **dict.fromkeys(("DP-SE", "SDP-SE"), _finite(3000, failure=0.5)),
+    **dict.fromkeys(("GOPE", "AdaC-GOPE", "AdaC-GOPE-early"), _SPHERES),
+    **dict.fromkeys(("RS-OFUL", "AdaC-OFUL"), _OFUL),
+    "AdaC-OFUL-JDP": Setting(env=_CONTEXTS, arguments={"dim": 2, "horizon": 60, "growth": 0.1}, rounds=60, rho=50.0),
+    **dict.fromkeys(("GLM-UCB", "GLOC", "ECOLog"), _logistic(30)),
+    "RS-GLinUCB": _logistic(30, constants="published"),
+    "B-GLinUCB": _logistic(warmup=30),
+    "GLM-JDP": _logistic(40, constants=_BUSY),
+    "GLM-SDP": _logistic(60, warmup=30, steps=2),
+}
+
+
+def setting_for(name: str) -> Setting:
+    """Of an algorithm; of one that is not listed, and of a policy of one's own, by the arguments that it takes."""
+    if name in SETTINGS:
+        return SETTINGS[name]
+    own = {each for each in known_as(name).kind.__dataclass_fields__ if not each.startswith("_")}
+    if "dim" in own:
+        return Setting(env=_FRESH, arguments={"dim": 3, "horizon": HORIZON}, rounds=HORIZON)
+    return Setting(env=_FINITE, arguments={"n_arms": 3, "horizon": HORIZON}, rounds=HORIZON)
+
+
+def policy_of(
+    name: str, *, epsilon: float, delta: float, given: bool = False, trust: str | None = None
+) -> tuple[Policy[Any], Setting]:
+    """The algorithm in its setting, at a budget in the form that it takes.
+
+    given: somebody wants this very budget; otherwise settings of zCDP have a rho of their own. trust: of a policy of
+    one's own, the first that it has unless given.
+    """
+    setting, entry = setting_for(name), known_as(name)
+    options = set(entry.options)
+    budget: dict[str, Any] = {}
+    if "rho" in options and setting.rho is not None and not (given and "delta" in options):
+        budget = {"rho": setting.rho}
+    elif "epsilon" in options:
+        budget = {"epsilon": epsilon} | ({"delta": delta} if "delta" in options else {})
+    if "trust" in options:
+        noisy = [each for each in entry.kind.trusts if each != "none"]
+        if not noisy:
+            raise InvalidArgument("target", name, "a policy with some privacy: it has only bd.none()")
+        budget["trust"] = noisy[0] if trust is None else validation.one_of("trust", trust, tuple(noisy))
+    elif trust is not None:
+        raise InvalidArgument("trust", trust, f"left out: {name} says whom its users trust")
+    return make(name, **{**setting.arguments, **budget}), setting
+
+
+def names() -> tuple[str, ...]:
+    """Every algorithm."""
+    return tuple(ALGORITHMS)
+
+
+# What an audit has found: rows, with the claimed value beside the bound, and a picture of both trade-off curves.
+
+
+CONSISTENT, REFUTED = "consistent", "refuted"
+COLUMNS = (
+    "target",
+    "known",
+    "claimed_epsilon",
+    "delta",
+    "lower_bound",
+    "confidence",
+    "trials",
+    "verdict",
+    "looked_at",
+    "not_looked_at",
+)
+NEVER = (
+    "outcomes too rare for so many runs",
+    "how many seeds the noise comes from",
+    "time, logs and texts of errors",
+)  # no audit looks at these
+
+_DRAWN = 10  # rows in one picture
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRow:
+    """One target.
+
+    lower_bound  an epsilon at delta that the target is not below, with this confidence (1: exact, nothing was sampled)
+    trials       how often the target was run, under either neighbour
+    attack       what found the bound: "exact", "sampled", "one-run" or "replay"
+    why          what told the neighbours apart, where it was no test of numbers
+    looked_at    which people, rewards, features and fields were looked at
+    not_looked_at  where a fault would not be found
+    reached      the bound as a share of the claim, in mu where the claim is Gaussian
+    """
+
+    target: str
+    known: str | None
+    claim: Claim
+    lower_bound: float
+    confidence: float
+    trials: int
+    verdict: str
+    attack: str = "sampled"
+    why: str = ""
+    looked_at: str = ""
+    not_looked_at: str = ""
+    reached: float = 0.0
+    curve: Curve | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the claim is false, with the stated confidence."""
+        return self.verdict == REFUTED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; infinities are None."""
+        claimed, found = (None if math.isinf(each) else each for each in (self.claim.epsilon, self.lower_bound))
+        values = (self.target, self.known, claimed, self.claim.delta, found, self.confidence, self.trials, self.verdict)
+        return dict(zip(COLUMNS, (*values, self.looked_at, self.not_looked_at), strict=True))
+
+    def __str__(self) -> str:
+        """One sentence."""
+        if math.isinf(self.claim.epsilon):
+            return f"{self.target}: nothing is promised, so nothing can be refuted."
+        stated = f"epsilon = {rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
+        found = f"at least {self.lower_bound:.4g}"
+        how = "exactly" if self.confidence == 1 else f"with confidence {self.confidence:g} after {self.trials:,} runs"
+        sentence = f"{self.target}: {self.verdict}; claimed {stated}, found {found}, {how} ({self.attack})."
+        if self.why:
+            sentence += f" {self.why[0].upper()}{self.why[1:]}."
+        for what, where in (("Looked at", self.looked_at), ("Not looked at", self.not_looked_at)):
+            sentence += f" {what}: {where}." if where else ""
+        return sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditResult:
+    """The rows of an audit."""
+
+    rows: tuple[AuditRow, ...]
+
+    def __str__(self) -> str:
+        """A sentence for each row."""
+        return "\n".join(map(str, self.rows))
+
+    @property
+    def refuted(self) -> bool:
+        """Whether any claim is false."""
+        return any(row.refuted for row in self.rows)
+
+    @property
+    def surprises(self) -> tuple[AuditRow, ...]:
+        """Rows whose verdict is not what is known of their target."""
+        return tuple(row for row in self.rows if row.known and (row.known == "bad") != row.refuted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"rows": [row.to_dict() for row in self.rows]}
+
+    def plot(self, path: str | PathLike[str]) -> None:
+        """Draw the measured trade-offs of the first ten rows that have one, and the claims, below which none may be."""
+        from bandanna.simulation import figures
+
+        figures.drawable(path)
+        drawn = [row for row in self.rows if row.curve is not None][:_DRAWN]
+        with figures.styled():
+            figure, axes = figures.blank((8.0, 6.4), (0.1, 0.1, 0.62, 0.74))
+            levels = np.linspace(0, 1, 401)
+            ends = []
+            for place, row in enumerate(drawn):
+                assert row.curve is not None
+                colour = figures.colour_of(place)
+                axes.plot(row.curve.level, row.curve.missed, color=colour, linewidth=2.6, alpha=0.8)
+                dark = "#333333" if len(drawn) == 1 else colour
+                axes.plot(levels, 1 - row.claim.power(levels), color=dark, linewidth=1.2, linestyle=(0, (4, 3)))
+                ends.append((f"{row.target}: {row.verdict}", 1.0, 0.9 - 0.08 * place, colour, row.refuted))
+            axes.set_xlim(0, 1)
+            axes.set_ylim(0, 1)
+            note = "broad: measured; dashed: the claim, below which no test may lie"
+            figures.furnish(axes, "Telling two neighbours apart", note, across="says P where Q is true", up="misses P")
+            figures.label_ends(axes, ends)
+        figures.save_figure(figure, path)
+
+
+def joined(results: Iterable[AuditResult]) -> AuditResult:
+    """All rows."""
+    return AuditResult(rows=tuple(row for each in results for row in each.rows))
+
+
+def gaussian_curve(mu: float) -> Curve:
+    """The trade-off of N(0, 1) and N(mu, 1)."""
+    levels: Floats = np.linspace(0.0, 1.0, 201)
+    return Curve(level=levels, missed=1 - Claim(epsilon=0.0, delta=0.5, mu=mu).power(levels))
+
+
+# What is audited: a claim, how the target is run under two neighbours, and what is known exactly.
+
 
 TRIALS, CONFIDENCE = 40_000, 0.95
 SINGLE = 8192  # runs at most, where they are made one by one
@@ -68,7 +339,7 @@ def attacked(
     seed: int = 0,
     drawn: Drawn | None = None,
     progress: Progress = silent,
-) -> Row:
+) -> AuditRow:
     """All that is known of a target, and the best bound of it: exact ones hold surely, sampled ones with confidence.
 
     drawn: who else runs its blocks (`audit.spread`); the numbers are the same.
@@ -99,14 +370,16 @@ def attacked(
     return _row(target, known or 0.0, 1.0, found.trials, "exact", found)
 
 
-def _row(target: Target, needed: float, confidence: float, trials: int, attack: str, found: Found | None = None) -> Row:
+def _row(
+    target: Target, needed: float, confidence: float, trials: int, attack: str, found: Found | None = None
+) -> AuditRow:
     """The verdict on what a test needs."""
     claim = target.claim
     refuted = claim.refuted_by(needed)
     curve = None if found is None else found.curve
     if curve is None and claim.mu is not None and target.mu is not None:
         curve = gaussian_curve(target.mu)
-    return Row(
+    return AuditRow(
         target=target.name,
         known=target.known,
         claim=claim,
@@ -121,3 +394,56 @@ def _row(target: Target, needed: float, confidence: float, trials: int, attack: 
         reached=(needed if refuted else min(needed, claim.stated)) / claim.stated if claim.epsilon > 0 else 0.0,
         curve=curve,
     )
+
+
+# One target over many workers: blocks of runs are tasks of an executor, and are read in their order.
+#
+# A block has random streams of its own (`blocks.block`) and says nothing of who ran it, and looks are taken after
+# fixed
+# numbers of blocks: so the bound, the verdict and the number of runs are the same for any number of workers, and
+# blocks
+# that nobody needs any more are cancelled when the claim is refuted. Workers build the target anew, once each, from
+# what
+# it was named by.
+
+
+Build = Callable[..., Target]  # importable
+
+
+def over(working: Executor, build: Build, arguments: dict[str, Any], key: Sequence[int]) -> Drawn:
+    """Blocks of the target `build(**arguments)`, run by an executor."""
+    try:
+        made = pickle.dumps((build, arguments))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        allowed = "one that can be sent to other processes: a name, module:Class, or of a class that can be imported"
+        raise InvalidArgument("target", arguments.get("target"), allowed) from error
+
+    def drawn(sizes: Sequence[int]) -> Iterator[Block]:
+        tasks = {
+            number: {"made": made, "key": tuple(key), "number": number, "runs": runs}
+            for number, runs in enumerate(sizes)
+        }
+        waiting: dict[int, Block] = {}
+        following = 0
+        with closing(working.call_all(block_of, tasks)) as ending:
+            for number, both in ending:
+                waiting[number] = both
+                while following in waiting:
+                    yield waiting.pop(following)
+                    following += 1
+
+    return drawn
+
+
+def block_of(*, made: bytes, key: Sequence[int], number: int, runs: int) -> Block:
+    """One block, wherever it is run."""
+    target = _built(made)
+    assert target.draw is not None
+    return block(target.draw, key, number, runs)
+
+
+@lru_cache(maxsize=4)
+def _built(made: bytes) -> Target:
+    build, arguments = pickle.loads(made)
+    target: Target = build(**arguments)
+    return target

@@ -1,9 +1,4 @@
-"""Values taken apart: what two runs show is compared by content, whatever classes it is made of.
-
-`leaves` names every number, text and type in a value by its path. Two values are the same if their leaves are. Numbers
-count to the last bit. An object counts by its attributes, or by what it would be copied from; where it lies in memory
-never counts. What cannot be taken apart (a generator, a lock) counts by its type alone: `OPAQUE` marks it.
-"""
+"""Any value that a release shows, compared by content."""
 
 from __future__ import annotations
 

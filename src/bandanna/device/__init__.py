@@ -1,18 +1,21 @@
-"""What runs with a user: clip, pack, encode, draw noise and coins, choose arms. NumPy and nothing else.
-
-A device is built from public parameters (`from_parameters`) and needs no accountant, no shuffler and no analyzer.
-"""
+"""What runs with a user: domains, statistics, randomizers and the choice of an arm. Needs NumPy alone."""
 
 from __future__ import annotations
 
 from bandanna.device.base import Device, Messages
-from bandanna.device.caps import Direction
-from bandanna.device.counts import Answer, Copies, Counts, Rounded, Sign
-from bandanna.device.levels import Levels
-from bandanna.device.noise import NoiseSource
-from bandanna.device.parameters import from_parameters
-from bandanna.device.reports import Noisy, Plain
-from bandanna.device.secure import SecureNoise
+from bandanna.device.noise import NoiseSource, SecureNoise
+from bandanna.device.randomizers import (
+    Answer,
+    Copies,
+    Counts,
+    Direction,
+    Levels,
+    Noisy,
+    Plain,
+    Rounded,
+    Sign,
+    from_parameters,
+)
 
 __all__ = [
     "Answer",

@@ -1,9 +1,4 @@
-"""What every device does: a statistic that was clipped here is checked once more and becomes a message of integers.
-
-A device is a frozen value of public parameters, so that a task's document can say which it is; it knows no price and
-no other role. Protocols build theirs from calibrated noise (`protocols/<name>/randomizer.py`), `from_parameters`
-builds the same one from plain values.
-"""
+"""The interface of a device's randomizer, and the messages that it sends."""
 
 from __future__ import annotations
 
@@ -13,11 +8,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from bandanna.core.arrays import Floats
-from bandanna.core.domain import Domain, Statistic
+from bandanna.device.domain import Domain, Statistic
 from bandanna.device.noise import NoiseSource, noise_source
 from bandanna.errors import InvalidStatistic, Summary
-from bandanna.storage.declared import name_of
+from bandanna.storage.encoding import name_of
+from bandanna.types import Floats
 
 Messages = NDArray[Any]  # (..., users, length) of int64; of float64 where a fast source draws real-valued noise
 

@@ -1,9 +1,11 @@
-"""What every noise source can draw; mechanisms ask for noise only through this interface, and state its price."""
+"""Sources of noise: the operating system's randomness, and seeded sources for simulations and tests."""
 
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -11,9 +13,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.core import require, sums
-from bandanna.core.domain import reals
+from bandanna import validation
+from bandanna.device.domain import reals
+from bandanna.device.samplers import GAUSSIAN, LAPLACE, binomials, drawn
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, Summary
+from bandanna.numeric import exact_sums
+from bandanna.numeric.rng import Streams
+
+# What every noise source can draw; mechanisms ask for noise only through this interface, and state its price.
+
 
 Size = int | tuple[int, ...]
 
@@ -42,7 +50,7 @@ class NoiseSource(ABC):
 
     def gaussian_steps(self, steps: NDArray[np.int64], *, std: float, grid: float) -> NDArray[np.int64]:
         """Whole steps of the grid plus a discrete Gaussian of at least std / grid steps, fresh in every entry."""
-        ratio = at_least("std", require.positive("std", std), grid)
+        ratio = at_least("std", validation.positive("std", std), grid)
         return np.asarray(steps + self.discrete_gaussian(std=ratio, size=steps.shape))
 
     def named(self, name: str) -> NoiseSource:
@@ -83,7 +91,7 @@ class NoiseSource(ABC):
 
 def parameter(argument: str, value: Any) -> float:
     """The parameter of integer noise: a number in (0, 2^52]."""
-    if require.positive(argument, value) > LARGEST:
+    if validation.positive(argument, value) > LARGEST:
         raise InvalidArgument(argument, value, "at most 2^52 steps, so that sums stay inside 64-bit integers")
     return float(value)
 
@@ -93,7 +101,7 @@ def shape(size: Size) -> tuple[int, ...]:
     axes = size if isinstance(size, tuple) else (size,)
     if all(type(axis) is int and axis >= 0 for axis in axes):  # shapes of arrays: nothing to convert
         return axes
-    return tuple(require.whole("size", axis, least=0) for axis in axes)
+    return tuple(validation.whole("size", axis, least=0) for axis in axes)
 
 
 def finite(value: ArrayLike) -> NDArray[np.float64]:
@@ -109,10 +117,10 @@ def finite(value: ArrayLike) -> NDArray[np.float64]:
 
 def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
     """The nearest multiple of the grid, counted in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
-    if require.non_negative("grid", grid) == 0:
+    if validation.non_negative("grid", grid) == 0:
         raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
     exact = finite(value)
-    return sums.steps(exact, np.zeros_like(exact), grid)
+    return exact_sums.steps(exact, np.zeros_like(exact), grid)
 
 
 @lru_cache(maxsize=64)
@@ -130,3 +138,307 @@ def noise_source(source: Any) -> NoiseSource:
             "source", source, "a NoiseSource: FastNoise(numpy.random.default_rng(seed)) or SecureNoise()"
         )
     return source
+
+
+# Noise from the operating system's entropy, exact in law on integers; it cannot be seeded.
+
+
+class SecureNoise(NoiseSource):
+    """Noise for people: no seed, no floating-point noise, nothing approximated.
+
+    Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise) with integers inside the bracket;
+    the released float is a function of that integer alone, so floating point leaks nothing about the value.
+    All of it is made of random words of os.urandom, which needs neither a key in this process nor care when it forks:
+    a binomial takes 8 bytes, however many its trials (`inversion`), a Gaussian or Laplace number about 25 (`columns`).
+    """
+
+    secure = True
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        if arguments or named:
+            raise InsecureSource(
+                "SecureNoise() takes no argument: it draws from the operating system and cannot be seeded"
+            )
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """Multiples of the grid: the rounded value plus a discrete Gaussian of parameter std / grid."""
+        return np.asarray(self.gaussian_steps(on_grid(value, grid), std=std, grid=grid) * grid)
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """Multiples of the grid: the rounded value plus a discrete Laplace of parameter scale / grid."""
+        steps = on_grid(value, grid)
+        ratio = at_least("scale", validation.positive("scale", scale), grid)
+        return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """Exact for every std that a float can have."""
+        wanted = shape(size)
+        return drawn(GAUSSIAN, parameter("std", std), math.prod(wanted), _words).reshape(wanted)
+
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """Exact for every scale that a float can have."""
+        wanted = shape(size)
+        return drawn(LAPLACE, parameter("scale", scale), math.prod(wanted), _words).reshape(wanted)
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """Exact for every probability that a float can have, by inversion (`inversion`)."""
+        chance = Fraction(validation.chance("probability", probability))
+        wanted, trials = shape(size), validation.whole("trials", trials, least=0)
+        return binomials(trials, chance, math.prod(wanted), _words).reshape(wanted)
+
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Refused: a deployment draws the coins of every message."""
+        raise InsecureSource("coins of many users at once are a shortcut of simulations; a secure source draws each")
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """The upper 53 of 64 random bits each, times 2^-53."""
+        return np.asarray((_words(shape(size)) >> np.uint64(11)) * 2.0**-53)
+
+    def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
+        """The order of random 64-bit keys, drawn anew for a row with equal keys: given distinct keys it is uniform."""
+        wanted = (*shape(size), validation.whole("n", n))
+        keys = _words(wanted).reshape(-1, n)
+        while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
+            keys[again] = _words((int(again.sum()), n))
+        return np.argsort(keys, axis=-1).astype(np.int64).reshape(wanted)
+
+
+def _words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
+    """Random 64-bit words."""
+    return np.frombuffer(bytearray(os.urandom(8 * math.prod(wanted))), dtype=np.uint64).reshape(wanted)
+
+
+# How long secure noise takes: random numbers of a release, counted before it, and the time of one.
+
+
+# Seconds on one core of a server of 2026
+RELEASE = 1e-3  # any release: checks, linear algebra, the ledger
+GAUSSIAN_SECONDS = 2.5e-7  # a discrete Gaussian or Laplace
+WORD = 1e-7  # a binomial of up to 2^24 trials
+NUMBER = 1e-7  # a number of a user's statistic: clipped, rounded, added, fingerprinted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """What a release takes: discrete Gaussians (or Laplaces), words for binomials, numbers of its users' statistics."""
+
+    gaussians: int = 0
+    words: int = 0
+    numbers: int = 0
+
+    def seconds(self, *, secure: bool) -> float:
+        """An estimate, right to a factor of 3 or so; seeded noise takes no time that matters."""
+        noise = GAUSSIAN_SECONDS * self.gaussians + WORD * self.words if secure else 0.0
+        return RELEASE + noise + NUMBER * self.numbers
+
+
+# How far the fast source is from the secure one: bounds on the Kolmogorov distance of their releases.
+
+
+def gaussian_grid_distance(*, std: float, grid: float) -> float:
+    """Bound on sup_x |P(fast <= x) - P(secure <= x)| for a Gaussian release of the same value, grid <= std.
+
+        fast = v + N(0, std^2),   secure = grid (round(v / grid) + discrete Gaussian(std / grid)),
+        distance <= grid / (std sqrt(2 pi)) + (grid / std)^2 / 16.
+
+    Proof, in units of the grid, s = std / grid >= 1, f the density of N(0, s^2), S = sum_j f(j).
+    (1) Rounding v moves it by at most 1/2, hence the distribution function by at most f(0)/2. Then v = 0.
+    (2) For k >= 0 and x in [k, k+1), P(N > x) is within f(0)/2 of P(N > k + 1/2); by symmetry k >= 0 is enough.
+    (3) Midpoint rule with its Peano kernel (1/2 - |t|)^2 / 2 <= 1/8:
+        |sum_{j>k} f(j) - P(N > k + 1/2)| <= (1/8) int_0^inf |f''| = (1/4) max |f'| < 0.0606 / s^2.
+    (4) Dividing by S moves a tail <= 1/2 by at most (S - 1)/2 = sum_{m>=1} exp(-2 pi^2 s^2 m^2) < 1e-8 / s^2 (Poisson
+        summation); 0.0606 + 1e-8 < 1/16.
+    """
+    ratio = validation.positive("grid", grid) / validation.positive("std", std)
+    if ratio > 1:
+        raise InvalidArgument("grid", grid, f"at most std = {std!r}")
+    return min(1.0, ratio / math.sqrt(2 * math.pi) + ratio**2 / 16)
+
+
+def laplace_grid_distance(*, scale: float, grid: float) -> float:
+    """Bound on sup_x |P(fast <= x) - P(secure <= x)| for a Laplace release of the same value.
+
+        distance <= grid / (2 scale) + (grid / scale)^2 / 16.
+
+    Proof, in units of the grid, s = scale / grid. The density is at most 1 / (2s): steps (1) and (2) of
+    `gaussian_grid_distance` cost 1 / (4s) each. For k >= 0 the discrete tail is
+    P(Y > k) = e^{-(k+1)/s} / (1 + e^{-1/s}) = P(L > k + 1/2) sech(1 / (2s)), and 1 - sech(x) <= x^2 / 2.
+    """
+    ratio = validation.positive("grid", grid) / validation.positive("scale", scale)
+    return min(1.0, ratio / 2 + ratio**2 / 16)
+
+
+# Noise from a NumPy generator: quick, reproducible, and for simulation only.
+
+
+class FastNoise(NoiseSource):
+    """Noise for simulation, from the generator that is handed in.
+
+    Real-valued noise is continuous and ignores the grid: its law is within `gaussian_grid_distance` or
+    `laplace_grid_distance` of the secure source's. Integer noise has the secure source's law exactly, up to the
+    resolution of double-precision uniforms.
+    """
+
+    secure = False
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise InvalidArgument(
+                "rng",
+                rng,
+                "a numpy.random.Generator, such as numpy.random.default_rng(seed): the randomness is an argument",
+            )
+        self._rng = rng
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """value + N(0, std^2); the grid is checked and otherwise ignored."""
+        validation.positive("std", std)
+        validation.non_negative("grid", grid)
+        exact = finite(value)
+        drawn = np.asarray(self._rng.normal(0.0, std, exact.shape))
+        drawn += exact
+        return drawn
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """value + Laplace(scale); the grid is checked and otherwise ignored."""
+        validation.positive("scale", scale)
+        validation.non_negative("grid", grid)
+        exact = finite(value)
+        return np.asarray(exact + self._rng.laplace(0.0, scale, exact.shape))
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """Rejection from discrete Laplace(t), t = floor(std) + 1 (Canonne, Kamath and Steinke 2020, Algorithm 3).
+
+        y is kept with probability exp(-(|y| - std^2 / t)^2 / (2 std^2)), which is at least 0.46 on average.
+        """
+        std, wanted = parameter("std", std), shape(size)
+        t = math.floor(std) + 1.0
+        kept = np.empty(0, dtype=np.int64)
+        while kept.size < math.prod(wanted):
+            y = self._two_sided_geometric(t, (2 * (math.prod(wanted) - kept.size) + 16,))
+            with np.errstate(over="ignore"):
+                accept = np.exp(-((np.abs(y) / std - std / t) ** 2) / 2)  # CKS 2020, Algorithm 3
+            kept = np.concatenate([kept, y[self.uniform(y.size) < accept]])
+        return kept[: math.prod(wanted)].reshape(wanted)
+
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """G - G' with G and G' geometric: P(G = k) proportional to exp(-k / scale), k >= 0."""
+        return self._two_sided_geometric(parameter("scale", scale), shape(size))
+
+    def _two_sided_geometric(self, scale: float, wanted: tuple[int, ...]) -> NDArray[np.int64]:
+        """The difference of the whole parts of two exponentials: floor(Exp(scale)) is geometric."""
+        geometric = np.floor(self._rng.exponential(scale, (2, *wanted))).astype(np.int64)  # (2, *size)
+        return np.asarray(geometric[0] - geometric[1])
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """Bin(trials, probability) by NumPy's sampler."""
+        draws = self._rng.binomial(
+            validation.whole("trials", trials, least=0), validation.chance("probability", probability), shape(size)
+        )
+        return np.asarray(draws, dtype=np.int64)
+
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Elementwise by NumPy's sampler."""
+        return np.asarray(self._rng.binomial(counts, np.clip(chances, 0.0, 1.0)), dtype=np.int64)
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """53 random bits each."""
+        return np.asarray(self._rng.random(shape(size)))
+
+    def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
+        """Every row shuffled on its own."""
+        rows = np.broadcast_to(np.arange(validation.whole("n", n), dtype=np.int64), (*shape(size), n))
+        return self._rng.permuted(rows, axis=-1)  # (*size, n)
+
+
+# Noise for simulations of several seeds side by side: every seed has streams of its own.
+
+
+class ReplicatedNoise(NoiseSource):
+    """Fast noise whose first axis is the seeds of `streams`; a seed draws the same numbers in any company."""
+
+    secure = False
+
+    def __init__(self, streams: Streams, part: str = "") -> None:
+        self._streams, self._part = streams, part
+        self._seeds = len(streams.seeds)
+
+    def named(self, name: str) -> ReplicatedNoise:
+        """The same seeds with streams that begin with this name."""
+        return ReplicatedNoise(self._streams, f"{self._part}{name} ")
+
+    def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
+        """value + N(0, std^2)."""
+        exact = np.asarray(value, dtype=float)
+        drawn = std * self._streams.normal(self._part + "noise", exact.shape[1:])
+        drawn += exact
+        return drawn
+
+    def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
+        """value + Laplace(scale)."""
+        exact = np.asarray(value, dtype=float)
+        return np.stack([source.laplace(row, scale=scale, grid=grid) for source, row in self._each("laplace", exact)])
+
+    def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rest = self._rest(size)
+        return np.stack([s.discrete_gaussian(std=std, size=rest) for s in self._sources("discrete gaussian")])
+
+    def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rest = self._rest(size)
+        return np.stack([s.discrete_laplace(scale=scale, size=rest) for s in self._sources("discrete laplace")])
+
+    def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
+        """From the stream "coins" of this law."""
+        trials, chance = validation.whole("trials", trials, least=0), validation.chance("probability", probability)
+        return self._streams.coins(self._part + "coins", trials, chance, self._rest(size))
+
+    def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rows = zip(self._sources("group coins"), counts, chances, strict=True)
+        return np.stack([source.coins(n, p) for source, n, p in rows])
+
+    def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Every user's coin, U < chance: by the first 16 bits of U, and by the others only where those leave it open.
+
+        All seeds have the same number of users, chances are below 1.
+        """
+        ends = np.cumsum(counts, axis=1)
+        users = np.arange(int(ends[0, -1]))
+        group = np.zeros((self._seeds, len(users)), dtype=np.int64)
+        for end in ends[:, :-1].T:
+            group += users >= end[:, None]
+        scaled = 2.0**16 * chances
+        first = scaled.astype(np.uint16)  # (S, G, m), rounded down
+        mine = first[np.arange(self._seeds)[:, None], group]
+        drawn = self._streams.sixteen_bits(self._part + "rounding bits", mine.shape[1:])
+        below = (drawn < mine).view(np.uint8)
+        for each in np.flatnonzero(drawn == mine):
+            seed, user, place = np.unravel_index(each, mine.shape)
+            of = seed, group[seed, user], place
+            rest = self._streams.generators(self._part + "further bits")[seed].random()
+            below[seed, user, place] = rest < scaled[of] - first[of]
+        wide = np.uint8 if len(users) < 256 else np.int64
+        return np.asarray(np.add.reduce(below, axis=1, dtype=wide), dtype=np.int64)
+
+    def uniform(self, size: Size) -> NDArray[np.float64]:
+        """From the stream "rounding"."""
+        return self._streams.uniform(self._part + "rounding", self._rest(size))
+
+    def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
+        """By each seed's own generator."""
+        rest = self._rest(size)
+        return np.stack([s.permutation(n, size=rest) for s in self._sources("order")])
+
+    def _rest(self, size: Size) -> tuple[int, ...]:
+        axes = shape(size)
+        if not axes or axes[0] != self._seeds:
+            raise ValueError(f"the first axis of {axes} must be the {self._seeds} seeds")
+        return axes[1:]
+
+    def _sources(self, name: str) -> list[FastNoise]:
+        return [FastNoise(rng) for rng in self._streams.generators(self._part + name)]
+
+    def _each(self, name: str, rows: NDArray[np.float64]) -> list[tuple[FastNoise, NDArray[np.float64]]]:
+        return list(zip(self._sources(name), rows, strict=True))

@@ -1,1 +1,3 @@
-"""Experiments: comparisons that a file describes, their worker processes, and what they leave."""
+"""Experiments, studies and plans."""
+
+from __future__ import annotations

@@ -1,33 +1,210 @@
-"""Who does the work of a sweep: processes of this machine, or a Dask cluster. The numbers are the same, bit by bit.
-
-An executor calls one function for many tasks and hands out values as they end; whoever listens keeps them. Workers use
-one thread for linear algebra, and a worker whose versions or threads would give other numbers is refused.
-"""
+"""Worker processes and Dask."""
 
 from __future__ import annotations
 
 import importlib
 import logging
+import multiprocessing
 import os
+import pickle
+import signal
 import socket
+import sys
+import threading
 from asyncio import CancelledError
 from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
-from bandanna.core import require
+from threadpoolctl import threadpool_limits
+
+from bandanna import validation
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments.workers import THREADS, call_all, call_here, cores, single_threaded
+
+# Processes that do not run the script that started them.
+#
+# A spawned process imports its parent's main module first. For a script whose work is not below
+# `if __name__ == "__main__":` that means to do it all again; here it is imported only where the work itself is of it:
+# a
+# policy of one's own in the script that runs it.
+
+
+_MAIN = "__main__"
+
+
+class _Elsewhere(SpawnProcess):
+    """A process that imports nothing but what it is sent."""
+
+    def start(self) -> None:
+        """As any, from a program without a main module."""
+        with _no_main():
+            super().start()
+
+
+class _Spawning(SpawnContext):
+    """Spawned processes of that kind."""
+
+    Process = _Elsewhere
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """While a process starts: it is told where the main module is, if that is anywhere."""
+    own = sys.modules[_MAIN]
+    sys.modules[_MAIN] = ModuleType(_MAIN)
+    try:
+        yield
+    finally:
+        sys.modules[_MAIN] = own
+
+
+def needs_main(*sent: Any) -> bool:
+    """Whether something that is sent to a process is of the main module."""
+    return any(_MAIN.encode() in pickle.dumps(each) for each in sent)
+
+
+def context_for(*, main: bool) -> SpawnContext:
+    """In which processes are spawned; `main`: with the main module, which a script has to allow."""
+    return multiprocessing.get_context("spawn") if main else _Spawning()
+
+
+def once() -> None:
+    """End a process that imports the script of its parent, quietly: what it would start its parent has started."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)
+
+
+# Worker processes, or this one: one thread each, the same numbers whatever their number, none outlives its parent.
+
+
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+_DIED = "a worker process died (out of memory?); finished blocks of a sweep are kept, continue with --resume"
+_AGAIN = (
+    "a worker process died (out of memory?). Workers import this script, since a policy is in it: what is to run once"
+    ' must stand below `if __name__ == "__main__":`, or the policy in a module of its own; jobs=1 needs neither'
+)
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Progress = Callable[[int, int, str], None]  # done, total, what ended last
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def silent(done: int, total: int, what: str) -> None:
+    """No progress is shown."""
+
+
+def call_here(
+    function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
+) -> Generator[tuple[Key, Value], None, None]:
+    """`function(**arguments)` for every task, in their order, in this process: numbers as in others, by one thread."""
+    for key, task in tasks.items():
+        with threadpool_limits(1):
+            value = function(**task)
+        yield key, value
+
+
+def call_all(
+    function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int
+) -> Generator[tuple[Key, Value], None, None]:
+    """`function(**arguments)` for every task, in up to `jobs` processes; values with their keys, as they end.
+
+    The function must be importable, arguments and values such that they can be pickled. Whoever stops
+    listening (an error, Ctrl-C) stops the workers too, in the middle of what they do. The script that calls this is
+    not run again by them, unless what they are sent is in it.
+    """
+    if not tasks:
+        return
+    once()
+    main = needs_main(function, *tasks.values())
+    context = context_for(main=main)
+    reader, writer = context.Pipe(duplex=False)  # nothing is sent: workers end when its only writer is gone
+    with (
+        reader,
+        writer,
+        single_threaded(),
+        ProcessPoolExecutor(
+            min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(reader,)
+        ) as pool,
+    ):
+        with _uninterrupted():
+            pending: dict[Future[Value], Key] = {pool.submit(function, **task): key for key, task in tasks.items()}
+        try:
+            for future in as_completed(pending):
+                yield pending[future], future.result()
+        except BrokenProcessPool as error:
+            raise BandannaError(_AGAIN if main else _DIED) from error
+        except BaseException:
+            writer.close()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _prepare(lifeline: Connection) -> None:
+    """In a worker: end at once with Ctrl-C, and when the parent closes its end of the pipe, or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    def follow() -> None:
+        wait([lifeline])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits, here and, until `_prepare`, in processes started inside: their imports would print a trace."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Processes started inside use one thread for linear algebra: they share the cores, and their sums one order."""
+    before = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+# Who does the work of a sweep: processes of this machine, or a Dask cluster. The numbers are the same, bit by bit.
+#
+# An executor calls one function for many tasks and hands out values as they end; whoever listens keeps them. Workers
+# use
+# one thread for linear algebra, and a worker whose versions or threads would give other numbers is refused.
+
 
 NAMES = ("processes", "dask")
 _PATIENCE = 30  # seconds until a scheduler must have answered, on a busy machine too
 _JOINING = 60  # and until it must have a worker
 _MOST = 1024  # processes
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 Ending = Generator[tuple[Key, Value], None, None]
 
 
@@ -171,10 +348,10 @@ def _worth_saying(record: logging.LogRecord) -> bool:
 
 def chosen(executor: str | Executor, *, jobs: int | None, scheduler: str | None = None) -> Executor:
     """By name, or as it is; `jobs` are processes of this machine, by default one for each core; one is this process."""
-    many = require.whole("jobs", cores() if jobs is None else jobs, most=_MOST)
+    many = validation.whole("jobs", cores() if jobs is None else jobs, most=_MOST)
     if not isinstance(executor, str) and callable(getattr(executor, "call_all", None)):
         return executor
-    name = require.one_of("executor", executor, NAMES)
+    name = validation.one_of("executor", executor, NAMES)
     if name == "dask":
         if scheduler is not None and not isinstance(scheduler, str):
             raise InvalidArgument("scheduler", scheduler, 'an address such as "tcp://127.0.0.1:8786"')

@@ -1,48 +1,211 @@
-"""Experiments as values: which algorithms run in which world, for how long, with which seeds; read from TOML.
-
-    title = "What privacy costs"
-    horizon = 20_000
-    seeds = 20                                # how many; `seed` is the first one
-
-    [environment]
-    name = "LinearContextual"                 # any of ENVIRONMENTS, with its arguments
-    dim = 5
-    n_arms = 20
-
-    [[algorithm]]
-    name = "LinUCB-SDP-Vec"                   # any of `bandanna list`, or "my_module:MyPolicy", with its arguments
-    epsilon = [0.5, 1.0]                      # a list of values means one curve for each
-    delta = 1e-5
-    batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
-
-The name may be a list too, of algorithms that have all that is given in common. `horizon`, `path` and the keys of the
-environment may be lists: a grid (`grid.py`), with a curve of every algorithm at every point. Title, seeds and
-checkpoints are of the whole comparison.
-
-Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]]
-is `algorithm[1]`) and what is allowed there.
-"""
+"""Experiments from TOML: environments, grids and trust models."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Iterator, Mapping
+import typing
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import Any
 
-from bandanna.core import require
-from bandanna.core.tables import inside, keys, read_toml, typed
-from bandanna.environments.arrays import ArrayEnvironment
-from bandanna.environments.base import Environment
-from bandanna.errors import InvalidArgument
-from bandanna.experiments.grid import Point, points, several, short
-from bandanna.experiments.worlds import named
+from bandanna import validation
+from bandanna.errors import BandannaError, InvalidArgument, did_you_mean
+from bandanna.experiments.executors import Progress, silent
+from bandanna.policies.algorithm import ALGORITHMS, importable, is_place
 from bandanna.policies.base import Policy
-from bandanna.policies.elsewhere import importable, is_place
-from bandanna.policies.registry import ALGORITHMS, known_as
-from bandanna.policies.tabled import make_from, types_of
+from bandanna.policies.registry import known_as, make, make_from, types_of
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Bernoulli, Bounded, Certain, Environment, RewardLaw
+from bandanna.simulation.environments.finite import ClippedGaussian, FiniteArms, TwoPoint
+from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
+from bandanna.simulation.environments.linear import (
+    DisjointLinear,
+    DriftingContexts,
+    LinearContextual,
+    PublishedLinear,
+    SphereArms,
+    SphereContexts,
+)
+from bandanna.simulation.environments.population import Population
+from bandanna.simulation.environments.recorded import ArrayEnvironment, Table
+from bandanna.simulation.result import Result
+from bandanna.validation import inside, keys, read_toml, typed
+
+# Environments and laws of rewards by name, with arguments as files have them.
+
+
+ENVIRONMENTS: dict[str, type[Environment]] = {
+    kind.__name__: kind
+    for kind in (
+        LinearContextual,
+        DisjointLinear,
+        PublishedLinear,
+        DriftingContexts,
+        ArrayEnvironment,
+        FiniteArms,
+        Population,
+        SphereArms,
+        SphereContexts,
+        GeneralisedLinear,
+        PublishedGLM,
+        Table,
+    )
+}
+REWARDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Bernoulli, Bounded, Certain, TwoPoint, ClippedGaussian)
+}
+
+
+def named(table: Any, where: str, known: Iterable[str], what: str) -> str:
+    """The `name` of a table that has the arguments of what is named."""
+    if not isinstance(table, Mapping):
+        shown = "[[algorithm]], with a name" if where.startswith("algorithm") else f"[{where}]"
+        raise InvalidArgument(where, table, f"a table {shown}")
+    if "name" not in table:
+        raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
+    name = table["name"]
+    if name not in list(known) and not (where.startswith("algorithm") and is_place(name)):
+        allowed = f"{did_you_mean(name, known)}one of {', '.join(known)}"
+        raise InvalidArgument(f"{where}.name", name, allowed)
+    return str(name)
+
+
+def checked(table: Any, horizon: int) -> dict[str, Any]:
+    """The arguments of an environment; one that has to know the horizon is told."""
+    kind = ENVIRONMENTS[named(table, "environment", ENVIRONMENTS, "environments")]
+    types = typing.get_type_hints(kind)
+    known = {f.name: types[f.name] for f in fields(kind) if f.init}
+    needed = [name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty]
+    told = {"horizon": horizon} if "horizon" in known else {}
+    given = keys({**told, **table}, "environment", ("name", *known), needed=needed)
+    for name, value in given.items():
+        typed(f"environment.{name}", value, str if name == "name" else known[name])
+    return given
+
+
+def world_of(environment: Mapping[str, Any]) -> Environment:
+    """The environment of checked arguments."""
+    chosen = {**environment}
+    kind = ENVIRONMENTS[chosen.pop("name")]
+    if "reward" in chosen:
+        chosen["reward"] = _reward(chosen["reward"])
+    with inside("environment."):
+        return kind(**chosen)
+
+
+def _reward(given: Any) -> RewardLaw:
+    """A law of rewards: its name, or a table with name and arguments."""
+    table = given if isinstance(given, Mapping) else {"name": given}
+    kind = REWARDS[named(table, "environment.reward", REWARDS, "laws")]
+    allowed = {"name", *(f.name for f in fields(kind))}
+    chosen = keys(table, "environment.reward", sorted(allowed))
+    with inside("environment.reward."):
+        law: RewardLaw = kind(**{name: value for name, value in chosen.items() if name != "name"})
+        return law
+
+
+# Grids: wherever a key has a list of values, there is one point for each combination.
+#
+#     horizon = [1_000, 10_000]
+#     [environment]
+#     name = "LinearContextual"
+#     dim = [2, 5, 10]                                  # six points: two horizons, three dimensions
+#     n_arms = 20
+#
+# Arms, means and tables of people are lists themselves: several of them are `means = { each = [[...], [...]] }`.
+
+
+_ARRAYS = ("arms", "theta", "means", "features", "rewards")  # keys of environments whose values are lists
+_PATHS = ("law", "messages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Where an algorithm runs: a world, for how long, along which path; `varied` is what others have otherwise."""
+
+    horizon: int
+    path: str
+    environment: Mapping[str, Any]
+    varied: Mapping[str, Any]
+
+    def world(self) -> Environment:
+        """The environment."""
+        return world_of(self.environment)
+
+
+def points(horizon: Any, path: Any, environment: Any) -> Iterator[Point]:
+    """All of them, the last key's values first; every value is checked."""
+    table = environment if isinstance(environment, Mapping) else {}
+    axes = {"horizon": several("horizon", horizon), "path": several("path", path)}
+    axes |= {f"environment.{key}": _several(key, value) for key, value in table.items()}
+    swept = {key: values for key, values in axes.items() if values is not None}
+    for values in itertools.product(*swept.values()):
+        chosen = dict(zip(swept, values, strict=True))
+        rounds = validation.whole("horizon", chosen.get("horizon", horizon))
+        world = {key: chosen.get(f"environment.{key}", value) for key, value in table.items()}
+        yield Point(
+            horizon=rounds,
+            path=validation.one_of("path", chosen.get("path", path), _PATHS),
+            environment=checked(world if table else environment, rounds),
+            varied={key.removeprefix("environment."): value for key, value in chosen.items()},
+        )
+
+
+def several(where: str, value: Any) -> list[Any] | None:
+    """The values of a list, which must not be empty; None if there is one value."""
+    if isinstance(value, Mapping) and set(value) == {"each"}:
+        value = value["each"]
+        if not isinstance(value, list | tuple):
+            raise InvalidArgument(f"{where}.each", value, "a list of one or more")
+    if not isinstance(value, list | tuple):
+        return None
+    if not value:
+        raise InvalidArgument(where, value, "a value, or a list of one or more")
+    return list(value)
+
+
+def _several(key: str, value: Any) -> list[Any] | None:
+    """Arrays are one value, unless `each` says otherwise."""
+    if key in _ARRAYS and not isinstance(value, Mapping):
+        return None
+    return several(f"environment.{key}", value)
+
+
+def short(value: Any) -> str:
+    """A varied value in a label."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{name} {short(entry)}" for name, entry in value.items())
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
+
+
+# Experiments as values: which algorithms run in which world, for how long, with which seeds; read from TOML.
+#
+#     title = "What privacy costs"
+#     horizon = 20_000
+#     seeds = 20                                # how many; `seed` is the first one
+#
+#     [environment]
+#     name = "LinearContextual"                 # any of ENVIRONMENTS, with its arguments
+#     dim = 5
+#     n_arms = 20
+#
+#     [[algorithm]]
+#     name = "LinUCB-SDP-Vec"                   # any of `bandanna list`, or "my_module:MyPolicy", with its arguments
+#     epsilon = [0.5, 1.0]                      # a list of values means one curve for each
+#     delta = 1e-5
+#     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
+#
+# The name may be a list too, of algorithms that have all that is given in common. `horizon`, `path` and the keys of
+# the
+# environment may be lists: a grid (`grid.py`), with a curve of every algorithm at every point. Title, seeds and
+# checkpoints are of the whole comparison.
+#
+# Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]]
+# is `algorithm[1]`) and what is allowed there.
+
 
 _GIVEN = ("dim", "n_arms", "horizon", "budget", "privacy")  # by the experiment, or by the numbers of a budget
 _WHOLE = {  # what all curves share, and so is no list
@@ -149,7 +312,7 @@ class Experiment:
     @classmethod
     def from_toml(cls, file: str | PathLike[str]) -> Experiment:
         """Read and check a file; errors begin with its name."""
-        path = require.path("file", file)
+        path = validation.path("file", file)
         document = read_toml(path)
         importable(path.parent)  # policies of one's own may lie beside the file
         with inside(f"{path}: "):
@@ -170,10 +333,10 @@ class Experiment:
         made = cls(
             title=typed("title", given.get("title", "experiment"), str),
             horizon=given["horizon"],
-            seeds=require.whole("seeds", given["seeds"]),
-            seed=require.whole("seed", given.get("seed", 0), least=0, most=require.SEEDS),
+            seeds=validation.whole("seeds", given["seeds"]),
+            seed=validation.whole("seed", given.get("seed", 0), least=0, most=validation.SEEDS),
             path=given.get("path", "law"),
-            checkpoints=require.whole("checkpoints", given.get("checkpoints", 200)),
+            checkpoints=validation.whole("checkpoints", given.get("checkpoints", 200)),
             environment=dict(given["environment"]),
             algorithms=tuple(tables),
             series=tuple(itertools.chain.from_iterable(_series(table, i) for i, table in enumerate(tables, start=1))),
@@ -278,3 +441,104 @@ def _of_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, Any
 def parts_of(varied: Mapping[str, Any]) -> list[str]:
     """Of a label."""
     return [f"{name} = {short(value)}" for name, value in varied.items()]
+
+
+# What privacy costs: one algorithm under every trust model on one problem.
+
+
+POLICIES: dict[str, dict[str, str]] = {
+    "LinTS": {"no privacy": "LinTS", "central": "LinTS-JDP", "shuffle": "LinTS-SDP", "local": "LinTS-LDP"},
+    "LinUCB": {
+        "no privacy": "LinUCB",
+        "central": "LinUCB-JDP-batched",
+        "shuffle": "LinUCB-SDP-Vec",
+        "local": "LinUCB-LDP-batched",
+    },
+}
+_SETTINGS: dict[str, dict[str, Any]] = {  # the last feature of the world is a constant
+    "LinTS": {"intercept": True},
+    "LinUCB": {"batch": "paper", "width": 0.2, "confidence": "lemma"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A trust model's run, and the standard deviation of the noise in its last released sum."""
+
+    result: Result
+    noise_std: float
+
+
+def trust_models(
+    *,
+    policy: str = "LinTS",
+    dim: int = 5,
+    n_arms: int = 100,
+    horizon: int = 20_000,
+    epsilon: float = 1.0,
+    delta: float = 1e-5,
+    n_seeds: int = 20,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> dict[str, Outcome]:
+    """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
+
+    "LinTS" runs as it comes, with an intercept; "LinUCB" with width 0.2 on the papers' batches: T^{1/2} (no privacy,
+    central), T^{3/5} (shuffle), T^{3/4} (local), and radii of the papers' lemma.
+    """
+    names = POLICIES[validation.one_of("policy", policy, tuple(POLICIES))]
+    env = problem(dim=dim, n_arms=n_arms)
+    outcomes = {}
+    for done, (trust, name) in enumerate(names.items()):
+        progress(done, len(names), trust)
+        budget = {} if trust == "no privacy" else {"epsilon": epsilon, "delta": delta}
+        made = make(name, dim=dim, horizon=horizon, **_SETTINGS[policy], **budget)
+        result = simulate(made, env, n_seeds=n_seeds, seed=seed)
+        outcomes[trust] = Outcome(result=result, noise_std=float(made.channel.prefix_std()[-1]))
+    return outcomes
+
+
+def problem(*, dim: int = 5, n_arms: int = 100) -> LinearContextual:
+    """The worlds in which they are compared."""
+    return LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
+
+
+# One tidy table of an experiment: a row for every curve and seed, every setting a column.
+
+
+_LENGTH = 60  # of a text that says what a setting was
+
+
+def columns(experiment: Experiment, results: Mapping[str, Result], *, rounds: str = "last") -> dict[str, list[Any]]:
+    """Columns of all curves, one after the other; with `rounds="all"` a row for every checkpoint too.
+
+    Those of `Result.to_frame`: `label` names the curve, epsilon and delta are those of what ran. Besides:
+
+    series           the label without what was varied
+    algorithm        its name, as `bandanna list` has it
+    algorithm.KEY    settings as the file has them, among them `algorithm.epsilon`, which was asked for
+    environment.KEY  arguments of the world; path
+    """
+    parts = [_of(curve, results[curve.label].columns(rounds=rounds)) for curve in experiment.curves]
+    names = dict.fromkeys(name for part in parts for name in part)
+    lengths = [len(part["label"]) for part in parts]
+    return {
+        name: [each for part, n in zip(parts, lengths, strict=True) for each in part.get(name, [None] * n)]
+        for name in names
+    }
+
+
+def _of(curve: Curve, table: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    rows = len(table["label"])
+    known = {"series": curve.series.called, "algorithm": curve.algorithm, "path": curve.point.path}
+    known |= {f"algorithm.{key}": _plain(value) for key, value in curve.arguments.items()}
+    known |= {f"environment.{key}": _plain(value) for key, value in curve.point.environment.items()}
+    return {**table, **{name: [value] * rows for name, value in known.items()}}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and words as they are, tables and lists as text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    text = short(value)
+    return text if len(text) <= _LENGTH else f"{text[:_LENGTH]} ..."

@@ -1,10 +1,4 @@
-"""Other libraries' contextual bandits, without privacy, on the same people in the same order: for comparison.
-
-They see features of users with a constant, (z, 1)/sqrt 2 in the unit ball, have a model for each arm, and learn after
-every batch, or, where they are made for that, from one person after the other; before it arms are random. Their
-exploration is the same for all data sets: alpha 0.5 and 0.3 (mabwiser's LinUCB and LinTS), 0.7 (contextualbandits),
-gamma 20 (Vowpal Wabbit, which learns online).
-"""
+"""Other libraries beside ours in a study."""
 
 from __future__ import annotations
 
@@ -18,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core.arrays import Floats, Ints
 from bandanna.errors import MissingExtra
+from bandanna.types import Floats, Ints
 
 
 class Peer(ABC):

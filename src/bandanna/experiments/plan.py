@@ -1,9 +1,4 @@
-"""Before anybody is asked: what a private linear bandit can be expected to learn from so many users.
-
-LinTS is simulated in `LinearContextual`, a typical linear problem, or, with a model for every arm, in `DisjointLinear`,
-under each trust model; its regret is stated as a share of random play's, so that 0 is knowing the best arm from the
-start and 1 is having learned nothing.
-"""
+"""What so many users can teach, before there is data."""
 
 from __future__ import annotations
 
@@ -15,17 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.environments.base import Environment
-from bandanna.environments.disjoint import DisjointLinear
-from bandanna.environments.linear import LinearContextual
-from bandanna.environments.random_play import random_play
+from bandanna import validation
 from bandanna.errors import InvalidArgument
-from bandanna.experiments.workers import Progress, silent
+from bandanna.experiments.executors import Progress, silent
 from bandanna.policies.registry import make
+from bandanna.privacy.guarantee import Guarantee
 from bandanna.simulation.engine import simulate
+from bandanna.simulation.environments.base import Environment, random_play
+from bandanna.simulation.environments.linear import DisjointLinear, LinearContextual
+from bandanna.types import Floats
 
 TRUST = {"none": "LinTS", "central": "LinTS-JDP", "shuffle": "LinTS-SDP", "local": "LinTS-LDP"}
 HOPELESS = 0.8  # a share above which nothing worth the name is learned
@@ -158,27 +151,27 @@ def plan(
     """
     if (dim is None) == (features is None):
         raise InvalidArgument("dim", dim, "features of arms, or features= of users: one of the two")
-    if features is not None and require.flag("fixed", fixed):
+    if features is not None and validation.flag("fixed", fixed):
         raise InvalidArgument("fixed", fixed, "with dim= only: arms without features have none to keep")
     sized = ("dim", dim, 2) if features is None else ("features", features, 1)
     problem = _Problem(
-        dim=require.whole(sized[0], sized[1], least=sized[2], most=200),
+        dim=validation.whole(sized[0], sized[1], least=sized[2], most=200),
         per_arm=features is not None,
-        n_arms=require.whole("n_arms", n_arms, least=2, most=10_000),
-        epsilon=require.epsilon(epsilon),
-        delta=require.delta(delta),
-        fixed=require.flag("fixed", fixed),
-        seed=require.whole("seed", seed, least=0, most=require.SEEDS),
+        n_arms=validation.whole("n_arms", n_arms, least=2, most=10_000),
+        epsilon=validation.epsilon(epsilon),
+        delta=validation.delta(delta),
+        fixed=validation.flag("fixed", fixed),
+        seed=validation.whole("seed", seed, least=0, most=validation.SEEDS),
     )
-    search = require.flag("search", search)
-    users = require.whole("users", users, least=_LEAST, most=10**9)
-    n_seeds = require.whole("n_seeds", n_seeds, most=1_000)
+    search = validation.flag("search", search)
+    users = validation.whole("users", users, least=_LEAST, most=10**9)
+    n_seeds = validation.whole("n_seeds", n_seeds, most=1_000)
     if (numbers := problem.numbers(users, n_seeds)) > _NUMBERS:
         allowed = (
             f"fewer, or fewer seeds: these take {numbers:.1e} random numbers, and at most {_NUMBERS:.0e} are drawn"
         )
         raise InvalidArgument("users", users, allowed)
-    models = tuple(TRUST) if require.one_of("trust", trust, ("all", *TRUST)) == "all" else (trust,)
+    models = tuple(TRUST) if validation.one_of("trust", trust, ("all", *TRUST)) == "all" else (trust,)
     forecasts = []
     for done, model in enumerate(models):
         progress(done, len(models), f"{n_seeds} x {users:,} users: {model}")

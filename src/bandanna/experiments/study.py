@@ -1,11 +1,4 @@
-"""What privacy costs on real data: reward against epsilon under every trust model, beside peers without privacy.
-
-A log is replayed (`bd.replay`: rejection, with a slot for every logged event), a table of people is drawn from. All
-algorithms see the same people in the same order, seed by seed; seeds are 0, 1, 2, ...
-
-A row is one algorithm at one epsilon. With a directory every finished row is kept, and not computed again: whoever asks
-for more epsilons, algorithms or trust models later gets the rest.
-"""
+"""Policies on one's own table."""
 
 from __future__ import annotations
 
@@ -14,9 +7,9 @@ import math
 import re
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -24,16 +17,239 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.datasets.dataset import DataSet
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna import validation
+from bandanna.data import tables
+from bandanna.data.dataset import DataSet
+from bandanna.data.logs import Log
+from bandanna.data.replay import replay
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.experiments import peers
-from bandanna.experiments.executors import Executor, here_unless, ready
-from bandanna.experiments.outputs import write_json
-from bandanna.experiments.study_runs import FIXED, OURS, Job, known_of, measured
-from bandanna.experiments.study_settings import Setting, setting_of
-from bandanna.experiments.workers import Progress, silent
+from bandanna.experiments.executors import Executor, Progress, here_unless, ready, silent
+from bandanna.experiments.run import write_json
+from bandanna.numeric.rng import Streams
+from bandanna.policies.base import Policy
+from bandanna.policies.linear.base import Schedule, geometric
+from bandanna.policies.linear.lints import LinTS
+from bandanna.policies.linear.linucb import LinUCB
+from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, none, shuffle
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.figures import plot_rewards, save_both
+from bandanna.types import Floats
+
+# How a data set is studied: how long, how often, and which public choices LinTS is given.
+#
+# LinTS has two models here. "users": a parameter of its own for each arm, of the features of users. "arms": one number
+# for each arm, the same for all users, whose features are the corners of a simplex beside a constant. With noise for
+# epsilon = 1 and a few hundred people, the second is what can be learned: every feature costs noise in each arm's
+# block.
+#
+# Where the settings come from: `docs/study.md`. They were chosen on simulated trials, or on other seeds than those of
+# a
+# study (which begin at 0), and are public: nothing in them follows from the people who are played with.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Of one data set.
+
+    horizon  rounds of a table; logged events of a log, of which the policy's choice is accepted
+    model    of LinTS: "users" or "arms";   alpha, batch: its arguments
+    every    after so many rounds the other libraries learn
+    """
+
+    horizon: int
+    seeds: int
+    model: str
+    alpha: float
+    batch: int | str | Schedule = "auto"
+    every: int = 100
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "batch": self.batch if isinstance(self.batch, int | str) else repr(self.batch)}
+
+
+SETTINGS = {
+    "actg175": Setting(horizon=2_000, seeds=40, model="arms", alpha=0.25, batch=333),  # 500 accepted
+    "thornton": Setting(horizon=2_800, seeds=40, model="arms", alpha=0.25, batch=466),
+    "obd": Setting(horizon=10_000, seeds=10, model="arms", alpha=0.25, batch=1_666),
+    "routing": Setting(horizon=20_000, seeds=20, model="arms", alpha=0.25, batch=geometric(first=800, ratio=1.5)),
+    "shuttle": Setting(horizon=20_000, seeds=10, model="users", alpha=0.5, every=50),
+}
+
+
+_ENOUGH = 100  # people for each number of a model, of a feature or a constant of one arm
+
+
+def setting_of(name: str, *, rows: int, logged: bool, features: int, arms: int) -> Setting:
+    """Of a data set by its name; for own data, six batches of all events, or 20,000 rounds.
+
+    Own data have a model of users where there are enough people for one. Of n logged events n/K are accepted, if arms
+    were given alike.
+    """
+    if name in SETTINGS:
+        return SETTINGS[name]
+    horizon = rows if logged else 20_000
+    people = horizon / arms if logged else horizon
+    users = features > 0 and people >= _ENOUGH * arms * (features + 1)
+    model, alpha = ("users", 0.5) if users else ("arms", 0.25)
+    return Setting(horizon=horizon, seeds=20, model=model, alpha=alpha, batch=max(2, horizon // 6))
+
+
+# One row of a study: an algorithm plays a data set, at one epsilon or without privacy.
+
+
+OURS = ("LinTS", "LinTS-users", "LinTS-arms", "LinUCB")
+FIXED = ("best arm", "random")
+_WIDTH = 0.2  # of LinUCB, as its documentation has it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One row to be."""
+
+    algorithm: str
+    trust: str = "none"
+    epsilon: float | None = None
+
+    @property
+    def label(self) -> str:
+        """For a progress bar."""
+        return self.algorithm if self.epsilon is None else f"{self.algorithm}, {self.trust}, epsilon {self.epsilon:g}"
+
+
+def known_of(data: DataSet, job: Job) -> dict[str, Any]:
+    """What is known without playing: always the best arm, or any."""
+    means = data.means
+    return {"rewards": np.array([means.max() if job.algorithm == "best arm" else means.mean()]), "accepted": None}
+
+
+def measured(data: DataSet, setting: Setting, job: Job, delta: float) -> dict[str, Any]:
+    """Mean rewards, one for each seed, and what a row should tell of the runs."""
+    if job.algorithm in peers.PEERS:
+        return {"rewards": _of_peer(data, setting, job.algorithm), "accepted": None}
+    policy, contexts = _policy(data, setting, job, delta)
+    stated = policy.guarantee
+    promised = {
+        "stated_epsilon": stated.epsilon if math.isfinite(stated.epsilon) else None,
+        "stated_delta": stated.delta if math.isfinite(stated.epsilon) else None,
+    }
+    if data.given is not None:
+        log = _kron_log(data) if job.algorithm == "LinUCB" else data.log(contexts=contexts)
+        played = replay(policy, log, n_seeds=setting.seeds)
+        return {
+            "rewards": played.means,
+            "accepted": float(played.weight.mean()),
+            "releases": played.releases,
+            **promised,
+        }
+    table = data.table(contexts=contexts)
+    if job.algorithm == "LinUCB":
+        table = replace(table, features=_kron(data))
+    result = simulate(policy, table, n_seeds=setting.seeds, checkpoints=1)
+    return {"rewards": result.rewards / setting.horizon, "accepted": None, "releases": result.releases, **promised}
+
+
+def _policy(data: DataSet, setting: Setting, job: Job, delta: float) -> tuple[Policy[Any], str]:
+    """A policy, and the contexts that it sees."""
+    privacy, arms = _privacy(job, delta), len(data.arms)
+    if job.algorithm == "LinUCB":
+        dim = arms * (_slopes(data) + 1)
+        batch = setting.horizon // 20
+        return LinUCB(dim=dim, horizon=setting.horizon, width=_WIDTH, privacy=privacy, batch=batch), "users"
+    model = {"LinTS-users": "users", "LinTS-arms": "arms"}.get(job.algorithm, setting.model)
+    sizes = setting.batch if job.trust != "concurrent" and model == setting.model else "auto"
+    shared: dict[str, Any] = {"horizon": setting.horizon, "privacy": privacy, "alpha": setting.alpha, "batch": sizes}
+    if model == "arms":
+        return LinTS(dim=arms, intercept=True, **shared), model
+    if not _slopes(data) or _slopes(data) != data.dim:
+        raise InvalidArgument(
+            "algorithms", job.algorithm, "LinTS-arms, or data with a map of features without Intercept()"
+        )
+    return LinTS(n_arms=arms, features=data.dim, **shared), model
+
+
+def _privacy(job: Job, delta: float) -> Privacy:
+    if job.epsilon is None:
+        return none()
+    trust = {"central": central, "shuffle": shuffle, "local": local, "concurrent": concurrent}[job.trust]
+    return trust(epsilon=job.epsilon, delta=delta)  # type: ignore[operator, no-any-return]
+
+
+def _kron(data: DataSet) -> Floats:
+    """np.kron(arm, features): what a policy without models for each arm is given, (n, K, K (d + 1))."""
+    users = with_constant(data)
+    n, d = users.shape
+    arms = len(data.arms)
+    wide = np.zeros((n, arms, arms, d))
+    wide[:, np.arange(arms), np.arange(arms)] = users[:, None]
+    return wide.reshape(n, arms, arms * d)
+
+
+def _kron_log(data: DataSet) -> Log:
+    return replace(data.log(), contexts=_kron(data))
+
+
+def with_constant(data: DataSet) -> Floats:
+    """(z, 1)/sqrt 2: features of users in the unit ball, (n, d + 1)."""
+    z = data.contexts[:, : _slopes(data)]
+    return np.column_stack([z, np.ones(len(z))]) / math.sqrt(2)
+
+
+def _slopes(data: DataSet) -> int:
+    """Features of users, without a constant."""
+    return 0 if data.features is None else data.features.slopes
+
+
+def _of_peer(data: DataSet, setting: Setting, name: str) -> Floats:
+    """Mean rewards, one for each seed."""
+    run = _replayed if data.given is not None else _drawn
+    users = with_constant(data)
+    return np.array([run(data, users, setting, name, seed) for seed in range(setting.seeds)])
+
+
+def _replayed(data: DataSet, users: Floats, setting: Setting, name: str, seed: int) -> float:
+    """The order and the acceptance of `bd.replay`."""
+    log, streams, peer = data.log(), Streams([seed]), peers.begin(name, len(data.arms), seed)
+    order = streams.generators("order")[0].permutation(len(log))[: setting.horizon]
+    floor = log.propensities.min() if log.floor is None else log.floor
+    keeping = streams.uniform("acceptance", (len(order),))[0] * log.propensities[order] < floor * (1 + 1e-9)
+    known, every = log.scaled_rewards(), 1 if peer.online else setting.every
+    total, count = 0.0, 0
+    for begin in range(0, len(order), every):
+        some = order[begin : begin + every]
+        arms, chances = peer.act(users[some])
+        taken = (arms == log.arms[some]) & keeping[begin : begin + every]
+        rewards = known[some][taken]
+        peer.learn(users[some][taken], arms[taken], rewards, chances[taken])
+        total, count = total + float(rewards.sum()), count + len(rewards)
+    return total / count if count else math.nan
+
+
+def _drawn(data: DataSet, users: Floats, setting: Setting, name: str, seed: int) -> float:
+    """The people of `bd.environments.Table`."""
+    world = data.table().begin(Streams([seed]))
+    peer, total = peers.begin(name, len(data.arms), seed), 0.0
+    every = 1 if peer.online else setting.every
+    for begin in range(0, setting.horizon, every):
+        world.contexts(begin, min(every, setting.horizon - begin))
+        some = world.now[0]
+        arms, chances = peer.act(users[some])
+        rewards = data.rewards[some, arms]
+        peer.learn(users[some], arms, rewards, chances)
+        total += float(rewards.sum())
+    return total / setting.horizon
+
+
+# What privacy costs on real data: reward against epsilon under every trust model, beside peers without privacy.
+#
+# A log is replayed (`bd.replay`: rejection, with a slot for every logged event), a table of people is drawn from. All
+# algorithms see the same people in the same order, seed by seed; seeds are 0, 1, 2, ...
+#
+# A row is one algorithm at one epsilon. With a directory every finished row is kept, and not computed again: whoever
+# asks
+# for more epsilons, algorithms or trust models later gets the rest.
+
 
 TRUSTS = ("central", "shuffle", "local", "concurrent")
 EPSILONS = (0.5, 1.0, 3.0, 10.0)
@@ -70,12 +286,12 @@ def study(
     setting = setting_of(data.card.name, logged=logged, **size)
     if horizon is not None:
         most = len(data) if logged else 10**9
-        setting = _shorter(setting, require.whole("horizon", horizon, least=20, most=most))
+        setting = _shorter(setting, validation.whole("horizon", horizon, least=20, most=most))
     if seeds is not None:
-        setting = replace(setting, seeds=require.whole("seeds", seeds, most=10_000))
+        setting = replace(setting, seeds=validation.whole("seeds", seeds, most=10_000))
     working = here_unless(executor, jobs=jobs, scheduler=scheduler)
-    todo = list(_jobs(epsilons, require.delta(delta), trusts, _named(algorithms)))
-    folder = None if out is None else require.path("out", out, folder=True)
+    todo = list(_jobs(epsilons, validation.delta(delta), trusts, _named(algorithms)))
+    folder = None if out is None else validation.path("out", out, folder=True)
     if folder is not None:
         if not (folder / "study.json").exists():
             ready(working)  # or nothing is left behind
@@ -94,13 +310,17 @@ def _named(algorithms: Sequence[str] | None) -> list[str]:
     if algorithms is None:
         return ["LinTS", *FIXED, *(name for name in peers.PEERS if peers.installed(name))]
     known = (*OURS, *FIXED, *peers.PEERS)
-    return [require.one_of("algorithms", each, known) for each in require.several("algorithms", algorithms, "names")]
+    return [
+        validation.one_of("algorithms", each, known) for each in validation.several("algorithms", algorithms, "names")
+    ]
 
 
 def _jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], names: list[str]) -> Iterator[Job]:
     """Without privacy first."""
-    sizes = [require.epsilon(each) for each in require.several("epsilons", epsilons, "numbers > 0")]
-    models = [require.one_of("trusts", each, TRUSTS) for each in require.several("trusts", trusts, "trust models")]
+    sizes = [validation.epsilon(each) for each in validation.several("epsilons", epsilons, "numbers > 0")]
+    models = [
+        validation.one_of("trusts", each, TRUSTS) for each in validation.several("trusts", trusts, "trust models")
+    ]
     for name in dict.fromkeys(names):
         yield Job(algorithm=name)
     for name in dict.fromkeys(name for name in names if name in OURS):
@@ -187,3 +407,26 @@ def _keep(folder: Path | None, job: Job, row: dict[str, Any]) -> dict[str, Any]:
     if folder is not None:
         write_json(_file(folder, job), row)
     return row
+
+
+# What a study leaves: its rows as JSON, CSV and Parquet, and a figure.
+
+
+def write(rows: Sequence[Mapping[str, Any]], out: str | PathLike[str], *, title: str) -> list[str]:
+    """rows.json, rows.csv, rows.parquet, figure.png and figure.svg; a note for each thing that an extra would bring."""
+    folder, notes = validation.path("out", out, folder=True), []
+    folder.mkdir(parents=True, exist_ok=True)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    whole = [{name: row.get(name) for name in names} for row in rows]
+    columns = {name: [row[name] for row in whole] for name in names}
+    write_json(folder / "rows.json", {"title": title, "rows": list(whole)})
+    tables.write_csv(folder / "rows.csv", columns)
+    try:
+        tables.write_parquet(folder / "rows.parquet", columns, "a study as Parquet")
+    except MissingExtra as missing:
+        notes.append(str(missing))
+    try:
+        save_both(plot_rewards(whole, title=title), folder / "figure")
+    except MissingExtra as missing:
+        notes.append(str(missing))
+    return notes

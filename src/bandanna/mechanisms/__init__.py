@@ -1,1 +1,3 @@
-"""Noise: each mechanism is one value that samples and states its price."""
+"""Mechanisms: a sampler and the event that it states."""
+
+from __future__ import annotations

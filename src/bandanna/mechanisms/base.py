@@ -1,4 +1,4 @@
-"""A mechanism is one value that samples and states its event: there is no noise without a price."""
+"""The interface of a mechanism: a sampler and the event that it states."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.accounting.events import Event
-from bandanna.core.domain import numbers
-from bandanna.device.noise import finite
+from bandanna.device.domain import numbers
+from bandanna.device.noise import NoiseSource, finite
 from bandanna.errors import InvalidStatistic, Summary, UnknownEvent
-from bandanna.mechanisms.sources import NoiseSource
+from bandanna.privacy.events import Event
 
 _Number = TypeVar("_Number", np.float64, np.int64)
 

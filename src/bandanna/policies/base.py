@@ -1,48 +1,173 @@
-"""What every policy is: freeze, collect, release, learn - as one interface, for every runner.
-
-    state    = policy.init(arms)
-    while True:
-        episode  = policy.episode(state)            public: how long nothing changes
-        snapshot = policy.publish(state)            public: all that a device needs
-        choice   = policy.act(snapshot, contexts, coins)                    on the device
-        steps    = policy.learn(state, episode)     yields asks, is sent estimates, returns the next state
-        ...        policy.report(ask, played, coins)                        on the device: what an ask sums
-
-A runner (the simulator, an agent, a deployment) differs only in how it answers an ask: see `bandanna.loop`.
-
-**A state holds released or public numbers only; raw rows stay with the runner.** So everything in `policies` is
-post-processing of answers, the privacy of a policy is that of its asks, and a state may be saved and published.
-"""
+"""The interface of policies: episodes, queries, played rounds, and the learning driver."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
 
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core.arrays import Bools, Floats, Ints
-from bandanna.core.coins import Coins, NumberedCoins
-from bandanna.core.domain import Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.core.regression import Regression
-from bandanna.core.spelling import did_you_mean
-from bandanna.device.choice import Choice
-from bandanna.errors import InvalidArgument
-from bandanna.kernels.optimism import Optimism
-from bandanna.policies.asks import Ask, Assigned, Episode, Frozen, Played, Until
-from bandanna.protocols.base import FLOAT_BITS
-from bandanna.protocols.channel import Channel
-from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import by_name, kinds_of
-from bandanna.theory.settings import Found, Setting
+from bandanna.device.action_selection import Choice
+from bandanna.device.domain import Ball, Estimate, Statistic
+from bandanna.device.linear_report import Regression
+from bandanna.device.noise import NoiseSource
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary, did_you_mean
+from bandanna.numeric.compiled import Optimism
+from bandanna.numeric.exact_sums import arms_at
+from bandanna.numeric.rng import Coins, NumberedCoins
+from bandanna.policies.theory.base import Found, Setting
+from bandanna.privacy.events import Event, RecordEvent
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.base import FLOAT_BITS, BatchProtocol, Protocol, StreamProtocol
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.protocols.running_sum import Channel
+from bandanna.storage.encoding import by_name, kinds_of
+from bandanna.types import Bools, Floats, Ints
 
-__all__ = [
-    "Ask", "Assigned", "Episode", "Frozen", "Played", "Policy", "RunningSums", "Until", "at", "blended", "put"
-]  # fmt: skip
+# What a policy and its runner say to each other: episodes, asks about them, and the rows that were played.
+#
+# An episode and an ask are public; rows are raw, and stay with the runner.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """How long the policy stays frozen; public, decided before it begins. One that is not `released` teaches nothing.
+
+    `number` counts from 0 and names the episode in the ledger.
+    """
+
+    number: int
+    released: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen(Episode):
+    """`users` devices act on the snapshot."""
+
+    users: int
+
+    @classmethod
+    def batch(cls, number: int, *, size: int, horizon: int) -> Frozen | None:
+        """The batch of that number where all have one size; what is left at the horizon's end is not released."""
+        left = horizon - number * size
+        return cls(number=number, users=min(size, left), released=left >= size) if left > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Until(Episode):
+    """At most `users` devices act on the snapshot, until `Policy.crossing` of public features says that it is over."""
+
+    users: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assigned(Episode):
+    """The server says what is played: `arms` so many times each, one after the other or `in_turn`.
+
+    clients: how many people answer, each with averages over all the plays; None: every play is another user.
+    """
+
+    arms: Ints  # (*R, k)
+    plays: Ints  # (*R, k)
+    in_turn: bool = False
+    clients: int | None = None
+
+    @property
+    def users(self) -> int:
+        """Rounds of one run."""
+        return int(self.plays.sum())
+
+    def arms_at(self, places: Ints) -> Ints:
+        """Of one run, the arms of its rounds 0, 1, ..., (n,) -> (n,)."""
+        return arms_at(places, arms=self.arms, plays=self.plays, in_turn=self.in_turn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One private sum that a policy wants: (episode, step) is its id in the ledger.
+
+    protocol  calibrated for the report; its event is the price
+    at        the public place where devices evaluate their report: a theta for gradients, an arm
+    of        whose: this episode's users, or those whom the runner keeps under a name of `Policy.keeps`
+    arm       of this episode's users, those who were assigned this arm, and nobody else
+    last      the runner forgets the kept rows after the answer
+    stream    of a stream protocol: which one; a new number begins a new stream
+    begun     how many streams with this very price have begun, this one included
+    part      of a person's features, where all asks that have one are about the same: see `events.RecordEvent`
+    """
+
+    protocol: Protocol
+    at: Any = None
+    of: str = "episode"
+    arm: int | None = None
+    last: bool = False
+    step: int = 0
+    stream: int = 0
+    begun: int = 1
+    part: str | None = None
+
+    def event(self, task: str = "") -> Event:
+        """The price, of the task under whose name people take part once; None but parts of one record know it."""
+        own = self.protocol.event
+        return own if self.part is None else RecordEvent(event=own, part=self.part, record=task)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """Raw rows of users, held by the runner alone: what each was given and what came of it.
+
+    A user who did not answer has a reward of 0 and features of 0, and makes a report like any other.
+    groups: under which of `Policy.keeps` a row is kept; private, since a device decides it from its own context.
+    answered: who did, where features and rewards do not tell; None for all.
+    counts: how many users share a row, where a simulation needs no more; None for one each.
+    """
+
+    rewards: Floats  # (*R, n); of clients who answer for all arms of an episode, their averages, (*R, n, k)
+    features: Floats | None = None  # (*R, n, d) of the arm that was given
+    arms: Ints | None = None  # (*R, n)
+    groups: Ints | None = None  # (*R, n)
+    counts: Ints | None = None  # (*R, n)
+    answered: Bools | None = None  # (*R, n)
+
+    def of_arm(self, arm: int) -> Played:
+        """The rows of one run that were given this arm."""
+        assert self.arms is not None
+        return self.at(self.arms == arm)
+
+    def at(self, place: Any) -> Played:
+        """What stands at a place of the first axis."""
+        held = vars(self).items()
+        chosen: dict[str, Any] = {name: None if array is None else array[place] for name, array in held}
+        return Played(**chosen)
+
+    @staticmethod
+    def joined(parts: Sequence[Played]) -> Played:
+        """All rows, of one run."""
+        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Played)}
+        whole: dict[str, Any] = {
+            name: None if held[0] is None else np.concatenate(held) for name, held in columns.items()
+        }
+        return Played(**whole)
+
+
+# What every policy is: freeze, collect, release, learn - as one interface, for every runner.
+#
+#     state    = policy.init(arms)
+#     while True:
+#         episode  = policy.episode(state)            public: how long nothing changes
+#         snapshot = policy.publish(state)            public: all that a device needs
+#         choice   = policy.act(snapshot, contexts, coins)                    on the device
+#         steps    = policy.learn(state, episode)     yields asks, is sent estimates, returns the next state
+#         ...        policy.report(ask, played, coins)                        on the device: what an ask sums
+#
+# A runner (the simulator, an agent, a deployment) differs only in how it answers an ask: see `bandanna.policies.base`.
+#
+# **A state holds released or public numbers only; raw rows stay with the runner.** So everything in `policies` is
+# post-processing of answers, the privacy of a policy is that of its asks, and a state may be saved and published.
+
 
 State = TypeVar("State")
 
@@ -176,7 +301,7 @@ class Policy(ABC, Generic[State]):
 
     @classmethod
     def bounds(cls, setting: Setting) -> Found:
-        """Regret bounds of `bandanna.theory` for results with this setting, and their arguments; none unless known."""
+        """Regret bounds for results with this setting, and their arguments; none unless known."""
         return iter(())
 
     @classmethod
@@ -302,3 +427,120 @@ def blended(wanted: Bools, new: State, old: State) -> State:
         one, two = getattr(new, each.name), getattr(old, each.name)
         chosen[each.name] = np.where(wanted.reshape(-1, *(1,) * (np.ndim(one) - 1)), one, two)
     return type(new)(**chosen)
+
+
+# The only place where something is released and learned: a policy's asks, answered by whoever runs it.
+#
+#     simulator    ask.protocol.release(reported(policy, ask, played, coins), source, path=path)
+#     agent        the same, inside ledger.release(batch=(episode, step))
+#     deployment   what the shuffler's batch was analyzed to, inside the ledger's transaction
+#
+# After a crash in the middle the generator is run again from the stored state, and the ledger replays what was
+# released.
+
+
+def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estimate]) -> State:
+    """Answer the asks of `policy.learn(state, episode)` in order; the next state."""
+    try:
+        ask = next(steps)
+        while True:
+            ask = steps.send(answer(ask))
+    except StopIteration as learned:
+        return learned.value  # type: ignore[no-any-return]
+
+
+def entry_of(ask: Ask, *, task: str, batch: str) -> tuple[str, str, str | None]:
+    """Task, batch and alternative of an ask in a ledger, which composes tasks: a person is in one batch of each.
+
+    All that a batch's users are asked is one entry, at the composed price; users of different arms are different
+    people. About rows that are forgotten after the answer a person is asked once. About others a person is asked every
+    time, in one group: groups are alternatives.
+    """
+    if ask.of == "episode":
+        return task, batch if ask.arm is None else f"{batch}.{ask.step}", None
+    return (f"{task}, {ask.of}", batch, None) if ask.last else (f"{task}, kept", f"{batch}.{ask.step}", ask.of)
+
+
+def check_whole(episode: Episode, played: Played) -> None:
+    """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
+    if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:
+        raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
+
+
+def reported(policy: Policy[Any], ask: Ask, rows: Played, coins: Coins) -> Statistic:
+    """What the devices of these rows tell: one report each, whatever is in it.
+
+    How many are in a batch is public, and told with every answer: a report that is left out would tell by that.
+    """
+    statistic = policy.report(ask, rows, coins)
+    users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
+    if users is not False and statistic.users != users:
+        raise InvalidStatistic(
+            "reports", Summary(statistic.users), f"{users}, one of every user: who tells nothing reports 0"
+        )
+    return statistic
+
+
+def check_group(protocol: Protocol) -> None:
+    """Refuse sums over a group that would tell who is in it, or how many are.
+
+    A person who is in one group in one world and in another in the neighbouring one moves both by a report: |x| <=
+    Delta_2 / sqrt 2 makes that no dearer than a replacement (`accounting.parallel`). A server that is not trusted, and
+    noise that belongs to a number of users, would know the group's size.
+    """
+    domain = protocol.domain
+    if protocol.trust == "none":
+        return
+    extremes = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
+    longest = domain.bound if isinstance(domain, Ball) else float(np.linalg.norm(extremes))
+    if not protocol.of_groups or longest * math.sqrt(2) > domain.sensitivity * (1 + 1e-9):
+        allowed = "CentralGaussian on reports in a ball around 0: who is in a group is private"
+        raise InvalidArgument("ask.protocol", f"{protocol.name} of {domain}", allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """What a runner holds between asks and shows nobody: states of stream protocols, and rows for later asks."""
+
+    streams: Mapping[int, Any] = field(default_factory=dict)
+    kept: Mapping[str, tuple[Played, ...]] = field(default_factory=dict)
+
+    def keep(self, names: tuple[str, ...], played: Played) -> Desk:
+        """The rows of an episode that has ended, under the names that their devices chose."""
+        if not names:
+            return self
+        if played.rewards.ndim != 1:
+            raise InvalidArgument("rows", played.rewards.shape, "those of one run: a desk does not tell runs apart")
+        kept = dict(self.kept)
+        for number, name in enumerate(names):
+            mine = played if played.groups is None else played.at(played.groups == number)
+            if (played.groups is not None or number == 0) and mine.rewards.shape[-1]:
+                kept[name] = (*kept.get(name, ()), mine)
+        return replace(self, kept=kept)
+
+    def rows(self, ask: Ask, played: Played) -> Played:
+        """Whose reports are asked for; nobody's are those of one who did not answer."""
+        if ask.of == "episode":
+            return played if ask.arm is None else played.of_arm(ask.arm)
+        if held := self.kept.get(ask.of, ()):
+            return Played.joined(held)
+        features = None if played.features is None else np.zeros_like(played.features[..., :1, :])
+        return Played(rewards=np.zeros(1), features=features)
+
+    def release(self, ask: Ask, statistic: Statistic, source: NoiseSource, *, path: str) -> tuple[Desk, Estimate]:
+        """One release; a stream goes on from where it was."""
+        if ask.of != "episode":
+            check_group(ask.protocol)
+        kept = {name: rows for name, rows in self.kept.items() if not (ask.last and name == ask.of)}
+        if isinstance(ask.protocol, StreamProtocol):
+            replicates = np.shape(statistic.clipped)  # a batch that arrives in parts is read once
+            before = self.streams.get(ask.stream)
+            begun = ask.protocol.begin(replicates) if before is None else before
+            following, estimate = ask.protocol.release(begun, statistic, source, path=path)
+            return Desk(streams={**self.streams, ask.stream: following}, kept=kept), estimate
+        if not isinstance(ask.protocol, BatchProtocol):
+            raise InvalidArgument("ask.protocol", type(ask.protocol).__name__, "a BatchProtocol or a StreamProtocol")
+        estimate = ask.protocol.release(statistic, source, path=path)
+        if ask.of != "episode":  # how many are in a group is as private as who is
+            estimate = replace(estimate, count=0)
+        return replace(self, kept=kept), estimate

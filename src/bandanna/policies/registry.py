@@ -1,17 +1,55 @@
-"""Makes every algorithm of the papers by its name, and a policy of one's own by its place."""
+"""Every algorithm by its name: construction from names and tables."""
 
 from __future__ import annotations
 
+import pkgutil
 import re
+import typing
+from collections.abc import Mapping
 from dataclasses import fields
+from importlib import import_module
 from typing import Any
 
-from bandanna.core.spelling import did_you_mean
-from bandanna.errors import InvalidArgument
-from bandanna.policies.catalogue import OTHERS as OTHERS  # imports every policy
-from bandanna.policies.elsewhere import algorithm_at, is_place
-from bandanna.policies.named import ALGORITHMS as ALGORITHMS
-from bandanna.policies.named import Algorithm
+import numpy as np
+
+from bandanna.errors import InvalidArgument, did_you_mean
+from bandanna.policies import finite, glm, linear
+from bandanna.policies import population as population  # registers its algorithms
+from bandanna.policies.algorithm import ALGORITHMS, TRUSTS, Algorithm, algorithm_at, is_place
+from bandanna.policies.linear.anytime import Anytime
+from bandanna.policies.linear.base import geometric, uniform
+from bandanna.policies.theory.base import BOUNDS, Curve, Setting
+from bandanna.protocols import privacy_model
+from bandanna.storage.encoding import name_of
+from bandanna.validation import inside, keys
+
+# Every algorithm by its name: the folders are the catalogue, and each policy lists its names above its class.
+
+
+_SHOWN = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
+    *("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"),
+    *("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"),
+    *("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP", "LinUCB-LDP-batched"),
+    *("LinUCB-SDP-Amp", "LinUCB-SDP-Vec", "LinUCB-CSDP"),
+    *("DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"),
+    *("UCB1", "Thompson", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "LDP-UCB", "SDP-SE"),
+    *("GOPE", "AdaC-GOPE", "AdaC-GOPE-early", "RS-OFUL", "AdaC-OFUL", "AdaC-OFUL-JDP"),
+    *("GLM-UCB", "GLOC", "ECOLog", "RS-GLinUCB", "B-GLinUCB", "GLM-JDP", "GLM-SDP"),
+)
+
+for family in (linear, finite, glm):
+    for found in pkgutil.iter_modules(family.__path__, f"{family.__name__}."):
+        import_module(found.name)
+
+_ordered = {name: ALGORITHMS.pop(name) for name in _SHOWN} | ALGORITHMS
+ALGORITHMS.clear()
+ALGORITHMS.update(_ordered)
+
+OTHERS = (Anytime,)  # policies without a name
+
+
+# Makes every algorithm of the papers by its name, and a policy of one's own by its place.
+
 
 _BUDGET = ("rho", "epsilon", "delta", "alpha", "budget")
 
@@ -52,3 +90,45 @@ def _absent(name: str, arguments: dict[str, Any], complaint: str, takes: str) ->
     if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
         return InvalidArgument(absent[0], None, f"{name} needs {' and '.join(absent)}: {takes}")
     return InvalidArgument("arguments", sorted(arguments), f"those of {name}: {complaint}")
+
+
+# Which bounds belong to a simulated result: those that its policy's class names, evaluated for its setting.
+
+
+def bounds_for(setting: Setting, horizons: Any) -> list[Curve]:
+    """Upper and lower bounds on the regret after `horizons` rounds; none for a policy that no table of ours covers."""
+    rounds = np.atleast_1d(np.asarray(horizons, dtype=float))
+    named = [entry.kind for entry in ALGORITHMS.values() if name_of(entry.kind) == setting.get("policy")]
+    return [
+        Curve(bound=BOUNDS[formula.__name__], values=np.asarray(formula(horizon=rounds, **arguments), dtype=float))
+        for kind in named[:1]
+        for formula, arguments in kind.bounds(setting)
+    ]
+
+
+# Policies from tables of files, in which schedules are tables too, and values may be of a wrong type.
+
+
+def types_of(name: str) -> dict[str, Any]:
+    """The declared types of what `make` takes for this name: arguments of the policy, and of its privacy."""
+    entry = known_as(name)
+    models = TRUSTS if is_place(name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
+    hints = {
+        each: hint for model in models for each, hint in typing.get_type_hints(getattr(privacy_model, model)).items()
+    }
+    return {**hints, **typing.get_type_hints(entry.kind), "trust": str}
+
+
+def make_from(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
+    """`make`, where `batch` and `explore` may be tables; errors name the table that the arguments are from."""
+    chosen = dict(arguments)
+    if isinstance(chosen.get("batch"), Mapping):
+        given = keys(chosen["batch"], f"{table}.batch", ("first", "ratio"), needed=("first", "ratio"))
+        with inside(f"{table}.batch."):
+            chosen["batch"] = geometric(**given)
+    if isinstance(chosen.get("explore"), Mapping):
+        given = keys(chosen["explore"], f"{table}.explore", ("first", "then"))
+        with inside(f"{table}.explore."):
+            chosen["explore"] = uniform(**given)
+    with inside(f"{table}."):
+        return make(name, **chosen)

@@ -1,19 +1,17 @@
-"""From the statistics of a batch of users to a private sum: one folder per protocol."""
+"""Protocols: randomizer, mixer and analyzer, calibrated for a budget."""
 
 from __future__ import annotations
 
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
-from bandanna.protocols.central_continual import CentralContinual
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.central_laplace import CentralLaplace
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.local_bits import LocalBits
-from bandanna.protocols.local_gaussian import LocalGaussian
-from bandanna.protocols.local_unit import LocalUnit
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.randomized_response import LocalBits
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+from bandanna.protocols.spherical_cap import LocalUnit
 
 __all__ = [
     "BatchProtocol",

@@ -1,9 +1,4 @@
-"""What every protocol is: statistics in a declared domain, through device, mixer and analyzer, to a private sum.
-
-One folder per protocol, one file per role that does something of its own (`roles.py`: what they share). `messages` is
-the path that a deployment runs, written here once in terms of the roles; `law`, for simulation, draws the aggregate
-directly from the same law.
-"""
+"""The interface of protocols, and the one path of a release."""
 
 from __future__ import annotations
 
@@ -14,19 +9,25 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from bandanna.accounting.budgets import ApproxDP, Budget
-from bandanna.accounting.events import Event
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
-from bandanna.core import require
-from bandanna.core.arrays import Floats
-from bandanna.core.domain import Domain, Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.core.shapes import Bits
-from bandanna.device import Device, Messages
-from bandanna.device.noise import noise_source
+from bandanna import validation
+from bandanna.device.base import Device, Messages
+from bandanna.device.domain import Bits, Domain, Estimate, Statistic
+from bandanna.device.noise import Draws, NoiseSource, noise_source
+from bandanna.device.randomizers import Plain
 from bandanna.errors import InsecureSource, InvalidArgument
-from bandanna.mechanisms.sources import Draws, NoiseSource
-from bandanna.protocols.roles import Analyzer, Mixer
+from bandanna.privacy.budgets import ApproxDP, Budget
+from bandanna.privacy.events import Event
+from bandanna.privacy.guarantee import Guarantee, guarantee_of
+from bandanna.protocols.mixers import Analyzer, Gathering, Mixer
+from bandanna.types import Floats
+
+# What every protocol is: statistics in a declared domain, through device, mixer and analyzer, to a private sum.
+#
+# One folder per protocol, one file per role that does something of its own (`roles.py`: what they share). `messages`
+# is
+# the path that a deployment runs, written here once in terms of the roles; `law`, for simulation, draws the aggregate
+# directly from the same law.
+
 
 FLOAT_BITS = 64
 PROTECTS = "a user's statistic (features and rewards)"
@@ -51,8 +52,8 @@ class Protocol(ABC):
 
     def __post_init__(self) -> None:
         a_domain(self.domain)
-        require.store(self, require.whole, "participations")
-        object.__setattr__(self, "delta", require.delta(self.delta))
+        validation.store(self, validation.whole, "participations")
+        object.__setattr__(self, "delta", validation.delta(self.delta))
 
     @property
     @abstractmethod
@@ -239,7 +240,7 @@ class StreamProtocol(Protocol):
 
 def checked_path(path: str, source: NoiseSource) -> str:
     """One of the two paths; the simulator's is refused to a secure source."""
-    require.one_of("path", path, ("messages", "law"))
+    validation.one_of("path", path, ("messages", "law"))
     if noise_source(source).secure and path == "law":
         raise InsecureSource('path="law" is a shortcut for simulation; a secure source runs path="messages"')
     return path
@@ -255,3 +256,44 @@ def a_domain(domain: Domain) -> Domain:
 def stated_delta(budget: Budget) -> float:
     """Where a protocol calibrated for this budget states its (epsilon, delta): the budget's own delta, or 1e-6."""
     return budget.delta if isinstance(budget, ApproxDP) else 1e-6
+
+
+# What protocols share whose server is given every user's statistic: plain devices, and a server that gathers.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trusted(Protocol):
+    """The server sees every user's statistic, all others what it releases."""
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server is trusted."""
+        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
+
+    @cached_property
+    def device(self) -> Plain:
+        """Sends the statistic itself."""
+        return Plain(domain=self.domain)
+
+    @cached_property
+    def mixer(self) -> Gathering:
+        """The server keeps every row until it is released."""
+        return Gathering(domain=self.domain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustedSum(Trusted, BatchProtocol):
+    """The server adds noise, or none, to the sum of a batch: the law of an estimate depends on the exact sum alone."""
+
+    def draws(self, users: int) -> Draws:
+        """Noise on the sum."""
+        return Draws(gaussians=self.domain.dim, numbers=users * self.domain.dim)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """Already one draw per batch."""
+        return self.of_total(statistic.total(), statistic.users, source)
+
+    @property
+    def sums_only(self) -> bool:
+        """The server adds noise to the sum."""
+        return True

@@ -1,4 +1,4 @@
-"""All protocols side by side: how much noise each trust model needs, or what a given noise guarantees."""
+"""All protocols side by side, and one recorded release."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bandanna.accounting.budgets import Budget
-from bandanna.accounting.calibration.binomial import noise_of_std
-from bandanna.accounting.factorisation import factorise
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.core.domain import Domain
-from bandanna.device.caps import CAP_COORDINATES
+from bandanna import validation
+from bandanna.device.domain import Domain, Estimate, Statistic
+from bandanna.device.noise import NoiseSource
+from bandanna.device.randomizers import CAP_COORDINATES
 from bandanna.errors import BandannaError, CalibrationError, OutsideTheorem
+from bandanna.privacy.budgets import Budget
+from bandanna.privacy.calibration import noise_of_std
+from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import Ledger
 from bandanna.protocols.base import BatchProtocol, Protocol
-from bandanna.protocols.central_continual import CentralContinual
-from bandanna.protocols.central_gaussian import CentralGaussian
 from bandanna.protocols.clear import Clear
-from bandanna.protocols.local_gaussian import LocalGaussian
-from bandanna.protocols.local_unit import LocalUnit
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-from bandanna.protocols.shuffle_gaussian import ShuffleGaussian
+from bandanna.protocols.spherical_cap import LocalUnit
+
+# All protocols side by side: how much noise each trust model needs, or what a given noise guarantees.
+
 
 NAMES = (
     Clear.name,
@@ -36,7 +39,7 @@ NAMES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ComparisonRow:
     """One protocol: std of each (scaled) coordinate of the batch sum - of the worst prefix for a continual one."""
 
     protocol: str
@@ -72,9 +75,9 @@ def compare(
     calibration: str = "tight",
     bits_limit: float = 1e6,
     progress: Callable[[str], None] = lambda name: None,
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """The noise that every protocol needs for one budget. Outside a paper's theorem a row says why it is empty."""
-    batch = require.whole("batch", batch, least=2)
+    batch = validation.whole("batch", batch, least=2)
     steps = batch if horizon is None else horizon
     users: dict[str, Any] = {"participations": participations, "calibration": calibration}
     makers: dict[str, Callable[[], Protocol]] = {
@@ -105,10 +108,10 @@ def invert(
     horizon: int | None = None,
     mechanism: str = "blt",
     progress: Callable[[str], None] = lambda name: None,
-) -> list[Row]:
+) -> list[ComparisonRow]:
     """What every protocol guarantees at `delta` if the sum (the worst prefix) has noise of standard deviation `std`."""
-    std, batch = require.positive("std", std), require.whole("batch", batch, least=2)
-    common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": require.delta(delta)}
+    std, batch = validation.positive("std", std), validation.whole("batch", batch, least=2)
+    common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": validation.delta(delta)}
     factors = factorise(mechanism, horizon=batch if horizon is None else horizon)
     report = std / math.sqrt(batch)
     composed = participations > 1
@@ -136,7 +139,9 @@ def _unit(domain: Domain, calibration: str) -> type[LocalUnit]:
     return LocalUnit
 
 
-def _rows(makers: dict[str, Callable[[], Protocol]], batch: int, progress: Callable[[str], None]) -> list[Row]:
+def _rows(
+    makers: dict[str, Callable[[], Protocol]], batch: int, progress: Callable[[str], None]
+) -> list[ComparisonRow]:
     made: dict[str, Protocol | BandannaError] = {}
     for name in NAMES:
         progress(name)
@@ -149,9 +154,9 @@ def _rows(makers: dict[str, Callable[[], Protocol]], batch: int, progress: Calla
     return [_row(name, protocol, batch, base) for name, protocol in made.items()]
 
 
-def _row(name: str, protocol: Protocol | BandannaError, batch: int, central: float | None) -> Row:
+def _row(name: str, protocol: Protocol | BandannaError, batch: int, central: float | None) -> ComparisonRow:
     if isinstance(protocol, BandannaError):
-        return Row(
+        return ComparisonRow(
             protocol=name,
             std=None,
             bits_per_user=None,
@@ -160,7 +165,7 @@ def _row(name: str, protocol: Protocol | BandannaError, batch: int, central: flo
             note=f"outside the paper's theorem: {protocol}" if isinstance(protocol, OutsideTheorem) else str(protocol),
         )
     std = _std(protocol, batch)
-    return Row(
+    return ComparisonRow(
         protocol=name,
         std=std,
         bits_per_user=protocol.bits_per_user,
@@ -174,3 +179,18 @@ def _std(protocol: Protocol, batch: int) -> float:
         return protocol.std(batch)
     assert isinstance(protocol, CentralContinual)
     return protocol.std()
+
+
+# One release of a batch through a ledger, where there is one: then it is drawn once, and comes back when asked for.
+
+
+def release_recorded(
+    protocol: BatchProtocol, statistic: Statistic, source: NoiseSource, *, ledger: Ledger | None, task: str
+) -> Estimate:
+    """The estimate of a batch; recorded under `task`, before it is drawn, where a ledger is given."""
+    if ledger is None:
+        return protocol.release(statistic, source)
+    released: Estimate = ledger.release(
+        protocol.event, task=task, batch=0, data=statistic, draw=lambda: protocol.release(statistic, source)
+    )
+    return released

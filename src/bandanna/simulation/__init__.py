@@ -1,1 +1,3 @@
-"""The simulator: many seeds at once, exact in law."""
+"""The simulator."""
+
+from __future__ import annotations

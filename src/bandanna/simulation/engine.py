@@ -1,4 +1,4 @@
-"""The simulator: many seeds at once, exact in law. A policy names its player; every other one is played plainly."""
+"""The simulator: many seeds of a policy in an environment."""
 
 from __future__ import annotations
 
@@ -9,38 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core import require
-from bandanna.core.calling import by_name
-from bandanna.core.streams import Streams
-from bandanna.environments.base import Environment
+from bandanna import validation
 from bandanna.errors import ClippingWarning, InvalidArgument
+from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
-from bandanna.simulation.players import (
-    assigned,
-    blocks,
-    every_round,
-    frozen,
-    lockstep,
-    plain,
-    population,
-    until,
-)
+from bandanna.simulation.environments.base import Environment
+from bandanna.simulation.players import assigned, fixed_batches, glm_rounds, population, reference, round_by_round
 from bandanna.simulation.result import Result, checkpoints_for
-from bandanna.simulation.run import Run
-from bandanna.simulation.setting import setting_of
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.run import Run, Tally, setting_of
+from bandanna.validation import by_name
 
 MOST_SEEDS = 100_000  # side by side
 
 PLAYERS: dict[str, Callable[..., Run]] = {
-    "plain": plain.play,
-    "frozen": frozen.play,
-    "every round": every_round.play,
-    "blocks": blocks.play,
-    "lockstep": lockstep.play,
+    "plain": reference.play_reference,
+    "frozen": fixed_batches.play,
+    "every round": glm_rounds.play_glm_rounds,
+    "blocks": glm_rounds.play_blocks,
+    "lockstep": round_by_round.play_every_round,
     "assigned": assigned.play,
     "population": population.play,
-    "until": until.play,
+    "until": round_by_round.play_until_stopped,
 }
 
 
@@ -61,18 +50,18 @@ def simulate(
     `horizon`: rounds to play, the policy's own by default; an anytime policy has none and needs it.
     A `ClippingWarning` says that most reports were clipped: features are too long, or rewards out of range.
     """
-    require.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
+    validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
     play = PLAYERS[vars(type(policy)).get("player", "plain")]
-    require.instance("env", env, Environment, "an Environment of bandanna.environments")
+    validation.instance("env", env, Environment, "an Environment of bandanna.simulation.environments")
     for size in ("n_arms", "dim"):  # finite-armed policies count arms, linear ones features, some both
         wanted = getattr(policy, size, None)
         if wanted is not None and getattr(env, size) != wanted:
             raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {wanted}")
-    require.one_of("path", path, ("law", "messages"))
+    validation.one_of("path", path, ("law", "messages"))
     rounds = env.lasting(_rounds(policy, horizon))
     began = time.perf_counter()
-    first = require.whole("seed", seed, least=0, most=require.SEEDS)
-    n_seeds = require.whole("n_seeds", n_seeds, most=MOST_SEEDS)
+    first = validation.whole("seed", seed, least=0, most=validation.SEEDS)
+    n_seeds = validation.whole("n_seeds", n_seeds, most=MOST_SEEDS)
     streams = Streams(range(first, first + n_seeds))
     world = env.begin(streams)
     tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds, n_arms=world.n_arms)
@@ -105,7 +94,7 @@ def _rounds(policy: Policy[Any], horizon: int | None) -> int:
         if policy.horizon is None:
             raise InvalidArgument("horizon", None, "a number of rounds: an anytime policy has no horizon of its own")
         return policy.horizon
-    rounds = require.whole("horizon", horizon)
+    rounds = validation.whole("horizon", horizon)
     if policy.horizon is not None and rounds > policy.horizon:
         raise InvalidArgument("horizon", horizon, f"at most the policy's, {policy.horizon}")
     return rounds

@@ -1,1 +1,3 @@
-"""Files that are whole or not there, of values that come back bit for bit."""
+"""Files, databases and typed JSON."""
+
+from __future__ import annotations

@@ -8,20 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.agent.kinds import encoding_of
-from bandanna.core.arrays import Floats
-from bandanna.core.domain import Ball, Domain
-from bandanna.core.intercept import InterceptReport
-from bandanna.core.per_arm import PerArmReport
-from bandanna.core.regression import Regression
-from bandanna.core.report import LinearReport
-from bandanna.core.shapes import Bits
-from bandanna.device import Answer, Copies, Counts, Device, Levels, Plain, Rounded, Sign
-from bandanna.device.base import plain
-from bandanna.device.choosing import Chooser, Optimist, Thompson
-from bandanna.device.telling import Public, Regressed, Rewarded, Tell, Weighted
+from bandanna.device.action_selection import Chooser, Optimist, Thompson
+from bandanna.device.base import Device, plain
+from bandanna.device.domain import Ball, Bits, Domain
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, Regression
+from bandanna.device.randomizers import Answer, Copies, Counts, Levels, Plain, Rounded, Sign
+from bandanna.device.statistics import Public, Regressed, Rewarded, Tell, Weighted
 from bandanna.policies.linear.lints import Posterior
 from bandanna.policies.linear.linucb import Snapshot
+from bandanna.policies.serialization import encoding_of
+from bandanna.types import Floats
 
 from .recorded import RecordedCoins, RecordedNoise, Words
 

@@ -9,11 +9,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import Coins, SecureCoins
-from bandanna.device.inversion import binomials
-from bandanna.device.noise import Size, shape
-from bandanna.device.secure import SecureNoise
+from bandanna.device.noise import SecureNoise, Size, shape
+from bandanna.device.samplers import binomials
+from bandanna.numeric.rng import Coins, SecureCoins
+from bandanna.types import Floats, Ints
 
 
 class Words:

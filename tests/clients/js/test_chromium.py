@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from bandanna.wire.keys import sealing_key
+from bandanna.deployment.messages.canonical import sealing_key
 
 from ...browser.conftest import Opening, chromium, client, opening
 from . import cases

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.tasks.document import VERSION
-from bandanna.wire import leaflets
+from bandanna.deployment.messages import batch_plan
+from bandanna.deployment.task.document import VERSION
 
 from .running import BUILT, CLIENT, ROOT, answers, node
 
@@ -68,7 +68,7 @@ def test_the_page_about_it_runs(tmp_path: Path) -> None:
 
 def test_versions_are_those_of_this_release() -> None:
     """The client reads tasks of another format than Python writes."""
-    assert json.loads(node("about.mjs"))["versions"] == {"task": VERSION, "device": leaflets.VERSION}
+    assert json.loads(node("about.mjs"))["versions"] == {"task": VERSION, "device": batch_plan.VERSION}
 
 
 def _agrees(seen: dict[str, int], law: dict[str, float]) -> bool:

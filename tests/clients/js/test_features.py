@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
 from bandanna.errors import InvalidStatistic
-from bandanna.features import Ball, Hash, Intercept, Map, OneHot, Project, Range
 
 from .running import CLIENT, ROOT, node
 

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.client import Session, Ticket
-from bandanna.client.outbox import ANSWERED, DECIDED, OPEN, OPENING, OVER
+from bandanna.deployment.client.outbox import ANSWERED, DECIDED, OPEN, OPENING, OVER
+from bandanna.deployment.client.session import Session
+from bandanna.deployment.messages.canonical import dumps, loads, packed
+from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.messages.report import Ticket
+from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import dumps, loads, packed
-from bandanna.wire.publications import Shown
 
 from ...roles.inside import Inside, a_task, signed
 from ...roles.simulated import case

@@ -12,12 +12,16 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.client import AsyncSession, Outbox, Registrar, Ticket, guides
-from bandanna.protocols.roles import Held
-from bandanna.roles.running import Running
-from bandanna.wire.canonical import packed
-from bandanna.wire.plan import Batch
+from bandanna.deployment.client import device_logic
+from bandanna.deployment.client.outbox import Outbox
+from bandanna.deployment.client.session import AsyncSession, Registrar
+from bandanna.deployment.messages import report
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import packed
+from bandanna.deployment.messages.report import Ticket
+from bandanna.deployment.processes import Running
+from bandanna.policies.serialization import encoding_of
+from bandanna.protocols.mixers import Held
 
 from ...roles.test_processes import on_disk
 from .running import node
@@ -135,7 +139,7 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Record, dict[str, int]]:
     """What Python clients draw: the first message about a slot is the zero report, the second the final one."""
     drawn: Record = {}
     epochs: dict[str, int] = {}
-    original = guides.body_of
+    original = report.body_of
 
     def body_of(rows: Any, *, batch: Batch, ticket: Ticket, **parts: Any) -> bytes:
         messages = drawn.setdefault(packed(ticket.slot), {})
@@ -143,7 +147,7 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Record, dict[str, int]]:
         epochs[packed(ticket.slot)] = batch.epoch
         return original(rows, batch=batch, ticket=ticket, **parts)
 
-    monkeypatch.setattr(guides, "body_of", body_of)
+    monkeypatch.setattr(device_logic, "body_of", body_of)
     return drawn, epochs
 
 

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import packed
-from bandanna.wire.keys import Opener, mask
-from bandanna.wire.plan import Batch
-from bandanna.wire.record import split
-from bandanna.wire.sealing import sealing_info
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import Opener, mask, packed
+from bandanna.deployment.messages.report import sealing_info, split
+from bandanna.deployment.task.document import Secrets, Task
 
 from ...roles.inside import Inside, a_task
 from ...roles.simulated import case

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.deployment.messages import batch_plan, canonical
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import Opener, mask, masks, sealing_key
+from bandanna.deployment.messages.report import Record, is_tagged, sealing_info, split
 from bandanna.device.base import plain
-from bandanna.device.inversion import bounds
-from bandanna.wire import canonical, leaflets
-from bandanna.wire.keys import Opener, mask, masks, sealing_key
-from bandanna.wire.plan import Batch
-from bandanna.wire.record import Record, is_tagged, split
-from bandanna.wire.sealing import sealing_info
+from bandanna.device.samplers import binomial_cdf_bounds
 
 from . import cases
 from .recorded import Words
@@ -105,7 +104,7 @@ def test_tables_of_binomials_are_equal(trials: int, chance: float) -> None:
 
     found = answers([{"what": "bounds", "trials": trials, "chance": chance, "bits": bits} for bits in (63, 127)])
     for each, bits in zip(found, (63, 127), strict=True):
-        first, low, up = bounds(trials, Fraction(chance), bits)
+        first, low, up = binomial_cdf_bounds(trials, Fraction(chance), bits)
         assert each == {"first": first, "low": [*map(str, low)], "up": [*map(str, up)]}
 
 
@@ -113,9 +112,9 @@ def test_large_and_undecided_binomials() -> None:
     """Where one word does not decide, or trials are drawn in parts, a browser's count is not Python's."""
     from fractions import Fraction
 
-    from bandanna.device.inversion import PART, binomials
+    from bandanna.device.samplers import PART, binomials
 
-    _, low, up = bounds(50, Fraction(0.5), 63)
+    _, low, up = binomial_cdf_bounds(50, Fraction(0.5), 63)
     words = [up[20] - 1 << 1, 12345, 2**63 + 7, 3, low[10] << 1, 2**64 - 1, 0, 5]
     device = {"kind": "Counts", "domain": {"kind": "Ball", "dim": 2, "bound": 1.0}, "scale": 1.0, "probability": 0.5}
     given, expected = [], []
@@ -157,11 +156,11 @@ def test_plans_are_judged_alike() -> None:
         {**good, "slots": 8, "plays": [4, 4]}, {**good, "rounds": free["rounds"]}, {**free, "arms": [0, 2]},
     ]  # fmt: skip
     for kind in ("PlaceChooser", "ThompsonChooser"):
-        plans = [{"rounds": leaflets.rounds_digest(good), "users": 3, "devices": [[None]]}]
+        plans = [{"rounds": batch_plan.rounds_digest(good), "users": 3, "devices": [[None]]}]
         device = {"choose": {"kind": kind}, "plans": plans}
         found = answers([{"what": "plan", "device": device, "batch": batch} for batch in told])
         for each, batch in zip(found, told, strict=True):
-            plan = leaflets.rounds_digest(batch) == plans[0]["rounds"] and leaflets.least_users(batch) >= 3
+            plan = batch_plan.rounds_digest(batch) == plans[0]["rounds"] and batch_plan.least_users(batch) >= 3
             fine = plan and bool(batch["arms"]) == (kind == "PlaceChooser")
             assert each == {"users": 3} if fine else each["reason"] == "plan"
 
@@ -192,7 +191,7 @@ def test_canonical_documents_are_equal() -> None:
 
 def test_values_are_read() -> None:
     """A value that Python has written is read as another one."""
-    from bandanna.agent.kinds import encoding_of
+    from bandanna.policies.serialization import encoding_of
 
     encoding = encoding_of()
     array = np.array([[1.5, -2.0], [0.1, 3e300]])
@@ -258,7 +257,7 @@ def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
                 "probability": 0.5} for dim in sizes]  # fmt: skip
     part = {"arm": None, "form": "shares", "dtype": "<u8", "stream": None, "mixer": "{}"}
     batch = _batch(arms=[], plays=[], rounds=[{"parts": [{**part, "length": dim} for dim in sizes]}] * rounds)
-    plan = {"rounds": leaflets.rounds_digest(batch), "users": 6, "devices": [devices] * rounds}
+    plan = {"rounds": batch_plan.rounds_digest(batch), "users": 6, "devices": [devices] * rounds}
     device = {"choose": {"kind": "ThompsonChooser"}, "plans": [plan], "tells": [[{"kind": "Row"}] * 2] * rounds}
     keys = {"slot": _b64(slot), "collector": _b64(own), "helper": _b64(helper)}
     (found,) = answers([{"what": "drawn", "device": device, "task": _b64(task), "batch": batch, "slot": keys,

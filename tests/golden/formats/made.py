@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bandanna.agent import Agent
-from bandanna.core.streams import Streams
+from bandanna.agent.agent import Agent
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.messages.canonical import dumps, loads
+from bandanna.deployment.task.export import FOLDER
+from bandanna.numeric.rng import Streams
+from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Assigned, Policy
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.roles.analyzer import publication
-from bandanna.roles.client.crowd import Crowd
-from bandanna.storage import declared
-from bandanna.tasks.exporting import FOLDER
-from bandanna.wire.canonical import dumps, loads
+from bandanna.storage import encoding
 
 from ...policies.conformance.catalogue import CASES
 from ...roles.inside import Inside, a_task
@@ -42,7 +42,7 @@ def archive(name: str) -> Path:
 
 def names() -> str:
     """All stored names of the package, one in a line."""
-    ours = (name for name, kind in declared._KINDS.items() if kind.__module__.startswith("bandanna."))
+    ours = (name for name, kind in encoding._KINDS.items() if kind.__module__.startswith("bandanna."))
     return "".join(f"{name}\n" for name in sorted(ours))
 
 

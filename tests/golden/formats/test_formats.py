@@ -11,17 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandanna.agent import Agent
-from bandanna.agent.kinds import encoding_of, saves_of
-from bandanna.client.guides import LightGuide, _snapshot
-from bandanna.client.leaflet import Leaflet
-from bandanna.core.streams import Streams
-from bandanna.device.choosing import ByPlace
-from bandanna.protocols.mixing import mixers
-from bandanna.tasks.document import Task
-from bandanna.tasks.exporting import verified
-from bandanna.tasks.published import Published
-from bandanna.wire.plan import Batch
+from bandanna.agent.agent import Agent
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.device_logic import LightGuide, _snapshot
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.task.document import Task
+from bandanna.deployment.task.export import verified
+from bandanna.deployment.task.query_plan import Published
+from bandanna.device.action_selection import ByPlace
+from bandanna.numeric.rng import Streams
+from bandanna.policies.serialization import encoding_of, saves_of
+from bandanna.protocols.factory import mixers
 
 from . import made
 

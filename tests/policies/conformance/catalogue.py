@@ -14,9 +14,9 @@ import pytest
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.environments import Environment
 from bandanna.policies.base import Policy
-from bandanna.policies.glm import Constants
+from bandanna.policies.glm.glm_jdp import Constants
+from bandanna.simulation.environments.base import Environment
 
 from .own_policy import Greedy
 

@@ -10,18 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core.coins import StreamCoins
-from bandanna.core.estimate import Estimate
-from bandanna.core.streams import Streams
-from bandanna.loop import close
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.policies.base import Ask, Episode, Played, Policy
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise
+from bandanna.numeric.rng import StreamCoins, Streams
+from bandanna.policies.base import Ask, Episode, Played, Policy, close
 from bandanna.protocols.base import StreamProtocol
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players.answers import Answers
-from bandanna.simulation.players.plain import Seed
+from bandanna.simulation.players.reference import Answers, Seed
 from bandanna.simulation.result import Result
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.run import Tally
 
 from ...drawn import LONG
 from .catalogue import CASES, Case

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bandanna.core.coins import GeneratorCoins, NumberedCoins
-from bandanna.core.streams import Streams
-from bandanna.device.choice import Choice
+from bandanna.device.action_selection import Choice
+from bandanna.numeric.rng import GeneratorCoins, NumberedCoins, Streams
 from bandanna.policies.base import Assigned, Policy
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.core.domain import Box
-from bandanna.policies.arms.rewards import PublicDirections
+from bandanna.device.domain import Box
 from bandanna.policies.base import Ask, Played, Policy
-from bandanna.policies.glm import GLMJDP
-from bandanna.policies.glm.glm_jdp import JDPState
+from bandanna.policies.finite.base import PublicDirections
+from bandanna.policies.glm.glm_jdp import GLMJDP, JDPState
 from bandanna.protocols.base import StreamProtocol
-from bandanna.protocols.clear.rows import ClearRows
+from bandanna.protocols.clear import ClearRows
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
 from .driving import Asked, Seen, Way, bits, drive

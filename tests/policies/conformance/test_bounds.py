@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.policies.bounds import bounds_for
-from bandanna.policies.registry import ALGORITHMS
+from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import bounds_for
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
 from .driving import simulated

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.accounting import accountant
-from bandanna.accounting.events import CompositionEvent, Event
-from bandanna.core.coins import NoCoins
+from bandanna.numeric.rng import NoCoins
 from bandanna.policies.base import Ask, Played, Policy
+from bandanna.privacy import accountant
+from bandanna.privacy.events import CompositionEvent, Event
 from bandanna.protocols.base import StreamProtocol
 
 from .catalogue import CASES, Case

@@ -11,7 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.policies.base import Policy
-from bandanna.protocols.trust import Privacy
+from bandanna.protocols.privacy_model import Privacy
 
 from .catalogue import BY_MESSAGES, CASES, OF_EVERY_CLASS, every_path
 from .driving import Way, arrays, drive

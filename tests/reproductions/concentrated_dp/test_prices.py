@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.accounting.budgets import ZCDP
-from bandanna.policies.arms.gope import GOPE
+from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.linear.oful import OFUL
+from bandanna.privacy.budgets import ZCDP
 from reproductions import concentrated_dp as module
 from reproductions.__main__ import app
 from reproductions.concentrated_dp import NORM, WIDE, Price, curve, draw_prices, noise_levels, prices, problem

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.mechanisms.sources import FastNoise
+from bandanna.device.noise import FastNoise
 from reproductions.concurrent_shuffle.counting import TabledCoins, table
 
 

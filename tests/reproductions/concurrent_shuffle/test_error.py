@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.core.shapes import Bits
-from bandanna.core.streams import Streams
-from bandanna.counters.continual_sum import ContinualSum
+from bandanna.agent.continual_sum import ContinualSum
+from bandanna.device.domain import Bits
 from bandanna.errors import InvalidArgument
-from bandanna.protocols.concurrent_shuffle import BatchTree, ConcurrentShuffle
+from bandanna.numeric.rng import Streams
+from bandanna.policies.theory.base import counter_lower_rate
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.shuffle_bits import ShuffleBits
-from bandanna.theory.counting import counter_lower_rate
 from reproductions.concurrent_shuffle.counting import TabledCoins
 from reproductions.concurrent_shuffle.error import KINDS, Kind, errors, horizons, measure, measure_all, paper_rule_std
 from reproductions.concurrent_shuffle.hard_bits import HardBits

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
 from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.numeric.rng import Streams
 from reproductions.concurrent_shuffle.hard_bits import HardBits
 
 

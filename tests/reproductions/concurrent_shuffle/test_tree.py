@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.errors import InvalidArgument
-from bandanna.protocols.concurrent_shuffle import BatchTree
+from bandanna.protocols.batch_tree import BatchTree
 from reproductions.concurrent_shuffle.tree import batch_tree, batches, busiest, covering, text
 
 from ...drawn import examples

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandanna.accounting import accountant
-from bandanna.accounting.events import GaussianEvent
 from bandanna.errors import InvalidArgument
+from bandanna.privacy import accountant
+from bandanna.privacy.events import GaussianEvent
 from reproductions.distributed_dpe import (
     ALPHAS,
     FIG2A,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.environments.population import ClientBlocks, Population
+from bandanna.simulation.environments.population import ClientBlocks, Population
 from bandanna.simulation.result import Result
 from reproductions import remembered
 from reproductions.remembered import RememberedPopulation

@@ -12,9 +12,9 @@ import pytest
 from dp_accounting.rdp import RdpAccountant
 from typer.testing import CliRunner
 
-from bandanna.accounting import gdp
-from bandanna.accounting.budgets import ZCDP
-from bandanna.glm import Probit
+from bandanna.policies.glm.links import Probit
+from bandanna.privacy import gdp
+from bandanna.privacy.budgets import ZCDP
 from reproductions import private_glm
 from reproductions.__main__ import app
 from reproductions.figure import Curve, Row

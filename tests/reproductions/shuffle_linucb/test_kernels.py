@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.kernels import BREAK_EVEN, SWITCH, compiled
+from bandanna.numeric.compiled import BREAK_EVEN, SWITCH, compiled
+from bandanna.numeric.rng import Streams
 from reproductions.shuffle_linucb import published
 from reproductions.shuffle_linucb.published import AuthorsInstances, Setting
 

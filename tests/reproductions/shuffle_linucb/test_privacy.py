@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.accounting import accountant, gdp
-from bandanna.core.streams import Streams
+from bandanna.numeric.rng import Streams
+from bandanna.privacy import accountant, gdp
 from reproductions.shuffle_linucb import privacy, published
 from reproductions.shuffle_linucb.privacy import SYMMETRISED, TRIANGLE, TruePrivacy, true_privacy
 from reproductions.shuffle_linucb.published import Setting

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.core.streams import Streams
-from bandanna.environments.published import PublishedLinear
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.linear import PublishedLinear
 from reproductions.shuffle_linucb import published
 from reproductions.shuffle_linucb.published import ALGORITHMS, LENGTH, AuthorsInstances, Setting, run
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from bandanna.accounting.factorisation import factorise
 from bandanna.policies.registry import make
+from bandanna.privacy.factorisation import factorise
 from reproductions.figure import Curve
 from reproductions.shuffle_linucb import returning
 from reproductions.shuffle_linucb.regret import true_numbers

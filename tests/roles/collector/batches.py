@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 import bandanna as bd
-from bandanna.roles.collector import tables
-from bandanna.roles.collector.collector import Collector
-from bandanna.roles.collector.verdict import Verdict
-from bandanna.storage.database import Database, open_database
-from bandanna.tasks.beginning import first_batches
-from bandanna.wire.canonical import dumps
-from bandanna.wire.plan import Batch
-from bandanna.wire.record import FINAL, Record, joined
-from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
+from bandanna.deployment import collector
+from bandanna.deployment.collector import Collector
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import dumps
+from bandanna.deployment.messages.report import FINAL, Record, Verdict, joined
+from bandanna.deployment.messages.tickets import COLLECTOR, Tickets, refusal
+from bandanna.deployment.task.query_plan import first_batches
+from bandanna.storage.database.base import Database
+from bandanna.storage.database.schema import open_database
 
 KEY, TASK, SLOTS = b"k" * 32, b"t" * 32, 6
 HONEST = bytes(16)  # stands for the tag that a record's fields must have, until it is sent
@@ -90,7 +90,7 @@ class Collecting:
 
     def begin(self) -> None:
         """As after a crash: nothing but the rows is left."""
-        self.database = open_database(self.url, role="shuffler", schema=tables.SCHEMA)
+        self.database = open_database(self.url, role="shuffler", schema=collector.SCHEMA)
         self.collector = Collector(self.database, task_id="t", task=TASK, key=KEY, **self._how)
 
     def restart(self) -> None:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from bandanna.roles.collector.verdict import MALFORMED, REASONS, Verdict, answer
-from bandanna.wire.canonical import packed
+from bandanna.deployment.messages.canonical import packed
+from bandanna.deployment.messages.report import MALFORMED, REASONS, Verdict, answer
 
 
 def test_places_of_what_is_kept() -> None:

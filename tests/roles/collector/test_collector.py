@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bandanna.deployment.collector import Collector
+from bandanna.deployment.messages.batch_plan import Round
+from bandanna.deployment.messages.canonical import loads
+from bandanna.deployment.messages.report import FINAL, ZERO, Record, Verdict, joined
 from bandanna.errors import BandannaError
-from bandanna.roles.collector.collector import Collector
-from bandanna.roles.collector.verdict import Verdict
-from bandanna.storage.database import StorageFailed
-from bandanna.wire.canonical import loads
-from bandanna.wire.plan import Round
-from bandanna.wire.record import FINAL, ZERO, Record, joined
+from bandanna.storage.database.base import StorageFailed
 
 from ...postgres import server
 from .batches import KEY, SLOTS, TASK, Collecting, proof, receipt, record, slot, tagged

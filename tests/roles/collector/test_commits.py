@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from bandanna.deployment.collector_worker import GroupCommit
+from bandanna.deployment.http.requests import Refused
 from bandanna.errors import BandannaError
-from bandanna.roles.collector.commits import GroupCommit
-from bandanna.roles.serving import Refused
 
 
 class Writing:

@@ -15,7 +15,7 @@ POINTS = ("before commit", "after commit", "before call", "after call")
 
 def arm(point: str, passes: int) -> None:
     """Die at the n-th passing of a point."""
-    from bandanna.roles.calls import Calls
+    from bandanna.deployment.calls import Calls
     from bandanna.storage.database.base import Database
 
     left = [passes]
@@ -47,8 +47,8 @@ def arm(point: str, passes: int) -> None:
 
 def main(folder: str, role: str, port: str, database: str, point: str, passes: str) -> None:
     """Serve, until something happens."""
-    from bandanna.roles.running import serve_role
-    from bandanna.tasks.document import Task
+    from bandanna.deployment.processes import serve_role
+    from bandanna.deployment.task.document import Task
 
     if point:
         arm(point, int(passes))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import bandanna as bd
-from bandanna.roles.analyzer import publication
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import loads
-from bandanna.wire.publications import chained
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.messages.canonical import loads
+from bandanna.deployment.messages.publication import chained
+from bandanna.deployment.task.document import Secrets, Task
 
 from ...postgres import server
 from ..inside import a_task

@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.protocols.concurrent_shuffle.views import Full
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.calls import Unreachable
-from bandanna.roles.collector.closing import mixer_of
-from bandanna.wire.answers import Ticket, answers, ticket_of
-from bandanna.wire.bodies import body_of
-from bandanna.wire.canonical import loads, packed
-from bandanna.wire.plan import Batch, Part
-from bandanna.wire.record import FINAL, ZERO, Record, joined
+from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.collector import mixer_of
+from bandanna.deployment.messages.batch_plan import Batch, Part
+from bandanna.deployment.messages.canonical import loads, packed
+from bandanna.deployment.messages.report import FINAL, ZERO, Record, Ticket, answers, body_of, joined, ticket_of
+from bandanna.protocols.factory import mixers
+from bandanna.protocols.mixers import Full
 
 from .town import Town
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.roles.demonstration import free_ports
-from bandanna.roles.running import port_of
-from bandanna.tasks.document import Task
+from bandanna.deployment.processes import free_ports, port_of
+from bandanna.deployment.task.document import Task
 
 from ...nursery import Child, nursery
 

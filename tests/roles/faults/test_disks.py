@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.http.requests import refusal_of
 from bandanna.errors import BandannaError
-from bandanna.roles.serving.refusals import refusal_of
-from bandanna.storage.database import StorageFailed
+from bandanna.storage.database.base import StorageFailed
 
 from ..inside import a_task
 from .machine import KINDS, check_history

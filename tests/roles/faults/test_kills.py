@@ -12,9 +12,8 @@ import httpx
 import pytest
 
 import bandanna as bd
-from bandanna.agent.kinds import encoding_of
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.client.deployment import Http
+from bandanna.deployment.client.load_simulation import Crowd, Http
+from bandanna.policies.serialization import encoding_of
 
 from ...postgres import server
 from ..simulated import simulated

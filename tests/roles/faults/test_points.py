@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.roles.collector.verdict import answer
-from bandanna.wire.answers import answers, ticket_of
-from bandanna.wire.record import ZERO, Record, joined
+from bandanna.deployment.messages.report import ZERO, Record, answer, answers, joined, ticket_of
 
 from ..inside import a_task
 from .machine import KINDS, ROLES, check_history, complete, task_of
@@ -123,7 +121,7 @@ def test_a_database_that_cannot_be_read_either(tmp_path: Path, monkeypatch: pyte
 
 
 def _away(*_: Any, **__: Any) -> Any:
-    from bandanna.storage.database import StorageFailed
+    from bandanna.storage.database.base import StorageFailed
 
     raise StorageFailed("away")
 

@@ -13,31 +13,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bandanna.accounting.stores.tables import LEDGER_SCHEMA
-from bandanna.roles.analyzer import tables as analyzing
-from bandanna.roles.analyzer.app import OwnCollector
-from bandanna.roles.analyzer.learner import Conflict, Learner
-from bandanna.roles.analyzer.witnesses import Told, Witnesses
-from bandanna.roles.calls import Calls, Unreachable
-from bandanna.roles.collector import tables as collecting
-from bandanna.roles.collector.collector import Collector
-from bandanna.roles.collector.pump import Pump
-from bandanna.roles.collector.verdict import answer
-from bandanna.roles.helper import SCHEMA as HELPING
-from bandanna.roles.helper import Helper, Keyring
-from bandanna.roles.helper.errors import JobRefused
-from bandanna.roles.registrar import tables as registering
-from bandanna.roles.registrar.app import notary_of
-from bandanna.roles.registrar.notary import Notary
-from bandanna.roles.registrar.registrar import Registrar
-from bandanna.roles.serving import Log
-from bandanna.roles.shuffler.shuffler import Shuffler
-from bandanna.storage.database import Database, StorageFailed, Transaction, open_database
-from bandanna.tasks.announced import check_announced
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import dumps, loads, unpacked
-from bandanna.wire.keys import Opener, sign, verify
-from bandanna.wire.ticket import COLLECTOR, HELPER
+from bandanna.deployment import collector, registrar
+from bandanna.deployment.analyzer import processor
+from bandanna.deployment.analyzer.processor import Conflict, Learner
+from bandanna.deployment.analyzer.rollback_detection import Told, Witnesses
+from bandanna.deployment.analyzer.service import OwnCollector
+from bandanna.deployment.calls import Calls, Unreachable
+from bandanna.deployment.collector import Collector
+from bandanna.deployment.collector_worker import Pump
+from bandanna.deployment.helper import SCHEMA as HELPING
+from bandanna.deployment.helper import Helper, JobRefused, Keyring
+from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.messages.canonical import Opener, dumps, loads, sign, unpacked, verify
+from bandanna.deployment.messages.report import answer
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
+from bandanna.deployment.registrar import Notary, Registrar
+from bandanna.deployment.registrar_service import notary_of
+from bandanna.deployment.shuffler import Shuffler
+from bandanna.deployment.task.document import Secrets, Task, check_announced
+from bandanna.privacy.stores.database import LEDGER_SCHEMA
+from bandanna.storage.database.base import Database, StorageFailed, Transaction
+from bandanna.storage.database.schema import open_database
 
 from ..inside import headers_of, shown
 
@@ -46,10 +42,10 @@ ENDS = ("request lost", "response lost", "killed after the answer")
 GRACE = 5.0
 
 _SCRIPTS = {
-    "analyzer": analyzing.SCHEMA + LEDGER_SCHEMA + collecting.SCHEMA,
-    "shuffler": collecting.SCHEMA,
+    "analyzer": processor.SCHEMA + LEDGER_SCHEMA + collector.SCHEMA,
+    "shuffler": collector.SCHEMA,
     "helper": HELPING,
-    "registrar": registering.SCHEMA,
+    "registrar": registrar.SCHEMA,
 }
 
 

@@ -10,22 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.accounting.calibration.binomial import BinomialNoise
-from bandanna.core.domain import Ball
-from bandanna.core.shapes import Bits
-from bandanna.protocols.concurrent_shuffle import shuffler as levels
-from bandanna.protocols.mixing import mixed, mixers
-from bandanna.protocols.roles import Mixer
-from bandanna.protocols.shuffle_binomial.shuffler import VectorMixer
-from bandanna.protocols.shuffle_bits.shuffler import BitMixer
-from bandanna.roles.helper import SCHEMA, Helper, Keyring
-from bandanna.storage.database import Database, open_database
-from bandanna.wire.jobs import Entry, write_job
-from bandanna.wire.keys import draw_seed, masks, seal, sealing_key, sign, signing_key
-from bandanna.wire.plan import Batch, Part, Round
-from bandanna.wire.sealing import sealing_info
-from bandanna.wire.shares import write_receipt
-from bandanna.wire.ticket import HELPER, Tickets
+from bandanna.deployment.helper import SCHEMA, Helper, Keyring
+from bandanna.deployment.messages.batch_plan import Batch, Part, Round
+from bandanna.deployment.messages.canonical import draw_seed, masks, seal, sealing_key, sign, signing_key
+from bandanna.deployment.messages.report import sealing_info
+from bandanna.deployment.messages.share import Entry, write_job, write_receipt
+from bandanna.deployment.messages.tickets import HELPER, Tickets
+from bandanna.device.domain import Ball, Bits
+from bandanna.privacy.calibration import BinomialNoise
+from bandanna.protocols import concurrent_shuffle
+from bandanna.protocols.factory import mixed, mixers
+from bandanna.protocols.mixers import Mixer
+from bandanna.protocols.shuffle_binomial import VectorMixer
+from bandanna.protocols.shuffle_bits import BitMixer
+from bandanna.storage.database.base import Database
+from bandanna.storage.database.schema import open_database
 
 TASK, TASK_ID, KEY = bytes(range(32)), "the-task", b"k" * 32
 LEADER, LEADER_PUBLIC = signing_key()
@@ -47,7 +46,7 @@ def bits(users: int) -> Mixer:
 def tree() -> Mixer:
     """Batches of 2, 4 and 12."""
     noises = [BinomialNoise(scale=4.0, trials=12, users=users) for users in (2, 4, 12)]
-    return levels.mixer(Ball(dim=2), noises)
+    return concurrent_shuffle.level_mixer(Ball(dim=2), noises)
 
 
 def part(mixer: Mixer, **others: Any) -> Part:

@@ -17,14 +17,13 @@ import httpx
 import numpy as np
 import pytest
 
-from bandanna.protocols.mixing import mixers
-from bandanna.tasks.batches import batch_of
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import loads
-from bandanna.wire.keys import sign, signing_key, verify
-from bandanna.wire.plan import Batch
-from bandanna.wire.shares import write_receipt
-from bandanna.wire.ticket import HELPER
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import loads, sign, signing_key, verify
+from bandanna.deployment.messages.share import write_receipt
+from bandanna.deployment.messages.tickets import HELPER
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.deployment.task.query_plan import batch_of
+from bandanna.protocols.factory import mixers
 
 from ..served import Served, ticket_key, written
 from .parties import Users, mixed_by_one, plainly, together

@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bandanna.deployment.helper import KEPT, Helper, JobRefused, Keyring
+from bandanna.deployment.messages.batch_plan import Batch, Part, Round
+from bandanna.deployment.messages.canonical import dumps, loads, packed, seal, sign, signing_key, verify
+from bandanna.deployment.messages.report import checksum, report_info, sealing_info
+from bandanna.deployment.messages.share import Entry
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.helper import Helper, JobRefused, Keyring
-from bandanna.roles.helper.tables import KEPT
-from bandanna.storage.database import Database, StorageFailed
-from bandanna.wire.canonical import dumps, loads, packed
-from bandanna.wire.jobs import Entry
-from bandanna.wire.keys import seal, sign, signing_key, verify
-from bandanna.wire.plan import Batch, Part, Round
-from bandanna.wire.sealing import checksum, report_info, sealing_info
-from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets
+from bandanna.protocols.factory import mixers
+from bandanna.storage.database.base import Database, StorageFailed
 
 from ...postgres import postgres_url  # noqa: F401  # a fixture
 from .parties import (

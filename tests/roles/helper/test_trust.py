@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bandanna.roles.helper.sending import _client
+from bandanna.deployment.helper_service import _client
 
 
 class Answering(BaseHTTPRequestHandler):

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.environments import FiniteArms
-from bandanna.roles.client.crowd import Account, Crowd
-from bandanna.wire.answers import Answer
-from bandanna.wire.plan import DTYPES, Batch, Part, Round
-from bandanna.wire.record import FINAL, Record
+from bandanna.deployment.client.load_simulation import Account, Crowd
+from bandanna.deployment.messages.batch_plan import DTYPES, Batch, Part, Round
+from bandanna.deployment.messages.report import FINAL, Answer, Record
+from bandanna.simulation.environments.finite import FiniteArms
 
 from ..inside import Inside, a_task
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import bandanna as bd
-from bandanna.roles.client.deployment import Http
-from bandanna.tasks.document import Task
+from bandanna.deployment.client.load_simulation import Http
+from bandanna.deployment.task.document import Task
 
 from ..inside import a_task
 

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.roles.collector.collector import Collector
-from bandanna.roles.collector.commits import GroupCommit
-from bandanna.roles.collector.tables import SCHEMA
-from bandanna.roles.serving import Refused
-from bandanna.storage.database import open_database
-from bandanna.wire.record import FINAL, ZERO, Record, joined
-from bandanna.wire.ticket import COLLECTOR
+from bandanna.deployment.collector import SCHEMA, Collector
+from bandanna.deployment.collector_worker import GroupCommit
+from bandanna.deployment.http.requests import Refused
+from bandanna.deployment.messages.report import FINAL, ZERO, Record, joined
+from bandanna.deployment.messages.tickets import COLLECTOR
+from bandanna.storage.database.schema import open_database
 
 from ..inside import Inside, a_task
 

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.client.policy_device import View
+from bandanna.deployment.messages.canonical import digest, dumps, loads, sign, signing_key
+from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.shuffler import Shuffler
+from bandanna.deployment.task.document import check_announced
 from bandanna.errors import BandannaError
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.client.view import View
-from bandanna.roles.shuffler.shuffler import Shuffler
-from bandanna.tasks.announced import check_announced
-from bandanna.wire.canonical import digest, dumps, loads
-from bandanna.wire.keys import sign, signing_key
-from bandanna.wire.publications import Shown
+from bandanna.protocols.factory import mixers
 
 from ..inside import Inside, a_task, shown, signed
 

@@ -11,10 +11,9 @@ import pytest
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.policies.glm import Constants
-from bandanna.wire.keys import seal, sealing_key
-from bandanna.wire.record import Record
-from bandanna.wire.sealing import report_info
+from bandanna.deployment.messages.canonical import seal, sealing_key
+from bandanna.deployment.messages.report import Record, report_info
+from bandanna.policies.glm.glm_jdp import Constants
 
 from ..inside import a_task
 from .attacked import Attacked, arms_of, filled, played, with_body

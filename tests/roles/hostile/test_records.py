@@ -13,15 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bandanna as bd
-from bandanna.environments import LinearContextual
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.collector.collector import Collector
-from bandanna.roles.collector.tables import SCHEMA
-from bandanna.roles.collector.verdict import REASONS, answer
-from bandanna.storage.database import open_database
-from bandanna.wire.answers import Answer
-from bandanna.wire.record import FINAL, HEADER, Record, joined
-from bandanna.wire.ticket import COLLECTOR, HELPER, Tickets
+from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.collector import SCHEMA, Collector
+from bandanna.deployment.messages.report import FINAL, HEADER, REASONS, Answer, Record, answer, joined
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.storage.database.schema import open_database
 
 from ...drawn import examples
 from ..inside import Inside, a_task

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.environments import LinearContextual
-from bandanna.roles.client.crowd import Crowd
-from bandanna.roles.collector.verdict import answer
-from bandanna.roles.registrar import SCHEMA, Registrar
-from bandanna.storage.database import open_database
-from bandanna.wire.answers import Answer, Ticket, answers, ticket_of
-from bandanna.wire.canonical import packed
-from bandanna.wire.record import FINAL, Record, joined
+from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.messages.canonical import packed
+from bandanna.deployment.messages.report import FINAL, Answer, Record, Ticket, answer, answers, joined, ticket_of
+from bandanna.deployment.registrar import SCHEMA, Registrar
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.storage.database.schema import open_database
 
 from ..inside import Inside, a_task
 

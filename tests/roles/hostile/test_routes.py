@@ -13,9 +13,8 @@ import httpx
 import numpy as np
 import pytest
 
-from bandanna.wire.canonical import dumps, loads
-from bandanna.wire.keys import sign
-from bandanna.wire.record import joined
+from bandanna.deployment.messages.canonical import dumps, loads, sign
+from bandanna.deployment.messages.report import joined
 
 from ..sight.watched import Deployed
 

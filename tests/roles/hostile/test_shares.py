@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.environments import LinearContextual
+from bandanna.deployment.client.load_simulation import Account, Crowd
+from bandanna.deployment.helper import SCHEMA, Helper, JobRefused, Keyring
+from bandanna.deployment.messages.canonical import dumps, loads, packed, sign, signing_key
+from bandanna.deployment.messages.report import Record
+from bandanna.deployment.messages.share import read_job, write_job
+from bandanna.deployment.messages.tickets import HELPER
+from bandanna.deployment.shuffler import Shuffler
+from bandanna.deployment.task.document import check_announced
 from bandanna.errors import BandannaError
-from bandanna.protocols.mixing import mixers
-from bandanna.roles.client.crowd import Account, Crowd
-from bandanna.roles.helper import SCHEMA, Helper, JobRefused, Keyring
-from bandanna.roles.shuffler.shuffler import Shuffler
-from bandanna.storage.database import open_database
-from bandanna.tasks.announced import check_announced
-from bandanna.wire.canonical import dumps, loads, packed
-from bandanna.wire.jobs import read_job, write_job
-from bandanna.wire.keys import sign, signing_key
-from bandanna.wire.record import Record
-from bandanna.wire.ticket import HELPER
+from bandanna.protocols.factory import mixers
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.storage.database.schema import open_database
 
 from ..inside import a_task
 from .attacked import Attack, Attacked, with_body

@@ -11,14 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
+from bandanna.deployment.messages.canonical import dumps, packed, sign, unpacked
+from bandanna.deployment.messages.publication import Pin, cosigned
+from bandanna.deployment.messages.tickets import COLLECTOR, Tickets, refusal
+from bandanna.deployment.registrar import SCHEMA
+from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError
-from bandanna.roles.registrar import SCHEMA
-from bandanna.storage.database import open_database
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.canonical import dumps, packed, unpacked
-from bandanna.wire.keys import sign
-from bandanna.wire.publications import Pin, cosigned
-from bandanna.wire.ticket import COLLECTOR, Tickets, refusal
+from bandanna.storage.database.schema import open_database
 
 from ..served import Served, written
 

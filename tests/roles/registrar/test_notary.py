@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
+from bandanna.deployment.messages.canonical import dumps, sign, signing_key
+from bandanna.deployment.messages.publication import Pin, cosigned
+from bandanna.deployment.registrar import SCHEMA, Notary
 from bandanna.errors import BandannaError
-from bandanna.roles.registrar import SCHEMA
-from bandanna.roles.registrar.notary import Notary
-from bandanna.storage.database import Database, open_database
-from bandanna.wire.canonical import dumps
-from bandanna.wire.keys import sign, signing_key
-from bandanna.wire.publications import Pin, cosigned
+from bandanna.storage.database.base import Database
+from bandanna.storage.database.schema import open_database
 
 from ...postgres import postgres_url  # noqa: F401  # a fixture
 

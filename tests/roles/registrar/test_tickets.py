@@ -13,12 +13,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from bandanna.deployment import registrar as registrar_module
+from bandanna.deployment.messages.canonical import packed, unpacked
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, label, mac, refusal
+from bandanna.deployment.messages.tickets import Tickets as Keys
+from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.roles.registrar import SCHEMA, Registrar, tables
-from bandanna.storage.database import Database, open_database
-from bandanna.wire.canonical import packed, unpacked
-from bandanna.wire.ticket import COLLECTOR, HELPER, label, mac, refusal
-from bandanna.wire.ticket import Tickets as Keys
+from bandanna.storage.database.base import Database
+from bandanna.storage.database.schema import open_database
 
 from ...drawn import examples
 from ...postgres import postgres_url  # noqa: F401  # a fixture
@@ -59,7 +61,7 @@ def proof(epoch: int, slot: bytes, key: bytes = KEY) -> list[Any]:
 def release(db: Database, number: int, epoch: int) -> None:
     """As the notary stores what the analyzer has told."""
     with db.transaction() as rows:
-        tables.keep(rows, tables.Witness(number, epoch, f"c{number}", "{}", "signature"))
+        registrar_module.store_witness(rows, registrar_module.Witness(number, epoch, f"c{number}", "{}", "signature"))
 
 
 def test_a_ticket_is_given_once_and_again_when_the_answer_was_lost(db: Database) -> None:

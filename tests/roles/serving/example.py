@@ -14,19 +14,12 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from bandanna.deployment.http.application import application
+from bandanna.deployment.http.limits import Limits, json_of
+from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.http.requests import Refused, in_thread, json_response, safe
+from bandanna.deployment.http.server import serve
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.roles.serving import (
-    Limits,
-    Log,
-    Metrics,
-    Refused,
-    application,
-    in_thread,
-    json_of,
-    json_response,
-    safe,
-    serve,
-)
 
 SECRET = "the-text-of-an-exception"
 

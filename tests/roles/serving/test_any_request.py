@@ -7,8 +7,7 @@ from http.client import HTTPResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.roles.serving import Refused
-from bandanna.roles.serving.routing import Table, Target, guarded
+from bandanna.deployment.http.requests import Refused, Table, Target, guarded
 
 from ...drawn import examples
 from .running import Running

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.roles.serving import Log, Mistake
-from bandanna.roles.serving.log import FORBIDDEN
+from bandanna.deployment.http.metrics import FORBIDDEN, Log
+from bandanna.deployment.http.requests import Mistake
 
 
 def test_a_line_is_json() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.roles.serving import Metrics, Mistake
-from bandanna.roles.serving.metrics import OTHER, SERIES
+from bandanna.deployment.http.metrics import OTHER, SERIES, Metrics
+from bandanna.deployment.http.requests import Mistake
 
 from .prometheus import parse
 

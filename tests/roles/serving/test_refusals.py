@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bandanna.deployment.http.limits import json_of
+from bandanna.deployment.http.requests import Mistake, Refused, place, refusal_of, safe
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.roles.serving import Mistake, Refused, json_of, safe
-from bandanna.roles.serving.refusals import place, refusal_of
 
 
 class StorageFailed(BandannaError):

@@ -6,7 +6,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bandanna.roles.serving import Log, Metrics, Mistake, application
+from bandanna.deployment.http.application import application
+from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.http.requests import Mistake
 
 from .running import TOKEN, Running
 

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.roles.serving.log import FORBIDDEN
-from bandanna.wire.canonical import unpacked
-from bandanna.wire.keys import SEED, Opener, mask
-from bandanna.wire.record import Record
-from bandanna.wire.sealing import report_info, sealing_info
+from bandanna.deployment.http.metrics import FORBIDDEN
+from bandanna.deployment.messages.canonical import SEED, Opener, mask, unpacked
+from bandanna.deployment.messages.report import Record, report_info, sealing_info
 
 from .taps import SOURCE
 from .traces import seen, seen_numbers

@@ -16,15 +16,13 @@ from typing import Any
 
 import httpx
 
-from bandanna.environments import LinearContextual
-from bandanna.roles.client.crowd import Account, Crowd
-from bandanna.roles.client.deployment import Http
-from bandanna.roles.demonstration import free_ports
-from bandanna.tasks.creation import create, write
-from bandanna.tasks.document import Secrets, Task
-from bandanna.wire.answers import Answer, Ticket
-from bandanna.wire.plan import Batch
-from bandanna.wire.record import Record
+from bandanna.deployment.client.load_simulation import Account, Crowd, Http
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.report import Answer, Record, Ticket
+from bandanna.deployment.processes import free_ports
+from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.simulation.environments.linear import LinearContextual
 
 from ...nursery import Child, nursery
 from .taps import Tap

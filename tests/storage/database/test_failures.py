@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import tempfile
@@ -11,8 +12,8 @@ import psycopg
 import pytest
 
 from bandanna.errors import BandannaError, MissingExtra
-from bandanna.storage import database as package
-from bandanna.storage.database import Database, Fenced, StorageFailed, open_database
+from bandanna.storage.database.base import Database, Fenced, StorageFailed
+from bandanna.storage.database.schema import open_database
 
 from ...postgres import account, server
 from ...trouble import in_a_fork
@@ -277,6 +278,6 @@ def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without psycopg nobody says which extra brings it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "bandanna.storage.database.postgres", raising=False)
-    monkeypatch.delattr(package, "postgres", raising=False)
+    monkeypatch.delattr(importlib.import_module("bandanna.storage.database"), "postgres", raising=False)
     with pytest.raises(MissingExtra, match=r"bandanna\[postgres\]"):
         open_database("postgresql:///x", role="things", schema="")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bandanna.storage.database import Database, Fenced, StorageFailed
+from bandanna.storage.database.base import Database, Fenced, StorageFailed
 
 from .conftest import Opening
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.storage.database import Database, StorageFailed, open_database
+from bandanna.storage.database.base import Database, StorageFailed
+from bandanna.storage.database.schema import open_database
 
 from .conftest import Opening
 from .processes import running

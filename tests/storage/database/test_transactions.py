@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.storage.database import Database, StorageFailed
+from bandanna.storage.database.base import Database, StorageFailed
 
 from ...trouble import Interrupt, in_a_fork
 from .conftest import Opening

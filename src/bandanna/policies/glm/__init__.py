@@ -1,15 +1,41 @@
-"""Generalised linear contextual bandits (paper [003] and its baselines): one file per algorithm."""
+"""Policies for generalised linear bandits, and their models."""
 
 from __future__ import annotations
 
-from bandanna.policies.glm.b_glinucb import BGLinUCB
 from bandanna.policies.glm.base import GLMPolicy
-from bandanna.policies.glm.ecolog import ECOLog
-from bandanna.policies.glm.glm_jdp import GLMJDP
+from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog
+from bandanna.policies.glm.batched import BGLinUCB
+from bandanna.policies.glm.estimation import Estimated, loss, loss_gradient, loss_hessian, maximum_likelihood
+from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
 from bandanna.policies.glm.glm_sdp import GLMSDP
-from bandanna.policies.glm.glm_ucb import GLMUCB
-from bandanna.policies.glm.gloc import GLOC
-from bandanna.policies.glm.jdp_constants import Constants
-from bandanna.policies.glm.rs_glinucb import RSGLinUCB
+from bandanna.policies.glm.links import LINKS, Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, link_of
+from bandanna.policies.glm.optimisers import NoisyGradient, OuterProducts, ShuffledGradient
+from bandanna.policies.glm.rare_switching import RSGLinUCB
 
-__all__ = ["BGLinUCB", "Constants", "ECOLog", "GLMJDP", "GLMPolicy", "GLMSDP", "GLMUCB", "GLOC", "RSGLinUCB"]
+__all__ = [
+    "BGLinUCB",
+    "Binomial",
+    "Constants",
+    "ECOLog",
+    "Estimated",
+    "GLMJDP",
+    "GLMPolicy",
+    "GLMSDP",
+    "GLMUCB",
+    "GLOC",
+    "LINKS",
+    "Linear",
+    "Link",
+    "Logistic",
+    "NoisyGradient",
+    "OuterProducts",
+    "Probit",
+    "RSGLinUCB",
+    "ShuffledGradient",
+    "TruncatedPoisson",
+    "link_of",
+    "loss",
+    "loss_gradient",
+    "loss_hessian",
+    "maximum_likelihood",
+]

@@ -1,31 +1,36 @@
-"""What every generalised linear policy knows: the link, the bound S on |theta|, and kappa.
-
-Policies without privacy ask for the rows of users in the clear (`InTheClear`); some of them in every round.
-"""
+"""The base class of generalised linear policies, their designs and gradient queries."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import Coins
-from bandanna.core.domain import Box, Statistic, clip_norm
-from bandanna.core.estimate import Estimate
-from bandanna.core.linalg import first_best, inner
-from bandanna.core.rows import Rows
-from bandanna.device.choice import Choice, certain
-from bandanna.errors import InvalidArgument
-from bandanna.glm.links import Link, Logistic, link_of
+from bandanna import validation
+from bandanna.device.action_selection import Choice, certain
+from bandanna.device.domain import Box, Estimate, Rows, Statistic, clip_norm
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.numeric.linalg import first_best, inner
+from bandanna.numeric.rng import Coins
 from bandanna.policies.base import Ask, Frozen, Played, Policy
-from bandanna.protocols.clear.rows import ClearRows
-from bandanna.protocols.trust import Privacy, none
+from bandanna.policies.glm.links import Link, Logistic, link_of
+from bandanna.policies.glm.optimisers import Points
+from bandanna.privacy.budgets import Budget
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.clear import ClearRows
+from bandanna.protocols.privacy_model import Privacy, none
+from bandanna.types import Floats, Ints
+
+# What every generalised linear policy knows: the link, the bound S on |theta|, and kappa.
+#
+# Policies without privacy ask for the rows of users in the clear (`InTheClear`); some of them in every round.
+
 
 State = TypeVar("State")
 
@@ -56,12 +61,12 @@ class GLMPolicy(Policy[State]):
 
     def __post_init__(self) -> None:
         self.check_trust()
-        require.store(self, require.whole, "dim", "horizon")
+        validation.store(self, validation.whole, "dim", "horizon")
         object.__setattr__(self, "link", link_of(self.link))
-        require.store(self, require.positive, "parameter_bound")
-        require.store(self, require.chance, "failure")
+        validation.store(self, validation.positive, "parameter_bound")
+        validation.store(self, validation.chance, "failure")
         if self.kappa is not None:
-            require.store(self, require.positive, "kappa")
+            validation.store(self, validation.positive, "kappa")
             if self.kappa * (least := self.model.slope_bound) < 1 - 1e-9:
                 raise InvalidArgument("kappa", self.kappa, f"a bound on 1/mu', so at least 1/sup mu' = {1 / least:g}")
         elif math.isinf(self.model.kappa(self.parameter_bound)):
@@ -113,7 +118,7 @@ class InTheClear(GLMPolicy[State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.one_of("preset", self.preset, _PRESETS)
+        validation.one_of("preset", self.preset, _PRESETS)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -182,3 +187,88 @@ def rank_one(inverse: Floats, x: Floats, weight: Floats | float = 1.0) -> Floats
     y = (inverse @ x[..., None])[..., 0]  # A^{-1} x
     shrink = np.asarray(weight / (1 + weight * inner(y, x)))
     return np.asarray(inverse - shrink[..., None, None] * y[..., :, None] * y[..., None, :])
+
+
+# Near-G-optimal designs of many small sets of arms at once: one distribution for every context.
+#
+#     g(pi) = max_x |x|^2_{V(pi)^{-1}} <= 2 r,     V(pi) = sum_x pi(x) x x^T,     r the dimension of the span
+#
+# Start and steps as in `design.optimal` (Fedorov and Wynn with the exact line search), for all sets side by side and
+# with
+# some arms left out of each. Arms that do not span are kept in their span by a tiny multiple of the identity.
+
+
+_TINY = 1e-10
+
+
+def designs(arms: Floats, alive: NDArray[np.bool_], *, factor: float = 2.0, most_steps: int = 200) -> Floats:
+    """Weights (n, K) of sum 1 on the living arms of sets (n, K, d); g <= factor r unless the steps run out."""
+    weights, rank = _start(arms, alive)
+    open_ = np.arange(len(arms))
+    for _ in range(most_steps):
+        squares = np.where(alive[open_], _leverages(arms[open_], weights[open_]), 0.0)
+        worst = np.argmax(squares, axis=1)
+        top = squares[np.arange(len(open_)), worst]
+        going = top > factor * rank[open_]
+        if not np.any(going):
+            break
+        open_, worst, top = open_[going], worst[going], top[going]
+        step = (top / rank[open_] - 1) / np.maximum(top - 1, 1e-12)  # exact line search
+        weights[open_] *= (1 - step)[:, None]
+        weights[open_, worst] += step
+    return weights
+
+
+def _start(arms: Floats, alive: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.int64]]:
+    """Equal weights on up to d arms, each the farthest from the span of those before; and how many: the rank."""
+    n, _, d = arms.shape
+    rest, weights, index = np.where(alive[..., None], arms, 0.0), np.zeros(arms.shape[:2]), np.arange(n)
+    scale = np.max(np.sum(rest**2, axis=2), axis=1)
+    rank = np.zeros(n, dtype=np.int64)
+    for _ in range(d):
+        lengths = np.sum(rest**2, axis=2)
+        chosen = np.argmax(lengths, axis=1)
+        length = lengths[index, chosen]
+        new = length > 1e-12 * np.maximum(scale, 1e-300)
+        weights[index[new], chosen[new]] += 1.0
+        rank += new
+        axis = rest[index, chosen] / np.sqrt(np.maximum(length, 1e-300))[:, None]
+        rest = rest - (rest @ axis[:, :, None]) * axis[:, None, :]
+    lost = rank == 0  # all arms are zero: any of them will do
+    weights[lost] = alive[lost]
+    return weights / np.sum(weights, axis=1, keepdims=True), np.maximum(rank, 1)
+
+
+def _leverages(arms: Floats, weights: Floats) -> Floats:
+    """|x|^2_{V^{-1}} of every arm, (n, K)."""
+    matrix = np.swapaxes(arms * weights[..., None], 1, 2) @ arms
+    trace = np.trace(matrix, axis1=1, axis2=2)[:, None, None]
+    inverse = np.linalg.inv(matrix + (_TINY * trace + 1e-200) * np.eye(arms.shape[2]))
+    return np.asarray(np.einsum("nkd,nkd->nk", arms @ inverse, arms))
+
+
+# Sums of gradients as asks: what the two private policies share.
+
+
+def asked(
+    points: Points, protocol: BatchProtocol, *, of: str = "episode", step: int = 1, part: str | None = None
+) -> Generator[Ask, Estimate, Floats]:
+    """The points of a descent as asks about `of`, numbered from `step` on; the estimate that it ends with."""
+    try:
+        point = next(points)
+        while True:
+            released = yield Ask(protocol=protocol, at=point, of=of, step=step, part=part)
+            point, step = points.send(released.total), step + 1
+    except StopIteration as found:
+        return found.value  # type: ignore[no-any-return]
+
+
+def finite_budget(privacy: Privacy, kinds: tuple[type[Budget], ...], allowed: str) -> None:
+    """Refuse what these policies do not have: other budgets, none at all, returning users, printed constants."""
+    if not isinstance(privacy.budget, kinds) or math.isinf(getattr(privacy.budget, "epsilon", 0.0)):
+        raise InvalidBudget("privacy", privacy.budget, allowed)
+    if privacy.participations != 1:
+        raise InvalidArgument("participations", privacy.participations, "1: a user takes part once")
+    for name, own in (("calibration", "tight"), ("protocol", "binomial")):
+        if getattr(privacy, name) != own:
+            raise InvalidArgument(name, getattr(privacy, name), f"{own!r}: this policy has no other")

@@ -1,21 +1,4 @@
-"""GLM-SDP: generalised linear bandits in the shuffle model, for contexts drawn from one law (paper [003], Algorithm 1).
-
-The batches of `batched`; after a batch its users, and nobody else, take part in N + 1 shuffles: one vector sum of
-w(x) x x^T (for V or H_k) and N of gradients (for theta_k). While a batch is collected nothing changes.
-
-Privacy: users are in one batch each, so batches do not compose. A user's matrix is positive semi-definite of Frobenius
-norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that;
-a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their tails
-(calibration.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2, because
-they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing
-rests on a high-probability event, and what a user sends is calibrated exactly instead of by the printed constants.
-
-Constants (`preset`): "tuned", ours and disclosed in docs/glm.md - warm-up T^{2/3}, lambda twice the noise's bound,
-Newton steps with the released matrix, bounds from the law of the noise and a `width` that is not a theorem's; "paper":
-the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), lambda also of the losses and nu
-the excess loss after the `steps` that run (`descent`; Lemma U.3's number of steps is not run), for the worst batch.
-With it nothing is ever ruled out at a horizon that one can run.
-"""
+"""GLM-SDP and its price."""
 
 from __future__ import annotations
 
@@ -26,25 +9,176 @@ from functools import cached_property
 
 import numpy as np
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.guarantee import Guarantee, worst_of
-from bandanna.accounting.records import PRICINGS
-from bandanna.core import require
-from bandanna.core.coins import Coins
-from bandanna.core.domain import Ball, Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.core.linalg import positive_inverse
-from bandanna.glm.descent import gradients
-from bandanna.glm.shuffled_gradient import OuterProducts
+from bandanna import validation
+from bandanna.device.domain import Ball, Estimate, Statistic
+from bandanna.errors import CalibrationError
+from bandanna.numeric.linalg import positive_inverse
+from bandanna.numeric.rng import Coins
+from bandanna.numeric.search import least
+from bandanna.policies.algorithm import APPROX, algorithm
 from bandanna.policies.base import Ask, Frozen, Played
+from bandanna.policies.glm.base import asked, finite_budget
 from bandanna.policies.glm.batched import Batched, BatchedState, BatchEstimate
-from bandanna.policies.glm.gradient_asks import asked, finite_budget
-from bandanna.policies.glm.sdp_privacy import BatchMechanisms, calibrate
-from bandanna.policies.named import APPROX, algorithm
-from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import stored_as
-from bandanna.theory import generalised
-from bandanna.theory.settings import Found, Setting
+from bandanna.policies.glm.links import Link
+from bandanna.policies.glm.optimisers import OuterProducts, ShuffledGradient, gradient_ball, gradients
+from bandanna.policies.theory import linear
+from bandanna.policies.theory.base import Found, Setting
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.calibration import noise_of_std, parts_mu
+from bandanna.privacy.events import PRICINGS, BinomialEvent, CompositionEvent, Event, RecordEvent, RepetitionEvent
+from bandanna.privacy.guarantee import Guarantee, guarantee_of, worst_of
+from bandanna.protocols.mixers import shuffler_sees
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.storage.encoding import stored_as
+
+# The price of one batch of GLM-SDP: a shuffled matrix sum and N shuffled gradient sums of the same users.
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchMechanisms:
+    """The calibrated sums of one batch; `delta` is where the guarantee is stated."""
+
+    matrix: ShuffleBinomial
+    optimiser: ShuffledGradient
+    delta: float
+    joint: bool = True  # matrix and gradients are of the same x, and priced so
+
+    @property
+    def matrix_part(self) -> str | None:
+        """Of the features, the matrix."""
+        return "weighted" if self.joint else None
+
+    @property
+    def gradient_part(self) -> str | None:
+        """Of the features, a gradient."""
+        return "vector" if self.joint else None
+
+    @property
+    def outer(self) -> OuterProducts:
+        """The domain of the matrices."""
+        domain = self.matrix.domain
+        assert isinstance(domain, OuterProducts)
+        return domain
+
+    @property
+    def event(self) -> Event:
+        """What one user of the batch pays, all N + 1 shuffles together."""
+        return self._composed(self.matrix.event, self.optimiser.protocol.event)
+
+    @property
+    def local(self) -> Event:
+        """What the shuffler sees of one user."""
+        return self._composed(self.matrix.local_event, self.optimiser.protocol.local_event)
+
+    def _composed(self, matrix: Event, gradient: Event) -> Event:
+        """One matrix and N gradients of a user; in the clear they are no parts of anything."""
+        if self.joint and isinstance(matrix, BinomialEvent) and isinstance(gradient, BinomialEvent):
+            matrix = RecordEvent(event=matrix, part="weighted")
+            gradient = RecordEvent(event=gradient, part="vector")
+        return CompositionEvent(events=(matrix, RepetitionEvent(event=gradient, times=self.optimiser.steps)))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Shuffle differential privacy, and what is left against the shuffler."""
+        seen = shuffler_sees(self.matrix.coins, "counts", "statistics")
+        return guarantee_of(
+            self.event,
+            delta=self.delta,
+            trust="shuffle",
+            protects="contexts and rewards",
+            observers=(
+                ("the shuffler", f"{seen}, in every shuffle of the batch"),
+                ("the analyzer and everybody else", "the totals of each shuffle of a batch"),
+            ),
+            local=self.local,
+            exposed=max(self.matrix.exposed, self.optimiser.protocol.exposed),
+        )
+
+    @property
+    def bits_per_user(self) -> int:
+        """Of all messages of a user."""
+        return self.matrix.bits_per_user + self.optimiser.steps * self.optimiser.protocol.bits_per_user
+
+    def matrix_noise(self, dim: int, failure: float) -> float:
+        """The noise of the matrix stays below this in norm except with probability `failure`.
+
+        s (sqrt(2d) + sqrt(2 log(2/failure))) with s the std of a packed entry: exact for Gaussian noise, which the
+        sum of very many coins is near to; bounds rest on it, privacy does not.
+        """
+        return self.matrix.noise.std() * (math.sqrt(2 * dim) + math.sqrt(2 * math.log(2 / failure)))
+
+
+def calibrate(
+    *,
+    link: Link,
+    dim: int,
+    parameter_bound: float,
+    budget: ApproxDP,
+    users: int,
+    weight_bound: float,
+    share: float,
+    steps: int,
+    coins: str = "device",
+    joint: bool = True,
+) -> BatchMechanisms:
+    """Least noise: mu_matrix^2 = share m^2, steps mu_gradient^2 = (1 - share) m^2, raised as the accountant asks.
+
+    m as in `parts_mu`.
+    """
+    mu = parts_mu(budget, share, weighted=True, joint=joint)
+    outer = OuterProducts(size=dim, bound=weight_bound)
+    ball = gradient_ball(link, dim, parameter_bound)
+    stds = (
+        outer.sensitivity / (mu * math.sqrt(share)),
+        ball.sensitivity * math.sqrt(steps) / (mu * math.sqrt(1 - share)),
+    )
+
+    def mechanisms(raised: float) -> BatchMechanisms:
+        sums = [
+            ShuffleBinomial(
+                domain=domain,
+                noise=noise_of_std(
+                    raised * std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=True
+                ),
+                delta=budget.delta,
+                coins=coins,
+            )
+            for domain, std in zip((outer, ball), stds, strict=True)
+        ]
+        gradient = ShuffledGradient(link=link, parameter_bound=parameter_bound, steps=steps, protocol=sums[1])
+        return BatchMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta, joint=joint)
+
+    def meets(raised: float) -> bool:
+        return accountant.satisfies(mechanisms(raised).event, budget)
+
+    high = next((raised for raised in (1.02, 1.05, 1.1, 1.5) if meets(raised)), None)
+    if high is None:
+        raise CalibrationError(f"no binomial noise within 50 % of the ideal meets {budget} in a batch of {users}")
+    return mechanisms(least(meets, 1.0, high, relative=1e-4))
+
+
+# GLM-SDP: generalised linear bandits in the shuffle model, for contexts drawn from one law (paper [003], Algorithm 1).
+#
+# The batches of `batched`; after a batch its users, and nobody else, take part in N + 1 shuffles: one vector sum of
+# w(x) x x^T (for V or H_k) and N of gradients (for theta_k). While a batch is collected nothing changes.
+#
+# Privacy: users are in one batch each, so batches do not compose. A user's matrix is positive semi-definite of
+# Frobenius
+# norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that;
+# a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their tails
+# (calibration.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2, because
+# they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing
+# rests on a high-probability event, and what a user sends is calibrated exactly instead of by the printed constants.
+#
+# Constants (`preset`): "tuned", ours and disclosed in docs/glm.md - warm-up T^{2/3}, lambda twice the noise's bound,
+# Newton steps with the released matrix, bounds from the law of the noise and a `width` that is not a theorem's;
+# "paper":
+# the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), lambda also of the losses and
+# nu
+# the excess loss after the `steps` that run (`descent`; Lemma U.3's number of steps is not run), for the worst batch.
+# With it nothing is ever ruled out at a horizon that one can run.
 
 
 @algorithm(
@@ -81,11 +215,11 @@ class GLMSDP(Batched):
     def __post_init__(self) -> None:
         super().__post_init__()
         finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta; B-GLinUCB has no privacy")
-        require.one_of("preset", self.preset, ("tuned", "paper"))
-        require.one_of("pricing", self.pricing, PRICINGS)
-        require.store(self, require.chance, "share")
-        require.store(self, require.whole, "steps")
-        require.store(self, require.positive, "width")
+        validation.one_of("preset", self.preset, ("tuned", "paper"))
+        validation.one_of("pricing", self.pricing, PRICINGS)
+        validation.store(self, validation.chance, "share")
+        validation.store(self, validation.whole, "steps")
+        validation.store(self, validation.positive, "width")
 
     @property
     def first(self) -> int:
@@ -168,7 +302,7 @@ class GLMSDP(Batched):
     @classmethod
     def bounds(cls, setting: Setting) -> Found:
         """Rates of [003]."""
-        return generalised.of_glm_sdp(setting)
+        return linear.of_glm_sdp(setting)
 
     def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
         """w(x) x x^T with the estimate of batch 1, or the gradient at theta."""

@@ -1,1 +1,3 @@
-"""Policies on linear rewards."""
+"""Policies for linear contextual bandits."""
+
+from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A policy without a horizon: phases of doubling length, each a fresh policy for its own horizon."""
+"""Policies without a horizon: phases of doubling length."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import Coins
-from bandanna.core.domain import Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.core.regression import Regression
-from bandanna.device.choice import Choice
+from bandanna.device.action_selection import Choice
+from bandanna.device.domain import Estimate, Statistic
+from bandanna.device.linear_report import Regression
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Coins
 from bandanna.policies.base import Ask, Frozen, Played, RunningSums
-from bandanna.policies.linear.schedules import FixedBatches
-from bandanna.policies.linear.sums import LinearSums, Published
-from bandanna.policies.linear.sums import State as PhaseState
-from bandanna.protocols.channel import Channel
-from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import stored_as
+from bandanna.policies.linear.base import FixedBatches, LinearSums, Published
+from bandanna.policies.linear.base import State as PhaseState
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.protocols.running_sum import Channel
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
 
 
 @stored_as("AnytimeState")

@@ -1,52 +1,256 @@
-"""LinTS in every trust model: a device draws a parameter from a posterior that knows the noise, and plays the best arm.
-
-    theta ~ N(theta_hat, alpha^2 P^{-1}) on the device,   action = argmax_x <x, theta>
-
-with theta_hat and P of `posterior`. One frozen batch so covers many arms, in proportion to how likely each is the best:
-what a single optimistic index cannot do while nothing is learned, and why batches may grow.
-
-Privacy: snapshots are computed from releases; a device's draw uses the snapshot, its own coins and its own features.
-Whoever sees snapshots, other people's actions and their probabilities sees post-processing of releases and of data that
-are not the user's: the guarantee is that of the releases.
-
-References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports, batches.
-"""
+"""LinTS: the posterior, the policy, and the probabilities of its arms."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from bandanna.accounting.budgets import ApproxDP
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import Coins
-from bandanna.core.intercept import InterceptReport
-from bandanna.core.linalg import favoured, first_best
-from bandanna.core.per_arm import PerArmReport
-from bandanna.core.regression import Regression
-from bandanna.core.report import LinearReport
-from bandanna.device.choice import Choice, Sampled, moved, pick
-from bandanna.device.choosing import Thompson
-from bandanna.device.draws import Own
-from bandanna.device.telling import Regressed
+from bandanna import validation
+from bandanna.device.action_selection import Choice, Own, Sampled, Thompson, moved, pick
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, Regression
+from bandanna.device.statistics import Regressed
 from bandanna.errors import InvalidArgument
+from bandanna.numeric.linalg import favoured, first_best, inner
+from bandanna.numeric.rng import Coins
+from bandanna.policies.algorithm import algorithm
 from bandanna.policies.base import Frozen
-from bandanna.policies.linear import chances
-from bandanna.policies.linear.explore import Uniform
-from bandanna.policies.linear.posterior import posterior
-from bandanna.policies.linear.schedules import FixedBatches, Schedule, concurrent_batch, informed
-from bandanna.policies.linear.start import Start
-from bandanna.policies.linear.sums import LinearSums, Published
-from bandanna.policies.named import algorithm
-from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import stored_as
+from bandanna.policies.linear.base import (
+    FixedBatches,
+    LinearSums,
+    Published,
+    Schedule,
+    Start,
+    Uniform,
+    concurrent_batch,
+    informed,
+)
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+# What noisy sums say about a parameter: a Gaussian posterior that knows how much noise is in the sums.
+#
+# Released are v = sum x y + h and G = sum x x^T + N, with known variances of h and N. So
+#
+#     v = G theta + (h - N theta + e),     e = sum x (y - <x, theta>) with covariance s^2 sum x x^T,
+#
+# and with R = Omega + s^2 G_+, Omega_ii = var(h_i) + sum_j var(N_ij) tau_j, where tau_j = E theta_j^2 of the prior,
+#
+#     P = G_+ R^{-1} G_+ + T^{-1},   theta_hat = P^{-1} G_+ R^{-1} v,   T = diag(tau)
+#
+# is the posterior's precision and mean; G_+ is G with negative eigenvalues cut to 0. Nothing but released and public
+# numbers enters: whatever is made of a posterior costs no privacy.
+
+
+def posterior(
+    vector: Floats,
+    matrix: Floats,
+    *,
+    noise: tuple[Floats, Floats],
+    second_moments: Floats,
+    reward_std: float,
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Mean (*R, d), a root of the covariance (*R, d, d), and whose eigenvalues were cut (*R).
+
+    noise: variances of the entries of `vector` (d,) and `matrix` (d, d). A root L has L L^T = P^{-1}.
+    """
+    positive, cut = _positive(matrix)
+    omega = noise[0] + noise[1] @ second_moments  # (d,)
+    if np.any(omega > 0):
+        known = np.linalg.solve(np.diag(omega) + reward_std**2 * positive, positive)  # R^{-1} G_+
+        pulled = np.swapaxes(known, -1, -2)
+    else:
+        pulled = np.broadcast_to(np.eye(len(omega)) / reward_std**2, positive.shape)  # G_+ G_+^{-1} / s^2
+    information = pulled @ positive
+    information = (information + np.swapaxes(information, -1, -2)) / 2
+    values, vectors = np.linalg.eigh(information * _outer(np.sqrt(second_moments)))  # T^{1/2} G R^{-1} G T^{1/2}
+    spread = np.sqrt(second_moments)[:, None] * vectors / np.sqrt(1 + np.maximum(values, 0.0))[..., None, :]
+    mean = spread @ (np.swapaxes(spread, -1, -2) @ (pulled @ vector[..., None]))
+    return mean[..., 0], spread, cut
+
+
+def _positive(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Without its negative eigenvalues, and whether there were any."""
+    values, vectors = np.linalg.eigh(matrix)
+    kept = np.maximum(values, 0.0)
+    return (vectors * kept[..., None, :]) @ np.swapaxes(vectors, -1, -2), np.any(values < 0, axis=-1)
+
+
+def _outer(scale: Floats) -> Floats:
+    return np.asarray(scale[:, None] * scale)
+
+
+# With which probability the arm of a device's draw is the best one: the propensity that is logged with a decision.
+#
+# Draws are Gaussian. With one parameter for all arms, theta = mean + L z, arm k wins where all <x_k - x_j, theta> >=
+# 0:
+#
+# * two arms: Phi(<x_1 - x_2, mean> / |L^T (x_1 - x_2)|), exactly;
+# * more: z = r u with a direction u and a signed radius r, |r| ~ chi_d. Along u arm k wins on an interval of r, whose
+#   probability is exact; it is averaged over DIRECTIONS fixed directions, with the standard error of that average.
+#
+# Of an arm that was taken the probability is not 0. Where none of the directions meets the region in which it wins,
+# MORE
+# times as many are averaged; if all of them miss it, half of one counts as having met it, with as large an error.
+#
+# With a parameter of its own for each arm the scores are independent: one integral over that of arm k.
+
+
+DIRECTIONS = 2048
+MORE = 16
+_NODES = 2001  # of an integral over +- 9 standard deviations, at most
+_FEWER = (64, 96, 128, 192, 256, 384, 512, 768, 1024)  # where the integrand is smooth enough for them
+_AT_ONCE = 1 << 18  # numbers of integrals that are computed together
+_LEVEL = 1e-150  # what is nearer to 0 counts as 0: its reciprocal's square would be no number
+
+
+def shared_draw_chances(
+    mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool = False
+) -> tuple[Floats, Floats]:
+    """(d,), (d, d), (n, K, d), (n,) -> probabilities and their standard errors, (n,).
+
+    taken: these arms were drawn, so that no probability is 0
+    """
+    best = np.take_along_axis(contexts, actions[:, None, None], axis=1)
+    apart = best - contexts  # (n, K, d)
+    same = np.sum(np.all(apart == 0, axis=-1), axis=-1)  # arms that are equal share
+    if contexts.shape[1] == 2:
+        other = np.take_along_axis(apart, 1 - actions[:, None, None], axis=1)[:, 0]
+        along = (other[:, None, :] @ root)[:, 0]  # each by itself
+        chance = special.ndtr(_ratio(inner(other, np.broadcast_to(mean, other.shape)), np.sqrt(inner(along, along))))
+        return np.where(same > 1, 0.5, chance), np.zeros(len(actions))
+    again = np.zeros(1, dtype=np.int64)
+    if len(apart) > 1:
+        apart, again = np.unique(apart, axis=0, return_inverse=True)  # decisions that are alike are computed once
+    spread = root @ directions(len(mean)).T  # (d, directions)
+    found = [_averaged(mean, root, spread, each, taken=taken) for each in apart]
+    chances, errors = np.array(found).reshape(-1, 2)[again.ravel()].T
+    return chances / same, errors / same
+
+
+def _averaged(mean: Floats, root: Floats, spread: Floats, apart: Floats, *, taken: bool) -> tuple[float, float]:
+    """Of one decision, (K, d): the average over directions and its standard error."""
+    chances = _along(apart, mean, spread)
+    if taken and not chances.any():
+        more = [_along(apart, mean, root @ _drawn(len(mean), block).T) for block in range(1, MORE)]
+        chances = np.concatenate([chances, *more])
+        if not chances.any():
+            return 0.5 / len(chances), 0.5 / len(chances)
+    return float(np.mean(chances)), float(np.std(chances)) / math.sqrt(len(chances))
+
+
+def _along(apart: Floats, mean: Floats, spread: Floats) -> Floats:
+    """P(<a_j, mean> + r <a_j, s> >= 0 for all j) of the a_j of `apart` (K, d) and s of `spread` (d, directions).
+
+    With levels l_j = <a_j, mean> and t = 1/r this is t >= w_j where l_j > 0 and t <= w_j where l_j < 0, for r > 0, with
+    w_j = <-a_j / l_j, s>; for r < 0 it is the same of -s. So one product, of which the largest and least are taken.
+    """
+    level = apart @ mean  # (K,)
+    ahead, behind = level > _LEVEL, level < -_LEVEL
+    even = ~(ahead | behind) & np.any(apart != 0, axis=-1)
+    none = np.zeros((0, spread.shape[-1]))
+    above = (-apart[ahead] / level[ahead, None]) @ spread if ahead.any() else none
+    below = (-apart[behind] / level[behind, None]) @ spread if behind.any() else none
+    beside = apart[even] @ spread if even.any() else none
+    sides = []
+    for one in (1.0, -1.0):  # the sign of r
+        least = np.max(above, axis=0, initial=0.0) if one > 0 else -np.min(above, axis=0, initial=0.0)
+        most = np.min(below, axis=0, initial=np.inf) if one > 0 else -np.max(below, axis=0, initial=-np.inf)
+        wins = (most > least) & np.all(one * beside >= 0, axis=0)
+        side = np.zeros(len(wins))
+        with np.errstate(divide="ignore"):
+            side[wins] = _within(1 / least[wins], len(mean)) - _within(1 / most[wins], len(mean))
+        sides.append(side)
+    return np.asarray(0.5 * (sides[0] + sides[1]))
+
+
+def _within(radius: Floats, dim: int) -> Floats:
+    """P(|z| <= radius)."""
+    return np.asarray(special.gammainc(dim / 2, radius**2 / 2))
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def _ratio(above: Floats, below: Floats) -> Floats:
+    return np.asarray(above / below)
+
+
+@lru_cache(maxsize=32)
+def directions(dim: int) -> Floats:
+    """A fixed sample of uniform directions, (DIRECTIONS, d); public."""
+    return _drawn(dim, 0)
+
+
+def _drawn(dim: int, block: int) -> Floats:
+    drawn = np.random.default_rng(block).standard_normal((DIRECTIONS, dim))
+    drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    drawn.setflags(write=False)
+    return drawn
+
+
+def own_draw_chances(mean: Floats, spread: Floats, actions: Ints) -> Floats:
+    """Independent scores N(mean, spread^2) of arms, (n, K): the chance that the chosen one is the largest, (n,)."""
+    if len(actions) > 1:  # decisions that are alike are computed once
+        alike = np.concatenate([mean, spread, actions[:, None]], axis=1)
+        _, first, again = np.unique(alike, axis=0, return_index=True, return_inverse=True)
+        if len(first) < len(actions):
+            return own_draw_chances(mean[first], spread[first], actions[first])[again.ravel()]
+    found = np.zeros(len(actions))
+    nodes = _nodes(spread, actions)
+    for count in np.unique(nodes):
+        rows, most = np.flatnonzero(nodes == count), max(_AT_ONCE // (int(count) * mean.shape[1]), 1)
+        for part in np.split(rows, range(most, len(rows), most)):
+            found[part] = _integrated(mean[part], spread[part], actions[part], int(count))
+    return found
+
+
+def _nodes(spread: Floats, actions: Ints) -> Ints:
+    """How many nodes an integral needs, (n,): each by itself.
+
+    In the complex plane the integrand grows as exp(s y^2 / 2), s = 1 + sum_j (spread_k / spread_j)^2, so that the
+    trapezoidal rule of step h errs by about exp(-2 pi^2 / (s h^2)): below 1e-17 for h <= 0.7 / sqrt s.
+    """
+    own = np.take_along_axis(spread, actions[:, None], axis=1)
+    widths = np.sqrt(np.sum(_ratio(own, spread) ** 2, axis=1))  # sqrt s: the arm itself adds the 1
+    wanted = np.where(widths > 0, widths, np.inf) * (18 / 0.7) + 1  # NaN, where nothing varies: the most
+    return np.take([*_FEWER, _NODES], np.searchsorted(_FEWER, wanted))
+
+
+def _integrated(mean: Floats, spread: Floats, actions: Ints, count: int) -> Floats:
+    """By the trapezoidal rule on so many nodes, which is as exact as a smooth integrand is."""
+    nodes = np.linspace(-9.0, 9.0, count)
+    weights = np.exp(-(nodes**2) / 2)
+    weights /= weights.sum()
+    rows = np.arange(len(actions))
+    at = mean[rows, actions, None] + spread[rows, actions, None] * nodes  # (n, nodes)
+    below = special.ndtr(_ratio(at[:, None, :] - mean[..., None], spread[..., None]))  # (n, K, nodes)
+    below[rows, actions] = 1.0
+    return np.asarray(np.sum(np.prod(below, axis=1) * weights, axis=-1))
+
+
+# LinTS in every trust model: a device draws a parameter from a posterior that knows the noise, and plays the best arm.
+#
+#     theta ~ N(theta_hat, alpha^2 P^{-1}) on the device,   action = argmax_x <x, theta>
+#
+# with theta_hat and P of `posterior`. One frozen batch so covers many arms, in proportion to how likely each is the
+# best:
+# what a single optimistic index cannot do while nothing is learned, and why batches may grow.
+#
+# Privacy: snapshots are computed from releases; a device's draw uses the snapshot, its own coins and its own features.
+# Whoever sees snapshots, other people's actions and their probabilities sees post-processing of releases and of data
+# that
+# are not the user's: the guarantee is that of the releases.
+#
+# References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports,
+# batches.
+
 
 _ENDLESS = 10**9
 _LARGEST = 10**5  # users of a batch without a horizon: whoever gathers them must hold them
@@ -121,11 +325,11 @@ class LinTS(LinearSums):
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
             allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
             raise InvalidArgument("horizon", None, allowed)
-        require.store(self, require.flag, "intercept")
-        require.store(self, require.moderate, "alpha", zero=True)
-        require.store(self, require.moderate, "reward_std")
+        validation.store(self, validation.flag, "intercept")
+        validation.store(self, validation.moderate, "alpha", zero=True)
+        validation.store(self, validation.moderate, "reward_std")
         if self.prior is not None:
-            require.store(self, require.moderate, "prior")
+            validation.store(self, validation.moderate, "prior")
         if self.explore is not None and not isinstance(self.explore, Uniform):
             raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...) or None")
         if self.start is not None and not isinstance(self.start, Start):
@@ -144,8 +348,8 @@ class LinTS(LinearSums):
             given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
             allowed = "n_arms and features, without dim: a constant is added"
             raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
-        require.store(self, require.whole, "n_arms", least=2)
-        require.store(self, require.whole, "features")
+        validation.store(self, validation.whole, "n_arms", least=2)
+        validation.store(self, validation.whole, "features")
         object.__setattr__(self, "dim", self.features)
 
     @cached_property
@@ -278,8 +482,8 @@ class LinTS(LinearSums):
         """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
         draws = self.choose.draws
         if not isinstance(draws, Own):
-            return chances.of_shared(mean, root, contexts, actions, taken=taken)
-        found = chances.of_own(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
+            return shared_draw_chances(mean, root, contexts, actions, taken=taken)
+        found = own_draw_chances(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
         return found, np.zeros(found.shape)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:

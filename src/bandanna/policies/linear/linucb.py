@@ -1,14 +1,4 @@
-"""LinUCB in every trust model: ridge regression on released sums, optimism with a radius that knows the noise.
-
-    action = argmax_x <x, theta_m> + width radius_m |x|_{P_m^{-1}},   one of those that are tied
-
-with theta_m, P_m and radius_m of what was released, by `ellipsoid`; or, as the papers have them, by `confidence`:
-
-    P_m = lambda_m I + released Gram,   theta_m = P_m^{-1} released vector
-
-References: Chowdhury and Zhou 2022 [000], Algorithm 1 and Lemma A.2; Abbasi-Yadkori, Pal and Szepesvari 2011.
-Deviations: one stacked report instead of two half budgets, tight noise, the set of theta from the noise law.
-"""
+"""LinUCB in every trust model."""
 
 from __future__ import annotations
 
@@ -20,29 +10,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import Coins, NoCoins
-from bandanna.core.domain import clip_norm
-from bandanna.core.linalg import upper
-from bandanna.core.report import LinearReport
-from bandanna.device import choice
-from bandanna.device.choice import Choice, moved, pick
-from bandanna.device.choosing import Optimist
-from bandanna.device.telling import Regressed
+from bandanna import validation
+from bandanna.device import action_selection
+from bandanna.device.action_selection import Choice, Optimist, moved, pick
+from bandanna.device.domain import clip_norm
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.statistics import Regressed
 from bandanna.errors import InvalidArgument
-from bandanna.kernels.optimism import Optimism
-from bandanna.policies.linear.confidence import Confidence, PaperConfidence, radii
-from bandanna.policies.linear.ellipsoid import Ellipsoid, ellipsoid
-from bandanna.policies.linear.explore import Uniform
-from bandanna.policies.linear.schedules import FixedBatches, Schedule, best_batch, concurrent_batch
-from bandanna.policies.linear.sums import LinearSums, Published
-from bandanna.policies.named import algorithm
-from bandanna.protocols.channel import lowest_batch
+from bandanna.numeric.compiled import Optimism
+from bandanna.numeric.linalg import upper
+from bandanna.numeric.rng import Coins, NoCoins
+from bandanna.policies.algorithm import algorithm
+from bandanna.policies.linear.base import (
+    FixedBatches,
+    LinearSums,
+    Published,
+    Schedule,
+    Uniform,
+    best_batch,
+    concurrent_batch,
+)
+from bandanna.policies.linear.confidence import Confidence, Ellipsoid, PaperConfidence, ellipsoid, radii
+from bandanna.policies.theory import contextual
+from bandanna.policies.theory.base import Found, Setting
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.storage.declared import stored_as
-from bandanna.theory import contextual
-from bandanna.theory.settings import Found, Setting
+from bandanna.protocols.running_sum import lowest_batch
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
 
 
 @stored_as("LinUCBSnapshot")
@@ -129,16 +123,16 @@ class LinUCB(LinearSums):
 
     def __post_init__(self) -> None:
         self.check_batch()
-        require.store(self, require.chance, "failure", least=1e-100)
-        require.store(self, require.moderate, "width", zero=True)
-        require.store(self, require.moderate, "ridge", "parameter_bound")
-        require.store(self, require.flag, "growing")
+        validation.store(self, validation.chance, "failure", least=1e-100)
+        validation.store(self, validation.moderate, "width", zero=True)
+        validation.store(self, validation.moderate, "ridge", "parameter_bound")
+        validation.store(self, validation.flag, "growing")
         if not isinstance(self.confidence, PaperConfidence):
-            require.one_of("confidence", self.confidence, ("exact", "lemma", "paper"))
-        require.one_of("ties", self.ties, ("random", "first"))
+            validation.one_of("confidence", self.confidence, ("exact", "lemma", "paper"))
+        validation.one_of("ties", self.ties, ("random", "first"))
         if self.explore is not None and not isinstance(self.explore, Uniform):
             raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...), or None")
-        require.store(self, require.share, "reward_centre")
+        validation.store(self, validation.share, "reward_centre")
         if self.growing and self.confidence not in ("exact", "lemma"):
             raise InvalidArgument("growing", self.growing, 'False, or confidence="exact" or "lemma"')
         if not isinstance(self.batch, str) or self.batch != "best":  # found when it is needed: it calibrates many sizes
@@ -336,4 +330,4 @@ def _quadratic(matrix: Floats, arms: Floats) -> Floats:
 
 def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
     """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
-    return choice.scores(snapshot.theta, snapshot.inverse, snapshot.radius, contexts)
+    return action_selection.scores(snapshot.theta, snapshot.inverse, snapshot.radius, contexts)

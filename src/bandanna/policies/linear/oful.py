@@ -1,20 +1,4 @@
-"""Rarely switching OFUL for contexts that are public: RS-OFUL, and AdaC-OFUL whose rewards are private.
-
-    V_t = lambda I + sum_{s <= t} x_s x_s^T;   switch when det V_t > (1 + C) det V_tau, tau the last switch; then
-    theta = V_t^{-1} (sum_{s <= t} x_s r_s + Y_1 + ... + Y_l),   Y_m ~ N(0, s^2 I) once per episode       [004, Alg. 3]
-    action = argmax_x <x, theta> + beta |x|_{V_tau^{-1}}
-    beta = s_r sqrt(2 log(2/a) + log(det V/lambda^d)) + S sqrt(lambda) + sqrt(l) s q_l / sqrt(lambda_min(V))
-                                                                                                        [004, app. F]
-
-Symbols: C `growth`, lambda `ridge`, a `failure`, S `parameter_bound`, s_r `reward_std` (sub-Gaussian, w/2 unless told),
-q_l the chi quantile of d coordinates at a/(2 l (l+1)), s noise: an episode's sum moves by at most w L when one reward
-is replaced (w width of the range, L `feature_bound`), so rho-zCDP is s^2 = (w L)^2/(2 rho). V is public.
-Privacy: episodes end by a rule on V alone; each releases its own rewards once, so the promise is that of a single
-release ([004], appendix D). Nothing is forgotten: the sum of all releases so far is used.
-References: Azize and Basu 2024 [004], Algorithm 3 and appendix F; Abbasi-Yadkori, Pal and Szepesvari 2011 (RS-OFUL).
-Deviations: V is known, so its smallest eigenvalue is used where the paper bounds it by lambda + lambda_0 t/4 - ...,
-which is negative for small t; `confidence="paper"` uses the larger of that bound and lambda. Any range.
-"""
+"""RS-OFUL and AdaC-OFUL."""
 
 from __future__ import annotations
 
@@ -25,27 +9,25 @@ from functools import cached_property
 
 import numpy as np
 
-from bandanna.accounting.guarantee import Guarantee
-from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import Coins, NoCoins
-from bandanna.core.domain import Statistic, all_finite, clip_norm
-from bandanna.core.estimate import Estimate
-from bandanna.core.linalg import first_best
-from bandanna.device.choice import Choice, certain
+from bandanna import validation
+from bandanna.device.action_selection import Choice, certain
+from bandanna.device.domain import Estimate, Statistic, all_finite, clip_norm
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.policies.arms.finite import reward_guarantee
-from bandanna.policies.arms.rewards import PublicDirections, Rewards, rewards_in
+from bandanna.numeric.linalg import first_best
+from bandanna.numeric.rng import Coins, NoCoins
+from bandanna.policies.algorithm import ANY, ANY_OF_THEM, algorithm
 from bandanna.policies.base import Ask, Played, Policy, Until
+from bandanna.policies.finite.base import PublicDirections, Rewards, reward_guarantee, rewards_in
 from bandanna.policies.linear.confidence import vector_quantile
 from bandanna.policies.linear.linucb import Snapshot, scores
-from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
+from bandanna.policies.theory import contextual
+from bandanna.policies.theory.base import Found, Setting
+from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
-from bandanna.protocols.opening import open_batch
-from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import stored_as
-from bandanna.theory import public_contexts
-from bandanna.theory.settings import Found, Setting
+from bandanna.protocols.factory import open_batch
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
 
 
 @stored_as("OFULState")
@@ -96,13 +78,13 @@ class OFUL(Policy[State]):
     eigenvalue: float | None = None
 
     def __post_init__(self) -> None:
-        require.store(self, require.whole, "dim", "horizon")
-        require.store(self, require.positive, "feature_bound", "parameter_bound", "ridge", "growth")
+        validation.store(self, validation.whole, "dim", "horizon")
+        validation.store(self, validation.positive, "feature_bound", "parameter_bound", "ridge", "growth")
         if self.reward_std is not None:
-            require.store(self, require.positive, "reward_std")
-        require.store(self, require.non_negative, "width")
-        require.store(self, require.chance, "failure")
-        require.one_of("confidence", self.confidence, ("exact", "paper"))
+            validation.store(self, validation.positive, "reward_std")
+        validation.store(self, validation.non_negative, "width")
+        validation.store(self, validation.chance, "failure")
+        validation.one_of("confidence", self.confidence, ("exact", "paper"))
         if self.confidence == "paper" and self.eigenvalue is None:
             raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')
         self.check_trust()
@@ -212,7 +194,7 @@ class OFUL(Policy[State]):
     @classmethod
     def bounds(cls, setting: Setting) -> Found:
         """Of [004], appendix F."""
-        return public_contexts.of_oful(setting)
+        return contextual.of_oful(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often it changed its mind."""

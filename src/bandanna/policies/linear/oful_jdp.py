@@ -1,21 +1,4 @@
-"""AdaC-OFUL-JDP: rarely switching OFUL whose contexts are private too.
-
-The Gram matrix is released as a continual sum over public batches of B rounds, the vector as in AdaC-OFUL, once per
-episode; an episode ends after a batch at which the *released* matrix has grown, never by the raw one:
-
-    V_m = lambda_0 I + released Gram after batch m;      switch when det V_m > (1 + C) det V at the last switch; then
-    theta = V_m^{-1} (sum_{s <= m B} x_s r_s + Y_1 + ... + Y_l),   Y_j ~ N(0, s^2 I) once per episode
-    beta = s_r sqrt(2 log(3/a) + d log(1 + t/(d l_min))) + S sqrt(l_max) + sqrt(l) s q_l / sqrt(l_min)
-
-Symbols: Sigma bounds the matrix noise in norm for all batches except with probability a/3 (exact quantile, union),
-lambda_0 = max(`ridge`, 2 Sigma), l_min = lambda_0 - Sigma, l_max = lambda_0 + Sigma; C `growth`, a `failure`, q_l chi
-quantile at a/(3 l (l+1)), S `parameter_bound`, s_r `reward_std`.
-Privacy: one user's (x, r) is in one batch of the matrix's stream and in one episode's vector, with the same x. Their
-worst cases exclude each other: of mu_matrix^2 + mu_vector^2, `share` of it for the matrix, one pays 0.78 at 1/2
-(calibration.md 0.4). Episodes follow from releases alone.
-Joint DP: everybody's own action depends on the own context; all others see releases only.
-References: the sketch in section V of Azize and Basu 2024 [004]; Shariff and Sheffet 2018 (joint DP).
-"""
+"""AdaC-OFUL-JDP."""
 
 from __future__ import annotations
 
@@ -26,34 +9,31 @@ from functools import cached_property
 
 import numpy as np
 
-from bandanna.accounting import accountant
-from bandanna.accounting.budgets import ZCDP, ApproxDP
-from bandanna.accounting.calibration.gaussian import parts_mu
-from bandanna.accounting.events import CompositionEvent
-from bandanna.accounting.guarantee import Guarantee, guarantee_of
-from bandanna.accounting.records import PRICINGS
-from bandanna.core import require
-from bandanna.core.arrays import Floats, Ints
-from bandanna.core.coins import Coins, NoCoins
-from bandanna.core.domain import Ball, Statistic, all_finite, clip_norm
-from bandanna.core.estimate import Estimate
-from bandanna.core.linalg import first_best, positive_inverse
-from bandanna.core.shapes import SymmetricMatrix
-from bandanna.device.choice import Choice, certain
+from bandanna import validation
+from bandanna.device.action_selection import Choice, certain
+from bandanna.device.domain import Ball, Estimate, Statistic, SymmetricMatrix, all_finite, clip_norm
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
-from bandanna.policies.arms.rewards import Rewards, rewards_in
+from bandanna.numeric.linalg import first_best, positive_inverse
+from bandanna.numeric.rng import Coins, NoCoins
+from bandanna.policies.algorithm import ANY, ANY_OF_THEM, algorithm
 from bandanna.policies.base import Ask, Frozen, Played, Policy
+from bandanna.policies.finite.base import Rewards, rewards_in
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linear.linucb import Snapshot, scores
-from bandanna.policies.named import ANY, ANY_OF_THEM, algorithm
+from bandanna.policies.theory import contextual
+from bandanna.policies.theory.base import Found, Setting
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy.calibration import parts_mu
+from bandanna.privacy.events import PRICINGS, CompositionEvent
+from bandanna.privacy.guarantee import Guarantee, guarantee_of
 from bandanna.protocols.base import FLOAT_BITS, stated_delta
-from bandanna.protocols.central_continual import CentralContinual
-from bandanna.protocols.central_gaussian import CentralGaussian
-from bandanna.protocols.opening import check_size
-from bandanna.protocols.trust import Privacy
-from bandanna.storage.declared import stored_as
-from bandanna.theory import public_contexts
-from bandanna.theory.settings import Found, Setting
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.factory import check_size
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
 
 _SIGHT = (
     ("the trusted server", "every user's features and reward"),
@@ -133,15 +113,15 @@ class OFULJDP(Policy[State]):
     pricing: str = "joint"
 
     def __post_init__(self) -> None:
-        require.store(self, require.whole, "dim", "horizon")
-        size = round(math.sqrt(self.horizon)) if self.batch is None else require.whole("batch", self.batch)
+        validation.store(self, validation.whole, "dim", "horizon")
+        size = round(math.sqrt(self.horizon)) if self.batch is None else validation.whole("batch", self.batch)
         object.__setattr__(self, "batch", max(1, min(size, self.horizon)))
-        require.store(self, require.positive, "parameter_bound", "ridge", "growth")
+        validation.store(self, validation.positive, "parameter_bound", "ridge", "growth")
         if self.reward_std is not None:
-            require.store(self, require.positive, "reward_std")
-        require.store(self, require.non_negative, "width")
-        require.store(self, require.chance, "failure", "share")
-        require.one_of("pricing", self.pricing, PRICINGS)
+            validation.store(self, validation.positive, "reward_std")
+        validation.store(self, validation.non_negative, "width")
+        validation.store(self, validation.chance, "failure", "share")
+        validation.one_of("pricing", self.pricing, PRICINGS)
         self.check_trust()
         if self.privacy.pure or not self.privacy.noisy:
             allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
@@ -285,7 +265,7 @@ class OFULJDP(Policy[State]):
     @classmethod
     def bounds(cls, setting: Setting) -> Found:
         """A rate."""
-        return public_contexts.of_oful_joint(setting)
+        return contextual.of_oful_joint(setting)
 
     def counts(self, state: State) -> dict[str, Ints]:
         """How often it changed its mind, and repaired a matrix."""

@@ -1,1 +1,3 @@
-"""Players by kind of episode: exact accelerations of the plain loop."""
+"""Players: exact accelerations of the reference player for kinds of episodes."""
+
+from __future__ import annotations

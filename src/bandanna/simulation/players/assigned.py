@@ -1,21 +1,155 @@
-"""Plays episodes in which the server says what is played: as many steps as there are episodes."""
+"""The player of episodes whose arms the server assigns."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.core.coins import StreamCoins
-from bandanna.environments.base import World
-from bandanna.mechanisms.sources import FastNoise
-from bandanna.mechanisms.sources.replicated import ReplicatedNoise
-from bandanna.policies.base import Assigned, Policy, blended
-from bandanna.simulation.players.answers import Answers
-from bandanna.simulation.players.pulls import Pulls
-from bandanna.simulation.run import Run
-from bandanna.simulation.tally import Tally
+from bandanna.device.domain import Box
+from bandanna.device.noise import FastNoise, ReplicatedNoise
+from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import StreamCoins, Streams
+from bandanna.policies.base import Assigned, Played, Policy, blended
+from bandanna.simulation.environments.base import World
+from bandanna.simulation.environments.finite import Levels
+from bandanna.simulation.players.reference import Answers
+from bandanna.simulation.run import Run, Tally
+from bandanna.types import Floats, Ints
+
+# Rewards of arms that are played many times in a row: one by one, or how often each value occurs, in one draw, where
+# rewards are on a scale.
+
+
+_BLOCK = 1 << 20  # rewards drawn at once
+_TABLE = 1 << 20  # chances of all values of all arms of all seeds, if there are no more
+
+
+class Pulls:
+    """Plays fixed arms of S seeds, each at its own pace; regret and rewards go to the tally.
+
+    Rewards outside of the `domain` are counted as clipped, whether they are reported or not.
+    """
+
+    def __init__(self, world: World, domain: Box | None, tally: Tally, *, path: str) -> None:
+        if not world.fixed:
+            raise InvalidArgument("env", type(world.environment).__name__, "arms that stay the same in every round")
+        means = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
+        self.means, self.gaps = means, means.max(axis=1, keepdims=True) - means
+        self.world, self.tally = world, tally
+        self.low, self.high = (-math.inf, math.inf) if domain is None else (domain.low, domain.high)
+        self.clipped = np.zeros(len(means), dtype=np.int64)
+        self.played = np.zeros(len(means), dtype=np.int64)  # rounds
+        self._own: dict[int, World] = {}
+        self._scale = _scale(world) if path == "law" else None
+        values = np.zeros(0) if self._scale is None else self._scale[0]
+        self._beyond = np.abs(values - np.clip(values, self.low, self.high)) > 1e-9  # values that are clipped, (V,)
+        self._clips = bool(self._beyond.any())
+        fits = self._scale is not None and means.size * len(values) <= _TABLE
+        self._table = self._scale[1](means) if fits and self._scale is not None else None  # (S, K, V)
+
+    def side_by_side(self, arms: Ints, rounds: Ints) -> Played:
+        """One arm of every seed, as many rounds as each has to play (0 is allowed): rows of all seeds, (S, n)."""
+        seeds = np.arange(len(arms))
+        self._regret(self.gaps[seeds, arms], rounds)
+        self.tally.chose_often(arms, rounds)
+        if self._scale is None:
+            rows = [self._rows(int(s), int(arms[s]), int(rounds[s])) for s in seeds]
+            most = max(len(row) for row in rows)
+            counts = np.asarray(np.arange(most) < rounds[:, None], dtype=np.int64)
+            return Played(rewards=np.stack([np.pad(row, (0, most - len(row))) for row in rows]), counts=counts)
+        values, chance = self._scale[0], self._chances(seeds, arms)
+        if len(values) == 2:
+            ones = self.world.streams.binomial("reward sums", rounds, chance[:, 1])
+            counts = np.stack([rounds - ones, ones], axis=1)
+        else:
+            draws = zip(self.world.streams.generators("reward sums"), rounds, chance, strict=True)
+            counts = np.array([rng.multinomial(n, p) for rng, n, p in draws])
+        self._note(slice(None), counts)
+        return Played(rewards=np.broadcast_to(values, counts.shape), counts=counts)
+
+    def one(self, seed: int, arms: Ints, plays: Ints, rounds: int, *, in_turn: bool) -> Played:
+        """The first `rounds` rounds of an episode of one seed (its place among the seeds): its rows, (n,)."""
+        played = self._turns(seed, arms, rounds) if in_turn else self._in_a_row(seed, arms, plays, rounds)
+        self.tally.chose_often(arms, played, np.full(len(arms), seed))
+        if self._scale is None:
+            rows = [self._rows(seed, int(arm), int(n)) for arm, n in zip(arms, played, strict=True)]
+            return Played(rewards=np.concatenate(rows), arms=np.repeat(arms, played))
+        values, rng = self._scale[0], self.world.streams.generators("reward sums")[seed]
+        counts = rng.multinomial(played, self._chances(seed, arms))  # (k, V)
+        self._note(seed, counts.sum(axis=0))
+        return Played(rewards=np.tile(values, len(arms)), arms=np.repeat(arms, len(values)), counts=counts.reshape(-1))
+
+    def _in_a_row(self, seed: int, arms: Ints, plays: Ints, rounds: int) -> Ints:
+        """One arm after the other, so many rounds in all: notes the regret, and says how often each is played, (k,)."""
+        begun = np.cumsum(plays) - plays
+        played = np.clip(rounds - begun, 0, plays)
+        passed = np.clip(self.tally.checkpoints - self.played[seed] - begun[:, None], 0, played[:, None])  # (k, C)
+        for gap, n, rows in zip(self.gaps[seed, arms], played, passed, strict=True):
+            self.tally.regret[seed] += gap * rows
+            self.tally.total[seed] += gap * n
+        self.played[seed] += rounds
+        return np.asarray(played)
+
+    def _turns(self, seed: int, arms: Ints, rounds: int) -> Ints:
+        """Arms in turn, so many rounds in all: notes the regret, and says how often each arm is played, (k,)."""
+        k, late = len(arms), np.arange(len(arms))[:, None]
+        passed = np.clip(self.tally.checkpoints - self.played[seed], 0, rounds)
+        self.tally.regret[seed] += self.gaps[seed, arms] @ ((passed + k - 1 - late) // k)
+        played = (rounds + k - 1 - late[:, 0]) // k
+        self.tally.total[seed] += self.gaps[seed, arms] @ played
+        self.played[seed] += rounds
+        return np.asarray(played)
+
+    def _chances(self, seeds: int | Ints, arms: Ints) -> Floats:
+        """Of the values of these arms, (n, V)."""
+        assert self._scale is not None
+        return self._scale[1](self.means[seeds, arms]) if self._table is None else self._table[seeds, arms]
+
+    def _note(self, seeds: int | slice, counts: Ints) -> None:
+        """How often each value of the scale occurred, (..., V)."""
+        assert self._scale is not None
+        if self._clips:
+            self.clipped[seeds] += counts @ self._beyond
+        self.tally.rewards[seeds] += counts @ self._scale[0]
+
+    def _rows(self, seed: int, arm: int, rounds: int) -> Floats:
+        """Every single reward, from the seed's own streams."""
+        if seed not in self._own:
+            self._own[seed] = self.world.environment.begin(Streams([self.world.streams.seeds[seed]]))
+        blocks = [np.zeros(0)]
+        for begin in range(0, rounds, _BLOCK):
+            rewards = self._own[seed].rewards(np.full((1, min(_BLOCK, rounds - begin)), self.means[seed, arm]))[0]
+            self.clipped[seed] += np.count_nonzero(np.abs(rewards - np.clip(rewards, self.low, self.high)) > 1e-9)
+            self.tally.rewards[seed] += rewards.sum()
+            blocks.append(rewards)
+        return np.concatenate(blocks)
+
+    def _regret(self, gaps: Floats, rounds: Ints) -> None:
+        """Seeds are at different rounds: each adds to the checkpoints that lie in, or behind, its episode."""
+        passed = np.clip(self.tally.checkpoints - self.played[:, None], 0, rounds[:, None])  # (S, C)
+        self.tally.regret += gaps[:, None] * passed
+        self.tally.total += gaps * rounds
+        self.played += rounds
+        self.tally.done = int(self.played.min())
+
+
+def _scale(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | None:
+    """Values and their chances, where rewards are on a scale and the world draws them by its law."""
+    law = world.environment.reward
+    if type(world).rewards is not World.rewards:
+        return None
+    if isinstance(law, Levels):
+        return law.values, law.chances
+    if world.binary:
+        return np.array([0.0, 1.0]), lambda means: np.stack([1 - means, means], axis=-1)
+    return None
+
+
+# Plays episodes in which the server says what is played: as many steps as there are episodes.
 
 
 def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:

@@ -1,12 +1,4 @@
-"""Plays assigned episodes over a population: an episode at a time, at a cost of its clients, not of its rounds.
-
-A client's rewards of an arm have one mean while the episode lasts, so their sum is one binomial number; the sum of the
-clients' reports is all that most protocols need, and those that round every report get all of them, block by block.
-Seeds have different arms left, so each is run by itself, from streams of its own.
-
-Counted for every seed: released phases, actions played in them (sum of N_l), clients who answered, real numbers and
-bits that they sent, communication C(T) = sum of |U_l| N_l [001, (2)], and whether the best arm is still played.
-"""
+"""The player of policies for a distributed population."""
 
 from __future__ import annotations
 
@@ -16,20 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.core.arrays import Floats
-from bandanna.core.arriving import Arriving
-from bandanna.core.coins import StreamCoins
-from bandanna.core.domain import Domain, Statistic
-from bandanna.core.estimate import Estimate
-from bandanna.environments.base import World
-from bandanna.environments.population import PopulationWorld
+from bandanna.device.domain import Arriving, Domain, Estimate, Statistic
+from bandanna.device.noise import FastNoise, NoiseSource
 from bandanna.errors import InvalidArgument
-from bandanna.loop import close
-from bandanna.mechanisms.sources import FastNoise, NoiseSource
-from bandanna.policies.base import Ask, Assigned, Played, Policy
+from bandanna.numeric.rng import StreamCoins
+from bandanna.policies.base import Ask, Assigned, Played, Policy, close
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
-from bandanna.simulation.run import Run
-from bandanna.simulation.tally import Tally
+from bandanna.simulation.environments.base import World
+from bandanna.simulation.environments.population import PopulationWorld
+from bandanna.simulation.run import Run, Tally
+from bandanna.types import Floats
 
 _COUNTED = ("phases", "actions", "clients", "numbers", "bits", "communication", "active", "best_kept")
 

@@ -1,28 +1,123 @@
-"""What every database can do: transactions of one writer, snapshots of many readers, one process that serves.
-
-A process that serves holds a claim: a lock, and a generation that only it has. Whoever claims a database adds 1 to its
-generation, under the lock; a process that was stopped, or whose lock was lost, finds another generation than its own
-at its next transaction, and is fenced: it writes nothing, reads nothing, and ends.
-
-A `Link` is one connection of a dialect. A database has one link to write, which one thread has at a time, and as many
-to read as there are readers at once. A signal may raise between any two lines: threads are kept apart by locks that
-only `with` takes, and a transaction that was left open is undone before the next one begins.
-"""
+"""A role's database: transactions, statements, locks and failures."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import socket
+import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
-from bandanna.errors import BandannaError
-from bandanna.storage.database.errors import Fenced, StorageFailed
-from bandanna.storage.database.statements import check, checked
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.storage import files
+
+# What goes wrong with a database, as one error.
+
+
+class StorageFailed(BandannaError):
+    """The database did not do what it was asked for: nothing of the transaction is there, unless the message doubts it.
+
+    Once the cause is gone, the next transaction works again.
+    """
+
+
+class Fenced(StorageFailed):
+    """Another process has taken over the database: this one writes nothing more, and has to end.
+
+    What it remembers may be old, so that nothing it could say is worth hearing. Whoever asks comes again, and is
+    answered by the process that serves now.
+    """
+
+
+# Portable SQL: statements apart, types and placeholders as a dialect has them, values that every dialect keeps.
+
+
+_PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|[?;]|\{\w*\}""")
+_KINDS = frozenset({int, bool, float, str, bytes, type(None)})
+_ALLOWED = "None, text without NUL, bytes, 64-bit integers and floats that are numbers; plain ones, no arrays"
+
+
+def statements(script: str, types: Mapping[str, str]) -> list[str]:
+    """The statements of a script, with `{blob}` and others replaced by what a dialect calls them."""
+
+    def placed(found: re.Match[str]) -> str:
+        part = found[0]
+        if part == ";":
+            return "\0"
+        if part[0] != "{":
+            return "" if part.startswith("--") else part
+        if part[1:-1] not in types:
+            raise InvalidArgument("schema", part, "the placeholders " + ", ".join(f"{{{name}}}" for name in types))
+        return types[part[1:-1]]
+
+    return [one.strip() for one in _PARTS.sub(placed, script).split("\0") if one.strip()]
+
+
+@lru_cache(maxsize=512)
+def numbered(sql: str) -> str:
+    """The statement with $1, $2, ... for its question marks; those in texts and names stay."""
+    count = 0
+
+    def placed(found: re.Match[str]) -> str:
+        nonlocal count
+        if found[0] != "?":
+            return found[0]
+        count += 1
+        return f"${count}"
+
+    return _PARTS.sub(placed, sql)
+
+
+def check(values: Sequence[Any]) -> None:
+    """Refuse what some dialect would store as something else."""
+    for value in values:
+        kind = type(value)
+        if kind not in _KINDS or value != value:  # NaN
+            raise InvalidArgument("value to store", value, _ALLOWED)
+        if kind is int and not -(1 << 63) <= value < 1 << 63:
+            raise InvalidArgument("value to store", value, _ALLOWED)
+        if kind is str and ("\0" in value or _half(value)):
+            raise InvalidArgument("value to store", value, _ALLOWED)
+
+
+def checked(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Rows of values, of which none would be stored as something else."""
+    listed = list(rows)
+    lengths = {len(row) for row in listed}
+    for column in zip(*listed, strict=True) if len(lengths) == 1 else listed:  # by columns: most are of one kind
+        kinds = set(map(type, column))
+        if kinds == {int}:
+            check((min(column), max(column)))
+        elif kinds != {bytes}:
+            check(column)
+    return listed
+
+
+def _half(text: str) -> bool:
+    """Whether it holds half a character (a lone surrogate), which no encoding has."""
+    return not text.isascii() and text.encode(errors="replace").decode() != text
+
+
+# What every database can do: transactions of one writer, snapshots of many readers, one process that serves.
+#
+# A process that serves holds a claim: a lock, and a generation that only it has. Whoever claims a database adds 1 to
+# its
+# generation, under the lock; a process that was stopped, or whose lock was lost, finds another generation than its own
+# at its next transaction, and is fenced: it writes nothing, reads nothing, and ends.
+#
+# A `Link` is one connection of a dialect. A database has one link to write, which one thread has at a time, and as
+# many
+# to read as there are readers at once. A signal may raise between any two lines: threads are kept apart by locks that
+# only `with` takes, and a transaction that was left open is undone before the next one begins.
+
 
 Row = tuple[Any, ...]
 GENERATION = "select generation from claim where one = 1"
@@ -304,3 +399,46 @@ def _close_all(links: set[Link], pid: int) -> None:
     if os.getpid() == pid:  # links belong to who made them
         for link in list(links):
             link.close()
+
+
+# A lock that is a file: held by one process, and let go by its end, whatever ends it.
+
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+class Lock:
+    """The file stays when the lock is free: to remove it would let two processes hold two files of one name."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._handle = path, -1
+
+    def taken(self) -> bool:
+        """Whether it is ours, now or before; False if another one has it."""
+        if self._handle >= 0:
+            return True
+        files.refuse_others(self._path)
+        handle = os.open(self._path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            if sys.platform == "win32":
+                msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            os.close(handle)
+            return False
+        except BaseException:
+            os.close(handle)
+            raise
+        self._handle = handle
+        return True
+
+    def free(self) -> None:
+        """If it is ours."""
+        if self._handle >= 0:
+            handle, self._handle = self._handle, -1
+            with contextlib.suppress(OSError):
+                os.close(handle)

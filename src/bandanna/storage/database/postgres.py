@@ -1,8 +1,4 @@
-"""PostgreSQL as a database: a schema for each role, a lock for its writer, connections that come back.
-
-The claim is a lock of the very session that writes. A process whose session was lost writes only after it has the lock
-again: nobody can go on beside another one who has taken its place.
-"""
+"""The PostgreSQL driver."""
 
 from __future__ import annotations
 
@@ -15,9 +11,7 @@ from typing import Any, ClassVar, NoReturn
 from urllib.parse import urlsplit
 
 from bandanna.errors import BandannaError, MissingExtra, raise_alone
-from bandanna.storage.database.base import GENERATION, Database, Link, Row
-from bandanna.storage.database.errors import StorageFailed
-from bandanna.storage.database.statements import numbered
+from bandanna.storage.database.base import GENERATION, Database, Link, Row, StorageFailed, numbered
 
 try:
     import psycopg

@@ -1,4 +1,4 @@
-"""An SQLite file as a database: in WAL mode, so that readers wait for nobody, synced at every commit."""
+"""The SQLite driver."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from typing import Any, ClassVar
 
 from bandanna.errors import BandannaError
 from bandanna.storage import files
-from bandanna.storage.database.base import GENERATION, Database, Link, Row
-from bandanna.storage.database.errors import StorageFailed
-from bandanna.storage.database.locks import Lock
+from bandanna.storage.database.base import GENERATION, Database, Link, Lock, Row, StorageFailed
 
 TYPES = {
     "blob": "blob",

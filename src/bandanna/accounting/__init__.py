@@ -1,1 +1,0 @@
-"""Budgets, prices, events, accountants, calibration, guarantees and the ledger."""

@@ -1,0 +1,612 @@
+"""Private running sums of a stream outside of bandits."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bandanna import validation
+from bandanna.device.domain import Ball, Bits, Box, Domain, Statistic, SymmetricMatrix, all_finite, reals
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise, noise_source
+from bandanna.errors import BandannaError, BudgetExceeded, InvalidArgument, InvalidStatistic, Summary
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import Ledger, hashed
+from bandanna.privacy.stores.journal import Journals, journal_of, refuse_journal
+from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.factory import PROTOCOLS, check_stream, local_kinds, open_local
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.protocols.randomized_response import LocalBits
+from bandanna.storage import files
+from bandanna.storage.encoding import Encoding, by_name, check_source, conforms, demand, is_hex
+from bandanna.storage.files import Saves
+from bandanna.types import Floats
+
+# From a trust model to the calibrated protocol of a counter.
+
+
+@lru_cache(maxsize=128)  # protocols are values: counters of the same kind share one
+def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProtocol | BatchProtocol:
+    """Least noise for a stream of `horizon` users, one value each."""
+    if privacy.budget is None or not privacy.noisy:
+        return Clear(domain=domain)
+    if privacy.model == "central":
+        return CentralContinual.calibrate(
+            domain=domain,
+            budget=privacy.budget,
+            horizon=horizon,
+            mechanism=privacy.mechanism,
+            participations=privacy.participations,
+            calibration=privacy.calibration,
+        )
+    if privacy.model == "local" and isinstance(domain, Bits) and privacy.calibration == "tight":
+        return LocalBits.calibrate(budget=privacy.budget, participations=privacy.participations)
+    if privacy.model == "local":
+        return open_local(privacy, domain)
+    _check_shuffle(privacy)
+    return ConcurrentShuffle.calibrate(
+        domain=domain,
+        budget=privacy.budget,
+        horizon=horizon,
+        shufflers=privacy.shufflers,
+        degrees=privacy.degrees,
+        calibration=privacy.calibration,
+        coins=privacy.noise,
+    )
+
+
+def _check_shuffle(privacy: Privacy) -> None:
+    """The sequential model is one shuffler; there is no counter of shuffled Gaussians or for returning users."""
+    if privacy.participations != 1:
+        raise InvalidArgument("participations", privacy.participations, "1: a counter meets every user once")
+    if privacy.model == "shuffle" and (privacy.protocol, privacy.calibration) != ("binomial", "tight"):
+        given = (privacy.protocol, privacy.calibration)
+        raise InvalidArgument("protocol, calibration", given, '("binomial", "tight") for a counter')
+
+
+# Who has been counted, by keyed hashes: nobody more often than the guarantee covers.
+
+
+class People:
+    """The users of a counter in the order of their updates, if they are named."""
+
+    def __init__(self, secret: bytes, participations: int, order: list[str] | None = None) -> None:
+        self._secret, self._participations = secret, participations
+        self.order = order or []
+        self._counts = Counter(self.order)
+
+    def forget_after(self, users: int) -> None:
+        """Who was admitted to an update that did not take place."""
+        if len(self.order) > users:
+            del self.order[users:]
+            self._counts = Counter(self.order)
+
+    def admit(self, user: Any, users: int) -> str | None:
+        """Count one more update, by this user; raises, and counts nothing."""
+        if users and (user is None) == bool(self.order):
+            given = "named" if self.order else "not named"
+            raise InvalidArgument("user", "None" if user is None else "a user", f"as before: users are {given}")
+        if user is None:
+            return None
+        person = hashed(self._secret, user, "user")
+        if self._counts[person] >= self._participations:
+            raise BudgetExceeded(
+                f"user has been counted {self._counts[person]} times; allowed are at most {self._participations} for "
+                "each user; nothing was counted"
+            )
+        self.order.append(person)
+        self._counts[person] += 1
+        return person
+
+
+# Everything that a counter's save may contain, by name, and what it must hold to make one.
+
+
+ENCODING = Encoding(PROTOCOLS | by_name(Box, Ball, Bits, SymmetricMatrix))
+SAVES = Saves(noun="counter", version=1, encoding=ENCODING)
+_PLAIN = {
+    "name": str, "secret": str, "horizon": int, "privacy": Privacy, "values": Domain, "seeded": bool | None,
+    "protocol": StreamProtocol | BatchProtocol, "people": list, "so_far": dict[str, Any],
+}  # fmt: skip
+
+
+def check_save(content: Mapping[str, Any]) -> None:
+    """Types, ranges and shapes, and parts that fit together."""
+    for name, hint in _PLAIN.items():
+        demand(name in content and conforms(content[name], hint), f"{name} is missing or of a wrong type")
+    demand(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
+    protocol, horizon, values = content["protocol"], content["horizon"], content["values"]
+    demand(isinstance(protocol, _expected(content["privacy"], values)), "a protocol of another trust model")
+    demand(protocol.domain == values, "a protocol for other values")
+    if isinstance(protocol, CentralContinual):
+        demand(protocol.factorisation.horizon == horizon, "a stream of another length")
+    if isinstance(protocol, ConcurrentShuffle):
+        demand(protocol.tree.horizon == horizon, "a tree of another length")
+    if not isinstance(protocol, Clear):
+        demand(protocol.participations == content["privacy"].participations, "a protocol for other participations")
+    check_so_far(content["so_far"], content)
+    users = content["so_far"]["users"]
+    demand(len(content["people"]) in (0, users), "users of whom some are not named")
+    demand(all(is_hex(person, 64) for person in content["people"]), "a user who is none")
+
+
+def check_so_far(note: Any, content: Mapping[str, Any]) -> None:
+    """How far a counter is, in a save or a journal."""
+    demand(conforms(note, dict[str, Any]) and set(note) == {"users", "total", "state", "source"}, "no sums so far")
+    demand(type(note["users"]) is int and 0 <= note["users"] <= content["horizon"], "a wrong number of users")
+    demand(isinstance(note["total"], np.ndarray) and note["total"].shape == (content["values"].dim,), "a wrong sum")
+    check_stream(note["total"], np.zeros(content["values"].dim), note["users"])
+    protocol = content["protocol"]
+    fresh = protocol.begin() if isinstance(protocol, StreamProtocol) else None
+    check_stream(note["state"], fresh, note["users"])
+    demand((note["source"] is not None) == (content["seeded"] is True), "a generator where none belongs, or none")
+    if note["source"] is not None:
+        check_source(note["source"])
+
+
+def _expected(privacy: Privacy, values: Domain) -> type | tuple[type, ...]:
+    """The protocol of `models.open_protocol`."""
+    if not privacy.noisy:
+        return Clear
+    if privacy.model == "local":
+        bits = isinstance(values, Bits) and privacy.calibration == "tight"
+        return LocalBits if bits else local_kinds(privacy)
+    return CentralContinual if privacy.model == "central" else ConcurrentShuffle
+
+
+# A counter on the disk: a save, and the journal to which every update goes before anybody sees it.
+
+
+TASK = "counter"  # its releases in the ledger
+
+
+class Kept:
+    """What a counter that is saved has beside its sums: a name, a key, journals, and a ledger over them."""
+
+    def __init__(self, terms: dict[str, Any], secret: bytes, name: str, journals: Journals | None = None) -> None:
+        self.terms, self.secret, self.name = terms, secret, name
+        privacy = terms["privacy"]
+        self.ledger: Ledger | None = None
+        if privacy.noisy:
+            self.journals = journals or Journals(agent=name, terms=terms, secret=secret, encoding=ENCODING)
+            self.ledger = Ledger(budget=privacy.budget, participations=privacy.participations, store=self.journals)
+
+    @classmethod
+    def of(cls, counter: ContinualSum, secret: bytes) -> Kept:
+        """For a counter that is saved for the first time."""
+        terms = {name: getattr(counter, name) for name in ("horizon", "privacy", "values", "protocol")}
+        return cls(terms, secret, secrets.token_hex(16))
+
+    def release(self, users: int, statistic: Statistic, person: str | None, draw: Callable[[], dict[str, Any]]) -> Any:
+        """One more update: its expense, the new sum and the new state become durable together; the note of it."""
+        if self.ledger is None:
+            return draw()
+
+        def noted() -> Any:
+            note = draw()
+            self.journals.advance({"state": note})
+            return note["total"]
+
+        self.ledger.release(
+            self.terms["protocol"].event,
+            task=TASK,
+            batch=users,
+            data=statistic,
+            draw=noted,
+            members=None if person is None else [person],
+        )
+        return self.journals.state()
+
+    def write(self, file: Path, people: list[str], note: dict[str, Any], source: NoiseSource | None) -> None:
+        """The save, after its journal."""
+        files.refuse_others(file)
+        seeded = None if source is None else not source.secure
+        plain = {"name": self.name, "secret": self.secret.hex(), "people": people, "so_far": note, "seeded": seeded}
+        text = SAVES.text_of(plain | self.terms)
+        if self.ledger is None:
+            refuse_journal(file)
+            files.write(file, text)
+            return
+        self.journals.attach(file, {"state": note})
+        files.write(file, text)
+        self.journals.saved(file)
+
+
+def generator_of(source: NoiseSource | None) -> np.random.PCG64 | None:
+    """That of a seeded source, whose state a save can hold; None for secure noise."""
+    if source is None or type(source) is SecureNoise:
+        return None
+    made = source._rng.bit_generator if type(source) is FastNoise else None
+    if not isinstance(made, np.random.PCG64):
+        given = type(source).__name__
+        raise InvalidArgument("source", given, "SecureNoise(), or FastNoise(np.random.default_rng(seed)), to be saved")
+    return made
+
+
+def source_of(seeded: bool | None) -> NoiseSource | None:
+    """A source of the kind that was saved; where a seeded one is, its state says."""
+    if seeded is None:
+        return None
+    return FastNoise(np.random.Generator(np.random.PCG64(0))) if seeded else SecureNoise()
+
+
+def read(file: Path) -> tuple[Kept, People, dict[str, Any], dict[str, Any]]:
+    """What was saved, and what was released since: the counter's parts, its people, how far it is, its save."""
+    content = SAVES.read(file)
+    with SAVES.errors_of(file):
+        check_save(content)
+        secret, note, order = bytes.fromhex(content["secret"]), content["so_far"], list(content["people"])
+        terms = {name: content[name] for name in ("horizon", "privacy", "values", "protocol")}
+        journals = None
+        if not content["privacy"].noisy:
+            refuse_journal(file)
+        else:
+            journals, notes = Journals.load(
+                journal_of(file), agent=content["name"], terms=terms, secret=secret, encoding=ENCODING
+            )
+            note, order = _newest(content, journals, notes["state"])
+        kept = Kept(terms, secret, content["name"], journals)
+        return kept, People(secret, content["privacy"].participations, order), note, content
+
+
+def _newest(content: dict[str, Any], journals: Journals, note: Any) -> tuple[dict[str, Any], list[str]]:
+    """Updates that came after the save are in the journal, with the noise they had."""
+    check_so_far(note, content)
+    entries, saved = journals.entries(), content["so_far"]["users"]
+    first = note["users"] - len(entries)
+    if note["users"] < saved:
+        raise BandannaError("the journal is older than the save: it lacks releases")
+    demand(0 <= first <= saved, "a journal that begins after the save")
+    order = list(content["people"])
+    for number, entry in enumerate(entries, start=first):
+        named = (entry.task, entry.batch, entry.event) == (TASK, str(number), content["protocol"].event)
+        demand(
+            named and entry.release is not None and len(entry.members) <= 1, "an update that is none of this counter"
+        )
+        order += entry.members if number >= saved else ()
+    demand(len(order) in (0, note["users"]), "users of whom some are not named")
+    return note, order
+
+
+# Users' values in their own shape and as rows of a domain, and what an error says about a wrong one.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """What a counter sums: one value of `domain` for each user."""
+
+    domain: Domain
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one value: () for bits and numbers, (dim,) for vectors, (size, size) for matrices."""
+        if isinstance(self.domain, SymmetricMatrix):
+            return self.domain.size, self.domain.size
+        return () if isinstance(self.domain, Box) and self.domain.dim == 1 else (self.domain.dim,)
+
+    @property
+    def noun(self) -> str:
+        """What a guarantee protects."""
+        if isinstance(self.domain, Bits):
+            return "bit"
+        return ("number", "vector", "matrix")[len(self.shape)]
+
+    @property
+    def allowed(self) -> str:
+        """One value, in words."""
+        domain, size = self.domain, " x ".join(map(str, self.shape))
+        if isinstance(domain, Bits):
+            return "0 or 1"
+        if isinstance(domain, SymmetricMatrix):
+            return f"a symmetric {size} matrix of Frobenius norm at most {domain.bound:g}"
+        if isinstance(domain, Ball):
+            return f"a vector of {size} numbers with norm at most {domain.bound:g}"
+        if isinstance(domain, Box):
+            numbers = f"[{domain.low:g}, {domain.high:g}]"
+            return f"a vector of {size} numbers in {numbers}" if self.shape else f"a number in {numbers}"
+        return f"a point of {domain}"
+
+    def one(self, value: ArrayLike) -> Statistic:
+        """The value of a single user as a statistic of one row, (1, dim); refused if it is outside of the domain."""
+        array = self._numbers("value", value)
+        if array.shape != self.shape:
+            raise InvalidStatistic("value", array, f"shape {self.shape}: {self.allowed}")
+        return self._inside("value", array[None], alone=True)
+
+    def streams(self, values: ArrayLike) -> Statistic:
+        """Values (*R, users, *value) as rows of the domain, (*R, users, dim); refused if one is outside."""
+        array = self._numbers("values", values)
+        end = len(self.shape)
+        if array.ndim <= end or array.shape[array.ndim - end :] != self.shape or array.shape[-end - 1] < 1:
+            shape = ", ".join(("...", "users", *map(str, self.shape)))
+            given = array
+            raise InvalidStatistic("values", given, f"shape ({shape}), at least one user, each with {self.allowed}")
+        return self._inside("values", array, alone=False)
+
+    def shaped(self, rows: Floats) -> Any:
+        """(..., dim) in the shape of values; a single number as a float."""
+        if isinstance(self.domain, SymmetricMatrix):
+            return self.domain.unpack(rows)
+        if self.shape:
+            return rows.copy()
+        return float(rows[0]) if rows.ndim == 1 else rows[..., 0]
+
+    def _numbers(self, name: str, values: ArrayLike) -> Floats:
+        array = reals(name, values, self.allowed)
+        if array.ndim:
+            all_finite(name, array)
+        elif not np.isfinite(array):
+            raise InvalidStatistic(name, float(array), self.allowed)
+        return array
+
+    def _inside(self, name: str, values: Floats, *, alone: bool) -> Statistic:
+        """Rows of the domain, or an error with the value that is farthest outside, and its place."""
+        if isinstance(self.domain, SymmetricMatrix):
+            turned = np.max(np.abs(values - np.swapaxes(values, -1, -2)), axis=(-2, -1))
+            self._refuse(name, values, turned * (turned > 1e-9 * self.domain.bound), alone=alone)
+            rows = self.domain.pack(values)
+        else:
+            rows = values if self.shape else values[..., None]
+        statistic = self.domain.admit(rows)
+        if np.any(statistic.clipped):
+            self._refuse(name, values, np.max(np.abs(rows - statistic.values), axis=-1), alone=alone)
+        return statistic
+
+    def _refuse(self, name: str, values: Floats, distances: Floats, *, alone: bool) -> None:
+        """Raise an error if a distance, (*R, users), is not 0."""
+        if not np.any(distances):
+            return
+        place = np.unravel_index(int(np.argmax(distances)), distances.shape)
+        where = "" if alone else f"[{', '.join(str(int(i)) for i in place)}]"
+        raise InvalidStatistic(name + where, Summary("a value outside"), self.allowed)
+
+
+# A running sum of a stream of users' values, released after every user or full batch, in any trust model.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _SoFar:
+    """After `users` updates: the released sum, (dim,), and the state of a stream protocol, which is never published.
+
+    `source` is where seeded noise was then, if the counter is kept on disk.
+    """
+
+    users: int
+    total: Floats
+    state: Any
+    source: Any = None
+
+    def note(self) -> dict[str, Any]:
+        """What saves and journals hold of it."""
+        return {"users": self.users, "total": self.total, "state": self.state, "source": self.source}
+
+
+@dataclass(kw_only=True, eq=False)
+class ContinualSum:
+    """Private running sums over at most `horizon` users, one value each.
+
+    horizon  how many users there may be
+    privacy  `bd.none()`, `bd.central(...)` ("blt", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler
+             at a time), `bd.concurrent(..., shufflers=k)`
+    values   what is summed: `bd.Bits()`, numbers in [0, 1] (`bd.Box(dim=1)`, the default), vectors in a `bd.Box` or
+             `bd.Ball`, matrices in a `bd.SymmetricMatrix`
+    source   where noise comes from: `bd.SecureNoise()` for people, `bd.FastNoise(rng)` for simulation
+
+    `update(value)` counts one more user; `run(values)` computes all estimates of whole streams, any number side by
+    side. A value outside of its domain is refused, and nothing changes. Numbers in and out have the shape of one value:
+    () for bits and numbers, (dim,) for vectors, (size, size) for matrices.
+
+    Error: `predicted_std` is that of the worst prefix, per number (off the diagonal of a matrix 1/sqrt 2 of it); in the
+    shuffle models the last users, at most `delay`, are not yet in the estimate.
+    """
+
+    horizon: int
+    privacy: Privacy
+    values: Domain = Box(dim=1)
+    source: NoiseSource | None = None
+    _so_far: _SoFar = field(init=False, repr=False)
+    _pid: int = field(init=False, repr=False, default_factory=os.getpid)
+    _alone: threading.RLock = field(init=False, repr=False, default_factory=threading.RLock)
+    _secret: bytes = field(init=False, repr=False, default_factory=lambda: secrets.token_bytes(32))
+    _people: People = field(init=False, repr=False)
+    _kept: Kept | None = field(init=False, repr=False, default=None)  # from the first save on
+    _settled: bool = field(init=False, repr=False, default=True)
+
+    def __post_init__(self) -> None:
+        self.horizon = validation.whole("horizon", self.horizon)
+        if not isinstance(self.privacy, Privacy):
+            raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
+        if not isinstance(self.values, Domain):
+            raise InvalidArgument("values", self.values, "bd.Bits(), a bd.Box, a bd.Ball or a bd.SymmetricMatrix")
+        self.privacy.warn_if_delta_exceeds(self.horizon)
+        nothing = np.zeros(self.values.dim)
+        state = self.protocol.begin() if isinstance(self.protocol, StreamProtocol) else None
+        self._so_far = _SoFar(users=0, total=nothing, state=state)
+        self._people = People(self._secret, self.privacy.participations)
+
+    @cached_property
+    def protocol(self) -> StreamProtocol | BatchProtocol:
+        """The calibrated protocol: of the whole stream, or (local, none) of every user by himself."""
+        return open_protocol(self.privacy, self.values, self.horizon)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom, against whom."""
+        return replace(self.protocol.guarantee, protects=f"a user's {self._kind.noun}")
+
+    @property
+    def predicted_std(self) -> float:
+        """Standard deviation of the noise in the worst prefix, per packed coordinate."""
+        if isinstance(self.protocol, CentralContinual | ConcurrentShuffle):
+            return self.protocol.std()
+        assert isinstance(self.protocol, BatchProtocol)
+        return self.protocol.std(1) * math.sqrt(self.horizon)
+
+    @property
+    def delay(self) -> int:
+        """Most users who have arrived and are not yet in the estimate."""
+        return self.protocol.delay if isinstance(self.protocol, ConcurrentShuffle) else 0
+
+    @property
+    def predicted_error(self) -> float:
+        """`predicted_std` + `delay` times the largest value: what degrees="best" makes least."""
+        return self.predicted_std + self.delay * self.values.bound_of_entries
+
+    @property
+    def users(self) -> int:
+        """How many users have been counted by `update`."""
+        return self._latest.users
+
+    @property
+    def estimate(self) -> Any:
+        """The released running sum after the last `update`."""
+        return self._kind.shaped(self._latest.total)
+
+    @property
+    def _latest(self) -> _SoFar:
+        if not self._settled:
+            with self._mine():
+                pass
+        return self._so_far
+
+    def __str__(self) -> str:
+        """The guarantee, the predicted error and the delay."""
+        waiting = f"the last users, at most {self.delay}, are not yet in it" if self.delay else "all users are in it"
+        return (
+            f"{self.guarantee} The worst of {self.horizon} running sums has noise of standard deviation "
+            f"{self.predicted_std:.4g}; {waiting}."
+        )
+
+    def __repr__(self) -> str:
+        """How many users it has counted, and how."""
+        told = f"{self.users} of {self.horizon} users counted, each with a {self._kind.noun}"
+        return f"<ContinualSum: {told}, privacy {self.privacy.model}>"
+
+    def update(self, value: ArrayLike, user: str | int | None = None) -> Any:
+        """One more user: the estimate of the running sum. A refused value leaves everything as it was.
+
+        `user`, for all updates or for none, is whose value it is: nobody is counted more often than `participations`.
+        Threads take their turns, and a forked process has none: two steps from one state would be two releases of the
+        same users. After an interrupt `users` says whether the value was counted; nobody has seen what was not.
+        """
+        with self._mine():
+            return self._update(value, user)
+
+    @contextmanager
+    def _mine(self) -> Iterator[None]:
+        """One thread at a time, in the process that made the counter, from where an interrupted call has left it."""
+        if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
+            raise BandannaError("a counter lives in the process that made it: load or begin another one in this one")
+        with self._alone:
+            self._settle()
+            yield
+
+    def _update(self, value: ArrayLike, user: str | int | None) -> Any:
+        source, before = noise_source(self.source), self._so_far
+        if before.users >= self.horizon:
+            raise InvalidArgument("updates", before.users + 1, f"at most the horizon {self.horizon}")
+        statistic = self._kind.one(value)
+        self._settled = False
+        person = self._people.admit(user, before.users)
+        if self._kept is None:
+            after = self._after(before, statistic, source)
+        else:
+            kept = self._kept.release(
+                before.users, statistic, person, lambda: self._after(before, statistic, source).note()
+            )
+            after = _SoFar(**kept)
+        self._so_far = after  # at once: an interrupt splits nothing
+        self._settled = True
+        return self._kind.shaped(after.total)
+
+    def _after(self, before: _SoFar, statistic: Statistic, source: NoiseSource) -> _SoFar:
+        if isinstance(self.protocol, StreamProtocol):
+            state, released = self.protocol.release(before.state, statistic, source)
+            total = released.total
+        else:
+            state, total = None, before.total + self.protocol.release(statistic, source).total
+        return _SoFar(users=before.users + 1, total=total, state=state, source=self._randomness())
+
+    def _settle(self) -> None:
+        """After a call that was interrupted, go on from what the journals say; else do nothing."""
+        if self._settled:
+            return
+        if self._kept is not None:
+            if self._kept.ledger is not None:
+                self._kept.journals.settle()
+                note = self._kept.journals.state()
+                if note is not None and note["users"] > self._so_far.users:  # released, and not known here
+                    self._so_far = _SoFar(**note)
+            if (generator := generator_of(self.source)) is not None:
+                generator.state = self._so_far.source  # nobody has seen what was drawn since
+        self._people.forget_after(self._so_far.users)
+        self._settled = True
+
+    def _randomness(self) -> Any:
+        """Where seeded noise is, if the counter is kept on disk."""
+        generator = None if self._kept is None else generator_of(self.source)
+        return None if generator is None else generator.state
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to `path`, whole or not at all, and from now on every update to `path`.journal first.
+
+        Both files hold raw data and secrets, and are readable by their owner only.
+        """
+        with self._mine():
+            file = validation.path("path", path)
+            generator_of(self.source)  # refused, if no file can hold it
+            self._kept = self._kept or Kept.of(self, self._secret)
+            self._so_far = replace(self._so_far, source=self._randomness())
+            self._kept.write(file, self._people.order, self._so_far.note(), self.source)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> ContinualSum:
+        """The counter that was saved at `path`, with every update since: they are taken from the journal."""
+        kept, people, note, content = read(validation.path("path", path))
+        made = cls.__new__(cls)
+        vars(made)["protocol"] = content["protocol"]  # as it was: a search elsewhere might find another
+        source = source_of(content["seeded"])
+        made.__init__(  # type: ignore[misc]
+            horizon=content["horizon"], privacy=content["privacy"], values=content["values"], source=source
+        )
+        made._kept, made._secret, made._people, made._so_far = kept, kept.secret, people, _SoFar(**note)
+        if (generator := generator_of(source)) is not None:
+            generator.state = note["source"]
+        return made
+
+    def run(self, values: ArrayLike, *, path: str = "law") -> Floats:
+        """Estimates after every user of whole streams, independent of `update`: (*R, users, *value) -> the same shape.
+
+        Every call is a release of its own, and so is every stream: the guarantee holds for people who are in one only.
+        R are streams side by side. path="law" draws batches from their law and is for simulation; path="messages"
+        runs every message, as a secure source must.
+        """
+        source = noise_source(self.source)
+        checked_path(path, source)
+        statistic = self._kind.streams(values)
+        if statistic.values.shape[-2] > self.horizon:
+            raise InvalidArgument("users", statistic.values.shape[-2], f"at most the horizon {self.horizon}")
+        if isinstance(self.protocol, StreamProtocol):
+            return np.asarray(self._kind.shaped(self.protocol.prefixes(statistic, source, path=path)))
+        messages = self.protocol.device.message(statistic, source)[..., None, :]  # each user alone: nothing to shorten
+        each = self.protocol.of_messages(messages, source).total
+        return np.asarray(self._kind.shaped(np.cumsum(each, axis=-2)))
+
+    @property
+    def _kind(self) -> Values:
+        return Values(domain=self.values)

@@ -1,0 +1,399 @@
+"""Episodes by decision number, open slots, clients and decisions."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.policies.base import Assigned, Episode, Frozen, Played, Policy, Until
+from bandanna.types import Floats
+
+# To which episode a decision belongs: by count, never by who answered.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Decisions begin, ..., begin + users - 1 are the rounds of an episode.
+
+    number   of the episode
+    end      the first decision after it
+    clients  how many people answer for all its rounds; None: every round has its own user
+    """
+
+    episode: Episode
+    begin: int
+    users: int
+    number: int = field(init=False, repr=False, compare=False)
+    end: int = field(init=False, repr=False, compare=False)
+    clients: int | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        clients = self.episode.clients if isinstance(self.episode, Assigned) else None
+        vars(self).update(number=self.episode.number, end=self.begin + self.users, clients=clients)
+
+
+def batch_of(episode: Episode | None, begin: int) -> Batch | None:
+    """An episode from a decision on; one that public numbers end is as long as it may become."""
+    if episode is None:
+        return None
+    assert isinstance(episode, Frozen | Until | Assigned)
+    return Batch(episode=episode, begin=begin, users=episode.users)
+
+
+def following(policy: Policy[Any], batch: Batch) -> Batch | None:
+    """The batch that fills while this one waits for late rewards; None where it depends on what will be learned."""
+    episode, number = policy.following(batch.episode), batch.number + 1
+    if policy.every_round and (policy.horizon is None or number < policy.horizon):
+        episode = Frozen(number=number, users=1)
+    return batch_of(episode, batch.end)
+
+
+# Slots: every decision of an open episode has one, with or without a reward; who answered decides nothing.
+
+
+_RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
+
+
+@dataclass(kw_only=True, slots=True)
+class Slot:
+    """One decision: the arm, its features, the device's group, the reward once it is there, the hashed user."""
+
+    batch: int
+    session: str
+    features: Floats  # (d,)
+    arm: int
+    group: int  # -1: none
+    user: str | None
+    reward: float | None = None
+
+
+def seats(member: str) -> int:
+    """How many slots of its batch a member stands for: a user for one, a run of slots without a user for its length."""
+    run = _RUN.fullmatch(member)
+    return int(run[2]) - int(run[1]) + 1 if run else 1
+
+
+class Slots:
+    """The slots of all open episodes, by the number of the decision."""
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self._slots: dict[int, Slot] = {}
+        self._present: dict[int, set[str]] = {}  # the hashed users of each open episode
+        self.people: Counter[str] = Counter()  # in how many open episodes each user is
+
+    def record(self, number: int, slot: Slot) -> None:
+        """A decision was made."""
+        self._slots[number] = slot
+        if slot.user is not None:
+            self._present.setdefault(slot.batch, set()).add(slot.user)
+            self.people[slot.user] += 1
+
+    def unanswered(self, number: int, session: str, name: str) -> Slot | None:
+        """The open slot of a decision, if it has one; `name` is the argument that is refused if there is a reward."""
+        slot = self._slots.get(number)
+        if slot is None or slot.session != session:
+            return None
+        if slot.reward is not None:
+            raise InvalidArgument(name, f"decision {number}", "one that has no reward yet; the first one stands")
+        return slot
+
+    def features(self, batch: Batch, until: int) -> list[Floats]:
+        """Of the decisions before `until`, in order, as far as they have slots."""
+        return [self._slots[n].features for n in range(batch.begin, min(batch.end, until)) if n in self._slots]
+
+    def played(self, batch: Batch, nothing: float, *, grouped: bool) -> tuple[Played, int]:
+        """The rows of an episode, and how many of them have no reward: those are features of 0 and a reward `nothing`.
+
+        They make a report of the domain like any other, noised in full.
+        """
+        users = batch.users
+        features, rewards, answered = np.zeros((users, self._dim)), np.full(users, nothing), np.zeros(users, dtype=bool)
+        arms, groups = np.zeros(users, dtype=np.int64), np.zeros(users, dtype=np.int64)
+        if isinstance(batch.episode, Assigned):
+            arms = batch.episode.arms_at(np.arange(users))
+        slots = [self._slots.get(number) for number in range(batch.begin, batch.end)]
+        if held := [place for place, slot in enumerate(slots) if slot is not None]:
+            arms[held] = [slot.arm for slot in slots if slot is not None]
+            groups[held] = [max(slot.group, 0) for slot in slots if slot is not None]
+        if told := [place for place, slot in enumerate(slots) if slot is not None and slot.reward is not None]:
+            answers = [slot for slot in slots if slot is not None and slot.reward is not None]
+            features[told] = np.concatenate([slot.features for slot in answers]).reshape(len(told), self._dim)
+            rewards[told] = [slot.reward for slot in answers]
+            answered[told] = True
+        rows = Played(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None)
+        missing = users - len(told)
+        return (replace(rows, answered=answered) if missing else rows), missing
+
+    def members(self, batch: Batch, arm: int | None = None) -> list[str]:
+        """The hashed users of an episode, or of one of its arms; slots without a user, who is nowhere else, stand
+        together as far as they go.
+        """
+        slots = [(n, slot) for n in range(batch.begin, batch.end) if (slot := self._slots.get(n)) is not None]
+        if arm is not None:
+            named = [slot.user for _, slot in slots if slot.arm == arm and slot.user is not None]
+            unnamed = any(slot.arm == arm and slot.user is None for _, slot in slots)
+            return named + [f"arm {arm} of slots {batch.begin}-{batch.end - 1}"] * (unnamed or not named)
+        people: list[str] = []
+        for unnamed, some in groupby(slots, lambda pair: pair[1].user is None):
+            run = list(some)
+            people += [f"slots {run[0][0]}-{run[-1][0]}"] if unnamed else [str(slot.user) for _, slot in run]
+        return people or [f"slots {batch.begin}-{batch.end - 1}"]
+
+    def present(self, batch: int) -> set[str]:
+        """The hashed users who are in an open episode."""
+        return set(self._present.get(batch, ()))
+
+    def places(self) -> list[tuple[int, int]]:
+        """Which decisions have a slot, and in which episode."""
+        return [(number, slot.batch) for number, slot in self._slots.items()]
+
+    def drop(self, batch: Batch) -> None:
+        """The episode is closed."""
+        self._present.pop(batch.number, None)
+        for number in range(batch.begin, batch.end):
+            slot = self._slots.pop(number, None)
+            if slot is not None and slot.user is not None:
+                self.people[slot.user] -= 1
+                if not self.people[slot.user]:
+                    del self.people[slot.user]
+
+    def between(self, begin: int, end: int) -> Slots:
+        """Those of the decisions begin, ..., end - 1, and what follows from them."""
+        made = Slots(self._dim)
+        for number, slot in self._slots.items():
+            if begin <= number < end:
+                made.record(number, slot)
+        return made
+
+    def to_columns(self) -> dict[str, Any]:
+        """Everything, as arrays and lists."""
+        slots = list(self._slots.values())
+        return {
+            "numbers": np.array(list(self._slots), dtype=np.int64),
+            "batches": np.array([slot.batch for slot in slots], dtype=np.int64),
+            "features": np.array([slot.features for slot in slots], dtype=np.float64).reshape(len(slots), self._dim),
+            "arms": np.array([slot.arm for slot in slots], dtype=np.int64),
+            "groups": np.array([slot.group for slot in slots], dtype=np.int64),
+            "answered": np.array([slot.reward is not None for slot in slots], dtype=np.bool_),
+            "rewards": np.array([slot.reward or 0.0 for slot in slots], dtype=np.float64),
+            "sessions": [slot.session for slot in slots],
+            "users": [slot.user for slot in slots],
+        }
+
+    @classmethod
+    def from_columns(cls, dim: int, columns: dict[str, Any]) -> Slots:
+        """The inverse of `to_columns`."""
+        made = cls(dim)
+        names = "numbers", "batches", "features", "arms", "groups", "answered", "rewards", "sessions", "users"
+        for number, batch, features, arm, group, answered, reward, session, user in zip(
+            *(columns[name] for name in names), strict=True
+        ):
+            slot = Slot(
+                batch=int(batch),
+                session=session,
+                features=features,
+                arm=int(arm),
+                group=int(group),
+                user=user,
+                reward=float(reward) if answered else None,
+            )
+            made.record(int(number), slot)
+        return made
+
+
+# Clients: people who answer for all rounds of an episode, as many as it asks for; who comes first takes part.
+
+
+@dataclass(kw_only=True)
+class Client:
+    """Sums and numbers of the rewards of every arm of the episode, and the rounds that they are of."""
+
+    session: str
+    user: str | None
+    sums: Floats  # (k,)
+    counts: Floats  # (k,)
+    rounds: set[int]
+
+
+class Clients:
+    """The clients of the running episode, by their numbers: `episode` and the place in it."""
+
+    def __init__(self) -> None:
+        self.episode = 0
+        self._clients: list[Client] = []
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def begin(self, episode: int) -> None:
+        """Those of an earlier episode are asked no more."""
+        if episode != self.episode:
+            self.episode, self._clients = episode, []
+
+    def users(self) -> set[str]:
+        """The hashed users among them."""
+        return {client.user for client in self._clients if client.user is not None}
+
+    def join(self, arms: int, session: str, user: str | None) -> int:
+        """One more; its place."""
+        client = Client(session=session, user=user, sums=np.zeros(arms), counts=np.zeros(arms), rounds=set())
+        self._clients.append(client)
+        return len(self._clients) - 1
+
+    def answer(self, place: int, session: str, round_: int, arm: int, reward: float) -> bool:
+        """A client's reward of one round, once; `arm` is a place among the arms of the episode."""
+        if place >= len(self._clients) or self._clients[place].session != session:
+            return False
+        client = self._clients[place]
+        if round_ in client.rounds:
+            raise InvalidArgument(
+                "decision id", f"round {round_}", "one without this client's reward; the first stands"
+            )
+        client.rounds.add(round_)
+        client.sums[arm] += reward
+        client.counts[arm] += 1
+        return True
+
+    def played(self, batch: Batch) -> tuple[Played, int]:
+        """Averages of all arms, (clients, k), 0 where a client has none; and how many clients have not answered."""
+        assert isinstance(batch.episode, Assigned)
+        assert batch.clients is not None
+        averages = np.zeros((batch.clients, len(batch.episode.arms)))
+        for row, client in enumerate(self._clients):
+            averages[row] = client.sums / np.maximum(client.counts, 1.0)
+        answered = sum(bool(client.rounds) for client in self._clients)
+        return Played(rewards=averages), batch.clients - answered
+
+    def members(self, batch: Batch) -> list[str]:
+        """The hashed users, and the others together."""
+        named = sorted(self.users())
+        others = (batch.clients or 0) - len(named)
+        return named + [f"{others} clients of episode {batch.number}"] * bool(others)
+
+    def to_columns(self) -> dict[str, Any]:
+        """Everything, as arrays and lists."""
+        return {
+            "episode": self.episode,
+            "sums": [client.sums for client in self._clients],
+            "counts": [client.counts for client in self._clients],
+            "rounds": [sorted(client.rounds) for client in self._clients],
+            "sessions": [client.session for client in self._clients],
+            "users": [client.user for client in self._clients],
+        }
+
+    @classmethod
+    def from_columns(cls, columns: dict[str, Any]) -> Clients:
+        """The inverse of `to_columns`."""
+        made = cls()
+        made.episode = columns["episode"]
+        names = "sums", "counts", "rounds", "sessions", "users"
+        for sums, counts, rounds, session, user in zip(*(columns[name] for name in names), strict=True):
+            made._clients.append(Client(session=session, user=user, sums=sums, counts=counts, rounds=set(rounds)))
+        return made
+
+
+# Decisions, and ids that cannot be guessed or mistaken for another decision's, not even after a crash.
+
+
+_ID = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
+_CLIENT = re.compile(r"client-([0-9]{1,18})-([0-9]{1,18})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
+_LATER = "_later"  # where a decision keeps what computes its probability, until somebody looks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What was decided: give `id` back with the reward.
+
+    arm          the id of the chosen arm, as in the contexts
+    probability  with which the policy chose it, for off-policy evaluation later: 1/n where n arms were tied. Where it
+                 takes an integral (LinTS, Thompson) it is computed when it is first looked at, from the snapshot and
+                 the features that decided, which the decision keeps until then; a copy or a pickle has the number
+    episode      the batch to which it belongs, counted from 0: public
+    """
+
+    id: str
+    arm: Hashable
+    probability: float
+    episode: int
+
+    @classmethod
+    def made(cls, name: str, arm: Hashable, chance: float | Callable[[], float], episode: int) -> Decision:
+        """With a probability, or with what computes it."""
+        decision = object.__new__(cls)
+        held = vars(decision)
+        held["id"], held["arm"], held["episode"] = name, arm, episode
+        held[_LATER if callable(chance) else "probability"] = chance
+        return decision
+
+    if not TYPE_CHECKING:  # there, `probability` is a field like the others
+
+        def __getattr__(self, name: str) -> Any:
+            """The probability, of a decision that nobody has asked for it."""
+            held = vars(self)
+            if name != "probability" or not held:
+                raise AttributeError(f"a decision has no attribute {name!r}", name=name, obj=self)
+            later = held.get(_LATER)
+            if later is not None:  # another thread may have been here: it has found the same
+                held["probability"] = later()
+                held.pop(_LATER, None)
+            return held["probability"]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy or a pickle: the numbers alone."""
+        return {"id": self.id, "arm": self.arm, "probability": self.probability, "episode": self.episode}
+
+
+class Ids:
+    """The ids that one agent issues and recognises, by its secret of 32 bytes."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._keyed = hashlib.blake2s(key=secret, digest_size=8)  # to be copied: the key is taken in once
+
+    def issue(self, number: int, session: str) -> str:
+        """The id of decision `number`: what two runs of one agent decide under the same number has different ids."""
+        return f"{number}-{session}-{self._mark(f'decision {number} {session}')}"
+
+    def recognise(self, given: Any, name: str = "decision id") -> tuple[int, str]:
+        """Number and session of an id that the agent has issued, in this run or an earlier one; others are refused."""
+        found = _ID.fullmatch(given) if isinstance(given, str) else None
+        if found is not None:
+            number, session, mark = found.groups()
+            if self._marked(f"decision {number} {session}", mark):
+                return int(number), session
+        raise InvalidStatistic(name, given, "the `id` of a decision of this agent")
+
+    def issue_client(self, episode: int, place: int, session: str) -> str:
+        """The id of a client of an episode."""
+        return f"client-{episode}-{place}-{session}-{self._mark(f'decision {place} {session} client {episode}')}"
+
+    def recognise_client(self, given: Any) -> tuple[int, int, str]:
+        """Episode, place and session of a client's id that the agent has issued."""
+        found = _CLIENT.fullmatch(given) if isinstance(given, str) else None
+        if found is not None:
+            episode, place, session = int(found[1]), int(found[2]), found[3]
+            if self._marked(f"decision {place} {session} client {episode}", found[4]):
+                return episode, place, session
+        raise InvalidStatistic("client", given, "what recruit() of this agent has given")
+
+    def _mark(self, what: str) -> str:
+        """64 bits that nobody without the secret can tell from random ones."""
+        keyed = self._keyed.copy()
+        keyed.update(what.encode())
+        return keyed.hexdigest()
+
+    def _marked(self, what: str, mark: str) -> bool:
+        """Whether this is the mark, or the one of agents that were saved before: HMAC, which takes longer."""
+        if hmac.compare_digest(mark, self._mark(what)):
+            return True
+        return hmac.compare_digest(mark, hmac.digest(self._secret, what.encode(), "sha256").hex()[:16])

@@ -1,0 +1,355 @@
+"""The audit: targets, views, canaries and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.audit import mechanisms, policies, targets
+from bandanna.audit.releases import FAR, rows_apart
+from bandanna.audit.replay import other_contexts, play, protects_features, recorded
+from bandanna.audit.sampling import Claim, claim_of, one_run_bound
+from bandanna.audit.targets import (
+    CONFIDENCE,
+    CONSISTENT,
+    NEVER,
+    REFUTED,
+    TRIALS,
+    AuditResult,
+    AuditRow,
+    Progress,
+    Target,
+    attacked,
+    key_of,
+    over,
+    silent,
+)
+from bandanna.audit.values import arrays
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise
+from bandanna.errors import InvalidArgument, did_you_mean
+from bandanna.experiments.executors import Executor, Here, here_unless
+from bandanna.mechanisms.base import Mechanism
+from bandanna.mechanisms.continual import ContinualGaussian
+from bandanna.numeric.rng import GeneratorCoins, NoCoins, Streams
+from bandanna.policies.algorithm import is_place, meant_place
+from bandanna.policies.base import Ask, Desk, Frozen, Played, Policy, RunningSums, close
+from bandanna.privacy.events import NothingEvent
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
+from bandanna.simulation.environments.base import Environment
+from bandanna.simulation.players.reference import arms_that_stay
+from bandanna.types import Floats
+
+# What others see in joint privacy: published snapshots alone, or other people's actions and their probabilities.
+#
+# The first episode, with the canary in it, is answered many times under either neighbour; what is learned is
+# published,
+# and somebody else acts on it. All of it is a function of the releases, so that it never tells more than they do: an
+# audit of a view shows how much of the price an onlooker really gets to see.
+
+
+VIEWS = ("releases", "snapshot", "actions", "one-run")
+_OTHERS = 2  # people who act on the snapshot
+_LOOKED = "the first user of the first batch, with one pair of rows as far apart as we can make them"
+_UNSEEN = ("other people and rows", "later batches", "the secure noise source")
+
+
+def view_target(
+    policy: Policy[Any],
+    env: Environment,
+    *,
+    name: str,
+    view: str,
+    rounds: int,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    seed: int = 0,
+) -> Target:
+    """A policy as somebody sees it who gets its snapshots, or watches what others do; at what it states, or another."""
+    stated = policy.guarantee
+    claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
+    if not policy.privacy.noisy:
+        return Target(name=f"{name}, {view}", claim=Claim(epsilon=claimed, delta=at))
+    recording = recorded(policy, env, rounds=rounds, seed=seed)
+    lives: list[Played] = []
+    for canary in recording.worlds:
+        first = replace(canary, rounds=np.zeros(1, dtype=np.int64))
+        seen = play(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
+        lives.append(seen.episodes[0][1])
+    fixed = arms_that_stay(env.begin(Streams([seed + 1])))
+    contexts = other_contexts(env, seed=seed + 1, people=_OTHERS)
+    begun = policy.init(fixed[0] if fixed else None)
+    episode = policy.episode(begun)
+    if view == "actions" and not isinstance(episode, Frozen):
+        raise InvalidArgument("view", view, f"snapshot: in {name} the server says what is played")
+    together = isinstance(policy, RunningSums)
+
+    def learned(life: Played, rng: np.random.Generator, replicates: tuple[int, ...]) -> Any:
+        desk, coins = Desk().keep(policy.keeps, life), GeneratorCoins(lambda _: rng)
+
+        def answer(ask: Ask) -> Estimate:
+            nonlocal desk
+            values = policy.report(ask, desk.rows(ask, life), coins).values
+            repeated = np.array(np.broadcast_to(values, (*replicates, *values.shape)))
+            statistic = ask.protocol.domain.sealed(repeated, clipped=np.zeros(replicates, dtype=np.int64))
+            desk, estimate = desk.release(ask, statistic, FastNoise(rng), path="messages")
+            return estimate
+
+        start = policy.init(fixed[0] if fixed else None, replicates)
+        return policy.publish(close(policy.learn(start, episode), answer))
+
+    def shown(snapshot: Any, rng: np.random.Generator, replicates: tuple[int, ...]) -> Floats:
+        if view == "snapshot":
+            parts = [np.asarray(each, dtype=float) for each in arrays(snapshot)]
+            kept = [np.broadcast_to(each, (*replicates, *each.shape[len(replicates) :])) for each in parts]
+            return np.concatenate([each.reshape(*replicates, -1) for each in kept], axis=-1)
+        given = np.broadcast_to(contexts, (*replicates, *contexts.shape))
+        choice = policy.act(snapshot, policy.seen(given), GeneratorCoins(lambda _: rng))
+        taken = choice.actions[..., None] == np.arange(contexts.shape[-2])
+        chances = np.broadcast_to(np.asarray(choice.probabilities, dtype=float), choice.actions.shape)
+        flat = taken.reshape(*replicates, -1).astype(float)
+        return np.concatenate([flat, chances.reshape(*replicates, -1)], axis=-1)
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        life = lives[int(swapped)]
+        if together:
+            return shown(learned(life, rng, (runs,)), rng, (runs,))
+        return np.stack([shown(learned(life, rng, ()), rng, ()) for _ in range(runs)])
+
+    claim = claim_of(recording.script.event, epsilon=claimed, delta=at)
+    chunk = min(recording.script.chunk, 4096) if together else 256
+    return Target(name=f"{name}, {view}", claim=claim, draw=draw, chunk=chunk, looked=(_LOOKED,), unseen=_UNSEEN)
+
+
+# One run of a policy in which every user of the first batch is a canary: see `one_run` for the bound.
+
+
+_CANARIES = 4000  # in the local model, where every report is seen
+
+
+def one_run(
+    name: str,
+    policy: Policy[Any],
+    env: Environment,
+    rounds: int,
+    *,
+    confidence: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    seed: int = 0,
+    canaries: int = _CANARIES,
+) -> AuditRow:
+    """Toss a coin for each of many people, release once, and guess all coins.
+
+    Where the server is not trusted, it sees every report, and so many people are asked. Elsewhere the people of the
+    first batch have features of their own, e_1, e_2, ..., and a coin says whether their reward is the largest or the
+    least: of as many as the features have coordinates, every coin moves another coordinate of the sum.
+    """
+    stated, private = policy.guarantee, protects_features(policy)
+    claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
+    probe = play(policy, env, rounds=rounds, seed=seed)
+    first = probe.episodes[0][1]
+    ask = next(each.ask for each in probe.asks if not isinstance(each.ask.protocol.event, NothingEvent))
+    protocol, rng = ask.protocol, np.random.default_rng([seed, *name.encode()])
+    local = protocol.trust == "local"
+    if local:
+        pair = rows_apart(policy, [ask], first.at(slice(0, 1)), private=private)
+        both = [np.tile(policy.report(ask, row, NoCoins()).values, (canaries, 1)) for row in pair]
+    else:
+        both = _spread(policy, ask, first)
+    values = np.stack(both)  # (2, m, dim)
+    people = values.shape[1]
+    coins = rng.integers(0, 2, people)
+    reports = values[coins, np.arange(people)]
+    batch = reports[:, None] if local else reports[None]  # in the local model everybody is a batch
+    statistic = protocol.domain.sealed(np.array(batch), clipped=np.zeros(batch.shape[:1], dtype=np.int64))
+    source = FastNoise(rng)
+    if isinstance(protocol, BatchProtocol):
+        total = protocol.release(statistic, source).total
+    else:
+        assert isinstance(protocol, StreamProtocol)
+        total = protocol.release(protocol.begin(batch.shape[:1]), statistic, source)[1].total
+    moves, middle = values[1] - values[0], (values[0] + values[1]) / 2
+    centred = total - (middle if local else middle.sum(axis=0))
+    scores = np.sum(centred * moves, axis=-1)
+    right = int(np.count_nonzero((scores >= 0) == (coins == 1)))
+    bound = one_run_bound(right, guesses=people, canaries=people, delta=at, confidence=confidence)
+    refuted = bound > claimed
+    return AuditRow(
+        target=f"{name}, one-run",
+        known=None,
+        claim=Claim(epsilon=claimed, delta=at),
+        lower_bound=bound,
+        confidence=confidence,
+        trials=1,
+        verdict=REFUTED if refuted else CONSISTENT,
+        attack="one-run",
+        looked_at=f"{people} people who are asked at once, with one pair of rows each; totals alone",
+        not_looked_at="; ".join(("other rows, fields, states and snapshots", *NEVER)),
+        reached=bound / claimed,
+    )
+
+
+def _spread(policy: Policy[Any], ask: Ask, first: Played) -> list[Floats]:
+    """Reports of the first batch's people, under either reward, whose features are different unit vectors."""
+    people, features = len(first.rewards), first.features
+    if features is not None:
+        constant = bool(getattr(policy, "intercept", False))
+        slopes = features.shape[-1] - constant
+        features = np.zeros_like(features)
+        features[np.arange(people), np.arange(people) % slopes] = 1.0
+        if constant:
+            features[:, -1] = 1.0
+    both = []
+    for reward in (-FAR, FAR):
+        rows = replace(first, rewards=np.full(first.rewards.shape, reward), features=features)
+        both.append(np.array(policy.report(ask, rows, NoCoins()).values))
+    return both
+
+
+# One target, whatever it is: a name, a place, or a value.
+
+
+EPSILON, DELTA = 1.0, 1e-5
+_MOST = 10**8  # trials
+
+
+def known_targets() -> tuple[str, ...]:
+    """All names."""
+    return (*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS, *targets.names())
+
+
+def audit(
+    target: Any,
+    *,
+    env: Environment | None = None,
+    rounds: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    trust: str | None = None,
+    view: str = "releases",
+    trials: int = TRIALS,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+    jobs: int | None = None,
+    executor: str | Executor | None = None,
+    scheduler: str | None = None,
+    progress: Progress = silent,
+) -> AuditResult:
+    """Try to refute what a target claims.
+
+    target          a name of `known_targets()`, "module:Class", or a mechanism, a protocol, a policy
+    env, rounds     of a policy: its world, and how long it is played (its horizon)
+    epsilon, delta  a name is calibrated for this budget (1 and 1e-5 unless given); a value is held to it, or to what it
+                    states, and so is an algorithm without privacy
+    trust           of a policy by its place: which of its trust models, the first with privacy unless given
+    view            what the observer sees: "releases", all answers; of a policy also "snapshot", "actions", "one-run"
+    trials          how often the target is run at most, half of the runs under either neighbour
+    confidence      with which a refutation is right
+    executor        who makes the runs, as in `bd.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or here;
+                    the result is the same
+    """
+    validation.one_of("view", view, VIEWS)
+    validation.whole("trials", trials, most=_MOST)
+    if epsilon is not None:
+        validation.positive("epsilon", epsilon)
+    if delta is not None:
+        validation.delta(delta)
+    working = here_unless(executor, jobs=jobs, scheduler=scheduler)
+    if view == "one-run":
+        if not isinstance(working, Here):
+            raise InvalidArgument("executor", executor or "processes", "left out: one run is a task for one")
+        name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
+        claimed, at = _held(target, policy, epsilon, delta, view)
+        row = one_run(name, policy, world, played, epsilon=claimed, delta=at, confidence=confidence, seed=seed)
+    else:
+        named = {"target": target, "env": env, "rounds": rounds, "epsilon": epsilon, "delta": delta, "trust": trust}
+        found = target_of(**named, view=view)
+        spread = (
+            None if isinstance(working, Here) else over(working, target_of, named | {"view": view}, key_of(found, seed))
+        )
+        row = attacked(found, trials=trials, confidence=confidence, seed=seed, drawn=spread, progress=progress)
+    return AuditResult(rows=(row,))
+
+
+def target_of(
+    *,
+    target: Any,
+    env: Environment | None,
+    rounds: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    trust: str | None,
+    view: str,
+) -> Target:
+    """What is audited; the same wherever it is made."""
+    settled = {*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS}
+    if trust is not None and (not isinstance(target, str) or target in settled):
+        raise InvalidArgument(
+            "trust", trust, "left out: only a policy given as module:Class has several to choose from"
+        )
+    if view != "releases":
+        name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
+        claimed, at = _held(target, policy, epsilon, delta, view)
+        return view_target(policy, world, name=name, view=view, rounds=played, epsilon=claimed, delta=at)
+    if isinstance(target, Mechanism | ContinualGaussian):
+        return mechanisms.of_mechanism(target, epsilon=epsilon, delta=DELTA if delta is None else delta)
+    if isinstance(target, Protocol):
+        return mechanisms.of_protocol(target, epsilon=epsilon, delta=delta)
+    budget = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
+    if isinstance(target, str) and target in mechanisms.MECHANISMS:
+        return mechanisms.mechanism_target(target, **budget)
+    if isinstance(target, str) and target in mechanisms.PROTOCOLS:
+        return mechanisms.protocol_target(target, **budget)
+    name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
+    claimed, at = _held(target, policy, epsilon, delta, view)
+    return policies.of_policy(policy, world, rounds=played, name=name, epsilon=claimed, delta=at)
+
+
+def _held(
+    target: Any, policy: Policy[Any], epsilon: float | None, delta: float | None, view: str
+) -> tuple[float | None, float | None]:
+    """What somebody says of a policy, instead of what it states; nothing of a name that was made for its budget."""
+    if policy.privacy.noisy:
+        return (epsilon, delta) if isinstance(target, Policy) else (None, None)
+    if epsilon is None and delta is not None:
+        raise InvalidArgument("delta", delta, "given with an epsilon: without privacy nothing is promised at any delta")
+    if epsilon is not None and view != "releases":
+        raise InvalidArgument("view", view, "releases: without privacy they are seen as they are, and tell everything")
+    return epsilon, DELTA if epsilon is not None and delta is None else delta
+
+
+def _policy(
+    target: Any,
+    env: Environment | None,
+    rounds: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    trust: str | None,
+) -> tuple[str, Policy[Any], Environment, int]:
+    """A policy by name, by place or as it stands, with its world and its rounds."""
+    if isinstance(target, Policy):
+        if env is None:
+            raise InvalidArgument("env", env, "the environment that the policy is played in")
+        played = rounds or target.horizon
+        if played is None:
+            raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
+        return type(target).__name__, target, env, played
+    if isinstance(target, str) and target in {*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS}:
+        raise InvalidArgument("target", target, "a policy: nobody publishes or acts where there is none")
+    if not isinstance(target, str) or not (target in targets.names() or is_place(target)):
+        hint = meant_place(target) or did_you_mean(target, known_targets())
+        allowed = f"{hint}one of {', '.join(known_targets())}, or module:Class"
+        raise InvalidArgument("target", target, allowed)
+    at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
+    given = epsilon is not None or delta is not None
+    try:
+        policy, setting = targets.policy_of(target, given=given, trust=trust, **at)
+    except InvalidArgument as error:
+        if error.argument != "name":
+            raise
+        raise type(error)("target", error.value, error.allowed) from error  # as it is called here
+    return target, policy, env or setting.env, rounds or setting.rounds

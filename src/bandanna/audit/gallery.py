@@ -1,0 +1,646 @@
+"""Known faults that must be refuted, and known truths that must not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from bandanna.audit import targets
+from bandanna.audit.mechanisms import (
+    MECHANISMS,
+    PROTOCOLS,
+    mechanism_target,
+    of_mechanism,
+    of_protocol,
+    protocol_target,
+)
+from bandanna.audit.policies import of_policy, policy_target
+from bandanna.audit.releases import farthest
+from bandanna.audit.sampling import Claim
+from bandanna.audit.targets import AuditResult, AuditRow, Progress, Target, attacked, silent
+from bandanna.device.action_selection import Choice
+from bandanna.device.domain import Ball, Estimate, Statistic
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.noise import FastNoise, NoiseSource
+from bandanna.experiments.executors import Executor, here_unless
+from bandanna.mechanisms.noise import Gaussian
+from bandanna.numeric import search
+from bandanna.numeric.rng import Coins, NoCoins
+from bandanna.policies.base import Ask, Desk, Frozen, Played, Policy, close
+from bandanna.policies.glm.glm_jdp import GLMJDP, Constants, JDPState
+from bandanna.policies.glm.links import Link, link_of
+from bandanna.privacy import gdp
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.gaussian import CentralGaussian, NoisySum
+from bandanna.protocols.mixers import Held, exact_total
+from bandanna.protocols.privacy_model import Privacy, central
+from bandanna.simulation.environments.glm import PublishedGLM
+from bandanna.simulation.environments.linear import LinearContextual
+from bandanna.types import Bools, Floats
+
+# Laplace noise by the textbook, in floating point: the set of outputs that are possible tells the value.
+#
+#     noise = -scale s log(U),     U a multiple of 2^-53 in (0, 1], s a fair sign,     output = fl(value + noise)
+#
+# Real Laplace noise reaches everything from everywhere. Of the floats only some are reached from 0, and others from 1:
+# an output that is possible from the one value only gives it away, whatever epsilon is (Mironov 2012).
+
+
+_STEP = 2.0**-53
+_AROUND = 8  # uniforms on either side of the one that fits best
+
+
+def textbook(value: float, scale: float, runs: int, rng: np.random.Generator) -> Floats:
+    """value + Laplace(scale), as it is usually written."""
+    uniform = 1.0 - rng.random(runs)
+    return np.asarray(value + np.where(rng.random(runs) < 0.5, 1.0, -1.0) * (-scale * np.log(uniform)))
+
+
+def reachable(outputs: Floats, value: float, scale: float) -> Bools:
+    """Whether some uniform number gives exactly this output from the value, (runs,).
+
+    Only the uniforms nearest to the inverse are tried; where U is above 1/2, all that round to the output are among
+    them up to some steps. To miss one makes an output look impossible under both values alike, never under one by law.
+    """
+    noise = outputs - value
+    best = np.rint(np.exp(-np.abs(noise) / scale) / _STEP)
+    around = best[:, None] + np.arange(-_AROUND, _AROUND + 1)
+    uniform = np.clip(around, 1.0, 2.0**53) * _STEP
+    again = value + np.sign(noise)[:, None] * (-scale * np.log(uniform))
+    return np.asarray(np.any(again == outputs[:, None], axis=1))
+
+
+def float_laplace() -> Target:
+    """Pure epsilon = 1 is claimed for a value that is 0 or 1."""
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        outputs = textbook(float(swapped), 1.0, runs, rng)
+        from_zero, from_one = reachable(outputs, 0.0, 1.0), reachable(outputs, 1.0, 1.0)
+        return np.asarray(from_zero.astype(float) - from_one.astype(float))[:, None]
+
+    return Target(name="", claim=Claim(epsilon=1.0, delta=0.0), draw=draw)
+
+
+# The published noise of papers 000 and 003, drawn as it was published, at the (epsilon, delta) that it was given.
+#
+# Paper 000: a report of features (u, 1) and a reward, whose matrix has symmetrised noise, so that it is seen in the
+# Frobenius norm; u' = -u with both rewards 1 are sqrt 12 apart (`reproductions/shuffle_linucb`). Reports are drawn
+# whole.
+
+
+DIM, HORIZON, BATCH, DELTA = 5, 20_000, 20, 0.1  # of paper 000's figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedNoise:
+    """The noise of an algorithm of paper 000 at one nominal budget, and the claim that was made for it."""
+
+    algorithm: str
+    epsilon: float
+
+    @property
+    def std(self) -> float:
+        """Standard deviation per entry and draw."""
+        return published_std(self.algorithm, self.epsilon, DELTA, horizon=HORIZON, batch=BATCH)
+
+    @property
+    def claim(self) -> Claim:
+        """The nominal budget."""
+        return Claim(epsilon=self.epsilon, delta=DELTA)
+
+
+def published_std(algorithm: str, epsilon: float, delta: float, *, horizon: int, batch: int) -> float:
+    """Return sigma per entry and draw of LinUCB-LDP, -JDP or -SDP-Amp, as in the public code of paper 000's authors."""
+    if algorithm == "LinUCB-LDP":
+        return math.sqrt(math.log(2.5 / delta)) / epsilon
+    if algorithm == "LinUCB-JDP":
+        return math.sqrt(math.log(horizon)) * math.log(2.5 / delta) / epsilon
+    return math.sqrt(math.log(2.5 * batch / delta)) / (epsilon * math.sqrt(batch))
+
+
+def calls_as_run(
+    *,
+    epsilon: float,
+    delta: float,
+    dim: int,
+    horizon: int,
+    parameter_bound: float,
+    kappa: float,
+    link: Link,
+    failure: float,
+) -> tuple[int, int, float]:
+    """M1, M2 and lambda as run."""
+    r, log = link.reward_bound, math.log(4 * horizon / failure)
+    spread = math.log(4 / delta) * log**2 * link.slope_bound / epsilon
+    regulariser = 2 * spread + 0.75 * dim * log / r**2
+    low, high = regulariser - 1.5 * spread, regulariser + 1.5 * spread
+    gamma = r * parameter_bound * math.sqrt(dim * math.log(horizon / failure))
+    first = dim * r**2 * kappa * gamma**2 * math.log(horizon) / 20_000
+    second = 3 * math.log2(high / low + horizon * link.slope_bound**2 / (low * dim))
+    return max(1, math.floor(first)), max(1, math.floor(second)), regulariser
+
+
+def call_rho(epsilon: float, delta: float, calls: int) -> float:
+    """The rho that one call was calibrated to, of `calls` that share (epsilon, delta)."""
+    if calls <= 10:
+        share, tail = epsilon / calls, delta / calls
+    else:
+        root, tail = math.sqrt(2 * calls * math.log(2 / delta)), delta / (2 * calls)
+        share = search.greatest(lambda e: root * e + calls * e * math.expm1(e) <= epsilon, 1e-9, epsilon)
+    return search.greatest(lambda rho: ZCDP(rho=rho).to_approx(tail).epsilon <= share, 1e-12, 50.0, relative=1e-6)
+
+
+def _reports() -> Floats:
+    """Two reports that are sqrt 12 apart, stacked isometrically, (2, d + d(d+1)/2)."""
+    x = np.zeros((2, DIM))
+    x[:, 0], x[:, -1] = (1.0, -1.0), 1.0
+    return LinearReport(features=DIM).pack(x, np.ones(2))
+
+
+def printed_local(epsilon: float) -> Target:
+    """LinUCB-LDP: noise of sqrt(ln(2.5/delta))/epsilon on a report that a neighbour moves by sqrt 12."""
+    noise = PublishedNoise(algorithm="LinUCB-LDP", epsilon=epsilon)
+    reports = _reports()
+    move = reports[0] - reports[1]
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        report = reports[int(swapped)] + rng.normal(0.0, noise.std, (runs, len(move)))
+        return np.asarray(report @ move[:, None])
+
+    return Target(name="", claim=noise.claim, draw=draw)
+
+
+def reused_tree(epsilon: float) -> Target:
+    """LinUCB-JDP: two releases in a row carry the same draws, so that their difference is a report without noise."""
+    noise = PublishedNoise(algorithm="LinUCB-JDP", epsilon=epsilon)
+    reports = _reports()
+    move = reports[0] - reports[1]
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        before = rng.normal(0.0, noise.std, (runs, len(move)))  # everybody else's reports are known
+        after = before + reports[int(swapped)]
+        return np.stack([before @ move, after @ move], axis=-1)
+
+    return Target(name="", claim=noise.claim, draw=draw)
+
+
+def amplified(epsilon: float) -> Target:
+    """LinUCB-SDP-Amp: 20 shuffled reports, one of which may be another; seen by the likelihood that some one is."""
+    noise = PublishedNoise(algorithm="LinUCB-SDP-Amp", epsilon=epsilon)
+    reports = _reports()
+    length = float(np.linalg.norm(reports[0] - reports[1]))
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        # along the line through both reports, which is all that tells them apart
+        along = rng.normal(0.0, noise.std, (runs, BATCH))
+        along[:, 0] += 0.0 if swapped else length
+        return np.asarray(special.logsumexp(along * length / noise.std**2, axis=-1))[:, None]
+
+    return Target(name="", claim=noise.claim, draw=draw)
+
+
+def optimiser() -> Target:
+    """Paper 003's first fit: its noise is accounted for half of what a replaced user moves the gradients by.
+
+    At nominal epsilon 8 the fit's share is (epsilon/3, delta/3), over the calls as run. All of its steps are Gaussian,
+    together a Gaussian pair of separation 2 sqrt(2 rho) for the rho that was accounted (`reproductions/private_glm`).
+    """
+    nominal, delta, horizon, norm, link = 8.0, 0.02, 5000, 2.0, "probit"  # Table 2, S = 2
+    calls, _, _ = calls_as_run(
+        epsilon=nominal,
+        delta=delta,
+        dim=3,
+        horizon=horizon,
+        parameter_bound=norm,
+        kappa=PublishedGLM(dim=3, n_arms=20, link=link, norm=norm, rounds=horizon).kappa,
+        link=link_of(link),
+        failure=0.02,
+    )
+    share, tail = nominal / 3, delta / 3
+    separation = 2 * math.sqrt(2 * calls * call_rho(share, tail, calls))
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        return rng.normal(0.0 if swapped else separation, 1.0, (runs, 1))
+
+    return Target(name="", claim=Claim(epsilon=share, delta=tail), draw=draw, mu=separation)
+
+
+# Faults of one field, one seed, some people or some rewards: whoever looks at one person's total alone misses them.
+#
+# Each of them states the price of the noise that its protocol was calibrated for, epsilon = 1.
+
+
+PARTIAL_BUDGET = ApproxDP(epsilon=1.0, delta=1e-3)
+_WORLD = LinearContextual(dim=2, n_arms=3)
+_BATCH = 10
+
+
+class RawVariance(NoisySum):
+    """Shows the sum without noise where the variance belongs."""
+
+    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+        """As usual, but for the variance."""
+        state, estimate = super().analyze(state, view, source)
+        return state, replace(estimate, variance=exact_total(view.numbers, self.domain)[0].sum(axis=-1))
+
+
+class FixedSeed(NoisySum):
+    """Draws the right noise from a generator that begins anew with every release."""
+
+    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+        """As usual, from a source of its own."""
+        return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served(CentralGaussian):
+    """A central sum by another server, with a `share` of the noise that is stated."""
+
+    server: type[NoisySum] = NoisySum
+    share: float = 1.0
+
+    @cached_property
+    def analyzer(self) -> NoisySum:
+        """The other server."""
+        return self.server(domain=self.domain, mechanism=replace(self.mechanism, std=self.share * self.noise_std))
+
+
+def served(server: type[NoisySum]) -> Target:
+    """A protocol with such a server."""
+    honest = CentralGaussian.calibrate(domain=Ball(dim=2), budget=PARTIAL_BUDGET)
+    return of_protocol(Served(domain=honest.domain, noise_std=honest.noise_std, delta=honest.delta, server=server))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches(Policy[list[Floats]]):
+    """An honest policy: the state is a list of released sums, and the first arm is as good as any."""
+
+    trusts = ("central",)
+    privacy: Privacy = central(epsilon=1.0, delta=1e-3)
+    horizon: int = 3 * _BATCH
+
+    @cached_property
+    def protocol(self) -> CentralGaussian:
+        """Of a batch."""
+        return CentralGaussian.calibrate(domain=LinearReport(features=2), budget=PARTIAL_BUDGET)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of one batch: a person is in one."""
+        return self.protocol.guarantee
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> list[Floats]:
+        """Nothing."""
+        return []
+
+    def episode(self, state: list[Floats]) -> Frozen | None:
+        """The next batch."""
+        return Frozen.batch(len(state), size=_BATCH, horizon=self.horizon)
+
+    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+        """The first arm."""
+        shape = contexts.shape[:-2]
+        return Choice(actions=np.zeros(shape, dtype=np.int64), probabilities=np.ones(shape))
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """Features and rewards, clipped."""
+        assert played.features is not None
+        return LinearReport(features=2).statistic(played.features, played.rewards)
+
+    def learn(self, state: list[Floats], episode: Any) -> Generator[Ask, Estimate, list[Floats]]:
+        """One ask."""
+        released = yield Ask(protocol=self.protocol)
+        return [*state, released.total]
+
+
+def _longer(statistic: Statistic, some: Any, times: float) -> Statistic:
+    """Some reports made longer after they were clipped."""
+    values = np.array(statistic.values)
+    values[some] *= times
+    return statistic.domain.sealed(values, clipped=statistic.clipped)
+
+
+class LongInTheMiddle(Batches):
+    """A position of every batch has reports 20 times too long, and later batches a twentieth of the noise."""
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """As usual, but for that position."""
+        honest = super().report(ask, played, coins)
+        return _longer(honest, _BATCH // 2, 20.0) if len(played.rewards) == _BATCH else honest
+
+    def learn(self, state: list[Floats], episode: Any) -> Generator[Ask, Estimate, list[Floats]]:
+        """One ask, quietly."""
+        stated = self.protocol
+        quiet = Served(domain=stated.domain, noise_std=stated.noise_std, delta=stated.delta, share=1 / 20)
+        released = yield Ask(protocol=quiet if state else stated)
+        return [*state, released.total]
+
+
+class LongForSome(Batches):
+    """Rewards in [.65, .75] make reports that are 50 times too long."""
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """As usual, but for these."""
+        some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
+        return _longer(super().report(ask, played, coins), some, 50.0)
+
+
+class FailsForSome(Batches):
+    """Cannot go on if somebody's reward is in [.3, .4]."""
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """As usual, or not at all."""
+        if np.any((played.rewards >= 0.3) & (played.rewards <= 0.4)):
+            raise ArithmeticError("a reward that nobody has thought of")
+        return super().report(ask, played, coins)
+
+
+def of_batches(kind: type[Batches]) -> Target:
+    """Such a policy in a small world."""
+    return of_policy(kind(), _WORLD)
+
+
+# GLM-JDP as printed: criterion I, which reads a user's raw contexts, has theta_o fitted anew at once.
+#
+# Whether the optimiser was called after a round is public - devices get another theta - and no noise covers it. In the
+# library refits are decided from released matrices only.
+
+
+_CONSTANTS = Constants(
+    share=0.4,
+    steps=2,
+    calls_o=4,
+    calls_tau=4,
+    regulariser_v=30.0,
+    regulariser_h=30.0,
+    ridge=1.0,
+    threshold=0.01,
+    elimination=9.0,
+    bonus=1.0,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printed(GLMJDP):
+    """The server is told whether criterion I fired."""
+
+    def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
+        """As usual, and remembered."""
+        choice = super().act(snapshot, contexts, coins)
+        object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
+        return choice
+
+    def settled(self, state: JDPState) -> Generator[Ask, Estimate, JDPState]:
+        """A call of the optimiser where it did."""
+        settled = yield from super().settled(state)
+        if vars(self).get("fired") and settled.calls_o < self.used.calls_o:
+            snapshot = self.matrices(settled.released)[0] / 3  # as if it had outgrown
+            settled = yield from super().settled(replace(settled, v_o=snapshot))
+        return settled
+
+
+def rounds_asks(policy: GLMJDP, context: Floats, rng: np.random.Generator) -> int:
+    """How many sums are asked for after the first round, of a person with this one arm."""
+    state, desk, asked = policy.init(), Desk(), 0
+    episode = policy.episode(state)
+    assert isinstance(episode, Frozen)
+    contexts = np.tile(context, (1, 2, 1))
+    choice = policy.act(policy.publish(state), policy.seen(contexts), NoCoins())
+    played = Played(rewards=np.ones(1), features=context[None], arms=choice.actions, groups=choice.groups)
+    desk = desk.keep(policy.keeps, played)
+
+    def answer(ask: Ask) -> Estimate:
+        nonlocal desk, asked
+        asked += 1
+        statistic = policy.report(ask, desk.rows(ask, played), NoCoins())
+        desk, estimate = desk.release(ask, statistic, FastNoise(rng), path="messages")
+        return estimate
+
+    close(policy.learn(state, episode), answer)
+    return asked
+
+
+def of_refits(kind: type[GLMJDP]) -> Target:
+    """What the number of asks after the first round tells of the first user's contexts."""
+    policy = kind(
+        dim=2,
+        horizon=20,
+        parameter_bound=2.0,
+        link="logistic",
+        constants=_CONSTANTS,
+        privacy=central(epsilon=1.0, delta=1e-3),
+    )
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        context = np.array([0.05, 0.0]) if swapped else np.array([1.0, 0.0])
+        return np.array([[float(rounds_asks(policy, context, rng))] for _ in range(runs)])
+
+    stated = policy.guarantee
+    return Target(name="", claim=Claim(epsilon=stated.epsilon, delta=stated.delta), draw=draw, chunk=256)
+
+
+def printed_refits() -> Target:
+    """The printed rule."""
+    return of_refits(Printed)
+
+
+# Faults that privacy software has really had, each with the claim that it made: every one of them must be refuted.
+#
+# Mechanisms and protocols here state the right price for noise that they do not draw, or draw the right noise and use
+# it
+# wrongly. None of them is reachable from the rest of the library.
+
+
+BUDGET = ApproxDP(epsilon=4.0, delta=1e-3)
+_USERS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class TooQuiet(Gaussian):
+    """Draws `share` of the noise that it states."""
+
+    share: float = 1.0
+
+    def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
+        """With too little noise: what was drawn is right, and then it is scaled."""
+        exact = self.reals(value)
+        return np.asarray(exact + self.share * (super().release(value, source, rest=rest) - exact))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddOrRemove(Ball):
+    """A ball whose sensitivity is its radius: right if somebody is left out, wrong if somebody is replaced."""
+
+    @property
+    def sensitivity(self) -> float:
+        """Half of the truth."""
+        return self.bound
+
+
+def too_quiet(share: float) -> Target:
+    """Less noise than is stated."""
+    mechanism = TooQuiet(std=1 / BUDGET.mu(), sensitivity=1.0, share=share)
+    return of_mechanism(mechanism, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
+
+
+def forgotten_factor() -> Target:
+    """A sensitivity without its factor 2."""
+    protocol = CentralGaussian.calibrate(domain=AddOrRemove(dim=2), budget=BUDGET)
+    honest = replace(protocol, domain=Ball(dim=2))  # the same noise, with what neighbours really are
+    return of_protocol(honest, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
+
+
+def _sums() -> tuple[CentralGaussian, Floats]:
+    """A protocol that keeps the budget, and the sums of a batch under both neighbours, (2, dim)."""
+    protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
+    return protocol, farthest(protocol.domain)
+
+
+def reused_draw() -> Target:
+    """Two batches with one draw: what they have in common goes away when they are subtracted."""
+    protocol, sums = _sums()
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        noise = rng.normal(0.0, protocol.noise_std, (runs, 2))
+        return np.concatenate([sums[int(swapped)] + noise, noise], axis=-1)  # the second batch has nobody in it
+
+    return _target(draw)
+
+
+def renoised_batch() -> Target:
+    """A batch that was released, and once more with fresh noise: after a crash, or for a second reader."""
+    protocol, sums = _sums()
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        value = np.broadcast_to(sums[int(swapped)], (runs, 2))
+        twice = [protocol.mechanism.release(value, FastNoise(rng)) for _ in range(2)]
+        return np.concatenate(twice, axis=-1)
+
+    return _target(draw)
+
+
+def closed_by_answers() -> Target:
+    """A batch that ends when enough people have answered: how many slots it took tells who did not."""
+    protocol, sums = _sums()
+
+    def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
+        # the others answer with probability 0.9; the person does, or has nothing to say
+        others = rng.random((runs, 4 * _USERS)) < 0.9
+        others[:, 0] = not swapped
+        slots = np.argmax(np.cumsum(others, axis=1) >= _USERS, axis=1) + 1.0  # public: the batch's length
+        value = np.broadcast_to(sums[0] * (not swapped), (runs, 2))
+        return np.column_stack([protocol.mechanism.release(value, FastNoise(rng)), slots])
+
+    return _target(draw)
+
+
+def _target(draw: Callable[[bool, int, np.random.Generator], Floats]) -> Target:
+    claim = Claim(epsilon=BUDGET.epsilon, delta=BUDGET.delta, mu=gdp.mu(BUDGET.epsilon, BUDGET.delta))
+    return Target(name="", claim=claim, draw=draw)
+
+
+BAD: dict[str, Callable[[], Target]] = {
+    "half the noise": lambda: too_quiet(0.5),
+    "20 % less noise": lambda: too_quiet(0.8),
+    "a forgotten factor 2": forgotten_factor,
+    "a reused draw": reused_draw,
+    "a re-noised batch": renoised_batch,
+    "a batch closed by who answered": closed_by_answers,
+    "the printed refit rule of GLM-JDP": printed_refits,
+    "paper 000, LDP, epsilon 1": lambda: printed_local(1.0),
+    "paper 000, LDP, epsilon 10": lambda: printed_local(10.0),
+    "paper 000, JDP, epsilon 1": lambda: reused_tree(1.0),
+    "paper 000, JDP, epsilon 10": lambda: reused_tree(10.0),
+    "paper 000, Amp, epsilon 1": lambda: amplified(1.0),
+    "paper 000, Amp, epsilon 10": lambda: amplified(10.0),
+    "paper 003, the optimiser's noise": optimiser,
+    "floating-point Laplace": float_laplace,
+    "the raw sum in another field": lambda: served(RawVariance),
+    "noise with a fixed seed": lambda: served(FixedSeed),
+    "long rows, less noise later": lambda: of_batches(LongInTheMiddle),
+    "long reports for some rewards": lambda: of_batches(LongForSome),
+    "an error for some rewards": lambda: of_batches(FailsForSome),
+}
+
+
+# The gallery as a whole: every known fault, every algorithm at what it states, mechanisms and protocols beside them.
+#
+# Known-bad rows have a confidence of 0.95. Known-good ones have 1 - 0.05 / rows, so that by the union bound the
+# probability that any of them is refuted by chance is at most 0.05; seeds are fixed, so that every run has the same
+# verdicts.
+
+
+EPSILON, GALLERY_DELTA = 4.0, 1e-3  # of what is known to be good
+ROWS = 90  # at least as many as there are
+CONFIDENCES = {"bad": 0.95, "good": 1 - 0.05 / ROWS}
+_SLOW = {"the printed refit rule of GLM-JDP": 512}  # runs, where one takes milliseconds
+_MANY = {"epsilon 10": 400_000}  # runs, below which no count can show an epsilon of 10
+
+
+def good() -> dict[str, Callable[[], Target]]:
+    """What is known to be good, by name."""
+    made: dict[str, Callable[[], Target]] = {}
+    for make, names in (
+        (mechanism_target, MECHANISMS),
+        (protocol_target, PROTOCOLS),
+        (policy_target, targets.names()),
+    ):
+        made |= {name: partial(make, name, epsilon=EPSILON, delta=GALLERY_DELTA) for name in names}
+    return made
+
+
+def gallery_targets() -> Iterator[tuple[str, str, Callable[[], Target]]]:
+    """(name, known, how to make it) of every row, in order."""
+    for name, make in BAD.items():
+        yield name, "bad", make
+    for name, make in good().items():
+        yield name, "good", make
+
+
+def trials_for(name: str, trials: int) -> int:
+    """How often a row is run: more where a count must show a large epsilon, less where a run is slow."""
+    if name in _SLOW:
+        return min(trials, _SLOW[name])
+    return max([trials, *(most for word, most in _MANY.items() if name.endswith(word))])
+
+
+def run_gallery(
+    *,
+    trials: int = 20_000,
+    seed: int = 0,
+    wanted: Callable[[str, str], bool] = lambda name, known: True,
+    jobs: int | None = None,
+    executor: str | Executor | None = None,
+    scheduler: str | None = None,
+    progress: Progress = silent,
+) -> AuditResult:
+    """Audit everything whose truth is known, or the `wanted` of it; `result.surprises` are rows that came out wrong.
+
+    A row is a task of the `executor`, as in `bd.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or here.
+    """
+    working = here_unless(executor, jobs=jobs, scheduler=scheduler)
+    todo = [(name, known) for name, known, _ in gallery_targets() if wanted(name, known)]
+    tasks = {each: {"name": each[0], "known": each[1], "trials": trials, "seed": seed} for each in todo}
+    rows: dict[tuple[str, str], AuditRow] = {}
+    progress(0, len(todo), "")
+    with closing(working.call_all(row_of, tasks)) as ending:
+        for each, row in ending:
+            rows[each] = row
+            progress(len(rows), len(todo), each[0])
+    return AuditResult(rows=tuple(rows[each] for each in todo))
+
+
+def row_of(*, name: str, known: str, trials: int, seed: int) -> AuditRow:
+    """One row, wherever it is computed."""
+    (make,) = (make for other, truth, make in gallery_targets() if (other, truth) == (name, known))
+    target = replace(make(), name=name, known=known)
+    return attacked(target, trials=trials_for(name, trials), confidence=CONFIDENCES[known], seed=seed)

@@ -1,0 +1,431 @@
+"""Claims, blocks of runs, and lower bounds by sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from scipy import special, stats
+
+from bandanna import validation
+from bandanna.audit import exact
+from bandanna.audit.exact import Pair
+from bandanna.errors import UnknownEvent
+from bandanna.numeric import search
+from bandanna.privacy import accountant, gdp
+from bandanna.privacy.events import Event
+from bandanna.types import Floats
+
+# What is claimed, as a region of tests: the most power that telling two neighbours apart may have at every level.
+#
+# A test says "it was P" for some outputs. Its level alpha is how often it says so of Q, its power how often of P. A
+# promise bounds the power at every level, for every test and every pair of neighbours:
+#
+#     (epsilon, delta)             power <= e^epsilon alpha + delta                        (Wasserman and Zhou 2010)
+#     mu-GDP up to a mass tail     power <= Phi(Phi^-1(alpha + tail) + mu) + tail          (Dong, Roth and Su 2022)
+#
+# A Gaussian claim is refuted by far fewer runs, because it says something about frequent outputs too: at delta = 1e-5
+# a
+# sample of a few thousand runs can never show that (epsilon, delta) is false, but it does show that mu is.
+
+
+_ROUNDING = 1e-6  # relative: by how much a stated epsilon may lie below the price of what was asked
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """(epsilon, delta) as stated; `mu` and `tail` beside it where the release has a Gaussian price."""
+
+    epsilon: float
+    delta: float
+    mu: float | None = None
+    tail: float = 0.0
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether tests are held against a Gaussian price."""
+        return self.mu is not None
+
+    def power(self, level: Floats) -> Floats:
+        """The most power that is allowed at every level."""
+        level = np.asarray(level, dtype=float)
+        if self.mu is not None:
+            moved = special.ndtr(special.ndtri(np.minimum(level + self.tail, 1.0)) + self.mu)
+            return np.asarray(np.minimum(moved + self.tail, 1.0))
+        ratio = math.exp(min(self.epsilon, 700.0))
+        kept = 1 - np.maximum(1 - self.delta - level, 0.0) / ratio  # the same, of the complement of the test
+        return np.asarray(np.minimum(np.minimum(ratio * level + self.delta, kept), 1.0))
+
+    def needed(self, power: Floats, level: Floats) -> Floats:
+        """The least parameter of a claim of this kind that allows so much power at a level: mu, or epsilon."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.mu is not None:
+                found = special.ndtri(np.maximum(power - self.tail, 0.0)) - special.ndtri(
+                    np.minimum(level + self.tail, 1.0)
+                )
+            else:
+                found = np.log(np.maximum(power - self.delta, 0.0)) - np.log(level)
+        return np.asarray(np.where(np.isnan(found), 0.0, np.maximum(found, 0.0)))
+
+    @property
+    def parameter(self) -> float:
+        """What `needed` is compared with."""
+        return self.epsilon if self.mu is None else self.mu
+
+    @property
+    def stated(self) -> float:
+        """The parameter that the stated epsilon alone stands for: what bounds are a share of."""
+        return self.epsilon if self.mu is None else gdp.mu(self.epsilon, self.delta)
+
+    def refuted_by(self, needed: float) -> bool:
+        """Whether a test needs more than is claimed; rounding errors of a number that is equal do not count."""
+        return needed > self.parameter * (1 + 1e-9)
+
+    def needs(self, *, mu: float | None, pure: float | None) -> float | None:
+        """The parameter, from an exact separation of Gaussians or an exact pure loss; None where neither tells."""
+        if mu is not None and self.mu is not None:
+            return mu
+        if mu is not None and self.delta > 0:
+            return gdp.epsilon(self.delta, mu)
+        return pure if self.mu is None and self.delta == 0.0 else None
+
+    def needed_by(self, pairs: Sequence[Pair]) -> float:
+        """The parameter, from the exact laws of independent releases under both neighbours."""
+        if self.delta == 0.0 and self.mu is None:
+            return exact.pure_loss(pairs)
+        p, q = exact.composed(pairs)
+        if self.mu is None:
+            return exact.least_epsilon(p, q, self.delta + exact.ROUNDING)
+        power, level = exact.best_tests(p, q)
+        return float(np.max(self.needed(power - exact.ROUNDING, level + exact.ROUNDING)))
+
+    def needed_for(self, right: float) -> float:
+        """The least mu that allows guesses to be right so often, of neighbours that are as likely as each other.
+
+        power - level <= 2 Phi(mu / 2) - 1 + 2 tail at every level, and (1 + power - level) / 2 are right.
+        """
+        return max(0.0, 2 * float(special.ndtri(min(max(right - self.tail, 0.0), 1.0))))
+
+    def epsilon_of(self, needed: float) -> float:
+        """The epsilon at delta that such a claim must have, for what a test needs: above the stated one iff refuted."""
+        found = float(needed)
+        if self.mu is not None and math.isfinite(needed):
+            found = gdp.epsilon(self.delta, found)
+        if self.refuted_by(needed):
+            return max(found, math.nextafter(self.epsilon, math.inf))
+        return min(found, self.epsilon)
+
+
+def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
+    """The claim that a release with this event is (epsilon, delta)-private.
+
+    Where all of it has a Gaussian price, the claim is the Gaussian whose epsilon at delta is the stated one; or the
+    price itself, where it is a little larger at this epsilon (a single binomial has a tighter bound there) and still
+    keeps within what is stated. Anything else is held to epsilon and delta alone.
+    """
+    if event is None or delta == 0.0 or math.isinf(epsilon):
+        return Claim(epsilon=epsilon, delta=delta)
+    try:
+        counts = accountant.atoms(event)
+    except UnknownEvent:
+        return Claim(epsilon=epsilon, delta=delta)
+    if not counts or not accountant.is_gaussian(counts):
+        return Claim(epsilon=epsilon, delta=delta)
+    stated = gdp.mu(epsilon, delta)
+    priced = accountant.price(event, accountant.tail_for(delta, epsilon))
+    if math.isinf(priced.mu):
+        return Claim(epsilon=epsilon, delta=delta, mu=stated)
+    if accountant.epsilon(event, delta) > epsilon * (
+        1 + _ROUNDING
+    ):  # another's claim, or parts that are priced together
+        return Claim(epsilon=epsilon, delta=delta, mu=stated, tail=priced.tail)
+    return Claim(epsilon=epsilon, delta=delta, mu=max(stated, priced.mu), tail=priced.tail)
+
+
+# The runs of an audit in blocks: how many, in which order, each with random streams of its own.
+#
+# Who runs a block, and when it ends, changes nothing: neither its numbers nor where an audit looks at them.
+
+
+Draw = Callable[[bool, int, np.random.Generator], Floats]  # (swapped, runs, rng) -> (runs, k)
+Block = tuple[Floats, Floats]  # runs of P and of Q, (runs, k) each
+Drawn = Callable[[Sequence[int]], Iterator[Block]]  # blocks of these sizes, in their order
+
+LOOKS = {1 / 8: 1 / 16, 1 / 4: 1 / 16, 1 / 2: 1 / 8, 1.0: 3 / 4}  # after which share of the runs: share of the failure
+_LEAST = 64  # runs, of which a look can tell something
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How many runs of either neighbour are the pilot, and how many there are at each look; `blocks` of them in turn.
+
+    It follows from the number of trials alone, whoever runs them: blocks have random streams of their own.
+    """
+
+    pilot: int
+    looks: dict[int, float]  # runs beside the pilot: share of the failure
+    blocks: tuple[int, ...]
+
+    @classmethod
+    def of(cls, trials: int, *, quick: bool, chunk: int) -> Plan:
+        """quick: a sixteenth of the runs are pilot and not a quarter, for a threshold alone."""
+        each = validation.whole("trials", trials, least=8 * _LEAST) // 2
+        pilot = max(_LEAST, each // (16 if quick else 4))
+        looks: dict[int, float] = {}
+        for look, share in LOOKS.items():
+            runs = min(each - pilot, max(_LEAST, round(look * (each - pilot))))
+            looks[runs] = looks.get(runs, 0.0) + share
+        size, blocks = max(_LEAST, min(chunk, each // 16)), list[int]()
+        for begin, end in pairwise([0, pilot, *(pilot + runs for runs in looks)]):
+            blocks += [min(size, end - start) for start in range(begin, end, size)]
+        return cls(pilot=pilot, looks=looks, blocks=tuple(blocks))
+
+
+def block(draw: Draw, key: Sequence[int], number: int, runs: int) -> Block:
+    """One block of runs of both neighbours, each from a stream of its own."""
+    one, two = (draw(swapped, runs, np.random.default_rng([*key, number, int(swapped)])) for swapped in (False, True))
+    return one, two
+
+
+def in_turn(draw: Draw, key: Sequence[int]) -> Drawn:
+    """Blocks one after the other, here."""
+
+    def drawn(sizes: Sequence[int]) -> Iterator[Block]:
+        for number, runs in enumerate(sizes):
+            yield block(draw, key, number, runs)
+
+    return drawn
+
+
+# Lower bounds from samples: how well one test tells two neighbours apart, with confidence.
+#
+# A target is run under either of two neighbours, P and Q; every run gives some numbers that an observer sees. Some
+# runs
+# are a pilot: on them the score (a linear discriminant of the numbers), its threshold and the kind of bound are
+# chosen.
+# The rest count how often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability
+# by
+#
+#     p >= B^-1(f; k, n - k + 1),     p <= B^-1(1 - f; k + 1, n - k),     each wrong with probability at most f,
+#
+# without any approximation; B is the beta law's distribution function. There are two kinds of bounds:
+#
+# * power and level by themselves, each with half of the failure: for any claim;
+# * how many of all 2n guesses are right, one number instead of two: for a Gaussian claim, whose neighbours are as hard
+# to
+#   tell apart either way round. Guesses about P and about Q are right with different probabilities; the chance of k or
+#   more right ones among 2n is then at most that of a binomial with their mean, if k - 1 is at least its mean
+#   (Hoeffding 1956, Theorem 4), so that the bound of Clopper and Pearson holds for the mean, cut at (k - 1) / 2n.
+#
+# **Sequential stopping.** The runs are looked at after an eighth, a quarter, a half and all of them. Each look has its
+# share of the failure. By the union bound all bounds hold together with probability at least 1 - failure, whichever
+# look
+# one stops at and for whatever reason: so the audit ends as soon as the claim is refuted, and the confidence that it
+# states is that of the whole schedule. The last look has most of it, since it is what bounds a true claim.
+#
+# Choosing the test on the pilot costs nothing: given the pilot, the test is fixed, and the other runs are independent.
+
+
+_THRESHOLDS = 400
+_RIDGE = 1e-10  # of numbers of unit variance: two that always agree are told apart by their difference
+_CAREFUL = 1e-4  # failure of the bounds that a test is chosen by: of hundreds, rare outputs look best by chance
+_KEPT = 20_000  # scores of either world, for the curve
+
+
+def at_least(hits: int | Floats, runs: int, failure: float) -> Floats:
+    """A probability is at least this, but with probability `failure` (Clopper and Pearson 1934)."""
+    hits = np.asarray(hits, dtype=float)
+    return np.asarray(np.where(hits > 0, special.betaincinv(np.maximum(hits, 0.5), runs - hits + 1, failure), 0.0))
+
+
+def at_most(hits: int | Floats, runs: int, failure: float) -> Floats:
+    """A probability is at most this, but with probability `failure` (Clopper and Pearson 1934)."""
+    hits = np.asarray(hits, dtype=float)
+    left = np.maximum(runs - hits, 0.5)
+    return np.asarray(np.where(hits < runs, special.betaincinv(hits + 1, left, 1 - failure), 1.0))
+
+
+def right_at_least(hits: int, runs: int, failure: float) -> float:
+    """The mean probability of independent guesses is at least this, but with probability `failure`; see above."""
+    return min(float(at_least(hits, runs, failure)), max(hits - 1, 0) / runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """Says "P" where the score is at least the threshold; `turned`: says "Q" where it is below.
+
+    balanced: right guesses are counted, about P and about Q together.
+    """
+
+    direction: Floats  # (k,)
+    threshold: float
+    turned: bool = False
+    balanced: bool = False
+
+    def score(self, seen: Floats) -> Floats:
+        """(runs, k) -> (runs,)."""
+        return np.asarray(seen @ self.direction)
+
+    def hits(self, scores: Floats) -> int:
+        """How many runs it says yes to."""
+        above = scores >= self.threshold
+        return int(np.count_nonzero(~above if self.turned else above))
+
+    def needed(self, one: Floats, two: Floats, claim: Claim, failure: float) -> float:
+        """What the claim needs for so many hits among scores of P and of Q, but with probability `failure`."""
+        yes, no = (two, one) if self.turned else (one, two)
+        hits, false = self.hits(yes), self.hits(no)
+        if self.balanced:
+            return claim.needed_for(right_at_least(hits + len(no) - false, len(yes) + len(no), failure))
+        power, level = at_least(hits, len(yes), failure / 2), at_most(false, len(no), failure / 2)
+        return float(claim.needed(power, level))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """The measured trade-off: levels alpha and misses beta = 1 - power of the tests {score >= t}."""
+
+    level: Floats
+    missed: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a sampled attack has found: the parameter that the claim needs at least, and the runs that it took."""
+
+    needed: float
+    confidence: float
+    trials: int
+    curve: Curve | None = field(default=None, compare=False)
+
+
+def direction_of(one: Floats, two: Floats) -> Floats:
+    """Fisher's linear discriminant of (n, k) and (n, k), towards `one`; a number alone is its own score."""
+    scale = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
+    apart = one.mean(axis=0) - two.mean(axis=0)
+    scale = np.where(scale > 0, scale, np.where(apart != 0, np.abs(apart), 1.0))
+    centred = np.vstack([one - one.mean(axis=0), two - two.mean(axis=0)]) / scale
+    spread = centred.T @ centred / max(1, len(centred) - 2) + _RIDGE * np.eye(one.shape[1])
+    direction = np.linalg.solve(spread, apart / scale) / scale
+    return np.asarray(direction if np.any(direction) else np.eye(one.shape[1])[0])
+
+
+def chosen(one: Floats, two: Floats, claim: Claim, failure: float) -> Threshold:
+    """The test that looks best on a pilot: its score, its threshold, and which neighbour it says."""
+    direction = direction_of(one, two)
+    p, q = np.sort(one @ direction), np.sort(two @ direction)
+    both = np.unique(np.concatenate([p, q]))
+    places = np.unique(np.linspace(0, len(both) - 1, _THRESHOLDS).astype(int))
+    thresholds = both[places]
+    below_p, below_q = (np.searchsorted(each, thresholds, side="left") for each in (p, q))
+    half = failure / 2
+    straight = claim.needed(at_least(len(p) - below_p, len(p), half), at_most(len(q) - below_q, len(q), half))
+    turned = claim.needed(at_least(below_q, len(q), half), at_most(below_p, len(p), half))
+    best, other = int(np.argmax(straight)), int(np.argmax(turned))
+    tests = [
+        Threshold(direction=direction, threshold=float(thresholds[best])),
+        Threshold(direction=direction, threshold=float(thresholds[other]), turned=True),
+    ]
+    if claim.gaussian:
+        middle = float(p.mean() + q.mean()) / 2
+        tests.insert(0, Threshold(direction=direction, threshold=middle, balanced=True))
+    return max(tests, key=lambda test: test.needed(p, q, claim, failure))
+
+
+def sampled(
+    drawn: Drawn,
+    claim: Claim,
+    *,
+    trials: int,
+    confidence: float,
+    scored: bool = False,
+    chunk: int = 20_000,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Found:
+    """Run a target `trials` times in all, half of them under either neighbour; stop as soon as the claim is refuted.
+
+    scored: what is drawn is one number by which the neighbours are told apart best, so that less is to be learned.
+    """
+    plan = Plan.of(trials, quick=scored and claim.gaussian, chunk=chunk)
+    failure = 1 - validation.chance("confidence", confidence)
+    test: Threshold | None = None
+    waiting: tuple[list[Floats], list[Floats]] = ([], [])
+    scores: tuple[Floats, Floats] = (np.empty(0), np.empty(0))
+    needed, done = 0.0, 0
+    blocks = drawn(plan.blocks)
+    try:
+        for both in blocks:
+            for kept, seen in zip(waiting, both, strict=True):
+                kept.append(seen if test is None else test.score(seen))
+            done += len(both[0])
+            progress(2 * done, trials)
+            if test is None and done == plan.pilot:
+                test = chosen(np.concatenate(waiting[0]), np.concatenate(waiting[1]), claim, min(failure, _CAREFUL))
+                waiting = ([], [])
+            elif test is not None and done - plan.pilot in plan.looks:
+                scores = (np.concatenate([scores[0], *waiting[0]]), np.concatenate([scores[1], *waiting[1]]))
+                waiting = ([], [])
+                needed = max(needed, test.needed(*scores, claim, failure * plan.looks[done - plan.pilot]))
+                if claim.refuted_by(needed):
+                    break
+    finally:
+        if isinstance(blocks, Generator):
+            blocks.close()  # the rest is not needed
+    return Found(needed=needed, confidence=confidence, trials=2 * done, curve=measured(*scores))
+
+
+def measured(one: Floats, two: Floats) -> Curve:
+    """The trade-off of all thresholds, as it was counted."""
+    p, q = np.sort(one[:_KEPT]), np.sort(two[:_KEPT])
+    thresholds = np.quantile(np.concatenate([p, q]), np.linspace(0, 1, 201))
+    level = 1 - np.searchsorted(q, thresholds, side="left") / len(q)
+    return Curve(level=level, missed=np.searchsorted(p, thresholds, side="left") / len(p))
+
+
+# One run with many canaries: for targets that are too expensive to be run thousands of times.
+#
+# m people toss a fair coin each, which decides which of two statistics they have. From the one output r coins are
+# guessed
+# (the others are left open), v of them rightly. If the target is epsilon-private, every guess is right with
+# probability
+# at most q = e^epsilon / (1 + e^epsilon) given all others, so that v is at most binomial; with delta > 0,
+#
+#     P(v or more right) <= beta + 2 m delta alpha,     W ~ Bin(r, q),
+#     beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i.
+#
+# A claim is refuted where this is below 1 - confidence. Replacement adjacency suits it: a coin chooses between a
+# person's
+# two statistics, and the number of people is public.
+# Reference: Steinke, Nasr and Jagielski 2023, Theorem 5.2 (the two chances of a canary there, in and out, are two
+# statistics here). The bound holds for every number of guesses that is fixed before the output is seen.
+
+
+_MOST = 100.0
+
+
+def chance_of(right: int, *, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+    """At most this likely are so many right guesses, if the claim is true."""
+    q = 1 / (1 + math.exp(-epsilon))
+    beta = float(stats.binom.sf(right - 1, guesses, q))
+    if delta == 0.0 or right == 0:
+        return min(1.0, beta)
+    below = np.cumsum(stats.binom.pmf(np.arange(right - 1, -1, -1), guesses, q))  # P(v > W >= v - i), i = 1, 2, ...
+    alpha = float(np.max(below / np.arange(1, right + 1)))
+    return min(1.0, beta + 2 * canaries * delta * alpha)
+
+
+def one_run_bound(right: int, *, guesses: int, canaries: int, delta: float, confidence: float) -> float:
+    """The least epsilon at delta that so many right guesses leave possible, with confidence."""
+    right = validation.whole("right", right, least=0, most=guesses)
+    validation.whole("guesses", guesses, most=canaries)
+    failure = 1 - validation.chance("confidence", confidence)
+
+    def refuted(epsilon: float) -> bool:
+        return chance_of(right, guesses=guesses, canaries=canaries, epsilon=epsilon, delta=delta) <= failure
+
+    if not refuted(1e-9):
+        return 0.0
+    return _MOST if refuted(_MOST) else search.greatest(refuted, 1e-9, _MOST, relative=1e-6)

@@ -1,0 +1,145 @@
+"""The command evaluate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bandanna.cli.terminal import Bar
+
+METHODS = ("snips", "ips")
+_DELTA = 1e-5
+
+
+def evaluate(
+    log: Annotated[Path, typer.Argument(help="The log, a CSV or Parquet file with a row for each decision.")],
+    target: Annotated[
+        list[str],
+        typer.Option(
+            help="What to evaluate: uniform, arm:NAME, the folder of `bandanna task export`, an analyzer's address, or "
+            "a saved agent. Several are compared on one budget.",
+            metavar="TARGET",
+        ),
+    ],
+    arm: Annotated[str, typer.Option(help="Column with the arm that was given.")] = "arm",
+    arms: Annotated[
+        str | None,
+        typer.Option(help="The names of all arms, with commas between them: public, and needed with --epsilon."),
+    ] = None,
+    reward: Annotated[str, typer.Option(help="Column with its reward.")] = "reward",
+    propensity: Annotated[
+        str,
+        typer.Option(
+            help="Column with its probability; where arms were given at random by design a number, or A=0.5,B=0.25,..."
+        ),
+    ] = "propensity",
+    success: Annotated[
+        str | None, typer.Option(help="What a column of words says of those whose reward is 1; it is 0 for others.")
+    ] = None,
+    context: Annotated[
+        str,
+        typer.Option(help="Columns with a user's features, with commas between them; not for a target that has a map."),
+    ] = "",
+    reward_range: Annotated[
+        str | None, typer.Option("--range", help="Public bounds of rewards, LOW,HIGH; others are cut to them.")
+    ] = None,
+    floor: Annotated[float | None, typer.Option(help="Public: the least probability of any arm, by design.")] = None,
+    weight_bound: Annotated[float | None, typer.Option(help="Weights are cut at this number.")] = None,
+    method: Annotated[str, typer.Option(help="snips or ips.")] = "snips",
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon > 0; without it there is none.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="Privacy budget delta in [0, 1); with --epsilon.  [default: 1e-05]")
+    ] = None,
+    trust: Annotated[
+        str | None, typer.Option(help="Who adds the noise: central (the default), shuffle or local; with --epsilon.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(help="Write a page about the value, an HTML file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a report.")] = False,
+) -> None:
+    """Estimate the mean reward that a policy would earn, with an interval; private where --epsilon says so.
+
+    With --epsilon, noise from the operating system is drawn once: to run it again is to spend the budget again.
+    """
+    from bandanna import ope, validation
+    from bandanna.cli.terminal import file_for
+    from bandanna.data.log_reading import cell_of, propensity_of
+    from bandanna.data.logs import Log
+    from bandanna.data.ope.targets import learned_at, target_of
+    from bandanna.errors import InvalidArgument
+
+    validation.one_of("--method", method, METHODS)
+    if page is not None:
+        if len(target) > 1:
+            raise InvalidArgument("--page", str(page), "with one target: a page is about one value")
+        file_for("--page", page)
+    privacy = _privacy(trust, epsilon, delta)
+    targets = {each: each if each == "uniform" or each.startswith("arm:") else learned_at(each) for each in target}
+    read = Log.read(
+        log,
+        arm=arm,
+        arms=_arms(targets.values()) if arms is None else [cell_of(each) for each in arms.split(",")],
+        reward=reward,
+        success=success,
+        propensity=propensity_of(propensity),
+        context=_context(context, targets.values()),
+        reward_range=None if reward_range is None else _pair(reward_range),
+        floor=floor,
+    )
+    with Bar(shown=True) as bar:  # on standard error
+        known = {name: target_of(read, each, "--target", bar) for name, each in targets.items()}
+    shared: dict[str, Any] = {"weight_bound": weight_bound, "privacy": privacy}
+    if len(known) > 1:
+        compared = ope.compare(read, known, method=method, **shared)
+        typer.echo(json.dumps(compared.to_dict(), allow_nan=False) if as_json else str(compared))
+        return
+    value = (ope.snips if method == "snips" else ope.ips)(read, next(iter(known.values())), **shared)
+    if page is not None:
+        value.page(page)
+    typer.echo(json.dumps(value.diagnostics(), allow_nan=False) if as_json else str(value))
+
+
+def _arms(targets: Iterable[Any]) -> Any:
+    """The names of a learned policy's arms, of which the log may have some only; None where none are named."""
+    named = [each.arms for each in targets if getattr(each, "arms", None) and each.arms != tuple(range(len(each.arms)))]
+    return named[0] if named else None
+
+
+def _context(columns: str, targets: Iterable[Any]) -> Any:
+    """The columns that were named, or the map of records that the targets have."""
+    from bandanna.errors import InvalidArgument
+
+    maps = {each.features for each in targets if getattr(each, "features", None) is not None}
+    if columns or not maps:
+        return [each for each in columns.split(",") if each]
+    if len(maps) > 1:
+        raise InvalidArgument("--target", f"{len(maps)} maps of features", "targets with one map: evaluate them apart")
+    return maps.pop()
+
+
+def _privacy(trust: str | None, epsilon: float | None, delta: float | None) -> Any:
+    from bandanna import validation
+    from bandanna.errors import InvalidArgument
+    from bandanna.protocols import privacy_model
+
+    chosen = validation.one_of("--trust", trust or "central", ("central", "shuffle", "local"))
+    if epsilon is not None:
+        return getattr(privacy_model, chosen)(epsilon=epsilon, delta=_DELTA if delta is None else delta)
+    for option, value in (("--trust", trust), ("--delta", delta)):
+        if value is not None:
+            raise InvalidArgument("--epsilon", None, f"a budget: {option} {value} without one promises nothing")
+    return None
+
+
+def _pair(text: str) -> Any:
+    """LOW,HIGH."""
+    from bandanna.errors import InvalidArgument
+
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgument("--range", text, "two numbers LOW,HIGH") from None
+    return low, high

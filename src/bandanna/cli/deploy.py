@@ -1,0 +1,482 @@
+"""The commands task, serve, simulate-clients, dashboard and demo-deployed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bandanna.cli.terminal import need_serve
+
+if TYPE_CHECKING:
+    from bandanna.deployment.task.document import Task
+
+
+# `bandanna task`: a policy as a document for all parties of a deployment, made by one of them or joined by each.
+
+
+task = typer.Typer(help="Tasks of a deployment: what all parties agree on.", no_args_is_help=True)
+
+
+@task.command()
+def create(
+    file: Annotated[Path, typer.Argument(help="The task, a TOML file.", metavar="FILE")],
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the task (default: FILE's name without .toml).", metavar="DIR")
+    ] = None,
+    no_forecast: Annotated[bool, typer.Option("--no-forecast", help="Do not simulate the expected regret.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+) -> None:
+    """Make a task: calibrate its policy, draw its keys, and write its document and each role's secrets.
+
+    The document, task.json, is public and never changes. A file ROLE.secret.json is for that role alone.
+    """
+    need_serve("task create")
+    from bandanna.cli.terminal import folder_for
+    from bandanna.deployment.task import creation
+
+    folder = folder_for("--out", file.with_suffix("") if out is None else out)
+    creation.check_free(folder)
+    made, secrets = creation.create(file, expect=not no_forecast)
+    creation.write(folder, made, secrets)
+    if as_json:
+        _print_json(made)
+        return
+    _print(made)
+    typer.echo(f"\nWritten to {folder}: task.json, which is public, and for each role alone:")
+    typer.echo(f"  {', '.join(f'{each.role}.secret.json' for each in secrets)}")
+    typer.echo(f"Next: bandanna serve all --task {folder}")
+
+
+@task.command()
+def draft(
+    file: Annotated[Path, typer.Argument(help="The task, a TOML file.", metavar="FILE")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write (default: FILE's name with .draft.json).", metavar="FILE")
+    ] = None,
+    no_forecast: Annotated[bool, typer.Option("--no-forecast", help="Do not simulate the expected regret.")] = False,
+) -> None:
+    """Make a task without keys, for roles in different hands: each of them joins it on its own machine."""
+    need_serve("task draft")
+    from bandanna.deployment.task import creation
+    from bandanna.storage import files
+
+    place = file.with_suffix(".draft.json") if out is None else out
+    made = creation.draft(file, expect=not no_forecast)
+    files.write(place, made.document.decode("ascii"))
+    _print(made)
+    typer.echo(f"\nWritten to {place}, which is public. Next, each role's operator, on a machine of its own:")
+    typer.echo(f"  bandanna task join {place} --role ROLE --operator NAME      ({', '.join(made.roles)})")
+
+
+@task.command()
+def join(
+    draft: Annotated[Path, typer.Argument(help="The draft, a file of `task draft`.", metavar="DRAFT")],
+    role: Annotated[str, typer.Option(help="Which role you run.", metavar="ROLE")],
+    operator: Annotated[str, typer.Option(help="Who runs it, for people to read.", metavar="NAME")],
+    out: Annotated[Path, typer.Option(help="Directory for both files.", metavar="DIR")] = Path(),
+) -> None:
+    """Draw one role's keys on this machine: ROLE.secret.json, which stays, and ROLE.join.json, which is public.
+
+    Read the page that is printed: joining says that this is the task you serve.
+    """
+    need_serve("task join")
+    from bandanna.cli.terminal import folder_for
+    from bandanna.deployment.task.document import Task
+    from bandanna.deployment.task.joining import join as joined
+    from bandanna.errors import BandannaError
+
+    folder = folder_for("--out", out)
+    task = Task.read(draft)
+    if (folder / f"{role}.secret.json").exists():
+        raise BandannaError(f"{folder} has {role}.secret.json already: take another directory, or remove it")
+    secrets, said = joined(task, role, operator)
+    _print(task)  # before anything is written: a draft that does not keep what it promises has no page
+    folder.mkdir(parents=True, exist_ok=True)
+    secrets.write(folder)
+    public = said.write(folder)
+    typer.echo(f"\nWritten to {folder}: {role}.secret.json, for this machine alone, and {public.name}, for everybody.")
+    typer.echo(f"Next: give {public.name} to whoever runs bandanna task seal {draft} ROLE.join.json ...")
+
+
+@task.command()
+def seal(
+    draft: Annotated[Path, typer.Argument(help="The draft, a file of `task draft`.", metavar="DRAFT")],
+    joins: Annotated[list[Path], typer.Argument(help="A ROLE.join.json of every role.", metavar="JOIN...")],
+    out: Annotated[Path, typer.Option(help="Where to write.", metavar="FILE")] = Path("task.json"),
+) -> None:
+    """Make the task of a draft that all its roles have joined; its hash is the task's id."""
+    need_serve("task seal")
+    from bandanna.deployment.task.document import Task
+    from bandanna.deployment.task.joining import Join, join_all
+    from bandanna.errors import BandannaError
+    from bandanna.storage import files
+
+    if out.exists():
+        raise BandannaError(f"{out} is there already: take another name, or remove it")
+    made = join_all(Task.read(draft), [Join.read(each) for each in joins])
+    files.write(out, made.document.decode("ascii"))
+    typer.echo(f"task {made.id}\nWritten to {out}, which is public. Next, each role's operator:")
+    typer.echo(f"  bandanna task accept {out} --secret ROLE.secret.json")
+
+
+@task.command()
+def accept(
+    task: Annotated[Path, typer.Argument(help="The task, a file of `task seal`.", metavar="TASK")],
+    secret: Annotated[Path, typer.Option(help="The role's secrets, of `task join`.", metavar="FILE")],
+) -> None:
+    """Check that a task is the draft that this role has joined, with its own keys and everybody's signature."""
+    need_serve("task accept")
+    from bandanna.deployment.task.document import Secrets, Task
+    from bandanna.deployment.task.joining import accept as accepted
+
+    found, own = Task.read(task), Secrets.of_file(secret)
+    made = accepted(found, own)
+    _print(found)  # before it is accepted, as in `join`
+    made.write_to(secret)
+    typer.echo(f"\nThe {made.role} has accepted task {found.id}.")
+    typer.echo(f"Next: bandanna serve {made.role} --task {task} --secret {secret}")
+
+
+@task.command()
+def show(
+    place: Annotated[
+        str, typer.Argument(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+) -> None:
+    """Say what a task is, what it promises, who sees what and what to expect: from its document alone.
+
+    From its analyzer's address also how far it is: status, publication, batch, and what was spent.
+    """
+    need_serve("task show")
+    from bandanna.deployment.task.document import find_task
+    from bandanna.deployment.task.export import progress, sentence
+
+    found = find_task(place)
+    now = progress(found, place)
+    if as_json:
+        _print_json(found, {} if now is None else {"now": now})
+        return
+    _print(found)
+    if now is not None:
+        typer.echo(sentence(now))
+
+
+@task.command()
+def export(
+    task: Annotated[
+        str, typer.Option(help="A task's directory, its task.json, or its analyzer's address.", metavar="TASK")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Directory for the files; what is there is checked and kept.", metavar="DIR")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,
+) -> None:
+    """Fetch everything public about a task - document, publications, ledger - and check signatures and the chain."""
+    need_serve("task export")
+    from bandanna.cli.terminal import Bar, folder_for
+    from bandanna.deployment.task.export import export as fetch
+
+    folder = folder_for("--out", out)
+    with Bar(shown=not as_json) as bar:
+        made = fetch(task, folder, progress=lambda done, total: bar(done, total, "publications"))
+    told = {
+        "task": made.task.id,
+        "publications": made.newest.number + 1,
+        "new": made.fresh,
+        "status": made.newest.content["status"],
+        "spent": made.newest.content["spent"],
+        "chain": made.newest.chain,
+    }
+    if as_json:
+        typer.echo(json.dumps(told, allow_nan=False))
+        return
+    count = _counted(told["publications"], "publication")
+    typer.echo(f"{folder}: {count}, {told['new']:,} of them new; every signature and the chain are right.")
+    typer.echo(f"The newest has chain {told['chain']}; the task is {told['status']}.")
+
+
+def _print_json(shown: Task, more: dict[str, Any] | None = None) -> None:
+    from bandanna.deployment.task.description import facts
+
+    typer.echo(json.dumps({**facts(shown), **(more or {})}, allow_nan=False))
+
+
+def _print(shown: Task) -> None:
+    from rich.console import Console
+
+    from bandanna.cli.terminal import print_texts
+    from bandanna.deployment.task.description import facts
+
+    said, width = facts(shown), Console().width
+    typer.echo(f"{said['title']}\ntask {said['id']}")
+    sizes = f"{_counted(said['horizon'], 'round')}, {_counted(said['first batch'], 'user')} in the first batch"
+    typer.echo(f"{said['algorithm']}, {sizes}")
+    typer.echo(f"\n{_wrapped(said['promise'], width)}\n")
+    print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in said["sight"]])
+    typer.echo(_wrapped(f"Clients: {', '.join(said['clients'])}.", width))
+    typer.echo(_wrapped(said["expectation"], width))
+    for note in said["notes"]:
+        typer.echo(_wrapped(f"note: {note}", width))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _wrapped(text: str, width: int) -> str:
+    from textwrap import fill
+
+    return fill(text, max(60, min(width, 120)), break_long_words=False, break_on_hyphens=False)
+
+
+# `bandanna serve`: one role of a task as a process, or all of them on a laptop.
+
+
+_ROLES = ("registrar", "analyzer", "shuffler", "helper", "all")
+
+
+def serve(
+    role: Annotated[str, typer.Argument(help=f"One of {', '.join(_ROLES)}.", metavar="ROLE")],
+    task: Annotated[Path, typer.Option(help="The task's directory, or its task.json.", metavar="TASK")],
+    db: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the role keeps what it knows: a file, or postgresql://... [TASK/ROLE.db]", metavar="URL"
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on (default: that of the role's address in the task).")
+    ] = None,
+    secret: Annotated[
+        Path | None, typer.Option(help="The role's secrets [ROLE.secret.json beside the task].", metavar="FILE")
+    ] = None,
+    cert: Annotated[Path | None, typer.Option(help="TLS certificate; a proxy is the better place for it.")] = None,
+    key: Annotated[Path | None, typer.Option(help="TLS key of the certificate.")] = None,
+    trust: Annotated[
+        Path | None,
+        typer.Option(help="Certificates by which other roles are known, beside the system's.", metavar="FILE"),
+    ] = None,
+    inside: Annotated[
+        str | None,
+        typer.Option(
+            help="A second address, for the operator: /metrics and /status without a token, /healthz in full.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Another address, for the other roles: their routes are served there, and not to strangers any more.",
+            metavar="HOST:PORT",
+        ),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another host name by which the role is asked for, beside that of its address in the task. May be"
+            " repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address or network of a proxy that bounds its clients, or names them in X-Forwarded-For. May be"
+            " repeated.",
+            metavar="ADDRESS",
+        ),
+    ] = None,
+) -> None:
+    """Serve one role of a task until SIGTERM; `all` runs every role of the task as a process of its own."""
+    need_serve("serve")
+    from bandanna import validation
+    from bandanna.deployment import processes
+    from bandanna.deployment.task.document import Task
+    from bandanna.errors import InvalidArgument
+
+    validation.one_of("ROLE", role, _ROLES)
+    found = Task.read(task)
+    folder = task if task.is_dir() else task.parent
+    if role == "all":
+        if db is not None and not db.startswith(("postgresql://", "postgres://")):
+            raise InvalidArgument("--db", db, "postgresql://...; files are each role's own, beside the task")
+        if port is not None:
+            raise InvalidArgument("--port", port, "left out with all: the task says where each role is found")
+        if inside is not None or peers is not None or host_name or proxy:
+            name = "--inside" if inside else "--peers" if peers else "--host-name" if host_name else "--proxy"
+            raise InvalidArgument(name, "an option", "left out with all: give it to each role's own process")
+        processes.serve_all(found, folder, database=db, host=host, say=typer.echo)
+        return
+    processes.serve_role(
+        role, found, secrets=secret or folder, database=db or str(folder / f"{role}.db"), host=host, port=port,
+        cert=cert, key=key, trust=trust, inside=inside, peers=peers, names=host_name or (), proxies=proxy or (),
+    )  # fmt: skip
+
+
+# `bandanna simulate-clients`: simulated users of a real deployment, over HTTP.
+
+
+def simulate_clients(
+    task: Annotated[Path, typer.Option(help="The task's directory.", metavar="TASK")],
+    users: Annotated[int, typer.Option(help="How many users come, one after the other.", min=1)] = 2000,
+    concurrency: Annotated[int, typer.Option(help="How many requests are sent at once.", min=1)] = 16,
+    environment: Annotated[
+        str | None,
+        typer.Option(help="A class of bandanna.simulation.environments (default: one that fits).", metavar="NAME"),
+    ] = None,
+    silent: Annotated[float, typer.Option(help="Share of users who never answer.", min=0.0, max=1.0)] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the simulated world.", min=0)] = 0,
+    token: Annotated[
+        str | None, typer.Option(help="The host's token (default: from registrar.secret.json in the task's directory).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+) -> None:
+    """Drive a deployment with simulated users: they act, report, and their regret is known."""
+    need_serve("simulate-clients")
+    from bandanna.cli.terminal import Bar
+    from bandanna.deployment.client.load_simulation import Crowd, Http, summary, world_of
+    from bandanna.deployment.task.document import Secrets, Task
+
+    found = Task.read(task)
+    folder = task if task.is_dir() else task.parent
+    own = token or Secrets.read(folder, "registrar", found).token
+    rounds = users if found.policy.horizon is None else min(users, found.policy.horizon)
+    with Bar(shown=not as_json) as bar, Http(found, token=own) as http:
+        crowd = Crowd(
+            found, http, world_of(found, environment), rounds=rounds, seed=seed,
+            concurrency=concurrency, silent=silent, progress=lambda done: bar(done, rounds, "users"),
+        )  # fmt: skip
+        crowd.run()
+    told = summary(crowd)
+    if as_json:
+        typer.echo(json.dumps(told))
+        return
+    for name, value in told.items():
+        typer.echo(f"{name:28} {value}")
+
+
+# `bandanna dashboard`: a deployment as pages in a browser.
+
+
+def dashboard(
+    places: Annotated[
+        list[str],
+        typer.Argument(help="An analyzer's address or a task's directory.", metavar="PLACE"),
+    ],
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Address of another role that may be asked, as the task has it, where PLACE is an analyzer's address:"
+            " of a document from elsewhere only what you name is called. A directory needs none. May be repeated.",
+            metavar="ADDRESS",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.")] = 8710,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the administrator's token, for what is not public"
+            " (default: the variable BANDANNA_DASHBOARD_TOKEN; without either there is no login).",
+            metavar="FILE",
+        ),
+    ] = None,
+    cert: Annotated[Path | None, typer.Option(help="TLS certificate; a proxy is the better place for it.")] = None,
+    key: Annotated[Path | None, typer.Option(help="TLS key of the certificate.")] = None,
+    trust: Annotated[
+        Path | None, typer.Option(help="Certificates by which roles are known, beside the system's.", metavar="FILE")
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Host name by which browsers ask for the dashboard, where it is not localhost or the address that it"
+            " listens on: behind a proxy, its name. May be repeated.",
+            metavar="NAME",
+        ),
+    ] = None,
+) -> None:
+    """Show tasks as they run in a browser, until SIGTERM or Ctrl-C.
+
+    Of a task only what is public: what was released, with its noise, and what it cost.
+    """
+    need_serve("dashboard")
+    from bandanna.deployment.dashboard.app import serve_board
+
+    serve_board(
+        places, host=host, port=port, token=token_file, cert=cert, key=key, trust=trust, named=ask or (),
+        names=host_name or (), say=lambda address: typer.echo(f"Dashboard: {address}  (stop it with Ctrl-C)"),
+    )  # fmt: skip
+
+
+# `bandanna demo-deployed`: a whole deployment on this machine, simulated users, and what each role saw of them.
+
+
+def demo_deployed(
+    users: Annotated[int, typer.Option(help="Simulated users.", min=600, max=20_000)] = 2000,
+    mixers: Annotated[int, typer.Option(help="1, or 2: then nobody but the device sees a report.", min=1, max=2)] = 1,
+    seed: Annotated[int, typer.Option(help="Of the simulated world.", min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep task, databases and logs there [they are removed].", metavar="DIR")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
+) -> None:
+    """Deploy a bandit here: registrar, analyzer and shuffler as processes, users over HTTP, and what each role saw.
+
+    The same as `bandanna task create`, `bandanna serve all` and `bandanna simulate-clients`, with a look into every
+    database meanwhile.
+    """
+    need_serve("demo-deployed")
+    from bandanna.cli.terminal import Bar, folder_for
+    from bandanna.deployment.processes import demonstrate
+
+    with tempfile.TemporaryDirectory(prefix="bandanna-demo-") as place, Bar(shown=not as_json) as bar:
+        folder = Path(place) if out is None else folder_for("--out", out)
+        told = demonstrate(
+            folder, users=users, mixers=mixers, seed=seed, progress=lambda done: bar(done, users, "users")
+        )
+    if as_json:
+        typer.echo(json.dumps(told, allow_nan=False))
+        return
+    _demo_deployed_print(told)
+    if out is not None:
+        typer.echo(f"Everything is in {out}: look with sqlite3, or read the logs.")
+    typer.echo("Next: docs/deploy.md, or bandanna task create")
+
+
+def _demo_deployed_print(told: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from bandanna.cli.terminal import print_texts
+
+    width = Console().width
+    crowd, ledger, seconds = told["crowd"], told["ledger"], told["seconds"]
+    typer.echo(f"{told['title']}: {', '.join(told['processes'])}, each a process with a database of its own")
+    typer.echo(
+        f"task made in {seconds['created']:.1f} s, roles up in {seconds['started']:.1f} s,"
+        f" {crowd['users']:,} users in {crowd['seconds']:.1f} s\n"
+    )
+    typer.echo(f"regret {crowd['regret']:.0f}; random play loses {crowd['regret of random play']:.0f}", nl=False)
+    typer.echo(f" ({crowd['reports acknowledged']:,} reports, {crowd['publications']} releases)")
+    typer.echo(_wrapped(told["promise"], width))
+    typer.echo(f"\nledger: epsilon = {ledger['spent']:.4f} of {ledger['budget']} spent, by anybody at most")
+    for entry in ledger["entries"]:
+        typer.echo(f"  batch {entry['batch']}: {entry['event']}")
+    typer.echo("\nwhat each role saw, in its database: rows at most -> rows at the end")
+    rows = [
+        (each["role"], each["sees"], f"{each['requests']:,}", f"{each['bytes']:,}", _tables(each["tables"]))
+        for each in told["saw"]
+    ]
+    print_texts(("role", "sees", "requests", "bytes", "rows of its tables"), rows)
+    gone = next(each for each in told["saw"] if each["role"] == told["collector"])
+    most, end = gone["tables"]["reports"]
+    typer.echo(f"Reports of people in the {gone['role']}'s database: {most:,} at most, {end:,} at the end.")
+
+
+def _tables(tables: dict[str, list[int]]) -> str:
+    return ", ".join(f"{name} {most:,} -> {end:,}" for name, (most, end) in tables.items() if most)

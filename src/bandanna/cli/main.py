@@ -1,0 +1,156 @@
+"""The command line: commands and errors."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import bandanna
+from bandanna.cli.data import evaluate
+from bandanna.cli.deploy import dashboard, demo_deployed, serve, simulate_clients, task
+from bandanna.cli.privacy import audit, calibrate
+from bandanna.cli.simulate import Listing, algorithms, datasets, demo, plan, run, study
+
+if TYPE_CHECKING:
+    from bandanna.errors import InvalidArgument
+
+
+UsageError: type[Any] = typer.BadParameter.__mro__[1]  # of Typer, which gives it no public name
+
+app = typer.Typer(
+    help="Differentially private bandits in every trust model.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command("demo-deployed")(demo_deployed)
+app.command()(plan)
+app.command()(calibrate)
+app.command()(audit)
+app.command()(run)
+app.command()(evaluate)
+app.command("list")(algorithms)
+app.command()(datasets)
+app.command(cls=Listing)(study)
+app.add_typer(task, name="task")
+app.command()(serve)
+app.command("simulate-clients")(simulate_clients)
+app.command()(dashboard)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"bandanna {bandanna.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Differentially private bandits in every trust model."""
+
+
+@cache
+def command() -> Callable[..., Any]:
+    """All commands, from their signatures, which takes a while: once for a process."""
+    return typer.main.get_command(app)
+
+
+def main() -> None:
+    """Entry point of the `bandanna` command: errors become one clear line and exit code 2."""
+    from bandanna.errors import BandannaError, WeakPrivacyWarning
+
+    warnings.simplefilter("once", WeakPrivacyWarning, append=True)  # a command makes the same budget in several places
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {_typed(str(message))}\n"
+    try:
+        code = command()(standalone_mode=False)
+    except UsageError as error:
+        if type(error).__name__ != "NoArgsIsHelpError":  # which has printed the help
+            _complain(_usage(error))
+        raise SystemExit(2) from error
+    except typer.Abort:
+        raise SystemExit(1) from None
+    except (BandannaError, OSError, MemoryError) as error:
+        _complain(_words(error))
+        raise SystemExit(2) from error
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _complain(words: str) -> None:
+    typer.secho(f"error: {words}", fg=typer.colors.RED, err=True)
+
+
+def _usage(error: Any) -> str:
+    """What Click says of a command line that it cannot read, on one line; and whose --help says more."""
+    said = "".join(each if each.isprintable() else " " for each in error.format_message())
+    path = _asked()[1] if error.ctx is None else _path(error.ctx)
+    return f"{' '.join(said.split()).rstrip('.')} ({path} --help)"
+
+
+def _path(context: Any) -> str:
+    """The name of a command in full, however the program was started."""
+    return "bandanna" if context.parent is None else f"{_path(context.parent)} {context.info_name}"
+
+
+def _asked() -> tuple[Any, str]:
+    """The command that the line names, and its name in full."""
+    asked: Any = command()
+    path = "bandanna"
+    for word in sys.argv[1:]:
+        if word in getattr(asked, "commands", {}):
+            asked, path = asked.commands[word], f"{path} {word}"
+    return asked, path
+
+
+def _words(error: Exception) -> str:
+    """As somebody who does not know Python reads it: arguments are options, and what is None there was not given."""
+    from bandanna.errors import InvalidArgument, Summary
+
+    if isinstance(error, MemoryError):
+        return "not enough memory for this"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, InvalidArgument):
+        name = _option(error)
+        if error.value is None or (isinstance(error.value, Summary) and error.value == "None"):
+            return _typed(f"{name} is missing: {error.allowed}")
+        return _typed(f"{name}{str(error).removeprefix(error.argument)}")
+    return _typed(str(error))
+
+
+def _typed(text: str) -> str:
+    """Hints as they are typed here: of `floor=0.1, --floor 0.1`, for programs and for commands, the second."""
+    return re.sub(r"\b[a-z_]+=(?:\(.*?\)|\{.*?\}|\S+), (?=--[a-z])", "", text)
+
+
+def _option(error: InvalidArgument) -> str:
+    """The argument as it stands on the command line, or would: by the parameters of the command that was called.
+
+    One that was not given is meant if its default is what the error names: another value came from elsewhere.
+    """
+    given = {each.partition("=")[0] for each in sys.argv[1:]}
+    argument = error.argument.removeprefix("log.")  # what a log is read with
+    parameters = _asked()[0].params
+    for name in (argument, argument.removeprefix("n_"), argument.removesuffix("s")):
+        for each in parameters:
+            option = next((opt for opt in each.opts if opt.startswith("--")), "")
+            named = option and name in (each.name, option[2:].replace("-", "_"))
+            if named and (given & {*each.opts} or _is(each.default, error.value)):
+                return option
+    arguments = (each for each in parameters if each.param_type_name == "argument")
+    places = {each.name: str(each.metavar or each.name) for each in arguments}
+    return places.get(error.argument, error.argument)
+
+
+def _is(default: Any, value: Any) -> bool:
+    return type(default) is type(value) and bool(default == value)

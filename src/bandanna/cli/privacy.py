@@ -1,0 +1,298 @@
+"""The commands calibrate and audit."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bandanna import validation
+from bandanna.cli.terminal import Bar
+from bandanna.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from bandanna.audit.targets import AuditResult, AuditRow
+    from bandanna.protocols.comparison import ComparisonRow
+
+
+# `bandanna calibrate`: the noise that every protocol needs, side by side; or what a given noise guarantees.
+
+
+def whole(text: str) -> int:
+    """Whole numbers also in the form 1e6."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not number.is_integer():
+        raise typer.BadParameter(f"{text!r} is no whole number.")
+    return int(number)
+
+
+def calibrate(
+    dim: Annotated[
+        int,
+        typer.Option(
+            help="Feature dimension d; reports have d + d(d+1)/2 coordinates.", parser=whole, metavar="INTEGER"
+        ),
+    ],
+    batch: Annotated[int, typer.Option(help="Users per batch, B.", parser=whole, metavar="INTEGER")],
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget epsilon > 0.")] = None,
+    delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
+    std: Annotated[
+        float | None, typer.Option(help="Instead of epsilon: which epsilon does noise of this std on the sum give?")
+    ] = None,
+    participations: Annotated[
+        int, typer.Option(help="Batches that one user may be in, M.", parser=whole, metavar="INTEGER")
+    ] = 1,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            help="Steps T of the continual protocol (default: the batch size).", parser=whole, metavar="INTEGER"
+        ),
+    ] = None,
+    mechanism: Annotated[str, typer.Option(help="Continual release: blt or tree.")] = "blt",
+    calibration: Annotated[str, typer.Option(help="tight (least noise) or paper (the printed constants).")] = "tight",
+    bits_limit: Annotated[float, typer.Option(help="Warn above this many bits per user.")] = 1e6,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="State every guarantee in plain sentences.")] = False,
+) -> None:
+    """Compare the noise that each protocol needs to release the sum of a batch of reports (x y, x x^T).
+
+    std is that of each scaled coordinate of the batch's sum, rounding included (continual: of the worst prefix over T).
+    """
+    from bandanna.device.linear_report import MOST_FEATURES, LinearReport
+    from bandanna.privacy.budgets import ApproxDP
+    from bandanna.protocols.comparison import compare, invert
+
+    if epsilon is not None and std is not None:
+        raise InvalidArgument("--std", std, "only without --epsilon: the one is computed from the other")
+    if std is not None and calibration != "tight":
+        raise InvalidArgument("--calibration", calibration, "only with --epsilon: --std asks about the noise itself")
+    domain = LinearReport(features=validation.whole("--dim", dim, most=MOST_FEATURES))
+    shared: dict[str, Any] = {"domain": domain, "batch": batch, "participations": participations, "horizon": horizon}
+    if epsilon is not None:
+        budget = ApproxDP(epsilon=epsilon, delta=delta)
+        rows = compare(budget=budget, mechanism=mechanism, calibration=calibration, bits_limit=bits_limit, **shared)
+    elif std is not None:
+        rows = invert(std=std, delta=delta, mechanism=mechanism, **shared)
+    else:
+        raise InvalidArgument("--epsilon", None, "a privacy budget, or --std to ask what a given noise guarantees")
+    if as_json:
+        typer.echo(json.dumps({"rows": [row.to_dict() for row in rows]}))
+        return
+    _print_table(rows, explain)
+
+
+_CAPTION = (
+    "std: of each scaled coordinate of the sum (central_continual: worst prefix); ratio: to central_gaussian; "
+    "bits: per user; shuffler: epsilon left against the shuffler itself"
+)
+
+
+def _print_table(rows: list[ComparisonRow], explain: bool) -> None:
+    from bandanna.cli.terminal import print_table
+
+    columns = ("protocol", "std", "ratio", "bits", "epsilon", "delta", "shuffler")
+    print_table(columns, [_cells(row) for row in rows], least=80, caption=_CAPTION)
+    for row in rows:
+        words = row.note or (str(row.guarantee) if explain and row.guarantee is not None else "")
+        if words:
+            typer.echo(f"{typer.style(row.protocol, bold=True)}: {words}")
+
+
+def _cells(row: ComparisonRow) -> list[str]:
+    from bandanna.privacy.guarantee import rounded_up
+
+    stated = row.guarantee
+    if stated is None:
+        return [row.protocol, *["-"] * 6]
+    left = "" if stated.trust != "shuffle" else "none"
+    if stated.shuffler is not None:
+        left = rounded_up(stated.shuffler.epsilon, 3)
+    return [
+        row.protocol,
+        f"{row.std:.5g}",
+        "" if row.ratio_to_central is None else f"{row.ratio_to_central:.3f}",
+        f"{row.bits_per_user:,}",
+        rounded_up(stated.epsilon),
+        rounded_up(stated.delta, 3),
+        left,
+    ]
+
+
+# `bandanna audit`: try to refute what a mechanism, a protocol, a policy or a running test task claims.
+
+
+def audit(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            help="A mechanism, protocol or algorithm by its name, module:Class, or the folder of a running test task.",
+            show_default=False,
+            metavar="TARGET",
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The budget that the target is calibrated for (1).")] = None,
+    delta: Annotated[float | None, typer.Option(help="Its delta (1e-5).")] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="Runs at most (40000; gallery 20000; batches of a task 200).", parser=whole, metavar="INTEGER"
+        ),
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="With which a refutation is right.")] = 0.95,
+    trust: Annotated[
+        str | None, typer.Option(help="Of module:Class: central, local, shuffle or concurrent (the first it has).")
+    ] = None,
+    view: Annotated[str, typer.Option(help="Of a policy: releases, snapshot, actions or one-run.")] = "releases",
+    gallery: Annotated[
+        bool, typer.Option("--gallery", help="Audit known faults and known truths: is the audit any good?")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of all that is drawn.", parser=whole, metavar="INTEGER")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(help="Processes, for blocks of runs or rows of the gallery (this one).")
+    ] = None,
+    executor: Annotated[
+        str | None, typer.Option(help="Who makes the runs: processes, or dask.", metavar="NAME")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler (a cluster here).", metavar="ADDRESS")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the measured trade-off beside the claimed one: a .png or .svg file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run a target under two neighbours, many times, and say which epsilon it is not below.
+
+    "refuted" is a proof that the claim is false, up to the confidence; "consistent" says only that this attack did not
+    succeed. The exit code is 0 either way: a script reads the verdict with --json. With --gallery it is 1 where a
+    verdict is not what is known of its row.
+    """
+    from bandanna.audit.audit import audit as run
+    from bandanna.audit.gallery import run_gallery
+
+    if plot is not None:
+        from bandanna.cli.terminal import figure_for
+
+        figure_for("--plot", plot)
+    if gallery == (target is not None):
+        raise InvalidArgument("target", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
+    if target is not None and Path(target).is_dir() and not is_task(target):
+        raise InvalidArgument("target", target, "as a folder, that of a running test task, in which task.json lies")
+    if gallery:
+        own: dict[str, object] = {"--epsilon": epsilon, "--delta": delta, "--trust": trust}
+        own |= {"--confidence": _other(confidence, 0.95), "--view": _other(view, "releases")}
+        _refuse(own, "only with a target: the gallery has budgets, views and confidences of its own")
+    with Bar(shown=not as_json) as bar:
+        if target is None:
+            many = 20_000 if trials is None else trials
+            result = run_gallery(
+                trials=many, seed=seed, jobs=jobs, executor=executor, scheduler=scheduler, progress=bar
+            )
+        elif is_task(target):
+            said = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
+            _refuse(said | {"--view": _other(view, "releases")}, "left out: a task says what it promises")
+            workers = {"--jobs": jobs, "--executor": executor, "--scheduler": scheduler}
+            _refuse(workers, "left out: the batches of a task come one after the other")
+            result = _live(target, 200 if trials is None else trials, confidence, seed, bar)
+        else:
+            result = run(
+                target,
+                epsilon=epsilon,
+                delta=delta,
+                trust=trust,
+                view=view,
+                trials=40_000 if trials is None else trials,
+                confidence=confidence,
+                seed=seed,
+                jobs=jobs,
+                executor=executor,
+                scheduler=scheduler,
+                progress=bar,
+            )
+    if plot is not None:
+        result.plot(plot)
+    if as_json:
+        typer.echo(json.dumps(result.to_dict()))
+    else:
+        _print(result)
+        if plot is not None:
+            typer.echo(f"figure: {plot}")
+    if result.surprises:
+        raise typer.Exit(1)
+
+
+def is_task(target: str) -> bool:
+    """Whether a target is the folder of a task, or its document."""
+    place = Path(target)
+    return (place / "task.json").is_file() or (place.is_file() and place.suffix == ".json")
+
+
+def _other(value: object, default: object) -> object:
+    """None, as if it had not been given, where it is the default."""
+    return None if value == default else value
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """What was given, and would not be heeded."""
+    for option, value in options.items():
+        if value is not None:
+            raise InvalidArgument(option, value, why)
+
+
+def _live(target: str, batches: int, confidence: float, seed: int, bar: Bar) -> AuditResult:
+    from bandanna.audit.live import audit_task
+    from bandanna.deployment.client.load_simulation import Http
+    from bandanna.deployment.task.document import Secrets, Task
+
+    place = Path(target)
+    task = Task.read(place)
+    token = Secrets.read(place if place.is_dir() else place.parent, "registrar", task).token
+    with Http(task, token=token) as http:
+        return audit_task(task, http, batches=batches, confidence=confidence, seed=seed, progress=bar)
+
+
+def _print(result: AuditResult) -> None:
+    from bandanna.cli.terminal import print_table
+
+    columns = ("target", "known", "claimed", "delta", "found", "share", "confidence", "trials", "attack", "verdict")
+    left = ("known", "attack", "verdict")
+    print_table(columns, [_audit_cells(row) for row in result.rows], left=left, least=130, caption=_AUDIT_CAPTION)
+    for row in result.rows:
+        if row.why:
+            typer.echo(f"{row.target}: {row.why}")
+    if len(result.rows) == 1 and result.rows[0].looked_at:
+        typer.echo(f"looked at: {result.rows[0].looked_at}")
+        typer.echo(f"not looked at: {result.rows[0].not_looked_at}")
+    for row in result.surprises:
+        typer.echo(f"{row.target} is known to be {row.known}, and was not found so")
+
+
+_AUDIT_CAPTION = (
+    "found: the target is not below this epsilon at delta; share: of the claim, in mu where the noise is Gaussian"
+)
+
+
+def _audit_cells(row: AuditRow) -> list[str]:
+    from bandanna.privacy.guarantee import rounded_up
+
+    if math.isinf(row.claim.epsilon):
+        return [row.target, row.known or "", "nothing", *[""] * 6, row.verdict]
+    return [
+        row.target,
+        row.known or "",
+        rounded_up(row.claim.epsilon),
+        f"{row.claim.delta:.3g}",
+        f"{row.lower_bound:.4g}",
+        f"{row.reached:.3f}",
+        "exact" if row.confidence == 1 else f"{row.confidence:.4g}",
+        f"{row.trials:,}",
+        row.attack,
+        row.verdict,
+    ]

@@ -1,0 +1,546 @@
+"""The commands demo, run, plan, study, list and datasets."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from bandanna.cli.privacy import whole
+from bandanna.cli.terminal import Bar, figure_for
+from bandanna.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from bandanna.data.dataset import DataSet
+    from bandanna.experiments.experiment import Outcome
+    from bandanna.experiments.plan import Forecast
+
+
+# `bandanna demo`: what privacy costs under each trust model, in one command.
+
+
+def demo(
+    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon > 0.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
+    horizon: Annotated[int, typer.Option(help="Rounds, one user each.")] = 20_000,
+    seeds: Annotated[int, typer.Option(help="Independent repetitions.")] = 20,
+    policy: Annotated[
+        str, typer.Option(help="LinTS, or LinUCB: the papers' algorithm and batches, width 0.2.")
+    ] = "LinTS",
+    out: Annotated[
+        Path | None, typer.Option(help="Where the figure goes (.png or .svg; default: bandanna-demo.png).")
+    ] = None,
+) -> None:
+    """Run LinTS without privacy and under every trust model on one problem; print a table, draw a figure.
+
+    100 fixed arms in 5 dimensions; every model at the same budget. The last row is random play.
+    """
+    from bandanna.experiments.experiment import problem, trust_models
+    from bandanna.simulation.environments.base import random_play
+    from bandanna.simulation.figures import plot_regret
+
+    figure = _place(out)
+    with Bar(shown=True) as bar:
+        outcomes = trust_models(
+            policy=policy,
+            epsilon=epsilon,
+            delta=delta,
+            horizon=horizon,
+            n_seeds=seeds,
+            progress=lambda done, total, name: bar(done, total, f"{seeds} x {horizon:,} rounds: {name}"),
+        )
+    typer.echo(
+        f"{horizon:,} users, one after the other, are each shown one of 100 arms and answer 1 or 0;"
+        f"\n{policy} learns which arm to show. {seeds} worlds."
+    )
+    _print(outcomes, idle=float(random_play(problem(), horizon=horizon, n_seeds=seeds).mean()))
+    _explain(policy, seeds)
+    if isinstance(figure, MissingExtra):
+        typer.echo(f"No figure: {figure}")
+    else:
+        title = f"What privacy costs at epsilon = {epsilon:g}, delta = {delta:g}"
+        plot_regret({name: outcome.result for name, outcome in outcomes.items()}, figure, title=title)
+        typer.echo(f"Figure: {figure}")
+    typer.echo("Next: bandanna plan --dim 5 --arms 20 --users 20000 --epsilon 1    (your numbers instead)")
+    typer.echo("      bandanna calibrate --dim 5 --epsilon 1 --delta 1e-5 --batch 200 --explain")
+    typer.echo("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)")
+
+
+def _print(outcomes: dict[str, Outcome], *, idle: float) -> None:
+    from bandanna.cli.terminal import print_table
+    from bandanna.privacy.guarantee import rounded_up
+
+    rows = []
+    for name, outcome in outcomes.items():
+        result, stated = outcome.result, outcome.result.guarantee
+        private = math.isfinite(stated.epsilon)
+        rows.append(
+            [
+                name,
+                f"{float(result.mean()[-1]):,.0f}",
+                f"{float(result.stderr()[-1]):,.0f}" if result.n_seeds > 1 else "-",
+                f"{outcome.noise_std:.4g}",
+                f"{result.bits_per_user:,}",
+                rounded_up(stated.epsilon) if private else "-",
+                rounded_up(stated.delta, 3) if private else "-",
+            ]
+        )
+    rows.append(["(random play)", f"{idle:,.0f}", *["-"] * 5])
+    print_table(("trust", "regret", "+-", "noise", "bits", "epsilon", "delta"), rows, least=0)
+
+
+def _explain(policy: str, seeds: int) -> None:
+    """What the columns mean."""
+    error = "its standard error" if seeds > 1 else "with one seed no standard error"
+    for line in (
+        f"regret: answers of 1 lost against always showing the best arm, and {error}",
+        "noise: standard deviation in each coordinate of the last released sum",
+        "bits: of one user's report; epsilon, delta: what is really guaranteed",
+        "compare with --policy " + ("LinUCB, the papers' algorithm" if policy == "LinTS" else "LinTS"),
+    ):
+        typer.echo(f"  {line}")
+
+
+def _place(out: Path | None) -> Path | MissingExtra:
+    """Where the figure goes, known before the work; without the extra, only a figure that was asked for is missed."""
+    try:
+        return figure_for("--out", Path("bandanna-demo.png") if out is None else out)
+    except MissingExtra as missing:
+        if out is not None:
+            raise
+        return missing
+
+
+# `bandanna run`: any comparison, described by a TOML file.
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="The experiment, a TOML file.", metavar="FILE")],
+    jobs: Annotated[int | None, typer.Option(help="Processes (default: as many as there are cores).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for results (default: FILE's name with -results).", metavar="DIR")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue what an earlier run left in DIR.")] = False,
+    executor: Annotated[str, typer.Option(help="Who does the work: processes, or dask.", metavar="NAME")] = "processes",
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler (default: a cluster here).", metavar="ADDRESS")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Run an experiment: progress bar, results, figure and a summary table; killed runs resume.
+
+    The regret is that against the true means, mean and standard error over the seeds.
+    """
+    from bandanna.experiments import run
+
+    directory = Path(f"{file.stem}-results") if out is None else out
+    try:
+        with Bar(shown=not as_json) as bar:
+            results = run.run(
+                file,
+                out=directory,
+                jobs=jobs,
+                executor=executor,
+                scheduler=scheduler,
+                resume=resume,
+                progress=bar,
+            )
+    except KeyboardInterrupt:
+        typer.secho(f"stopped; finished blocks are kept, continue with --resume --out {directory}", err=True)
+        raise typer.Exit(130) from None
+    rows = results.rows()
+    if as_json:
+        typer.echo(json.dumps({"rows": rows}, allow_nan=False))
+    else:
+        _print_table(results.experiment.title, rows, directory)
+    for note in [*results.notes, *_clipped(rows)]:
+        typer.secho(f"note: {note}", err=True)
+
+
+def _clipped(rows: list[dict[str, Any]]) -> list[str]:
+    """What was clipped is not what the file describes: say so."""
+    return [
+        f"{row['label']}: clipped {row['clipped']:,} times in {row['n_seeds']} runs of {row['horizon']:,} rounds "
+        "(to their declared range)"
+        for row in rows
+        if row["clipped"]
+    ]
+
+
+def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> None:
+    from bandanna.cli.terminal import print_table
+    from bandanna.privacy.guarantee import rounded_up
+
+    cells = [
+        [
+            row["label"],
+            f"{row['mean']:,.1f}",
+            "" if row["stderr"] is None else f"{row['stderr']:,.1f}",
+            "none" if row["epsilon"] is None else rounded_up(row["epsilon"], 4),
+            "" if row["delta"] is None else rounded_up(row["delta"], 3),
+            row["trust"],
+            f"{row['bits_per_user']:,}",
+            f"{row['seconds']:.1f}",
+        ]
+        for row in rows
+    ]
+    columns = ("algorithm", "regret", "± s.e.", "epsilon", "delta", "trust", "bits/user", "seconds")
+    caption = f"{rows[0]['n_seeds']} seeds; in {directory}"
+    print_table(columns, cells, left=("trust",), least=100, fold=True, title=title, caption=caption)
+
+
+# `bandanna plan`: what can be learned from so many users, before anybody is asked.
+
+
+def plan(
+    arms: Annotated[int, typer.Option(help="Arms to choose from.", parser=whole, metavar="INTEGER")],
+    users: Annotated[int, typer.Option(help="Users, one decision each.", parser=whole, metavar="INTEGER")],
+    dim: Annotated[
+        int | None,
+        typer.Option(
+            help="Features of an arm, of which the last is a constant; at least 2.", parser=whole, metavar="INTEGER"
+        ),
+    ] = None,
+    features: Annotated[
+        int | None,
+        typer.Option(
+            help="Instead of --dim: features of a user; every arm has a model of its own.",
+            parser=whole,
+            metavar="INTEGER",
+        ),
+    ] = None,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget epsilon > 0.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="Privacy budget delta in (0, 1).")] = 1e-5,
+    trust: Annotated[str, typer.Option(help="central, shuffle, local, none or all.")] = "all",
+    fixed: Annotated[
+        bool, typer.Option("--fixed/--fresh", help="Arms with the same features for everybody, or fresh ones.")
+    ] = False,
+    seeds: Annotated[int, typer.Option(help="Independent simulated worlds.", parser=whole, metavar="INTEGER")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Say what a private bandit can be expected to learn from so many users, under each trust model.
+
+    LinTS is simulated on a typical linear problem. Where nothing can be learned, it says how many users would do.
+    """
+    from bandanna.experiments.plan import plan as compute
+
+    with Bar(shown=True) as bar:
+        forecasts = compute(
+            dim=dim,
+            features=features,
+            n_arms=arms,
+            users=users,
+            epsilon=epsilon,
+            delta=delta,
+            trust=trust,
+            fixed=fixed,
+            n_seeds=seeds,
+            progress=bar,
+        )
+    if as_json:
+        typer.echo(json.dumps({"rows": [each.to_dict() for each in forecasts]}))
+        return
+    typer.echo(f"{users:,} users, {_kind(arms, dim, features, fixed)}; LinTS in {seeds} simulated worlds.")
+    _plan_print(forecasts)
+    _plan_explain(seeds)
+    for each in forecasts:
+        if each.hopeless:
+            typer.echo(_advice(each))
+
+
+def _kind(arms: int, dim: int | None, features: int | None, fixed: bool) -> str:
+    if features is not None:
+        return f"{arms} arms, each with a model of {features} features of the user"
+    return f"{arms} arms with {dim} features, {'the same for everybody' if fixed else 'fresh for each user'}"
+
+
+def _plan_print(forecasts: tuple[Forecast, ...]) -> None:
+    from bandanna.cli.terminal import print_table
+    from bandanna.privacy.guarantee import rounded_up
+
+    columns = ("trust", "share", "+-", "regret", "first batch", "releases", "bits", "epsilon", "delta")
+    rows = []
+    for each in forecasts:
+        private = math.isfinite(each.guarantee.epsilon)
+        rows.append(
+            [
+                each.trust,
+                f"{each.share:.3f}",
+                "-" if math.isnan(each.stderr) else f"{each.stderr:.3f}",
+                f"{each.regret:,.0f}",
+                f"{each.first_batch:,}",
+                f"{each.releases:,}",
+                f"{each.bits_per_user:,}",
+                rounded_up(each.guarantee.epsilon) if private else "-",
+                rounded_up(each.guarantee.delta, 3) if private else "-",
+            ]
+        )
+    print_table(columns, rows, least=92)
+
+
+def _plan_explain(seeds: int) -> None:
+    """What the columns mean, and what they do not."""
+    error = "its standard error over the worlds" if seeds > 1 else "with one seed no standard error"
+    for line in (
+        f"share: regret by random play's - 0: always the best arm, 1: nothing learned; {error}",
+        "regret: rewards (0 to 1) lost against always the best arm",
+        "first batch: users before the first release; releases: sums that are published; bits: of one report",
+        "epsilon, delta: what is really guaranteed to somebody who takes part once",
+        "This is a typical linear problem, not yours: take the order of magnitude, then simulate your own",
+        "  (docs/simulation.md, A world of your own)",
+    ):
+        typer.echo(f"  {line}")
+
+
+def _advice(each: Forecast) -> str:
+    words = f"{each.trust}: nothing can be learned from {each.users:,} users: more users, or a larger epsilon"
+    if each.enough is not None:
+        return f"{words}; with {each.enough:,} users the share is below 0.5"
+    return f"{words}; {each.tried:,} users, the most that were tried, are not enough"
+
+
+# `bandanna study`: what privacy costs on real data.
+
+
+_LISTS = ("--epsilon", "--trust", "--algorithms")
+
+
+class Listing(TyperCommand):
+    """Options that take several values: `--epsilon 0.5 1 3`, beside `--epsilon 0.5 --epsilon 1`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The option before each of its values."""
+        return super().parse_args(ctx, _repeated(args))
+
+
+def _repeated(args: list[str]) -> list[str]:
+    whole: list[str] = []
+    option, first = "", True
+    for arg in args:
+        if arg in _LISTS:
+            option, first = arg, True
+        elif arg.startswith("-"):
+            option = ""
+        elif option and not first:
+            if not _belongs(option, arg):
+                option = ""
+            else:
+                whole.append(option)
+        first = arg in _LISTS
+        whole.append(arg)
+    return whole
+
+
+def _belongs(option: str, arg: str) -> bool:
+    """Whether a further word is one more value of the option, and not the data set."""
+    if option == "--epsilon":
+        return arg.replace(".", "", 1).replace("e-", "", 1).isdigit()
+    from bandanna.experiments.peers import PEERS
+    from bandanna.experiments.study import FIXED, OURS, TRUSTS
+
+    return arg in (TRUSTS if option == "--trust" else (*OURS, *FIXED, *PEERS))
+
+
+def study(
+    data: Annotated[str, typer.Argument(help="A name of `bandanna datasets`, or a CSV or Parquet file.")],
+    epsilon: Annotated[list[float] | None, typer.Option(help="Budgets, one or several.  [default: 0.5 1 3 10]")] = None,
+    delta: Annotated[float, typer.Option(help="Of every budget.")] = 1e-5,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(help="central, shuffle, local, concurrent; one or several.  [default: all of them]"),
+    ] = None,
+    algorithms: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="LinTS, LinTS-users, LinTS-arms, LinUCB, 'best arm', random, and installed libraries by name; one or "
+            "several.  [default: LinTS, best arm, random and all installed libraries]"
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each; the data set's own number by default.")] = None,
+    horizon: Annotated[int | None, typer.Option(help="Logged events, or rounds; the data set's by default.")] = None,
+    path: Annotated[Path | None, typer.Option(help="Where a named data set is, if it is not installed.")] = None,
+    arm: Annotated[str | None, typer.Option(help="Own log: the column of the arm that was given.")] = None,
+    reward: Annotated[str | None, typer.Option(help="Own log: the column of the reward, in [0, 1].")] = None,
+    propensity: Annotated[
+        str | None,
+        typer.Option(
+            help="Own log: the column of its probability; or, by design, a number such as 1/3, or A=0.5,B=..."
+        ),
+    ] = None,
+    floor: Annotated[
+        float | None, typer.Option(help="Own log, public: the least probability of any arm, where a column has them.")
+    ] = None,
+    success: Annotated[
+        str | None, typer.Option(help="Own log: what a column of words says of those whose reward is 1.")
+    ] = None,
+    label: Annotated[str | None, typer.Option(help="Own table: the column of the right arm, instead of a log.")] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="A TOML file with a table `features`, a public map (docs/features.md).")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory for rows, a figure and Parquet; finished rows are kept.", metavar="DIR"),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; a row each.  [default: this one]")] = None,
+    executor: Annotated[str | None, typer.Option(help="Who does the work: processes, or dask.", metavar="NAME")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler (default: a cluster here).", metavar="ADDRESS")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Reward against epsilon on real data, for every trust model, beside other libraries without privacy.
+
+    A log is replayed, a table of people is drawn from. With --out, a study that was stopped goes on where it was, and
+    more epsilons or algorithms are added to what is there.
+    """
+    from bandanna.experiments import study
+    from bandanna.experiments.study import EPSILONS, TRUSTS
+    from bandanna.experiments.study import study as compute
+
+    columns = {
+        "arm": arm,
+        "reward": reward,
+        "propensity": propensity,
+        "label": label,
+        "floor": floor,
+        "success": success,
+    }
+    held = _data(data, path, features, {name: value for name, value in columns.items() if value is not None})
+    try:
+        with Bar(shown=True) as bar:  # on standard error
+            rows = compute(
+                held,
+                epsilons=epsilon or EPSILONS,
+                delta=delta,
+                trusts=trust or TRUSTS,
+                algorithms=algorithms or None,
+                seeds=seeds,
+                horizon=horizon,
+                out=out,
+                jobs=jobs,
+                executor=executor,
+                scheduler=scheduler,
+                progress=bar,
+            )
+    except KeyboardInterrupt:
+        kept = "" if out is None else f"; finished rows are kept, continue with --out {out}"
+        typer.secho(f"stopped{kept}", err=True)
+        raise typer.Exit(130) from None
+    title = f"{held.card.title}: reward against epsilon"
+    notes = [] if out is None else study.write(rows, out, title=title)
+    if as_json:
+        typer.echo(json.dumps({"rows": rows}, allow_nan=False))
+    else:
+        _study_print(held.card.title, rows, out)
+    for note in notes:
+        typer.secho(f"note: {note}", err=True)
+
+
+def _data(name: str, path: Path | None, features: Path | None, columns: dict[str, Any]) -> DataSet:
+    from bandanna.data.datasets import cards, load, read
+    from bandanna.data.features.map import Map
+    from bandanna.errors import BandannaError
+    from bandanna.validation import inside, keys, read_toml
+
+    made = None
+    if features is not None:
+        document = read_toml(features)
+        with inside(f"{features}: "):
+            document = keys(document, "", ("features",), needed=("features",))
+            made = Map.from_table(document["features"])
+    if name in [card.name for card in cards()]:
+        if columns:
+            raise BandannaError(f"--{next(iter(columns))} belongs to a file of your own: {name} knows its columns")
+        return load(name, path=path, features=made)
+    if path is not None:
+        raise BandannaError(f"--path belongs to a name of `bandanna datasets`, and {name!r} is none")
+    return read(name, features=made, **columns)
+
+
+def _study_print(title: str, rows: list[dict[str, Any]], out: Path | None) -> None:
+    from bandanna.cli.terminal import print_table
+
+    cells = [
+        [
+            row["algorithm"],
+            row["trust"],
+            "-" if row["epsilon"] is None else f"{row['epsilon']:g}",
+            "-" if row["epsilon"] is None else f"{row['stated_epsilon']:.4g}",
+            f"{row['mean_reward']:.4f}",
+            "-" if row["stderr"] is None or not row["n_seeds"] else f"{row['stderr']:.4f}",
+            f"{row['n_seeds']}" if row["n_seeds"] else "-",
+            "-" if row.get("accepted") is None else f"{row['accepted']:,.0f}",
+            f"{row['seconds']:.1f}",
+        ]
+        for row in rows
+    ]
+    columns = ("algorithm", "trust", "epsilon", "true", "reward", "± s.e.", "seeds", "accepted", "seconds")
+    caption = "" if out is None else f"in {out}"
+    print_table(columns, cells, left=("trust",), least=104, title=title, caption=caption)
+
+
+# `bandanna list`: every algorithm by its name.
+
+
+def algorithms(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the algorithms: name, paper, whom their users trust, what is protected and what is guaranteed."""
+    from bandanna.policies.algorithm import ALGORITHMS
+
+    columns = ("name", "paper", "trust", "protects", "guarantee")
+    rows = [{column: getattr(entry, column) for column in columns} for entry in ALGORITHMS.values()]
+    if as_json:
+        typer.echo(json.dumps({"rows": rows}))
+        return
+    from bandanna.cli.terminal import print_table
+
+    print_table(columns, [list(row.values()) for row in rows], left=columns)
+
+
+# `bandanna datasets`: the data sets, what they are, and how to get them.
+
+
+_FIELDS = (
+    "rows", "arms", "reward", "propensities", "features", "public", "source", "package", "package_licence",
+    "data_licence", "get",
+)  # fmt: skip
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(help="A data set: its card.", metavar="[NAME]")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the data sets, or show the card of one. Nothing is downloaded: they are in packages or in own files."""
+    from bandanna.data.datasets import card, cards, is_installed
+
+    chosen = cards() if name is None else (card(name),)
+    rows = [{**each.to_dict(), "installed": is_installed(each.name)} for each in chosen]
+    if as_json:
+        typer.echo(json.dumps({"rows": rows}))
+        return
+    if name is not None:
+        _card(rows[0])
+        return
+    from bandanna.cli.terminal import print_texts
+
+    lines = [
+        [each["name"], each["title"], f"{each['rows']:,}", "yes" if each["installed"] else each["get"]] for each in rows
+    ]
+    print_texts(("name", "what it is", "rows", "installed"), lines, least=110)
+
+
+def _card(row: dict[str, object]) -> None:
+    """A field in each paragraph."""
+    typer.echo(f"{row['name']}: {row['title']}")
+    for field in _FIELDS:
+        value = row[field]
+        text = ", ".join(map(str, value)) if isinstance(value, list) else f"{value:,}" if field == "rows" else value
+        label = field.replace("_", " ")
+        typer.echo(textwrap.fill(f"{text}", 100, initial_indent=f"  {label:16s}", subsequent_indent=" " * 18))
+    typer.echo(f"  {'installed':16s}{'yes' if row['installed'] else 'no'}")

@@ -1,1 +1,0 @@
-"""Shared nouns: domains, statistics, estimates, argument checks."""

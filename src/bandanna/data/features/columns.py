@@ -1,0 +1,524 @@
+"""Columns of a feature map: ranges, categories, hashes and counts."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from functools import cached_property
+from itertools import chain, repeat
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna import validation
+from bandanna.device.domain import Domain, Statistic
+from bandanna.errors import FeatureWarning, InvalidArgument, InvalidStatistic, Summary
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Bools, Floats, Ints
+
+# What stands in a column: numbers, categories; whatever is neither is missing.
+#
+# Truth values are the numbers 0 and 1. Equal numbers are equal, whatever their type: 1 is 1.0. A text is never a
+# number.
+
+
+Raw = NDArray[Any] | Sequence[Any]  # an array of numbers, with NaN for what is missing, or anything
+
+_PLAIN = frozenset({int, float, bool, type(None), np.float64, np.bool_})
+MISSING, UNKNOWN = -2, -1
+
+
+def number_of(value: Any) -> float:
+    """A number as a float, infinite beyond the floats; NaN for what is none, or is missing."""
+    if isinstance(value, np.bool_):
+        return float(value)
+    if not isinstance(value, Real | Decimal) or isinstance(value, np.timedelta64):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, 1 if value > 0 else -1)  # type: ignore[operator]
+    except Exception:  # a foreign number may raise anything, a signalling NaN does
+        return math.nan
+
+
+def numbers(raw: Raw) -> Floats:
+    """The numbers of a column, (n,), with NaN where there is none."""
+    if isinstance(raw, np.ndarray):
+        with np.errstate(over="ignore"):
+            return np.asarray(raw, dtype=float)
+    if _PLAIN.issuperset(set(map(type, raw))):
+        try:
+            return np.array(raw, dtype=float)  # None is NaN
+        except OverflowError:
+            pass
+    return np.fromiter(map(number_of, raw), dtype=float, count=len(raw))
+
+
+def codes(raw: Raw, places: Mapping[Any, int]) -> Ints:
+    """The place of each value in a list of categories, (n,); MISSING and UNKNOWN for others."""
+    if isinstance(raw, np.ndarray):
+        return _numeric_codes(numbers(raw), places)
+    try:
+        found = np.fromiter((places.get(value, UNKNOWN) for value in raw), dtype=np.int64, count=len(raw))
+    except Exception:  # not hashable, or will not be compared
+        found = np.fromiter((_place(value, places) for value in raw), dtype=np.int64, count=len(raw))
+    for row in np.flatnonzero(found == UNKNOWN).tolist():
+        value = raw[row]
+        if type(value) is str:
+            continue
+        if isinstance(value, bytes):
+            found[row] = places.get(value.decode("utf-8", "replace"), UNKNOWN)
+        elif not isinstance(value, str):
+            number = number_of(value)  # as in an array of numbers, which a column is where nobody has a text
+            found[row] = MISSING if math.isnan(number) else places.get(number, UNKNOWN)
+    return found
+
+
+def _numeric_codes(given: Floats, places: Mapping[Any, int]) -> Ints:
+    found = np.where(np.isnan(given), MISSING, UNKNOWN)
+    for value, place in places.items():
+        if not isinstance(value, str):
+            found[given == value] = place
+    return found
+
+
+def _place(value: Any, places: Mapping[Any, int]) -> int:
+    try:
+        return places.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN
+    except Exception:
+        return UNKNOWN
+
+
+# Words and numbers to buckets, the same in every language: bytes, CRC-32, and the finisher of MurmurHash3.
+#
+# A text is taken as its bytes in UTF-8, ASCII capitals made small; a word is a longest run of ASCII letters and digits
+# and of bytes above 127. A token is "t" and a word's bytes, or "n" and a number's 8 bytes (binary64, the largest
+# first).
+#
+#     h = mix(CRC-32(token) + seed mod 2^32),     bucket = floor(h / 2) mod buckets,     sign = -1 if h is odd, else 1
+#
+# This is no secret, and protects nobody: it makes a long list of categories short.
+
+
+_WORD = re.compile(rb"[0-9a-z\x80-\xff]+")
+_TEXT, _NUMBER = zlib.crc32(b"t"), zlib.crc32(b"n")  # CRC-32 goes on from there
+
+
+def hash_tokens(values: Sequence[Any], *, words: bool, buckets: int, seed: int) -> tuple[Floats, Ints, Bools]:
+    """Signed counts of the tokens of different values (m, buckets), which of them each value is (n,), and which of them
+    are neither text nor number (m,).
+    """
+    texts: dict[str, int] = {}
+    others: list[Any] = []
+    places = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        if type(value) is str:
+            places[row] = texts.setdefault(value, len(texts))
+        else:
+            places[row] = ~len(others)
+            others.append(value)
+    places = np.where(places >= 0, places, len(texts) + ~places)  # after the texts
+    found = [_words(text, words) for text in texts]
+    rest = [_checks(value, words) for value in others]
+    lengths = np.fromiter(map(len, chain(found, (each or () for each in rest))), dtype=np.int64)
+    checks = chain(map(zlib.crc32, chain.from_iterable(found), repeat(_TEXT)), *(each or () for each in rest))
+    flat = np.fromiter(checks, dtype=np.uint32, count=int(lengths.sum()))
+    absent = np.array([False] * len(texts) + [each is None for each in rest], dtype=bool)
+    return _counted(flat, lengths, buckets, seed), places, absent
+
+
+def _words(text: str, words: bool) -> list[bytes]:
+    content = _utf8(text)
+    return _WORD.findall(content.lower()) if words else [content]
+
+
+def _checks(value: Any, words: bool) -> list[int] | None:
+    """CRC-32 of the tokens of what is not plainly a text; None where there are none."""
+    if isinstance(value, str | bytes):
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        return [zlib.crc32(word, _TEXT) for word in _words(text, words)]
+    number = number_of(value)
+    return None if number != number else [zlib.crc32(struct.pack(">d", number + 0.0), _NUMBER)]  # -0 + 0 = 0
+
+
+def _utf8(text: str) -> bytes:
+    """Half a character becomes U+FFFD, as browsers have it."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _counted(checks: NDArray[np.uint32], lengths: Ints, buckets: int, seed: int) -> Floats:
+    h = mixed(checks, seed)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    places = rows * buckets + (h >> np.uint32(1)).astype(np.int64) % buckets
+    signs = 1.0 - 2.0 * (h & np.uint32(1))
+    counts: Floats = np.bincount(places, weights=signs, minlength=len(lengths) * buckets)  # type: ignore[assignment]
+    return counts.reshape(len(lengths), buckets)
+
+
+def mixed(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
+    """fmix32 of MurmurHash3 (Appleby, public domain), of CRC-32 + seed."""
+    h = checks + np.uint32(seed)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        h ^= h >> np.uint32(shift)
+        h *= np.uint32(factor)
+    return np.asarray(h ^ (h >> np.uint32(16)))
+
+
+# What a map had to do with records that were not as it was told: counted, by column, and said when it was most.
+
+
+_FEW = 10  # rows of which nothing is said: the next ones may be as expected
+_WORDS = {"outside": "out of their range", "unknown": "of unknown categories", "missing": "missing, or not readable"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Values of one column: out of the range, of a category that is not listed, missing (or of a type that says nothing
+    there, as a text in a range).
+    """
+
+    outside: int = 0
+    unknown: int = 0
+    missing: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        """Of both."""
+        return Counts(
+            outside=self.outside + other.outside,
+            unknown=self.unknown + other.unknown,
+            missing=self.missing + other.missing,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """How many of `rows` were treated, by column, and how many vectors were `clipped` to the unit ball.
+
+    Not protected: it is about people's own records. Do not publish it.
+    """
+
+    rows: int = 0
+    columns: Mapping[str, Counts] = field(default_factory=dict)
+    clipped: int = 0
+
+    def __add__(self, other: Report) -> Report:
+        """Of the rows of both, by the same map."""
+        names = dict.fromkeys([*self.columns, *other.columns])
+        nothing = Counts()
+        columns = {name: self.columns.get(name, nothing) + other.columns.get(name, nothing) for name in names}
+        return Report(rows=self.rows + other.rows, columns=columns, clipped=self.clipped + other.clipped)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        columns = {name: dict(vars(counts)) for name, counts in self.columns.items()}
+        return {"rows": self.rows, "columns": columns, "clipped": self.clipped}
+
+    def __str__(self) -> str:
+        said = [f"{self.rows:,} rows", f"{self.clipped:,} clipped to the unit ball"]
+        for name, counts in self.columns.items():
+            said += [f"{name}: {number:,} {_WORDS[kind]}" for kind, number in vars(counts).items() if number]
+        return "; ".join(said)
+
+    def warning(self) -> FeatureWarning | None:
+        """What to say where most of the rows are not what the map expects; None unless they are, or are few."""
+        if self.rows < _FEW:
+            return None
+        most = [f"{self.clipped:,} vectors clipped to the unit ball (a smaller Ball(scale=))"] * self._most(
+            self.clipped
+        )
+        for name, counts in self.columns.items():
+            most += [
+                f"{number:,} values of {name!r} {_WORDS[kind]}"
+                for kind, number in vars(counts).items()
+                if self._most(number)
+            ]
+        if not most:
+            return None
+        return FeatureWarning(f"of {self.rows:,} rows, {'; '.join(most)}: what is learned is not what they say")
+
+    def _most(self, number: int) -> bool:
+        return 2 * number > self.rows
+
+
+# What becomes of one column of a record: a few features, no longer than 1 together.
+
+
+Category = str | int | float
+
+_FARTHEST = 1e300  # the ends of a range: their difference is a number
+_MOST = 100_000  # features of a column
+_PORTION = 65_536  # rows of texts at a time
+_LETTERS = 200  # of a column's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column(ABC):
+    """A column `name`; `missing` values are zeros, or refused."""
+
+    name: str
+    missing: str = "zero"
+
+    kind: ClassVar[str]
+    treatments: ClassVar[tuple[str, ...]] = ("zero", "refuse")
+
+    def __post_init__(self) -> None:
+        _text("column", self.name)
+        if not 0 < len(self.name) <= _LETTERS:
+            raise InvalidArgument("column", self.name, f"a name of 1 to {_LETTERS} letters")
+        validation.one_of("missing", self.missing, self.treatments)
+
+    @property
+    @abstractmethod
+    def features(self) -> list[str]:
+        """Their names."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """How many features there are."""
+
+    @abstractmethod
+    def fill(self, raw: Raw, out: Floats) -> Counts:
+        """Put the features into `out`, (n, width), which is zero: vectors no longer than 1."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        parts = {each.name: getattr(self, each.name) for each in fields(self)}
+        plain = {name: list(part) if isinstance(part, tuple) else part for name, part in parts.items()}
+        return {"kind": self.kind, **plain}
+
+    def _refuse(self, rows: Bools, what: str, allowed: str, begin: int = 0) -> None:
+        """Name the first of these rows; its value is a person's, and not shown."""
+        if rows.any():
+            raise InvalidStatistic(f"records[{begin + int(np.argmax(rows))}][{self.name!r}]", Summary(what), allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RangeColumn(Column):
+    """A number in [low, high] to one in [-1, 1]; a number outside is clipped, or refused. Missing is the middle, 0."""
+
+    low: float
+    high: float
+    outside: str = "clip"
+
+    kind: ClassVar[str] = "range"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        allowed = f"two finite numbers (least, largest), at most {_FARTHEST:g} in size"
+        for end in ("low", "high"):
+            object.__setattr__(self, end, validation.finite(self.name, getattr(self, end), allowed))
+        if not -_FARTHEST <= self.low < self.high <= _FARTHEST:
+            raise InvalidArgument(self.name, (self.low, self.high), f"{allowed}, the first below the second")
+        validation.one_of("outside", self.outside, ("clip", "refuse"))
+
+    @property
+    def features(self) -> list[str]:
+        """The column."""
+        return [self.name]
+
+    @property
+    def width(self) -> int:
+        """1."""
+        return 1
+
+    def fill(self, raw: Raw, out: Floats) -> Counts:
+        """2 (x - low)/(high - low) - 1."""
+        given = numbers(raw)
+        absent, outside = np.isnan(given), (given < self.low) | (given > self.high)
+        if self.outside == "refuse":
+            self._refuse(outside, "a number out of range", f"numbers from {self.low:g} to {self.high:g}")
+        if self.missing == "refuse":
+            self._refuse(absent, "no number", "a number: none is missing here")
+        share = (np.clip(given, self.low, self.high) - self.low) / (self.high - self.low)
+        out[:, 0] = np.where(absent, 0.0, 2 * share - 1)
+        return Counts(outside=int(outside.sum()), missing=int(absent.sum()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneHotColumn(Column):
+    """A 1 at the place of one of these categories; for others zeros, a place of their own ("other"), or an error."""
+
+    values: tuple[Category, ...]
+    unknown: str = "zero"
+
+    kind: ClassVar[str] = "one-hot"
+    treatments: ClassVar[tuple[str, ...]] = ("zero", "other", "refuse")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = validation.several(self.name, self.values, "a list of categories: texts or numbers")
+        object.__setattr__(self, "values", tuple(_category(self.name, value) for value in given))
+        if not 0 < len(set(self.values)) == len(self.values) <= _MOST:
+            allowed = f"1 to {_MOST:,} categories, all different"
+            raise InvalidArgument(self.name, f"{len(self.values)} categories", allowed)
+        validation.one_of("unknown", self.unknown, self.treatments)
+
+    @property
+    def _others(self) -> bool:
+        return "other" in (self.unknown, self.missing)
+
+    @property
+    def features(self) -> list[str]:
+        """One for each category."""
+        return [f"{self.name}={value}" for value in self.values] + [f"{self.name} other"] * self._others
+
+    @property
+    def width(self) -> int:
+        """Categories, and a place for others where they have one."""
+        return len(self.values) + self._others
+
+    @cached_property
+    def _places(self) -> dict[Category, int]:
+        return {value: place for place, value in enumerate(self.values)}
+
+    def fill(self, raw: Raw, out: Floats) -> Counts:
+        """A single 1."""
+        found = codes(raw, self._places)
+        counts = {}
+        for name, code, treatment in (("unknown", UNKNOWN, self.unknown), ("missing", MISSING, self.missing)):
+            rows = found == code
+            counts[name] = int(rows.sum())
+            if treatment == "refuse":
+                self._refuse(rows, f"{name}", f"one of the {len(self.values)} categories that are listed")
+            if treatment == "other":
+                found = np.where(rows, len(self.values), found)
+        rows = np.flatnonzero(found >= 0)
+        out[rows, found[rows]] = 1.0
+        return Counts(**counts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HashColumn(Column):
+    """The words of a text (or the whole of it, or a number) in so many buckets, with signs: a vector of length 1."""
+
+    buckets: int
+    seed: int = 0
+    words: bool = True
+
+    kind: ClassVar[str] = "hash"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.store(self, validation.whole, "buckets", most=_MOST)
+        validation.store(self, validation.whole, "seed", least=0, most=2**32 - 1)
+        validation.store(self, validation.flag, "words")
+
+    @property
+    def features(self) -> list[str]:
+        """Buckets."""
+        return [f"{self.name}#{bucket}" for bucket in range(self.buckets)]
+
+    @property
+    def width(self) -> int:
+        """Buckets."""
+        return self.buckets
+
+    def fill(self, raw: Raw, out: Floats) -> Counts:
+        """Signed counts of words, divided by their length as a vector; each different text is looked at once."""
+        values = raw.tolist() if isinstance(raw, np.ndarray) else raw
+        absent = 0
+        for begin in range(0, len(values), _PORTION):
+            rows = slice(begin, begin + _PORTION)
+            counts, places, nothing = hash_tokens(values[rows], words=self.words, buckets=self.buckets, seed=self.seed)
+            if self.missing == "refuse":
+                self._refuse(nothing[places], "no text", "a text or a number", begin)
+            lengths = np.sqrt(np.sum(counts * counts, axis=1, keepdims=True))  # of whole numbers: exact in any order
+            out[rows] = (counts / np.where(lengths > 0, lengths, 1.0))[places]
+            absent += int(nothing[places].sum())
+        return Counts(missing=absent)
+
+
+def _category(name: str, value: Any) -> Category:
+    """A text, or a number as its equals are written."""
+    allowed = "categories that are texts or finite numbers"
+    if isinstance(value, str):
+        return _text(name, value)
+    number = float(value) if isinstance(value, np.bool_) else value
+    number = validation.finite(name, float(number) if isinstance(number, bool) else number, allowed)
+    return int(number) if number.is_integer() and abs(number) <= validation.EXACT else number
+
+
+def _text(name: str, value: Any) -> str:
+    """A text that all languages can write."""
+    try:
+        return str(value.encode().decode())
+    except (AttributeError, UnicodeError):
+        raise InvalidArgument(name, value, "a text, of whole characters") from None
+
+
+def share_of(columns: int) -> float:
+    """How long the features of each of so many columns may be: sqrt(m) of these are 1."""
+    return 1 / math.sqrt(columns)
+
+
+# Where a person stands on public grids: in one cell of each column's, or in none.
+
+
+@stored_as("Cells")
+@dataclass(frozen=True, kw_only=True)
+class Cells(Domain):
+    """Counts of `columns` grids of `cells` each: one person is a single 1 on every grid.
+
+    Sensitivity: two people differ in at most two cells of each grid, by 1: sqrt(2 columns), in l1 2 columns.
+    """
+
+    dim: int = 0  # derived
+    columns: int
+    cells: int
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "columns", "cells", most=10**6)
+        object.__setattr__(self, "dim", self.columns * self.cells)
+        super().__post_init__()
+
+    @property
+    def sensitivity(self) -> float:
+        """sqrt(2 columns)."""
+        return math.sqrt(2 * self.columns)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """2 columns."""
+        return 2.0 * self.columns
+
+    @property
+    def lower(self) -> Floats:
+        """0."""
+        return np.zeros(self.dim)
+
+    @property
+    def upper(self) -> Floats:
+        """1."""
+        return np.ones(self.dim)
+
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Around 0, of radius sqrt(columns)."""
+        return np.zeros(self.dim), math.sqrt(self.columns)
+
+    def project(self, values: Floats) -> Floats:
+        """On each grid the cell with the largest number; none where all are below a half."""
+        grids = values.reshape(*values.shape[:-1], self.columns, self.cells)
+        best = np.argmax(grids, axis=-1)[..., None]
+        inside = np.zeros(grids.shape)
+        np.put_along_axis(inside, best, np.take_along_axis(grids, best, axis=-1) >= 0.5, axis=-1)
+        return inside.reshape(values.shape)
+
+    def statistic(self, places: Ints) -> Statistic:
+        """Of people in these cells, (users, columns)."""
+        values = np.zeros((len(places), self.columns, self.cells))
+        np.put_along_axis(values, places[..., None], 1.0, axis=-1)
+        return self.sealed(values.reshape(len(places), self.dim), clipped=np.zeros((), dtype=np.int64))

@@ -1,0 +1,508 @@
+"""Maps from records to vectors in the unit ball."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.data.features.columns import Column, HashColumn, OneHotColumn, RangeColumn, Report, share_of
+from bandanna.data.features.tables import Table, read
+from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, Unreadable, place_in_json, raise_alone
+from bandanna.storage.encoding import checked
+from bandanna.types import Floats
+from bandanna.validation import inside, keys, require_room
+
+# What a map is made of: columns, and what is done with all their features together.
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Columns:
+    """Several columns of one kind."""
+
+    columns: tuple[Column, ...]
+
+    def _keep(self, columns: list[Column]) -> None:
+        if not columns:
+            raise InvalidArgument(type(self).__name__, "no columns", "at least one")
+        object.__setattr__(self, "columns", tuple(columns))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(each.name for each in self.columns)})"
+
+
+class Range(Columns):
+    """Numbers with public ranges: `Range(age=(18, 80))`, or `Range({"CD4 count": (0, 1200)})`.
+
+    outside  "clip" to the nearer end, or "refuse"
+    missing  "zero", the middle of the range, or "refuse"; what is no number is missing
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Any] | None = None, /, *, outside: str = "clip", missing: str = "zero", **named: Any
+    ) -> None:
+        made: list[Column] = []
+        for name, limits in _named("Range", columns, named).items():
+            ends = validation.several(f"Range.{name}", limits, "two numbers, (least, largest)")
+            if len(ends) != 2:
+                raise InvalidArgument(f"Range.{name}", limits, "two numbers, (least, largest)")
+            made.append(RangeColumn(name=name, low=ends[0], high=ends[1], outside=outside, missing=missing))
+        self._keep(made)
+
+
+class OneHot(Columns):
+    """Categories from public lists: `OneHot(site=["north", "south"])`.
+
+    unknown  what is not listed: "zero", "other" (a place of its own), or "refuse"
+    missing  the same for what is missing
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Any] | None = None, /, *, unknown: str = "zero", missing: str = "zero", **named: Any
+    ) -> None:
+        lists = _named("OneHot", columns, named)
+        self._keep(
+            [OneHotColumn(name=name, values=values, unknown=unknown, missing=missing) for name, values in lists.items()]
+        )
+
+
+class Hash(Columns):
+    """Texts, or categories without a list, in so many buckets: `Hash("text", buckets=64)`.
+
+    words    True: the words of a text; False: the whole text is one category
+    seed     another seed, other collisions: public
+    missing  "zero" or "refuse"; what is neither text nor number is missing
+    """
+
+    def __init__(self, *columns: str, buckets: int, words: bool = True, seed: int = 0, missing: str = "zero") -> None:
+        self._keep(
+            [HashColumn(name=name, buckets=buckets, words=words, seed=seed, missing=missing) for name in columns]
+        )
+
+
+@dataclass(frozen=True)
+class Project:
+    """A public random projection to `dim` features: signs that follow from the seed, by 1/sqrt(dim).
+
+    Lengths stay what they are on average; those that become longer than 1 are clipped by `Ball()`, which must be there.
+    """
+
+    dim: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "dim", most=10_000)
+        validation.store(self, validation.whole, "seed", least=0, most=validation.EXACT)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Vectors times a public `scale`, clipped to length 1.
+
+    Ranges are wide: most people are far from their ends, and their vectors short, while noise is that of vectors of
+    length 1. A scale that makes typical vectors nearly 1 long is for nothing; few are clipped, and counted.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.moderate, "scale")
+
+
+@dataclass(frozen=True)
+class Intercept:
+    """A last feature that is constant: (z, 1)/sqrt 2, with |z| <= 1. For `LinTS(intercept=True)`."""
+
+
+def _named(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """Of a mapping, for names that are no words of Python, and of arguments; each once."""
+    if columns is not None and not isinstance(columns, Mapping):
+        raise InvalidArgument(kind, type(columns).__name__, "columns by name, or a mapping from their names")
+    given = {} if columns is None else dict(columns)
+    if twice := sorted(set(given) & set(named), key=str):
+        raise InvalidArgument(f"{kind}.{twice[0]}", "given twice", "each column once")
+    return given | named
+
+
+# A map as plain values: for JSON, the same in every language, and as a task's file has it.
+#
+# {"format": "bandanna features", "version": 1,
+#  "columns": [{"kind": "range", "name": "age", "low": 18.0, "high": 80.0, "outside": "clip", "missing": "zero"},
+#              {"kind": "one-hot", "name": "site", "values": ["north", "south"], "unknown": "zero", "missing": "zero"},
+#              {"kind": "hash", "name": "text", "buckets": 64, "seed": 0, "words": true, "missing": "zero"}],
+#  "project": {"dim": 6, "seed": 0}, "ball": {"scale": 1.0}, "intercept": true}          # or null, null, false
+
+
+FORMAT, VERSION = "bandanna features", 1
+Parts = tuple[list[Column], Project | None, Ball | None, bool]
+
+_KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (RangeColumn, OneHotColumn, HashColumn)}
+_FIELDS = ("format", "version", "columns", "project", "ball", "intercept")
+_TABLE = ("columns", "project", "ball", "intercept")
+_KEYS = {
+    "range": ("range", "outside", "missing"),
+    "values": ("values", "unknown", "missing"),
+    "buckets": ("buckets", "words", "seed", "missing"),
+}
+
+
+def write_document(
+    columns: Sequence[Column], project: Project | None, ball: Ball | None, intercept: bool
+) -> dict[str, Any]:
+    """The document."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "columns": [each.to_dict() for each in columns],
+        "project": None if project is None else {"dim": project.dim, "seed": project.seed},
+        "ball": None if ball is None else {"scale": ball.scale},
+        "intercept": intercept,
+    }
+
+
+def read_document(document: Any) -> Parts:
+    """What a document says; Unreadable for one that `written` does not make."""
+    try:
+        if not isinstance(document, Mapping) or set(document) != set(_FIELDS):
+            raise ValueError(f"it has other fields than {', '.join(_FIELDS)}")
+        if (document["format"], document["version"]) != (FORMAT, VERSION):
+            raise ValueError(f"not {FORMAT} of version {VERSION}")
+        if type(document["intercept"]) is not bool or not isinstance(document["columns"], list):
+            raise ValueError("its columns are no list, or intercept neither true nor false")
+        columns = [_column(each) for each in document["columns"]]
+        project, ball = (
+            None if document[name] is None else kind(**checked(kind, document[name]))
+            for name, kind in (("project", Project), ("ball", Ball))
+        )
+    except (BandannaError, AttributeError, TypeError, ValueError) as error:
+        raise Unreadable(f"not a map of features: {error}") from error
+    return columns, project, ball, document["intercept"]  # type: ignore[return-value]
+
+
+def _column(document: Any) -> Column:
+    if not isinstance(document, Mapping) or document.get("kind") not in _KINDS:
+        raise ValueError(f"a column that is none of {', '.join(_KINDS)}")
+    parts = {name: value for name, value in document.items() if name != "kind"}
+    kind = _KINDS[document["kind"]]
+    if kind is OneHotColumn and isinstance(parts.get("values"), list):
+        parts["values"] = tuple(parts["values"])
+    return kind(**checked(kind, parts))
+
+
+def map_from_table(table: Mapping[str, Any]) -> Parts:
+    """What a table of a file says: `columns`, each a range, a list of categories or a table, and what is done then."""
+    given = keys(table, "features", _TABLE, needed=("columns",))
+    if not isinstance(given["columns"], Mapping):
+        raise InvalidArgument("features.columns", given["columns"], "a table [features.columns]")
+    columns = [_tabled(name, value) for name, value in given["columns"].items()]
+    intercept = validation.flag("features.intercept", given.get("intercept", False))
+    with inside("features."):
+        project = _step(given, "project", ("dim", "seed"))
+        ball = _step(given, "ball", ("scale",))
+        return (
+            columns,
+            None if project is None else Project(**project),
+            Ball() if ball is None and "project" in given else None if ball is None else Ball(**ball),
+            intercept,
+        )
+
+
+def _step(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any] | None:
+    """A table, or `true` for its usual values."""
+    value = given.get(name)
+    if value is None or value is False or (value is True and name == "ball"):
+        return {} if value else None
+    if not isinstance(value, Mapping):
+        raise InvalidArgument(name, value, f"a table with {', '.join(known)}")
+    return keys(value, name, known, needed=known[:1])
+
+
+def _tabled(name: str, value: Any) -> Column:
+    """[least, largest], a list of texts, or a table with `range`, `values` or `buckets`."""
+    where = f"features.columns.{name}"
+    allowed = "[least, largest], a list of texts, or a table with one of range, values and buckets"
+    if isinstance(value, list | tuple):
+        value = {"values": value} if any(isinstance(each, str) for each in value) else {"range": value}
+    which = [key for key in _KEYS if isinstance(value, Mapping) and key in value]
+    if len(which) != 1:
+        raise InvalidArgument(where, value, allowed)
+    parts = keys(value, where, _KEYS[which[0]])
+    with inside("features.columns."):
+        if which == ["values"]:
+            return OneHotColumn(name=name, **parts)
+        if which == ["buckets"]:
+            return HashColumn(name=name, **parts)
+        ends = validation.several(name, parts.pop("range"), "[least, largest]")
+        if len(ends) != 2:
+            raise InvalidArgument(name, ends, "[least, largest]")
+        return RangeColumn(name=name, low=ends[0], high=ends[1], **parts)
+
+
+# A public random projection that every language computes alike.
+#
+# The sign of input j in output i is bit j mod 256, the highest of the first byte first, of
+# SHA-256("bandanna project/{seed}/{i}/{floor(j/256)}"): -1 if it is set, else 1.
+
+
+_BITS = 256
+
+
+@lru_cache(maxsize=16)
+def signs(inputs: int, outputs: int, seed: int) -> Floats:
+    """(inputs, outputs), of -1 and 1."""
+    blocks = range(-(-inputs // _BITS))
+    texts = (f"bandanna project/{seed}/{i}/{block}".encode("ascii") for i in range(outputs) for block in blocks)
+    drawn = np.frombuffer(b"".join(hashlib.sha256(text).digest() for text in texts), dtype=np.uint8)
+    bits = np.unpackbits(drawn).reshape(outputs, -1)[:, :inputs]
+    made = np.ascontiguousarray(1.0 - 2.0 * bits.T)
+    made.setflags(write=False)
+    return made
+
+
+def projected(x: Floats, outputs: int, seed: int) -> Floats:
+    """(n, inputs) -> (n, outputs): sum_j sign x_j, added in the order of j, by sqrt(outputs).
+
+    One column after the other: a row is the same to the last bit in any company, and in any language.
+    """
+    table = signs(x.shape[1], outputs, seed)
+    total = np.zeros((len(x), outputs))
+    for column, row in zip(x.T, table, strict=True):
+        total += column[:, None] * row
+    return np.asarray(total / math.sqrt(outputs))
+
+
+# The map: records to vectors in the unit ball, from public knowledge alone.
+#
+# Every one of m columns gives a vector no longer than 1, times 1/sqrt m: so all of them together are no longer than 1,
+# whatever the records are. `Project` makes fewer features of them, `Ball` stretches and clips, `Intercept` a constant:
+#
+#     x = (c_1, ..., c_m)/sqrt m,    z = clip(scale P x),    features (z, 1)/sqrt 2
+#
+# A map is frozen and public. Nothing in it was learned from anybody's data, unless `fit_privately` has paid for it.
+
+
+_ROWS = 8_192  # at a time
+_CONSTANT = math.sqrt(0.5)
+_MOST = 1_000_000  # features
+
+Step = TypeVar("Step", Project, Ball, Intercept)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapped:
+    """Vectors (n, d), and what had to be done with the records."""
+
+    values: Floats
+    report: Report
+
+
+@dataclass(frozen=True, init=False)
+class Map:
+    """`Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=9), Project(6, seed=0), Ball(), Intercept())`.
+
+    Columns first, in the order of their features; then at most one of each of `Project`, `Ball` and `Intercept`, which
+    are done in this order. A map is called with one record, a dictionary, for its features (d,), or with many - a list
+    of dictionaries, a pandas or polars frame, an Arrow table, a structured array, an array (n, columns) - for (n, d).
+
+    Records may have more columns than the map has. A dictionary without a column has it missing; a table without it is
+    refused. A row's features depend on nothing but the row.
+    """
+
+    columns: tuple[Column, ...]
+    project: Project | None
+    ball: Ball | None
+    intercept: bool
+
+    def __init__(self, *parts: Columns | Project | Ball | Intercept) -> None:
+        columns: list[Column] = []
+        for part in parts:
+            if not isinstance(part, Columns | Project | Ball | Intercept):
+                raise InvalidArgument("parts", part, "Range, OneHot, Hash, Project, Ball or Intercept")
+            if isinstance(part, Columns):
+                columns += part.columns
+        self._set(columns, _one(parts, Project), _one(parts, Ball), _one(parts, Intercept) is not None)
+
+    def _set(self, columns: Sequence[Column], project: Project | None, ball: Ball | None, intercept: bool) -> None:
+        names = [each.name for each in columns]
+        if not names or len(set(names)) != len(names):
+            twice = next((name for place, name in enumerate(names) if name in names[:place]), "none")
+            raise InvalidArgument("columns", twice, "at least one column, and each once")
+        for name, value in (
+            ("columns", tuple(columns)),
+            ("project", project),
+            ("ball", ball),
+            ("intercept", intercept),
+        ):
+            object.__setattr__(self, name, value)
+        if project is not None and ball is None:
+            allowed = "with Ball(): a projection makes some vectors longer than 1, which have to be clipped"
+            raise InvalidArgument("Project", project, allowed)
+        if max(self.inputs, self.dim) > _MOST:
+            raise InvalidArgument("columns", f"{self.inputs:,} features", f"at most {_MOST:,}")
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[Column], *, project: Project | None = None, ball: Ball | None = None, intercept: bool
+    ) -> Map:
+        """From columns as a map has them."""
+        made = cls.__new__(cls)
+        made._set(columns, project, ball, intercept)
+        return made
+
+    @property
+    def inputs(self) -> int:
+        """Features of all columns, before a projection."""
+        return sum(each.width for each in self.columns)
+
+    @property
+    def slopes(self) -> int:
+        """Features without the constant."""
+        return self.inputs if self.project is None else self.project.dim
+
+    @property
+    def dim(self) -> int:
+        """Features: what a policy's `dim` (or `features`) has to be."""
+        return self.slopes + self.intercept
+
+    @property
+    def features(self) -> list[str]:
+        """Their names."""
+        names = [name for each in self.columns for name in each.features]
+        if self.project is not None:
+            names = [f"projection {i}" for i in range(self.project.dim)]
+        return [*names, *(["constant"] if self.intercept else [])]
+
+    def __call__(self, records: Any, names: Sequence[str] | None = None) -> Floats:
+        """Features (d,) of one record, (n, d) of many; `names` are those of the columns of an array.
+
+        A `FeatureWarning` says where most of at least 10 rows were clipped, unknown or missing.
+        """
+        table = read(records, [each.name for each in self.columns], names)
+        mapped = self._mapped(table)
+        if said := mapped.report.warning():
+            warnings.warn(said, stacklevel=2)
+        return mapped.values[0] if table.single else mapped.values
+
+    def mapped(self, records: Any, names: Sequence[str] | None = None) -> Mapped:
+        """Features (n, d), with the counts of what was out of range, unknown, missing or clipped; never a warning."""
+        return self._mapped(read(records, [each.name for each in self.columns], names))
+
+    def _mapped(self, table: Table) -> Mapped:
+        needed = 8 * table.rows * (self.dim + self.inputs)
+        require_room("records", f"{table.rows:,} rows", needed, of=f"{self.dim:,} features of each")
+        x = np.zeros((table.rows, self.inputs))
+        counts, begin = {}, 0
+        for column in self.columns:
+            end = begin + column.width
+            counts[column.name] = column.fill(table.columns[column.name], x[:, begin:end])
+            begin = end
+        x *= share_of(len(self.columns))
+        values, clipped = x, 0
+        if self.project is not None or self.ball is not None or self.intercept:
+            values = np.empty((table.rows, self.dim))
+            for start in range(0, table.rows, _ROWS):
+                rows = slice(start, start + _ROWS)
+                values[rows], moved = self._finished(x[rows])
+                clipped += moved
+        return Mapped(values=values, report=Report(rows=table.rows, columns=counts, clipped=clipped))
+
+    def _finished(self, x: Floats) -> tuple[Floats, int]:
+        """Projected, stretched, clipped, with the constant: (n, d), and how many were clipped."""
+        clipped = 0
+        if self.project is not None:
+            x = projected(x, self.project.dim, self.project.seed)
+        if self.ball is not None:
+            x, clipped = _in_ball(x * self.ball.scale)
+        if self.intercept:
+            x = np.concatenate([x * _CONSTANT, np.full((len(x), 1), _CONSTANT)], axis=1)
+        return x, clipped
+
+    def fit(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: ranges and categories are public knowledge."""
+        allowed = "ranges from public knowledge, or bd.features.fit_privately(records, columns, privacy=...)"
+        raise InvalidBudget("privacy", None, f"a map is not fitted to people's records for nothing: {allowed}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, the same in every language (docs/features.md)."""
+        return write_document(self.columns, self.project, self.ball, self.intercept)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Map:
+        """The map of `to_dict`; Unreadable for anything else."""
+        columns, project, ball, intercept = read_document(document)
+        return cls.of(columns, project=project, ball=ball, intercept=intercept)
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(self.to_dict(), allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Map:
+        """The map of `to_json`, bit for bit."""
+        try:
+            document = json.loads(text)
+        except (RecursionError, TypeError, ValueError) as error:
+            raise_alone(Unreadable(f"not a document of JSON: {place_in_json(error)}"))
+        return cls.from_dict(document)
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Map:
+        """As a task's file has it, `[features]` (docs/features.md)."""
+        columns, project, ball, intercept = map_from_table(table)
+        return cls.of(columns, project=project, ball=ball, intercept=intercept)
+
+    @cached_property
+    def _text(self) -> str:
+        return self.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def _in_ball(x: Floats) -> tuple[Floats, int]:
+    """Rows no longer than 1, and how many were longer by more than rounding errors."""
+    square = np.zeros(len(x))
+    for column in x.T:  # in order, as in any language
+        square += column * column
+    limit = 1 + (x.shape[1] + 8) * 2.0**-52
+    longer = square > limit * limit
+    lengths = np.where(longer, np.sqrt(square), 1.0)
+    return x / lengths[:, None], int(longer.sum())
+
+
+def _one(parts: Sequence[Any], kind: type[Step]) -> Step | None:
+    found = [part for part in parts if isinstance(part, kind)]
+    if len(found) > 1:
+        raise InvalidArgument(kind.__name__, f"{len(found)} of them", "at most one")
+    return found[0] if found else None
+
+
+# Arms without features, as the corners of a regular simplex: as far apart as vectors of length 1 can be.
+#
+# A single 1 at the place of an arm would do, with one feature more; beside a constant it says nothing that corners do
+# not
+# say, and its arms are nearer to each other: sqrt 2, where corners are sqrt(2 n/(n - 1)) apart. Noise is the same.
+
+
+def corners(n: int) -> Floats:
+    """`n` vectors of length 1 with n - 1 coordinates, any two at the same angle: (n, n - 1).
+
+    >>> corners(3).round(3).tolist()
+    [[1.0, 0.0], [-0.5, 0.866], [-0.5, -0.866]]
+    """
+    count = validation.whole("n", n, least=2, most=10_000)
+    made = np.zeros((count, count - 1))
+    for place in range(count - 1):
+        left = count - place  # corners that are not yet placed, as seen from the centre of theirs
+        height = math.sqrt(count * (left - 1) / ((count - 1) * left))  # of this one above the others' centre
+        made[place, place] = height
+        made[place + 1 :, place] = -height / (left - 1)
+    return made

@@ -1,0 +1,114 @@
+"""Private ranges and categories of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.data.features.columns import Cells, RangeColumn, numbers
+from bandanna.data.features.map import Range
+from bandanna.data.features.tables import read
+from bandanna.device.noise import NoiseSource, SecureNoise
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.privacy.events import Event
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import Ledger
+from bandanna.protocols.comparison import release_recorded
+from bandanna.protocols.factory import open_batch
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.types import Floats, Ints
+from bandanna.validation import require_room
+
+_MOST_BINS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted:
+    """Released ranges, and what they have cost everybody in the records.
+
+    range     a part of a map
+    counts    the noisy counts of the grid, by column: (bins + 1,), the last of missing values
+    std       of the noise of a count
+    """
+
+    range: Range
+    counts: Mapping[str, Floats]
+    std: float
+    event: Event
+    guarantee: Guarantee
+
+
+def fit_privately(
+    records: Any,
+    columns: Mapping[str, Any],
+    *,
+    privacy: Privacy,
+    quantiles: tuple[float, float] = (0.05, 0.95),
+    bins: int = 64,
+    outside: str = "clip",
+    missing: str = "zero",
+    source: NoiseSource | None = None,
+    ledger: Ledger | None = None,
+    task: str = "features",
+) -> Fitted:
+    """Ranges between two quantiles of people's numbers, released with differential privacy; a row is a person.
+
+    columns   by name the public limits within which its numbers certainly lie: {"age": (0, 120)}
+    privacy   `bd.central(...)`, `bd.shuffle(...)` or `bd.local(...)`, with a budget: there is no range for nothing
+    source    None: the operating system's, for people; `bd.FastNoise(rng)` for simulation
+    ledger    where the expense is recorded, under `task`
+    """
+    if not isinstance(privacy, Privacy) or not privacy.noisy:
+        allowed = (
+            "a budget, bd.central(epsilon=..., delta=...): a range that follows from people's records costs privacy"
+        )
+        raise InvalidBudget("privacy", getattr(privacy, "model", privacy), allowed)
+    limits = Range(columns).columns
+    low, high = (
+        validation.share("quantiles", each) for each in validation.several("quantiles", quantiles, "two shares")
+    )
+    if not low < high:
+        raise InvalidArgument("quantiles", quantiles, "two shares, the first below the second")
+    bins = validation.whole("bins", bins, least=2, most=_MOST_BINS)
+    table = read(records, [each.name for each in limits])
+    domain = Cells(columns=len(limits), cells=bins + 1)
+    require_room("records", f"{table.rows:,} rows", 24 * table.rows * domain.dim, of="their reports")
+    if not table.rows:
+        raise InvalidArgument("records", "no rows", "at least one person")
+    places = np.stack([_places(numbers(table.columns[each.name]), each, bins) for each in limits], axis=1)  # type: ignore[arg-type]
+    protocol = open_batch(privacy, domain, table.rows)
+    own = SecureNoise() if source is None else source
+    released = release_recorded(protocol, domain.statistic(places), own, ledger=ledger, task=task)
+    counts = released.total.reshape(len(limits), bins + 1)
+    ends = {each.name: _ends(row, each, table.rows, (low, high)) for each, row in zip(limits, counts, strict=True)}  # type: ignore[arg-type]
+    return Fitted(
+        range=Range(ends, outside=outside, missing=missing),
+        counts={each.name: row for each, row in zip(limits, counts, strict=True)},
+        std=protocol.std(table.rows),
+        event=protocol.event,
+        guarantee=protocol.guarantee,
+    )
+
+
+def _places(given: Floats, limits: RangeColumn, bins: int) -> Ints:
+    """Which cell each number is in; numbers outside of the public limits count at their ends."""
+    inside = np.clip(given, limits.low, limits.high)
+    share = (np.where(np.isnan(inside), limits.low, inside) - limits.low) / (limits.high - limits.low)
+    cells = np.minimum((share * bins).astype(np.int64), bins - 1)
+    return np.where(np.isnan(given), bins, cells)
+
+
+def _ends(counts: Floats, limits: RangeColumn, people: int, quantiles: tuple[float, float]) -> tuple[float, float]:
+    """The edges of the cells in which the quantiles are."""
+    bins = len(counts) - 1
+    balanced = counts - (counts.sum() - people) / len(counts)  # they add up to the people
+    sums = np.cumsum(balanced[:-1])
+    rising = (np.maximum.accumulate(sums) + np.minimum.accumulate(sums[::-1])[::-1]) / 2
+    present = max(float(people - balanced[-1]), 1.0)
+    first, last = (min(int(np.sum(rising < share * present)), bins - 1) for share in quantiles)
+    width = (limits.high - limits.low) / bins
+    return limits.low + first * width, min(limits.high, limits.low + (last + 1) * width)

@@ -1,0 +1,589 @@
+"""Logged decisions."""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna import validation
+from bandanna.data.log_reading import Columns, read
+from bandanna.device.domain import all_finite, numbers, reals
+from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic, Summary
+from bandanna.numeric.rng import GeneratorCoins
+from bandanna.types import Bools, Floats, Ints
+from bandanna.validation import by_name, result_of
+
+# The parts of a log: names of arms, propensities, contexts, eligible arms, rewards; checked, or made of columns.
+
+
+_MOST_ARMS = 100_000
+_SUM = 1e-2  # what rounded probabilities may add up to beyond 1
+_ROUNDED = 0.02  # of a probability such as 1/3, in proportion
+_OTHERS = 'give a column, or one for each arm (propensity={"A": 0.5, ...}, --propensity A=0.5,...)'
+_FEATURE = (
+    "a finite number; a map of features, context=bd.features.Map(...), takes texts too, and says what stands for what "
+    "is missing"
+)
+_REWARD = "a finite number, yes or no; or say which word is worth 1 (success=..., --success). Leave out rows without it"
+
+
+def names_of(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
+    """All arms: those that were said, or those that occur, sorted where they can be."""
+    if arms is not None:
+        names = validation.several("arms", arms, "the names of all arms, in order")
+        for place, name in enumerate(names):
+            if not isinstance(name, str | int):
+                raise InvalidArgument(f"arms[{place}]", name, "a name: a text or a whole number")
+    else:
+        names = list(dict.fromkeys(given))
+        if len({isinstance(name, str) for name in names}) == 1:
+            names = sorted(names)
+    if not 1 <= len(names) <= _MOST_ARMS or len(set(names)) != len(names):
+        raise InvalidArgument("arms", f"{len(names)} names", f"1 to {_MOST_ARMS:,} names, none of them twice")
+    return tuple(names)
+
+
+def known_as(given: Sequence[Any], arms: Any) -> list[Any]:
+    """The names of arms as they were said: a 1 in a file is the arm "1" where the arms are called so."""
+    names = names_of((), arms)
+    said = {str(name): name for name in names} if len(set(map(str, names))) == len(names) else {}
+    return [name if name in names else said.get(str(name), name) for name in given]
+
+
+def listed(names: Sequence[Any], *, found: bool) -> str:
+    """The arms as errors list them: those that were said, by name; of those that were found in rows, how many."""
+    return f"the {len(names)} arms that occur" if found else f"the arms {', '.join(map(str, names))}"
+
+
+def _first_odd(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
+    """A key that is no arm; or that an arm has none, which is not named: it may be one that was found in rows."""
+    return next((name for name in given if name not in names), Summary("without one of the arms"))
+
+
+def propensities_of(
+    table: Columns,
+    given: Any,
+    names: Sequence[Any],
+    arms: Ints,
+    floor: Any,
+    *,
+    overlapping: bool = False,
+    found: bool = False,
+) -> tuple[Floats, float | None]:
+    """The probability of each event's arm, and the least of any arm where that is known by design.
+
+    overlapping: not every arm could be given to everybody, so that probabilities of all may add up to more than 1.
+    found: the names are those that occur, and there may be more arms.
+    """
+    where = "propensity"
+    if isinstance(given, Mapping):
+        by_arm = np.array([_chance(f"propensity[{name!r}]", given.get(name)) for name in names])
+        if extra := [name for name in given if name not in names]:
+            raise InvalidArgument("propensity", extra[0], f"one of the arms {', '.join(map(str, names))}")
+        if by_arm.sum() > 1 + _SUM and not overlapping:
+            allowed = (
+                "probabilities that add up to 1 at most; where not every arm could be given a column, or eligible="
+            )
+            raise InvalidArgument("propensity", f"{by_arm.sum():g} in all", allowed)
+        chances, known = by_arm[arms], float(by_arm.min())
+    elif isinstance(given, str) or (isinstance(given, tuple) and table.has(given)):
+        chances, known, where = table.numbers("propensity", given), None, f"column {given!r}"
+    elif given is None:
+        allowed = "a column, or a number where arms were given at random by design: without it nothing can be weighed"
+        raise InvalidArgument("propensity", None, allowed)
+    else:
+        known = _alike(_chance("propensity", given), None if found else len(names))
+        chances = np.full(len(arms), known)
+    least = known if floor is None else _chance("floor", floor)
+    return within(chances, least, where), least
+
+
+def _alike(chance: float, most: int | None) -> float:
+    """One probability of whatever was given: in every context each of m arms has it, so that it is 1/m, m <= `most`."""
+    m = max(round(min(1 / chance, float(most or _MOST_ARMS))), 1)
+    if abs(chance * m - 1) > _ROUNDED + _ROUNDING:
+        counts = "a whole number" if most is None else f"from 1 to {most}, the number of arms"
+        means = f"one number means that every arm that could be given was as likely: 1/m, with m {counts}"
+        raise InvalidArgument("propensity", chance, f"{means}; else {_OTHERS}")
+    return chance
+
+
+def within(chances: Floats, floor: Any, where: str) -> Floats:
+    """Probabilities in (0, 1], none below the floor."""
+    least = 0.0 if floor is None else _chance("floor", floor)
+    fine = (chances > 0) & (chances <= 1 + _ROUNDING) & (chances >= least * (1 - _ROUNDING))
+    if not fine.all():
+        row = int(np.argmin(fine))
+        allowed = "a probability in (0, 1]" if not least else f"a probability in [{least:g}, 1], from the floor on"
+        raise InvalidStatistic(f"{where}, row {row}", float(chances[row]), allowed)
+    return np.minimum(chances, 1.0)
+
+
+def _chance(argument: str, value: Any) -> float:
+    number = validation.real(argument, value, "a probability in (0, 1]")
+    if not 0 < number <= 1:
+        raise InvalidArgument(argument, value, "a probability in (0, 1]")
+    return number
+
+
+def contexts_of(table: Columns, given: Any, names: Sequence[Any], *, found: bool) -> Floats:
+    """(n, d) of users, or (n, K, d) of arms."""
+    if callable(given):
+        return _computed(table, given, len(names))
+    if isinstance(given, Mapping):
+        return _of_arms(table, given, names, found)
+    columns = [given] if isinstance(given, str) else validation.several("context", given, "columns, in a list")
+    if not columns:
+        return np.zeros((table.rows, 0))
+    return np.stack([table.numbers("context", name, _FEATURE) for name in columns], axis=-1)
+
+
+def _of_arms(table: Columns, given: Mapping[Any, Any], names: Sequence[Any], found: bool) -> Floats:
+    if set(given) != set(names):
+        odd = _first_odd(given, names)
+        raise InvalidArgument("context", odd, f"columns for each of {listed(names, found=found)}")
+    lists = [validation.several(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
+    if len({len(each) for each in lists}) != 1 or not lists[0]:
+        raise InvalidArgument("context", [len(each) for each in lists], "as many columns for every arm, one or more")
+    arms = [np.stack([table.numbers("context", name) for name in each], axis=-1) for each in lists]
+    return np.stack(arms, axis=1)
+
+
+def _computed(table: Columns, function: Any, n_arms: int) -> Floats:
+    """What a function, or a map of features, makes of the table."""
+    made = result_of("context", function, table.frame, "a function of the table to an array (n, d) or (n, arms, d)")
+    array = reals("context(table)", made)
+    if array.ndim not in (2, 3) or len(array) != table.rows or (array.ndim == 3 and array.shape[1] != n_arms):
+        allowed = f"({table.rows}, d) or ({table.rows}, {n_arms}, d)"
+        raise InvalidStatistic("shape of context(table)", Summary(array.shape), allowed)
+    all_finite("context(table)", array)
+    return array
+
+
+def eligible_of(table: Columns, given: Any, names: Sequence[Any], arms: Ints, *, found: bool) -> Bools:
+    """Which arms could have been given, (n, K): a column of lists of arms, or a column for each arm."""
+    mask = np.zeros((table.rows, len(names)), dtype=bool)
+    if isinstance(given, Mapping):
+        if set(given) != set(names):
+            odd = _first_odd(given, names)
+            raise InvalidArgument("eligible", odd, f"a column for each of {listed(names, found=found)}")
+        for place, name in enumerate(names):
+            mask[:, place] = table.flags("eligible", given[name])
+    else:
+        places = {name: place for place, name in enumerate(names)}
+        for row, entry in enumerate(table.of("eligible", given).tolist()):
+            where = f"column {given!r}, row {row}"
+            for name in validation.several(where, entry, f"a list of arms, of {listed(names, found=found)}"):
+                if not isinstance(name, Hashable) or name not in places:
+                    raise InvalidStatistic(where, name, f"one of {listed(names, found=found)}")
+                mask[row, places[name]] = True
+    if not (own := mask[np.arange(len(arms)), arms]).all():
+        row = int(np.argmin(own))
+        raise InvalidStatistic(f"eligible, row {row}", Summary("without its own arm"), "the arm that was given, too")
+    return mask
+
+
+def rewards_of(table: Columns, column: Any, success: Any) -> Floats:
+    """Numbers; or 1 where the column says `success`, and 0 where it says something else."""
+    if success is None:
+        return table.numbers("reward", column, _REWARD)
+    said = table.labels("reward", column)
+    if success not in said:
+        raise InvalidArgument("success", success, f"what column {column!r} says of somebody: no row has this")
+    return np.array([float(each == success) for each in said])
+
+
+def range_of(given: Any) -> tuple[float, float]:
+    """Public bounds of rewards."""
+    ends = validation.several("reward_range", given, "(low, high)")
+    if len(ends) != 2:
+        raise InvalidArgument("reward_range", given, "(low, high)")
+    low, high = (validation.finite("reward_range", end, "two finite numbers (low, high)") for end in ends)
+    if not (1e-12 <= high - low <= 1e12 and max(-low, high) <= 1e12):
+        raise InvalidArgument("reward_range", given, "low < high, between -1e12 and 1e12, at least 1e-12 apart")
+    return low, high
+
+
+def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
+    """Rewards in the range, and how many had to be cut; without a range that was given, none may be."""
+    low, high = (0.0, 1.0) if reward_range is None else range_of(reward_range)
+    outside = (rewards < low - _ROUNDING) | (rewards > high + _ROUNDING)
+    if reward_range is None and outside.any():
+        row = int(np.argmax(outside))
+        allowed = (
+            "a reward in [0, 1]; or give reward_range=(low, high), --range: public bounds to which rewards are cut"
+        )
+        raise InvalidStatistic(f"{where}, row {row}", float(rewards[row]), allowed)
+    clipped = int(np.count_nonzero(outside))
+    if 2 * clipped > len(rewards):
+        said = (
+            f"{clipped:,} of {len(rewards):,} rewards lie outside of the range (reward_range=({low:g}, {high:g}), "
+            f"--range {low:g},{high:g}), and were cut"
+        )
+        warnings.warn(ClippingWarning(said), stacklevel=4)
+    return np.clip(rewards, low, high), clipped
+
+
+def array_of(argument: str, values: Any, ndims: tuple[int, ...]) -> Floats:
+    """Finite numbers, of their own memory, with so many axes."""
+    array = np.array(reals(argument, values), dtype=float)
+    if array.ndim not in ndims:
+        raise InvalidStatistic(f"shape of {argument}", Summary(array.shape), f"{' or '.join(map(str, ndims))} axes")
+    all_finite(argument, array)
+    return array
+
+
+def mask_of(eligible: Any, n: int, n_arms: int, arms: Ints) -> Bools:
+    """Which arms could be given, (n, K), the given ones among them."""
+    allowed = f"True or False for each event and arm, ({n}, {n_arms})"
+    mask: Bools = np.array(numbers("eligible", eligible, allowed, kinds="b"))
+    if mask.shape != (n, n_arms):
+        raise InvalidStatistic("eligible", mask, allowed)
+    if not (own := mask[np.arange(n), arms]).all():
+        row = int(np.argmin(own))
+        raise InvalidStatistic(f"eligible[{row}]", Summary("without its own arm"), "the arm that was given, too")
+    return mask
+
+
+# Logged decisions: who came, what each was given with which probability, and what came of it.
+#
+#     log = bd.Log.from_frame(frame, context=["age", "weight"], arm="arm", reward="recovered", propensity=0.25)
+#
+# A log is raw data of the people in it, and belongs to whoever may hold that: nothing here is private. What is
+# computed
+# from it is private where it says so: `bd.ope` with `privacy=`, and what a policy learns in `bd.replay`.
+
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Log:
+    """n events, frozen: contexts, the arm that was given, its reward, and the probability with which it was given.
+
+    contexts      features of users, (n, d), or of arms, (n, K, d)
+    arms          which of `names` was given, 0 to K - 1, (n,)
+    rewards       (n,), within `reward_range`, which is public
+    propensities  in (0, 1], (n,)
+    names         of the K arms; public
+    eligible      which arms could have been given, (n, K); None: all of them
+    floor         no arm that could be given has a smaller probability; public, by design, or None
+    clipped       how many rewards were cut to the range. Not protected: do not publish
+    found         the names were found in the rows: who is in the log decides about them, and nothing private is made
+    """
+
+    contexts: Floats
+    arms: Ints
+    rewards: Floats
+    propensities: Floats
+    names: tuple[Any, ...]
+    eligible: Bools | None = None
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    floor: float | None = None
+    clipped: int = 0
+    found: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        rewards = array_of("rewards", self.rewards, (1,))
+        n, names = len(rewards), names_of((), self.names)
+        if not n:
+            raise InvalidStatistic("rewards", Summary("none"), "one event or more")
+        contexts = array_of("contexts", self.contexts, (2, 3))
+        shapes = {(n, contexts.shape[-1]), (n, len(names), contexts.shape[-1])}
+        if contexts.shape not in shapes:
+            raise InvalidStatistic(
+                "shape of contexts", Summary(contexts.shape), " or ".join(map(str, sorted(shapes, key=len)))
+            )
+        arms = numbers("arms", self.arms, "whole numbers", kinds="iu")
+        if arms.shape != (n,) or arms.min() < 0 or arms.max() >= len(names):
+            raise InvalidStatistic("arms", arms, f"{n} whole numbers from 0 to {len(names) - 1}")
+        chances = within(array_of("propensities", self.propensities, (1,)), self.floor, "propensities")
+        low, high = range_of(self.reward_range)
+        if rewards.min() < low - _ROUNDING or rewards.max() > high + _ROUNDING:
+            raise InvalidStatistic(
+                "rewards", Summary("some outside"), f"rewards in the reward_range [{low:g}, {high:g}]"
+            )
+        eligible = None if self.eligible is None else mask_of(self.eligible, n, len(names), arms)
+        kept = {"contexts": contexts, "arms": arms.astype(np.int64), "rewards": rewards, "propensities": chances}
+        for name, array in {**kept, "eligible": eligible}.items():
+            if array is not None:
+                array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if chances.shape != (n,):
+            raise InvalidStatistic("shape of propensities", Summary(chances.shape), f"({n},), as many as rewards")
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "reward_range", (low, high))
+
+    @classmethod
+    @by_name("bd.Log.from_frame")
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        arm: Any,
+        reward: Any,
+        propensity: Any,
+        context: Any = (),
+        eligible: Any = None,
+        arms: Sequence[Any] | None = None,
+        reward_range: tuple[float, float] | None = None,
+        floor: float | None = None,
+        success: Any = None,
+    ) -> Log:
+        """A table with one row for each event: pandas, polars, Arrow, a dict of columns, a NumPy record array.
+
+        arm, reward   columns
+        propensity    a column; or, where it was decided by design, a number, which is 1/m where each of m arms was as
+                      likely, or one for each arm: {"A": 0.5, ...}
+        context       columns that are a user's features; {arm: columns}: features of each arm; or a function of the
+                      table, such as a map of `bd.features`, to an array (n, d) or (n, arms, d)
+        eligible      a column that lists the arms that could be given, or {arm: column of yes and no}
+        arms          all arms, in order: public. By default those by which propensity, context or eligible are given,
+                      else those that occur, sorted; then nothing private can be made of the log
+        reward_range  public bounds; rewards outside are cut and counted. By default [0, 1], and others are refused
+        floor         public: the least probability of any arm that could be given; known if `propensity` is by design
+        success       what a column of words says of those whose reward is 1; it is 0 for others
+        """
+        table = Columns(frame)
+        given = table.labels("arm", arm)
+        given = given if arms is None else known_as(given, arms)
+        by_arm = [each for each in (propensity, context, eligible) if isinstance(each, Mapping)]
+        whole = [sorted(each, key=str) for each in by_arm if each is propensity or each.keys() >= set(given)]
+        public = arms if arms is not None else next(iter(whole), None)
+        names = names_of(given, public)
+        places = {name: place for place, name in enumerate(names)}
+        for row, name in enumerate(given):
+            if name not in places:
+                where = " (propensity= has a probability for these)" * (
+                    arms is None and isinstance(propensity, Mapping)
+                )
+                allowed = f"one of {listed(names, found=False)}{where}"
+                raise InvalidStatistic(f"column {arm!r}, row {row}", name, allowed)
+        indices = np.array([places[name] for name in given], dtype=np.int64)
+        inside, clipped = cut(rewards_of(table, reward, success), reward_range, f"column {reward!r}")
+        chances, known = propensities_of(
+            table, propensity, names, indices, floor, overlapping=eligible is not None, found=public is None
+        )
+        able = None if eligible is None else eligible_of(table, eligible, names, indices, found=public is None)
+        return cls(
+            contexts=contexts_of(table, context, names, found=public is None),
+            arms=indices,
+            rewards=inside,
+            propensities=chances,
+            names=names,
+            eligible=able,
+            reward_range=(0.0, 1.0) if reward_range is None else range_of(reward_range),
+            floor=known,
+            clipped=clipped,
+            found=public is None,
+        )
+
+    @classmethod
+    def read(cls, path: str | PathLike[str], **columns: Any) -> Log:
+        """A Parquet (extra `results`) or CSV file; the other arguments are those of `from_frame`."""
+        return cls.from_frame(read(path), **columns)
+
+    @classmethod
+    @by_name("bd.Log.from_decisions")
+    def from_decisions(
+        cls,
+        decisions: Sequence[Any],
+        *,
+        rewards: Sequence[float],
+        contexts: Any = None,
+        arms: Sequence[Any] | None = None,
+        reward_range: tuple[float, float] | None = None,
+        floor: float | None = None,
+    ) -> Log:
+        """What an agent has decided, as its host has kept it: decisions, their rewards, and contexts as arrays.
+
+        contexts  of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None: there are none
+        floor     public; an agent whose policy has `explore=bd.uniform(then=p)` has p / K
+        """
+        made = validation.several("decisions", decisions, "decisions of an agent, in any order")
+        told = validation.several("rewards", rewards, "a reward for each decision")
+        if not made or not all(hasattr(each, "arm") and hasattr(each, "probability") for each in made):
+            raise InvalidStatistic("decisions", decisions, "what agent.act has returned, one or more")
+        if len(told) != len(made) or any(each is None for each in told):
+            allowed = f"{len(made)} numbers, one for each decision: leave out decisions that have no reward"
+            raise InvalidStatistic("rewards", Summary(f"{len(told)} of them"), allowed)
+        frame = {"arm": [d.arm for d in made], "reward": told, "propensity": [float(d.probability) for d in made]}
+        places = None if contexts is None else (lambda _: contexts)
+        return cls.from_frame(frame, arm="arm", reward="reward", propensity="propensity", context=places or (),
+                              arms=arms, reward_range=reward_range, floor=floor)  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def n_arms(self) -> int:
+        """K."""
+        return len(self.names)
+
+    @property
+    def dim(self) -> int:
+        """Features of a user, or of an arm."""
+        return int(self.contexts.shape[-1])
+
+    @property
+    def of_users(self) -> bool:
+        """Whether features are those of users, the same for all arms."""
+        return self.contexts.ndim == 2
+
+    def check_private(self) -> None:
+        """Refuse arms that were found in the rows, for what is to be private: that somebody was given one would show.
+
+        It would show in K, in bounds and probabilities that follow from it, and in which targets there are.
+        """
+        if self.found:
+            allowed = "the names of all arms (arms=[...], --arms A,B): those that occur would tell who was there"
+            raise InvalidArgument("arms", None, allowed)
+
+    def arm_contexts(self) -> Floats:
+        """What policies are shown, (n, K, d): a user's features are those of every arm."""
+        if not self.of_users:
+            return self.contexts
+        n, d = self.contexts.shape
+        return np.broadcast_to(self.contexts[:, None, :], (n, self.n_arms, d))
+
+    def scaled_rewards(self) -> Floats:
+        """In [0, 1], the ends of the range."""
+        low, high = self.reward_range
+        return np.clip((self.rewards - low) / (high - low), 0.0, 1.0)
+
+    def at(self, rows: Any) -> Log:
+        """Some of the events: a mask, a slice or row numbers."""
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        some = np.empty(0)
+        with suppress(Exception):  # no index of rows; what is none may be a column of users' values
+            some = np.arange(len(self))[rows]
+        if np.ndim(some) != 1 or not len(some):
+            allowed = f"a mask, a slice or numbers of {len(self)} rows, of at least one"
+            raise InvalidStatistic("rows", rows, allowed)
+        chosen = ("contexts", "arms", "rewards", "propensities", "eligible")
+        parts = {name: None if held[name] is None else held[name][some] for name in chosen}
+        return Log(**{**held, **parts, "clipped": 0})
+
+    def ordered(self, arms: Sequence[Any]) -> Log:
+        """The same events with the arms in this order, and numbered by it; arms that were found are named so, and may
+        be more than occur.
+        """
+        names = names_of((), arms)
+        more = len(names) - self.n_arms if self.found and self.of_users and self.eligible is None else 0
+        if not set(names) >= set(self.names) or len(names) != self.n_arms + max(more, 0):
+            odd = next((each for each in names if each not in self.names), Summary("without one of the log's arms"))
+            known = listed(self.names, found=self.found)
+            allowed = f"{known}, those of the log, in any order (arms= of the log adds some)"
+            raise InvalidArgument("arms", odd, allowed)
+        held = {each.name: getattr(self, each.name) for each in fields(self)}
+        places = np.array([names.index(name) for name in self.names])
+        order = np.argsort(places)  # used where there are as many names as arms
+        contexts = self.contexts if self.of_users else self.contexts[:, order]
+        eligible = None if self.eligible is None else self.eligible[:, order]
+        changed = {"contexts": contexts, "eligible": eligible, "arms": places[self.arms], "names": names}
+        return Log(**{**held, **changed, "found": False})
+
+    @by_name("Log.split")
+    def split(self, share: float = 0.5, *, seed: int = 0) -> tuple[Log, Log]:
+        """Two logs of different people, drawn by a public seed: one to learn from, one to evaluate on."""
+        share = validation.chance("share", share)
+        first = round(share * len(self))
+        if not 0 < first < len(self):
+            raise InvalidArgument("share", share, f"one that leaves people on both sides, of {len(self)}")
+        drawn = np.random.default_rng(validation.whole("seed", seed, least=0, most=validation.SEEDS)).permutation(
+            len(self)
+        )
+        return self.at(np.sort(drawn[:first])), self.at(np.sort(drawn[first:]))
+
+    def start(
+        self,
+        policy: Any,
+        *,
+        privacy: Any = None,
+        arms: Sequence[Any] | None = None,
+        seed: int | None = None,
+        ledger: Any = None,
+    ) -> Any:
+        """The released sum of these people's reports, for `LinTS(..., start=)`: see `bandanna.data.replay`."""
+        from bandanna.data.replay import start_of
+
+        return start_of(self, policy, privacy=privacy, arms=arms, seed=seed, ledger=ledger)
+
+    def to_columns(self) -> dict[str, Any]:
+        """Plain columns, for a DataFrame or a file; `from_frame` reads them."""
+        if self.of_users:
+            features = {f"context {i}": self.contexts[:, i] for i in range(self.dim)}
+        else:
+            pairs = [(k, i) for k in range(self.n_arms) for i in range(self.dim)]
+            features = {f"context {self.names[k]} {i}": self.contexts[:, k, i] for k, i in pairs}
+        mask = self.eligible
+        able = {} if mask is None else {f"eligible {name}": mask[:, k] for k, name in enumerate(self.names)}
+        given = [self.names[k] for k in self.arms.tolist()]
+        return {"arm": given, "reward": self.rewards, "propensity": self.propensities, **features, **able}
+
+    def __eq__(self, other: object) -> bool:
+        """Every field, array by array."""
+        if not isinstance(other, Log):
+            return NotImplemented
+        pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self) if each.compare)
+        return all(np.array_equal(one, two) if isinstance(one, np.ndarray) else one is two or one == two
+                   for one, two in pairs)  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        """Sizes; the arrays have names."""
+        whose = "users" if self.of_users else "arms"
+        return f"<Log of {len(self):,} events: {self.n_arms} arms, {self.dim} features of {whose}>"
+
+
+# Coins of devices in a replay: those of a slot depend on nobody else, so that a replaced person changes no other's.
+
+
+class SlotCoins(GeneratorCoins):
+    """Those of one episode of one seed: every purpose has a generator, and every slot its place in what is drawn."""
+
+    def __init__(self, seed: int, episode: int) -> None:
+        self._seed, self._episode = seed, episode
+        self._generators: dict[str, np.random.Generator] = {}
+
+        def named(name: str) -> np.random.Generator:
+            if name not in self._generators:
+                key = (zlib.crc32(f"replay {name}".encode()), episode)
+                sequence = np.random.SeedSequence(seed, spawn_key=key)
+                self._generators[name] = np.random.Generator(np.random.SFC64(sequence))
+            return self._generators[name]
+
+        super().__init__(named)
+
+    def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
+        """Drawn for all places, and 0 where none is wanted: who is tied moves nobody else's coin."""
+        return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
+
+    def at(self, rows: Ints, slots: int) -> SlotCoins:
+        """Those that these of `slots` slots have if all of them draw, from the first on: whoever else is in `rows`."""
+        return _Some(self._seed, self._episode, rows, slots)
+
+
+class _Some(SlotCoins):
+    """Of some slots: all draw, and the others' are left out."""
+
+    def __init__(self, seed: int, episode: int, rows: Ints, slots: int) -> None:
+        super().__init__(seed, episode)
+        self._rows, self._slots = rows, slots
+
+    def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
+        """(rows, ...)."""
+        return super().uniform((self._slots, *shape[1:]), name)[self._rows]
+
+    def normal(self, shape: tuple[int, ...], name: str) -> Floats:
+        """(rows, ...)."""
+        return super().normal((self._slots, *shape[1:]), name)[self._rows]

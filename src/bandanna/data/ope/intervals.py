@@ -1,0 +1,406 @@
+"""Intervals for estimates, and evaluated values."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from scipy import optimize, special
+
+from bandanna import validation
+from bandanna.data.ope.sums import Spread, Sums, beyond, mean_variance
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.types import Floats
+
+# Intervals for means, ratios and their differences: sampling, noise, skewness, and what clipping hides.
+#
+# An interval holds the values that a test does not reject. If the value is theta, a sum S(theta) has the mean 0, and
+# theta is rejected where S is so far from 0 that this has a probability below alpha/2, on either side. Three things
+# make
+# that probability.
+#
+# *The variance* v of S is the sampling variance Q and that of the noise, N, which is public and exact. Without privacy
+# Q
+# is known; of a released Q the error is Gaussian with a known standard deviation, and what was released may be
+# negative.
+# The probability is therefore averaged over v >= N with the density v exp(-(v - released)^2 / 2 error^2): to second
+# order
+# this is Student's t with Satterthwaite's degrees of freedom where the error is small, and `tests/ope/test_spread.py`
+# computes that it keeps the level for every v and every error.
+#
+# *Skewness* g of S: towards its long tail the variance under theta is v (1 + g d), d = S/sqrt v, as for a binomial
+# score,
+# and the other tail has Hall's (1992) transform; both are the same to first order. Of released sums g is estimated;
+# where
+# that would bring an end nearer, an upper bound that these sums imply takes its place. One unseen person at the end of
+# the range of rewards is counted in variance and skewness, without whom no interval of rare rewards would be valid.
+#
+# *A ratio* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The values that are not rejected are
+# an
+# interval, a half-line, all, or all but an interval: what is reported is the least interval that holds those of them
+# that
+# rewards can have. Estimates are put into that range first, so none is rejected by itself.
+#
+# Where weights are clipped, the value is known up to an interval of length D only. Imbens and Manski (2004): ends that
+# are C standard errors outside of it cover the value with probability Phi(C + D/se) - Phi(-C).
+
+
+_GRID = np.linspace(0.0, 1.0, 33)
+
+
+def critical(level: float, apart: float) -> float:
+    """C with Phi(C + apart) - Phi(-C) = level; apart = D/se: from 1.96 for 0 down to 1.645, for 95 %."""
+    most = float(special.ndtri((1 + level) / 2))
+    if not apart > 0:
+        return most
+    least = float(special.ndtri(level)) if level > 0.5 else -most
+
+    def short(c: float) -> float:
+        return float(special.ndtr(c + min(apart, 60.0)) - special.ndtr(-c)) - level
+
+    return most if short(most) <= 0 else least if short(least) >= 0 else float(optimize.brentq(short, least, most))
+
+
+class Law(ABC):
+    """How an estimate is distributed about what it estimates."""
+
+    estimate: float
+    stderr: float
+    noise: float  # standard deviation of what was added for privacy, 0 without
+
+    @abstractmethod
+    def limits(self, z: float) -> tuple[float, float]:
+        """Ends that are as likely to be missed, each, as z by a normal deviate; low <= estimate <= high."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hidden:
+    """The share of a target's probability that clipping has cut off, and how far it may pull the estimate, by sides.
+
+    The value lies between estimate - `below` share and estimate + `above` share, whatever rewards are hidden. A
+    released share has an error, and may be negative.
+    """
+
+    share: float = 0.0
+    stderr: float = 0.0
+    below: float = 0.0
+    above: float = 0.0
+
+    def turned(self) -> Hidden:
+        """Of the estimate with the other sign."""
+        return Hidden(share=self.share, stderr=self.stderr, below=self.above, above=self.below)
+
+
+def ends(law: Law, hidden: tuple[Hidden, ...], level: float) -> tuple[float, float]:
+    """An interval for what an estimate and hidden parts allow; the error of a hidden share counts in its end."""
+    parts = [each for each in hidden if each.share > 0 or each.stderr > 0]
+    below = sum(each.below * each.share for each in parts)
+    above = sum(each.above * each.share for each in parts)
+    apart = (below + above) / law.stderr if law.stderr > 0 else math.inf
+    z = critical(level, apart if below + above > 0 else 0.0)
+    low, high = law.limits(z)
+    down = math.hypot(law.estimate - low, *(z * each.below * each.stderr for each in parts))
+    up = math.hypot(high - law.estimate, *(z * each.above * each.stderr for each in parts))
+    return min(low, law.estimate - down - below), max(high, law.estimate + up + above)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean(Law):
+    """A mean of numbers: `value`, put into `inside` where that is given, and the variance of its error.
+
+    surprise  how far one unseen person may move the mean, down and up
+    """
+
+    value: float
+    spread: Spread
+    surprise: tuple[float, float] = (0.0, 0.0)
+    inside: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def estimate(self) -> float:  # type: ignore[override]
+        """In the range."""
+        return min(max(self.value, self.inside[0]), self.inside[1])
+
+    @property
+    def stderr(self) -> float:  # type: ignore[override]
+        """Sampling and noise."""
+        return math.sqrt(mean_variance(self.spread))
+
+    @property
+    def noise(self) -> float:  # type: ignore[override]
+        """Of privacy."""
+        return math.sqrt(self.spread.noise)
+
+    def limits(self, z: float) -> tuple[float, float]:
+        """As far to either side as an error of this probability goes."""
+        low, high = (self._distance(z, side) for side in (-1, 1))
+        return self.estimate - low, self.estimate + high
+
+    def _distance(self, z: float, side: int) -> float:
+        """From the estimate to the end below or above."""
+        if not math.isfinite(self.spread.sampled):
+            return math.inf
+        tail = float(special.ndtr(-z))
+        spread = self.spread.towards(side, abs(self.surprise[(side + 1) // 2]))
+        far = math.sqrt(mean_variance(spread))
+
+        def surplus(distance: float) -> float:
+            return float(beyond(np.array(distance), spread)) - tail
+
+        if not far > 0 or surplus(0.0) <= 0:
+            return 0.0
+        while surplus(far) > 0:
+            far *= 2
+        return float(optimize.brentq(surplus, 0.0, far, xtol=1e-14, rtol=1e-10))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio(Law):
+    """1/2 + U/V of sums, exact or released; in [0, 1], and 1/2 where nothing weighs anything."""
+
+    sums: Sums
+
+    @property
+    def _theta(self) -> float:
+        return self.sums.ratio
+
+    @property
+    def estimate(self) -> float:  # type: ignore[override]
+        """In [0, 1]."""
+        return 0.5 + self._theta
+
+    @property
+    def stderr(self) -> float:  # type: ignore[override]
+        """To first order."""
+        if not self.sums.weight > 0:
+            return math.inf
+        return math.sqrt(mean_variance(self.sums.spread(np.array(self._theta)))) / self.sums.weight
+
+    @property
+    def noise(self) -> float:  # type: ignore[override]
+        """To first order."""
+        return math.sqrt(self.sums.added(self._theta)) / self.sums.weight if self.sums.weight > 0 else math.inf
+
+    def limits(self, z: float) -> tuple[float, float]:
+        """By Fieller; all rewards where the weight may be none."""
+        if not self.sums.weight > 0:
+            return 0.0, 1.0
+        low, high = (0.5 + self._end(float(special.ndtr(-z)), side) for side in (-1, 1))
+        return low, high
+
+    def _end(self, tail: float, side: int) -> float:
+        """The outermost theta on this side that is not rejected."""
+        theta, sums = self._theta, self.sums
+
+        def surplus(values: Floats) -> Floats:
+            distance = np.abs(values - theta) * sums.weight
+            spread = sums.spread(values).towards(side, sums.largest * (0.5 - side * values))
+            return beyond(distance, spread) - tail
+
+        return _outermost(surplus, theta, 0.5 * side)
+
+
+def _outermost(surplus: Callable[[Floats], Floats], start: float, far: float) -> float:
+    """Search for the last point from start to far where the surplus is not negative: by a grid, then by its root."""
+    points = start + (far - start) * _GRID
+    places = np.flatnonzero(surplus(points) >= 0)
+    if not len(places):
+        return start
+    last = int(places[-1])
+    if last == len(points) - 1:
+        return far
+    one, two = float(points[last]), float(points[last + 1])
+    return float(optimize.brentq(lambda point: float(surplus(np.array(point))), one, two, xtol=1e-12))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference(Law):
+    """Of two estimates with independent noise: the squares of what each may be off add up (Zou and Donner 2008).
+
+    apart   sampling errors are uncorrelated, too, or as correlated as `shared` says; else they are added up, which
+            covers the worst case
+    shared  standard deviation by which the difference varies more than if they were uncorrelated
+    """
+
+    first: Law
+    second: Law
+    apart: bool
+    shared: float = 0.0
+
+    @property
+    def estimate(self) -> float:  # type: ignore[override]
+        """The first is so much larger."""
+        return self.first.estimate - self.second.estimate
+
+    @property
+    def noise(self) -> float:  # type: ignore[override]
+        """Of both."""
+        return math.hypot(self.first.noise, self.second.noise)
+
+    @property
+    def stderr(self) -> float:  # type: ignore[override]
+        """Of both."""
+        return self._joined(self.first.stderr, self.second.stderr, 1.0)
+
+    def limits(self, z: float) -> tuple[float, float]:
+        """From the ends of both."""
+        (low, high), (least, most) = self.first.limits(z), self.second.limits(z)
+        down = self._joined(self.first.estimate - low, most - self.second.estimate, z)
+        up = self._joined(high - self.first.estimate, self.second.estimate - least, z)
+        return self.estimate - down, self.estimate + up
+
+    def _joined(self, one: float, other: float, z: float) -> float:
+        if self.apart or not math.isfinite(one + other):
+            return math.hypot(one, other, z * self.shared)
+        shares = [_noise_share(law) for law in (self.first, self.second)]
+        sampled = sum(each * math.sqrt(1 - share) for each, share in zip((one, other), shares, strict=True))
+        return math.hypot(sampled, *(each * math.sqrt(share) for each, share in zip((one, other), shares, strict=True)))
+
+
+def _noise_share(law: Law) -> float:
+    """Of the variance; none where it is not known."""
+    return min((law.noise / law.stderr) ** 2, 1.0) if 0 < law.stderr < math.inf else 0.0
+
+
+# What a policy is worth, as far as a log and its noise can tell.
+
+
+_NAMES = {"ips": "IPS", "snips": "SNIPS", "dr": "DR", "dm": "Direct method", "switch": "Switch"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """The mean reward that a target would earn from people like those in the log.
+
+    estimate                in the rewards' own units
+    stderr                  its standard error, noise included
+    noise_std               what privacy added to it, as a standard deviation; 0 without
+    people                  in the log: public
+    weight_bound            at which weights were cut; infinite: nowhere
+    clipped_mass            the share of the target's probability that was cut off, at most; 0.0 where it cannot be any
+    effective_sample_size   so many people drawn by the target itself would tell as much; None: not released
+    guarantee               what is promised to the people in the log for this value
+
+    Without privacy `diagnostics()` has a histogram of weights; with it there is nothing that was not released.
+    """
+
+    method: str
+    target: str
+    estimate: float
+    people: int
+    weight_bound: float
+    clipped_mass: float
+    effective_sample_size: float | None
+    guarantee: Guarantee
+    reward_range: tuple[float, float]
+    seeded: bool = False
+    law: Law = field(repr=False)  # of the estimate on rewards in [0, 1]
+    hidden: Hidden = field(default=Hidden(), repr=False)  # what was cut off, and how far that may pull
+    details: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def _span(self) -> float:
+        return self.reward_range[1] - self.reward_range[0]
+
+    @property
+    def stderr(self) -> float:
+        """Sampling and noise; what clipping hides is not in it."""
+        return self._span * self.law.stderr
+
+    @property
+    def noise_std(self) -> float:
+        """Of the noise alone."""
+        return self._span * self.law.noise
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Covers the target's value with this probability: sampling, noise, and what clipping may hide.
+
+        low <= estimate <= high. Cut to the range of rewards, except where an estimate without privacy is outside: it is
+        an end then. What a model of rewards gets wrong is not in the direct method's.
+        """
+        low, high = ends(self.law, (self.hidden,), validation.chance("level", level))
+        least, span = self.reward_range[0], self._span
+        return min(least + span * max(low, 0.0), self.estimate), max(least + span * min(high, 1.0), self.estimate)
+
+    def diagnostics(self) -> dict[str, Any]:
+        """What tells whether to believe it: plain values for JSON."""
+        low, high = self.interval()
+        return {
+            **self.to_dict(),
+            "interval_width": high - low,
+            "noise_share": 0.0 if self.stderr == 0 else _number((self.noise_std / self.stderr) ** 2),
+            "sample_share": _share(self.effective_sample_size, self.people),
+            **self.details,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; what is unknown or infinite is None."""
+        low, high = self.interval()
+        numbers = {
+            "estimate": self.estimate,
+            "stderr": self.stderr,
+            "low": low,
+            "high": high,
+            "noise_std": self.noise_std,
+            "weight_bound": self.weight_bound,
+            "clipped_mass": self.clipped_mass,
+        }
+        size = self.effective_sample_size
+        return {
+            "method": self.method,
+            "target": self.target,
+            **{name: _number(value) for name, value in numbers.items()},
+            "effective_sample_size": None if size is None else _number(size),
+            "people": self.people,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def page(self, path: str | PathLike[str]) -> None:
+        """The same as a page: an HTML file that needs nothing from elsewhere."""
+        from bandanna.data.ope.targets import write_page
+
+        write_page(self, path)
+
+    def __str__(self) -> str:
+        """A few lines for people."""
+        size = self.effective_sample_size
+        lines = [
+            f"{_NAMES.get(self.method, self.method)} of {self.target}: {self.summary()}",
+            f"{self.people:,} people, effective sample size "
+            f"{'not released' if size is None else f'{size:,.0f}'}; {self._clipping()}",
+        ]
+        if not math.isfinite(self.stderr):
+            lines.append("the sum of the weights, as it was released or seen, does not allow an estimate")
+        elif self.noise_std:
+            lines.append(f"standard error {self.stderr:.3g}, of which privacy's noise alone has {self.noise_std:.3g}")
+        if self.seeded:
+            lines.append("The noise was seeded: this is a test, and protects nobody")
+        return "\n".join([*lines, str(self.guarantee)])
+
+    def summary(self) -> str:
+        """Return the estimate and the 95 % interval as a line of text; an interval that excludes nothing is named."""
+        low, high = self.interval()
+        everything = ", the whole range of rewards" if (low, high) == self.reward_range else ""
+        return f"{self.estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}{everything}"
+
+    def _clipping(self) -> str:
+        if math.isinf(self.weight_bound):
+            return "no weight was cut"
+        if self.clipped_mass == 0:
+            return f"weights are at most {self.weight_bound:g}, nothing was cut off"
+        return (
+            f"weights were cut at {self.weight_bound:g}, which hides up to {self.clipped_mass:.3g} of the probability"
+        )
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _share(size: float | None, people: int) -> float | None:
+    return None if size is None else _number(size / people)

@@ -1,0 +1,486 @@
+"""The sums that estimators release, importance weights, and the spread of noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from bandanna import validation
+from bandanna.data.logs import Log
+from bandanna.data.ope.targets import Target, target_of
+from bandanna.device.domain import Statistic
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
+from bandanna.errors import InvalidArgument
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.factory import open_batch
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.privacy_model import Privacy, none
+from bandanna.protocols.spherical_cap import LocalUnit
+from bandanna.types import Floats
+
+# One private sum over everybody in a log: noise and price come together, from the protocol of a trust model.
+
+
+PROTECTS = "what the log says of one person (context, arm, propensity, reward)"
+_HOLDER = ("whoever holds the log", "every row, without noise")
+_PUBLIC = ("everybody", "what is released, and the names of all arms")
+_SEEDED = ("whoever knows the seed", "everything, because this is a test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """A sum, the variance of the noise in each coordinate, and what is promised for it.
+
+    variance  in every direction, or a bound on it where it depends on what is summed (`LocalUnit.std_along`)
+    laplace   whether the noise is Laplace's; else it is normal, or as good as that
+    """
+
+    total: Floats  # (dim,)
+    variance: float
+    guarantee: Guarantee
+    laplace: bool = False
+
+
+def release(privacy: Privacy, statistic: Statistic, *, seed: Any, path: str) -> Released:
+    """By the protocol of the trust model, calibrated for as many people; secure noise unless a seed is given."""
+    protocol = open_batch(privacy.preferring("auto"), statistic.domain, statistic.users)
+    source, way = _source(seed, path)
+    estimate = protocol.release(statistic, source, path=way)
+    along = protocol.std_along(statistic.users) if isinstance(protocol, LocalUnit) else 0.0
+    return Released(
+        total=estimate.total,
+        variance=max(estimate.variance, along**2),
+        guarantee=promised(protocol, seed is not None),
+        laplace=isinstance(protocol, CentralLaplace),
+    )
+
+
+def promised(protocol: BatchProtocol, seeded: bool = False) -> Guarantee:
+    """To the people in the log."""
+    stated = protocol.guarantee
+    observers = (_HOLDER, _PUBLIC, *((_SEEDED,) * seeded), *stated.observers)
+    return replace(stated, protects=PROTECTS, observers=observers, one_process=False)  # the holder sees everything
+
+
+def nothing_promised(statistic_of: Any) -> Guarantee:
+    """Without privacy."""
+    clear = Clear(domain=statistic_of).guarantee
+    observers = (("everybody", "the estimate, computed without noise"),)
+    return replace(clear, protects=PROTECTS, observers=observers, one_process=False)
+
+
+def _source(seed: Any, path: str) -> tuple[NoiseSource, str]:
+    validation.one_of("path", path, ("messages", "law"))
+    if seed is None:
+        return SecureNoise(), "messages"
+    number = validation.whole("seed", seed, least=0, most=validation.SEEDS)
+    return FastNoise(np.random.default_rng(number)), path
+
+
+# How much everybody in a log weighs for a target, and how much of that is clipped.
+
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Weighed:
+    """A log and a target: w = pi/p of everybody, cut at `bound`, which is infinite where nothing is cut.
+
+    safe: weights cannot exceed the bound, by what is public: the log's floor and the target's largest probability.
+    """
+
+    log: Log
+    target: Target
+    bound: float
+    safe: bool
+
+    @cached_property
+    def raw(self) -> Floats:
+        """pi/p, (n,)."""
+        log = self.log
+        with np.errstate(over="ignore"):  # infinite, and cut: NumPy's warning would tell of somebody
+            return np.asarray(self.target.chances[np.arange(len(log)), log.arms] / log.propensities)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """At most the bound, (n,)."""
+        return np.minimum(self.raw, self.bound)
+
+    @cached_property
+    def rewards(self) -> Floats:
+        """In [0, 1], (n,)."""
+        return self.log.scaled_rewards()
+
+    @property
+    def people(self) -> int:
+        """n."""
+        return len(self.log)
+
+
+def checked_privacy(privacy: Any) -> Privacy:
+    """A trust model, or none."""
+    if privacy is None:
+        return none()
+    if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
+        allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...): one sum over everybody in the log"
+        raise InvalidArgument("privacy", getattr(privacy, "model", privacy), allowed)
+    return privacy
+
+
+def weighed(log: Any, target: Any, weight_bound: Any, privacy: Privacy, name: str = "target") -> Weighed:
+    """With the bound that was given, or the one that is public."""
+    if not isinstance(log, Log):
+        raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
+    return bounded(log, target_of(log, target, name), weight_bound, privacy)
+
+
+def bounded(log: Log, target: Target, weight_bound: Any, privacy: Privacy) -> Weighed:
+    """A target of known probabilities."""
+    if privacy.noisy:
+        log.check_private()
+    public = math.inf if log.floor is None else target.largest / log.floor
+    if weight_bound is not None:
+        bound = validation.positive("weight_bound", weight_bound, infinite=not privacy.noisy)
+        if not (1e-6 <= bound <= 1e9 or math.isinf(bound)):
+            raise InvalidArgument("weight_bound", weight_bound, "a number from 1e-6 to 1e9")
+    elif privacy.noisy and math.isinf(public):
+        allowed = (
+            "a number M at which weights are cut, and to which the noise is in proportion; or give the log its "
+            "public floor (floor=..., --floor): then weights are at most 1/floor, and none is cut"
+        )
+        raise InvalidArgument("weight_bound", None, allowed)
+    else:
+        bound = public if privacy.noisy else math.inf
+    return Weighed(log=log, target=target, bound=bound, safe=bound >= public * (1 - _ROUNDING))
+
+
+# How far the error of a sum goes: the variance that is known of it, and the probability of an error.
+
+
+_NODES = 64
+_FARTHEST = 4.0  # standard errors below the least possible variance: a released one that is lower is taken for this
+_MOST_SKEW = 0.5  # of the short tail
+_LONGEST_SKEW = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """The variance of an error; each a number or an array, all of one shape.
+
+    sampled  that of sampling, exact or as it was released: then perhaps negative
+    noise    that of the noise: public, and exact or an upper bound
+    error    standard deviation of the noise in `sampled`, 0 where it is exact
+    third    third cumulant of sampling, exact or as it was estimated
+    steepest upper bounds of the third cumulant of the error downwards and upwards, where `third` was estimated
+    lean     covariance of the noise of the sum with the noise in `sampled`
+    extra    of one unseen person, on top of what was released
+    laplace  the noise has the tails of Laplace's law, else those of the normal one
+    """
+
+    sampled: float | Floats
+    noise: float | Floats = 0.0
+    error: float | Floats = 0.0
+    third: float | Floats = 0.0
+    steepest: tuple[float | Floats, float | Floats] | None = None
+    lean: float | Floats = 0.0
+    extra: float | Floats = 0.0
+    laplace: bool = False
+
+    def over(self, n: int) -> Spread:
+        """Of the sum divided by n."""
+        steepest = None if self.steepest is None else (self.steepest[0] / n**3, self.steepest[1] / n**3)
+        return replace(
+            self,
+            sampled=self.sampled / n**2,
+            noise=self.noise / n**2,
+            error=self.error / n**2,
+            third=self.third / n**3,
+            steepest=steepest,
+            lean=self.lean / n**3,
+        )
+
+    def towards(self, side: int, surprise: float | Floats) -> Spread:
+        """As it matters for an end above (1) or below (-1) the estimate, with one more person so far on that side.
+
+        A negative third cumulant brings the end nearer. An estimated one does so as far as the upper bound allows. A
+        variance that moves with the sum is skewness too: the deviate of an error d changes by d^2/2 times the
+        covariance, which is 3/2 of what a third cumulant of that size does where d is large.
+        """
+        third = side * self.third
+        if self.steepest is not None:
+            third = np.maximum(third, np.minimum(self.steepest[(side + 1) // 2], 0.0))
+        third = third + 1.5 * side * self.lean + surprise**3
+        return replace(self, third=third, steepest=None, lean=0.0, extra=self.extra + surprise**2)
+
+
+@lru_cache(maxsize=1)
+def _shares() -> Floats:
+    """Middles of parts of equal probability."""
+    return (np.arange(_NODES) + 0.5) / _NODES
+
+
+def variances(spread: Spread) -> tuple[Floats, Floats]:
+    """Variances that the sum may have, (..., nodes), and their weights: a normal law cut at the noise, times v."""
+    sampled, noise, error, extra = (
+        np.asarray(each, dtype=float)[..., None] for each in (spread.sampled, spread.noise, spread.error, spread.extra)
+    )
+    if not np.any(error > 0):
+        v = np.maximum(sampled, 0.0) + noise + extra
+        return v, np.ones_like(v)
+    error = np.maximum(error, 1e-300)
+    released = np.maximum(sampled, -_FARTHEST * error)
+    least = np.maximum(-released / error, -40.0)  # of a normal deviate: sampling variances are not negative
+    deviate = -special.ndtri(special.ndtr(-least) * (1 - _shares()))
+    v = noise + np.maximum(released + error * deviate, 0.0)
+    return v + extra, v
+
+
+def mean_variance(spread: Spread) -> float:
+    """Of one sum."""
+    v, weights = variances(spread)
+    return float(np.sum(v * weights) / np.sum(weights))
+
+
+def beyond(distance: Floats, spread: Spread) -> Floats:
+    """The probability of an error of this distance or more, where `third` is as `towards` a side has it."""
+    v, weights = variances(spread)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        root = np.sqrt(v)
+        d = np.where(v > 0, distance[..., None] / root, np.where(distance[..., None] > 0, np.inf, 0.0))
+        g = np.where(v > 0, np.asarray(spread.third)[..., None] / (v * root), 0.0)
+        y = deviation(d, g)
+        share = np.where(v > 0, np.asarray(spread.noise)[..., None] / v, 0.0)
+    chance = laplace_tail(y, np.clip(share, 0.0, 1.0)) if spread.laplace else special.ndtr(-y)
+    return np.asarray(np.sum(weights * chance, axis=-1) / np.sum(weights, axis=-1))
+
+
+def deviation(d: Floats, g: Floats) -> Floats:
+    """The normal deviate as likely as a studentised sum at d, of skewness g; g > 0 where this side's end is farther.
+
+    There the variance under what is tested is v (1 + g d), and the tail of a sum of that variance is short; on the
+    other side it is Hall's transform. Both are d - g (2 d^2 + 1)/6 to first order.
+    """
+    long = np.clip(g, 0.0, _LONGEST_SKEW)
+    score = d / np.sqrt(1 + long * d)
+    score = np.where(np.isinf(d), np.inf, score)
+    short = np.clip(-g, 1e-9, _MOST_SKEW)
+    hall = d + short * d * d / 3 + short**2 * d**3 / 27 + short / 6
+    return np.asarray(np.where(g > 0, score + long * (score * score - 1) / 6, hall))
+
+
+def laplace_tail(y: Floats, share: Floats) -> Floats:
+    """P(X >= y) of X with variance 1, of which Laplace noise has this share and a normal law the rest."""
+    b = np.sqrt(np.maximum(share, 1e-12) / 2)
+    a = np.sqrt(np.maximum(1 - share, 1e-12))
+    ratio = a / b
+    size = np.abs(y)
+    size = np.where(np.isinf(size), 1e9, size)
+    one = np.exp(np.minimum(ratio**2 / 2 - size / b + special.log_ndtr(size / a - ratio), 0.0))
+    two = np.exp(np.minimum(ratio**2 / 2 + size / b + special.log_ndtr(-size / a - ratio), 0.0))
+    upper = special.ndtr(-size / a) + (one - two) / 2
+    mixed = np.where(y >= 0, upper, 1 - upper)
+    return np.asarray(np.where(share > 1e-4, mixed, special.ndtr(-y)))
+
+
+# What an estimate and its interval are made of: sums over everybody, exact or released.
+
+
+_MULTIPLES = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """Of one target, with rho = r - 1/2.
+
+    value, weight  sums of w rho and of w
+    squares        sums of w^2 rho^2, w^2 rho and w^2, exact or as they were released
+    cubes          sums of w^3 rho^3, w^3 rho^2, w^3 rho and w^3, where they are known
+    noise          variances of what was added to the first five
+    laplace        whether that is Laplace noise
+    people         n
+    largest        M, or the largest weight where there is no bound
+    hidden         the share of the target's probability that clipping has cut off, and its standard error
+    """
+
+    value: float
+    weight: float
+    squares: tuple[float, float, float]
+    cubes: tuple[float, float, float, float] | None = None
+    noise: tuple[float, ...] = (0.0,) * 5
+    laplace: bool = False
+    people: int
+    largest: float
+    hidden: tuple[float, float]
+    guarantee: Guarantee | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether they were released."""
+        return self.guarantee is not None
+
+    @property
+    def ratio(self) -> float:
+        """U/V, where it is one of a reward."""
+        return min(max(self.value / self.weight, -0.5), 0.5) if self.weight > 0 else 0.0
+
+    @property
+    def size(self) -> float:
+        """Effective sample size."""
+        square = self.possible[2]
+        return min(max(self.weight, 0.0) ** 2 / square, float(self.people)) if square > 0 else 0.0
+
+    @property
+    def possible(self) -> tuple[float, float, float]:
+        """The sums of squares nearest to what was released that n people with weights up to M can have."""
+        a, b, c = self.squares
+        if not self.private:
+            return a, b, c
+        held, value, bound = max(self.weight, 0.0), self.ratio * max(self.weight, 0.0), self.largest
+        c = min(max(c, held**2 / self.people), bound * held)  # w^2 <= M w
+        a = min(max(a, value**2 / self.people), c / 4)  # rho^2 <= 1/4
+        slack = (bound * held - c) / 2  # (M - w) (w/2 +- w rho) >= 0
+        most = math.sqrt(a * c)
+        return a, min(max(b, bound * value - slack, -most), bound * value + slack, most), c
+
+    def at(self, theta: float) -> float:
+        """The sum of w^2 (rho - theta)^2."""
+        a, b, c = self.squares
+        return a - 2 * theta * b + theta**2 * c
+
+    def wobble(self, theta: float) -> float:
+        """The variance of the noise in it."""
+        return self.noise[2] + 4 * theta**2 * self.noise[3] + theta**4 * self.noise[4]
+
+    def added(self, theta: float | Floats) -> Any:
+        """The variance of the noise in the sum of w (rho - theta)."""
+        return self.noise[0] + theta**2 * self.noise[1]
+
+    def spread(self, theta: Floats) -> Spread:
+        """The variance of the sum of w (rho - theta) if the value is theta, so that its mean is 0; of any shape."""
+        sampled, error, lean = self._second(theta)
+        third = self.third(theta, sampled)
+        steepest = None if self.cubes is not None else (self._steepest(theta, -1), self._steepest(theta, 1))
+        return Spread(
+            sampled=sampled, noise=self.added(theta), error=error, third=third, steepest=steepest, lean=lean,
+            laplace=self.laplace,
+        )  # fmt: skip
+
+    def _second(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
+        """An upper bound of sum w^2 (rho - theta)^2, as it was released; of its noise the deviation, and the covariance
+        with that of sum w (rho - theta).
+
+        The noise of sum w^2 rho is large. What is known of that sum without it: with s the sign of theta, the sum of
+        (M - w) (w/2 - s w rho) >= 0 is
+
+            s sum w^2 rho - sum w^2 / 2 + M (sum w / 2 - s sum w rho),
+
+        so any multiple l of it, from 0 to 2 |theta|, may be added. It is 0 for weights of 0 and M, where l = 2 |theta|
+        removes sum w^2 rho altogether. The l that costs least in the end is guessed from the sum of w^2. All sums are
+        those of these people: what they are on average, if the value is theta, is another number.
+        """
+        (a, b, c), n, bound = self.squares, self.people, self.largest
+        theta = np.asarray(theta, dtype=float)[..., None]
+        if not self.private:
+            return (a - 2 * theta * b + theta**2 * c)[..., 0], np.zeros(theta.shape[:-1]), np.zeros(theta.shape[:-1])
+        t, sign = np.abs(theta), np.sign(theta)
+        more = 2 * t * np.linspace(0.0, 1.0, _MULTIPLES)
+        of_b, of_c, of_sums = -(2 * t - more) * sign, t**2 - more / 2, more * bound
+        of_noise = self.noise[2] + of_b**2 * self.noise[3] + of_c**2 * self.noise[4]
+        error = np.sqrt(of_noise + of_sums**2 * (self.noise[0] + self.noise[1] / 4))
+        sampled = a + of_b * b + of_c * c + of_sums * (self.weight / 2 - sign * self.value)
+        excess = more * (0.5 - t) * max(bound * n - c, 0.0)  # where weights do not go with rewards
+        cost = excess + error**2 / (error + self.added(theta))
+        best = np.argmin(cost, axis=-1)[..., None]
+        lean = -of_sums * (sign * self.noise[0] + theta / 2 * self.noise[1])
+        one, two, three = (np.take_along_axis(each, best, axis=-1)[..., 0] for each in (sampled, error, lean))
+        return one, two, three
+
+    def third(self, theta: Any, sampled: Any) -> Any:
+        """Third cumulant of the sum of w (rho - theta).
+
+        Of released sums, about: w^3 is taken for w^2 times the mean weight of weights, and rho^3 for rho times the mean
+        of rho^2, which is exact for rewards of 0 or 1 and weights of 0 or M; and as far as it exceeds its own noise.
+        """
+        if self.cubes is not None:
+            a, b, c, d = self.cubes
+            return a - 3 * theta * b + 3 * theta**2 * c - theta**3 * d
+        if not self.weight > 0:
+            return 0.0 * theta
+        a, b, c = self.possible
+        product = b * a - 3 * theta * a * c + 3 * theta**2 * b * c - theta**3 * c * c  # times the weight
+        slopes = b - 3 * theta * c, a + 3 * theta**2 * c, -3 * theta * a + 3 * theta**2 * b - 2 * theta**3 * c
+        noise = sum(slope**2 * each for slope, each in zip(slopes, self.noise[2:], strict=True))
+        most = self.largest * (0.5 + np.abs(theta)) * np.maximum(sampled, 0.0)
+        kept = np.maximum(product**2 - noise, 0.0) / np.maximum(product**2, 1e-300)
+        return np.clip(product * kept / self.weight, -most, most)
+
+    def _steepest(self, theta: Floats, side: int) -> Floats:
+        """An upper bound of the third cumulant of the sum of w y, y = side (rho - theta), with w^3 as in `third`.
+
+        No y is above h = 1/2 - side theta, so y^3 <= (h - 2 k) y^2 + (2 k h - k^2) y + k^2 h for every k; the k that
+        gives the least sum is taken. Rewards of 0 or 1 reach it.
+        """
+        if not self.weight > 0:
+            return np.zeros_like(theta)
+        a, b, c = self.possible
+        h = 0.5 - side * theta
+        first, second = side * (b - theta * c), a - 2 * theta * b + theta**2 * c  # sums of w^2 y and w^2 y^2
+        k = np.clip((second - h * first) / np.maximum(h * c - first, 1e-300), 0.0, 1.0)
+        cube = (h - 2 * k) * second + (2 * k * h - k**2) * first + k**2 * h * c
+        return np.asarray(cube * c / self.weight)
+
+
+def cut_off(excess: Floats) -> tuple[float, float]:
+    """The mean of what was cut off, (n,), and its standard error; nothing is nothing."""
+    share, n = float(np.mean(excess)), len(excess)
+    if share < 1e-12:
+        return 0.0, 0.0
+    return min(share, 1.0), float(np.std(excess, ddof=min(1, n - 1))) / math.sqrt(n)
+
+
+def missing(weight: float, square: float, noise: float, people: int) -> tuple[float, float]:
+    """1 - the mean of released weights, and its standard error: E w = 1 where nothing was cut off."""
+    mean = weight / people
+    spread = max(square / people - mean**2, 0.0) / people + noise / people**2
+    return min(1 - mean, 1.0), math.sqrt(spread)
+
+
+def exact_sums(case: Weighed, *, hidden: tuple[float, float] | None = None) -> Sums:
+    """Without privacy; what is clipped is seen."""
+    w, rho = case.weights, case.rewards - 0.5
+    return Sums(
+        value=float(np.sum(w * rho)),
+        weight=float(np.sum(w)),
+        squares=tuple(float(np.sum(w * w * rho**power)) for power in (2, 1, 0)),  # type: ignore[arg-type]
+        cubes=tuple(float(np.sum(w**3 * rho**power)) for power in (3, 2, 1, 0)),  # type: ignore[arg-type]
+        people=case.people,
+        largest=float(np.max(w)),
+        hidden=cut_off(case.raw - w) if hidden is None else hidden,
+    )
+
+
+def read_sums(case: Weighed, parts: Floats, released: Released, units: Floats) -> Sums:
+    """Released ones, (5,), in which the noise was multiplied by `units`."""
+    noise = released.variance * units**2
+    sums = Sums(
+        value=float(parts[0]),
+        weight=float(parts[1]),
+        squares=(float(parts[2]), float(parts[3]), float(parts[4])),
+        noise=tuple(float(each) for each in noise),
+        laplace=released.laplace,
+        people=case.people,
+        largest=case.bound,
+        hidden=(0.0, 0.0),
+        guarantee=released.guarantee,
+    )
+    if case.safe:
+        return sums
+    return replace(sums, hidden=missing(sums.weight, sums.possible[2], float(noise[1]), case.people))

@@ -1,0 +1,532 @@
+"""Replay of policies on logs, and warm starts."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.data.logs import Log, SlotCoins
+from bandanna.device.action_selection import Choice
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
+from bandanna.errors import ClippingWarning, InvalidArgument
+from bandanna.numeric.rng import GeneratorCoins, NumberedCoins, Streams
+from bandanna.policies.base import Assigned, Frozen, Played, Policy, Until
+from bandanna.policies.linear.base import Start
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.privacy.ledger import Ledger
+from bandanna.protocols.comparison import release_recorded
+from bandanna.protocols.factory import open_batch
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.simulation.players.reference import Answers
+from bandanna.types import Bools, Floats, Ints
+from bandanna.validation import by_name
+
+# What a replay returns: what a policy earned on logged events, seed by seed.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """S seeds of a policy on the same logged events.
+
+    rewards    sums of accepted rewards, or of weighted ones, (S,)
+    weight     how many events were accepted, or how much they weigh, (S,)
+    events     logged events that were used, in each seed
+    guarantee  what the policy promises to the people in the log, if it had really run. These numbers are computed from
+               raw rows, and promise nothing
+    """
+
+    method: str
+    rewards: Floats
+    weight: Floats
+    events: int
+    releases: int
+    clipped: Ints  # (S,)
+    guarantee: Guarantee
+    seconds: float
+    seeds: tuple[int, ...]
+    name: str = ""
+
+    @property
+    def n_seeds(self) -> int:
+        """Orders of the events, with coins and noise of their own."""
+        return len(self.seeds)
+
+    @property
+    def means(self) -> Floats:
+        """Reward of a round, (S,); NaN where nothing was accepted."""
+        none = np.full(self.rewards.shape, math.nan)
+        return np.asarray(np.divide(self.rewards, self.weight, out=none, where=self.weight > 0))
+
+    @property
+    def mean_reward(self) -> float:
+        """Over the seeds."""
+        return float(np.mean(self.means))
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of `mean_reward` over seeds; NaN for one. All seeds share one log, whose own error is more."""
+        return float(np.std(self.means, ddof=1) / math.sqrt(self.n_seeds)) if self.n_seeds > 1 else math.nan
+
+    def named(self, name: str) -> Replay:
+        """The same under a name."""
+        return replace(self, name=name)
+
+    def summary(self) -> dict[str, Any]:
+        """Plain values for JSON; what is unknown is None."""
+        numbers = {"mean_reward": self.mean_reward, "stderr": self.stderr, "accepted": float(np.mean(self.weight))}
+        return {
+            "name": self.name,
+            "method": self.method,
+            **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
+            "n_seeds": self.n_seeds,
+            "events": self.events,
+            "releases": self.releases,
+            "clipped": int(np.sum(self.clipped)),
+            "seconds": self.seconds,
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        """One line of numbers, and the guarantee's first sentence."""
+        spread = "" if self.n_seeds == 1 else f" ± {self.stderr:.4f}"
+        seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
+        used = "accepted" if self.method == "rejection" else "their weight"
+        promise = self.guarantee.promise()
+        return (
+            f"{self.name or self.guarantee.trust}: reward {self.mean_reward:.4f}{spread} ({seeds}) on {self.events:,} "
+            f"logged events, {np.mean(self.weight):,.1f} {used}; {self.releases:,} releases, {self.seconds:.3g} s.\n"
+            f"{promise} These numbers are computed from raw rows, and promise nothing."
+        )
+
+
+# What a policy is shown of logged events, and with which probability it chooses what was given.
+
+
+_DRAWS, _MOST = 64, 1024  # of a policy that does not state all probabilities: every arm of a tie of as many is seen
+_PART = 1024  # events whose probabilities are computed at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Some events as a policy sees them: features of every arm, and which arms could be given."""
+
+    contexts: Floats  # (n, K, d)
+    eligible: Bools | None  # (n, K)
+
+    def groups(self) -> Iterator[tuple[Ints, Ints]]:
+        """Events that have the same arms: their rows, and those arms."""
+        n, arms = self.contexts.shape[:2]
+        if self.eligible is None:
+            yield np.arange(n), np.arange(arms)
+            return
+        patterns, which = np.unique(self.eligible, axis=0, return_inverse=True)
+        for place, pattern in enumerate(patterns):
+            yield np.flatnonzero(which.ravel() == place), np.flatnonzero(pattern)
+
+    def act(self, policy: Policy[Any], snapshot: Any, coins: SlotCoins) -> Choice:
+        """The arm of every event, among those that could be given, and its probability.
+
+        Coins are the slots' own: which arms somebody else could be given moves nobody's.
+        """
+        n = len(self.contexts)
+        actions, chances = np.zeros(n, dtype=np.int64), np.ones(n)
+        groups: Ints | None = None
+        for rows, arms in self.groups():
+            own = coins if self.eligible is None else coins.at(rows, n)
+            choice = policy.act(snapshot, policy.seen(self.contexts[np.ix_(rows, arms)]), own)
+            actions[rows] = arms[choice.actions]
+            if not hasattr(policy, "probabilities"):  # those that state them all are asked when somebody wants them
+                chances[rows] = choice.probabilities
+            if choice.groups is not None:
+                groups = np.zeros(n, dtype=np.int64) if groups is None else groups
+                groups[rows] = choice.groups
+        return Choice(actions=actions, probabilities=chances, groups=groups)
+
+
+def shown_to(policy: Policy[Any], log: Log, part: slice) -> Shown:
+    """Features where the policy has any, else arms without features."""
+    contexts = log.arm_contexts()[part]
+    if not hasattr(policy, "dim"):
+        contexts = np.zeros((*contexts.shape[:2], 0))
+    return Shown(contexts=np.ascontiguousarray(contexts), eligible=None if log.eligible is None else log.eligible[part])
+
+
+def check_fits(policy: Policy[Any], log: Log) -> None:
+    """Refuse a log with other arms or features than the policy has."""
+    wanted = getattr(policy, "n_arms", None)
+    if wanted is not None and wanted != log.n_arms:
+        raise InvalidArgument("log", f"{log.n_arms} arms", f"{wanted}, as many as the policy has")
+    dim = getattr(policy, "dim", None)
+    if dim is not None and dim != log.dim:
+        raise InvalidArgument("log", f"{log.dim} features", f"{dim}, as many as the policy has (context= of the log)")
+    if wanted is not None and log.eligible is not None:
+        allowed = "one in which all arms are eligible: this policy knows its arms by number, and plays any of them"
+        raise InvalidArgument("log", "a log with eligible arms", allowed)
+    if wanted is None and dim is not None and log.of_users:
+        allowed = "features of arms, as this policy's; for features of users: LinTS(n_arms=, features=)"
+        raise InvalidArgument("log", "features of users", allowed)
+
+
+def chances_of(policy: Policy[Any], snapshot: Any, shown: Shown, arms: Ints, choice: Choice) -> Floats:
+    """With which probability the policy gives these arms, (n,): stated, or 1 where its own draw agrees, else 0.
+
+    The second has the first as its mean, so that weights made of it are unbiased too.
+    """
+    if not hasattr(policy, "probabilities"):
+        return np.asarray(choice.actions == arms, dtype=float)
+    chances = np.zeros(len(arms))
+    for rows, able in shown.groups():
+        place = np.searchsorted(able, arms[rows])
+        chances[rows] = policy.probabilities(snapshot, policy.seen(shown.contexts[np.ix_(rows, able)]), place)[0]
+    return np.clip(chances, 0.0, 1.0)
+
+
+def all_chances(
+    policy: Policy[Any], snapshot: Any, log: Log, progress: Callable[[int, int, str], None] | None = None
+) -> Floats:
+    """With which probability the policy gives every arm, (n, K); rows add up to 1.
+
+    Policies that state them are asked. Of others the choice and its stated probability are drawn until all of the
+    probability has been seen: exact for one arm, or up to 1,024 that are tied. A row depends on nobody else's.
+    `progress` is told how many events of how many are done.
+    """
+    found = np.zeros((len(log), log.n_arms))
+    for begin in range(0, len(log), _PART):
+        shown = shown_to(policy, log, slice(begin, begin + _PART))
+        for rows, able in shown.groups():
+            contexts = policy.seen(shown.contexts[np.ix_(rows, able)])
+            stated = _stated(policy, snapshot, contexts) if hasattr(policy, "probabilities") else None
+            part = _drawn(policy, snapshot, contexts) if stated is None else stated
+            found[np.ix_(begin + rows, able)] = part
+        if progress is not None:
+            progress(min(begin + _PART, len(log)), len(log), type(policy).__name__)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def _stated(policy: Any, snapshot: Any, contexts: Floats) -> Floats:
+    """Arm by arm."""
+    n, arms = contexts.shape[:2]
+    columns = [policy.probabilities(snapshot, contexts, np.full(n, k))[0] for k in range(arms)]
+    return np.asarray(np.clip(np.stack(columns, axis=1), 0.0, 1.0))
+
+
+def _drawn(policy: Policy[Any], snapshot: Any, contexts: Floats) -> Floats:
+    n, arms = contexts.shape[:2]
+    chances, rows = np.zeros((n, arms)), np.arange(n)
+    for draw in range(min(max(_DRAWS, 1 << (arms - 1).bit_length()), _MOST)):
+        some = policy.act(snapshot, contexts[rows], _SameCoins(draw))
+        chances[rows, some.actions] = some.probabilities
+        rows = rows[chances[rows].sum(axis=1) < 1 - 1e-9]
+        if not len(rows):
+            break
+    return chances
+
+
+class _SameCoins(NumberedCoins):
+    """The same for everybody: what one person weighs must not depend on who else is in the log, nor on their places.
+
+    Between tied arms they go through van der Corput's numbers, so that 2^k draws see every arm of a tie of 2^k.
+    """
+
+    def __init__(self, draw: int) -> None:
+        super().__init__(draw, 0)
+        self._share = sum(2.0 ** -(bit + 1) for bit in range(draw.bit_length()) if draw >> bit & 1)
+
+    def _of(self, device: int) -> GeneratorCoins:
+        return super()._of(0)
+
+    def below(self, counts: Ints) -> Ints:
+        """An arm of a tie."""
+        return np.asarray(self._share * counts, dtype=np.int64)
+
+
+# Replay: a policy runs on logged events as if it had been there, and learns by its real protocol.
+#
+# Rejection (Li, Chu, Langford and Schapire 2010): where the policy chooses the arm that was given, its reward is
+# known;
+# all other events are rejected. Arms that were given more often than others are rejected in proportion, so that what
+# is
+# accepted has the law of a run with the policy.
+#
+# **Slots are fixed.** A batch counts logged events, not accepted ones, and whoever is rejected reports nothing: a
+# report
+# of zeros, noised in full, as of a user who did not answer. Otherwise one person more or less who is accepted would
+# move
+# everybody after them into other batches, and a person would be in all of them instead of one.
+#
+# Weighted: nobody is rejected. The policy learns from every logged row - what was given, and what came of it - and is
+# valued by the weight pi / p that it gives to the logged arm: progressive validation of what it has learned so far.
+
+
+_MOST_SEEDS = 100_000
+_METHODS = ("rejection", "weighted")
+
+
+@by_name("bd.replay")
+def replay(
+    policy: Policy[Any],
+    log: Log,
+    *,
+    n_seeds: int = 1,
+    seed: int = 0,
+    method: str = "rejection",
+    path: str = "law",
+    horizon: int | None = None,
+    shuffled: bool = True,
+) -> Replay:
+    """Run `policy` on logged events with seeds seed, ..., seed + n_seeds - 1: what it earns, on average.
+
+    method    "rejection", which is unbiased, or "weighted", which uses every event
+    horizon   logged events to use: the policy's horizon by default, at most as many as there are
+    shuffled  every seed has an order of events of its own; False: as they were logged
+    path      as in `bd.simulate`: noise is seeded and protects nobody, and what is returned is computed from raw rows.
+              A private estimate of a policy's value is `bd.ope`'s
+    """
+    validation.instance("policy", policy, Policy, "a Policy: bd.LinTS(...), bd.make(...), or your own")
+    if not isinstance(log, Log):
+        raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
+    validation.one_of("method", method, _METHODS)
+    validation.one_of("path", path, ("law", "messages"))
+    check_fits(policy, log)
+    events = _events(policy, log, horizon)
+    began = time.perf_counter()
+    first = validation.whole("seed", seed, least=0, most=validation.SEEDS)
+    seeds = range(first, first + validation.whole("n_seeds", n_seeds, most=_MOST_SEEDS))
+    runs = [_Run(policy, log, each, method, path, events, validation.flag("shuffled", shuffled)) for each in seeds]
+    for run in runs:
+        run.go()
+    clipped = np.array([int(run.answers.clipped) for run in runs], dtype=np.int64)
+    reports = sum(run.reports for run in runs)
+    if reports and (said := ClippingWarning.of(int(clipped.sum()), reports)):
+        warnings.warn(said, stacklevel=3)
+    return Replay(
+        method=method,
+        rewards=np.array([run.earned for run in runs]),
+        weight=np.array([run.weight for run in runs]),
+        events=events,
+        releases=max(run.releases for run in runs),
+        clipped=clipped,
+        guarantee=_promised(policy, any(run.counted for run in runs)),
+        seconds=time.perf_counter() - began,
+        seeds=tuple(seeds),
+    )
+
+
+def _events(policy: Policy[Any], log: Log, horizon: int | None) -> int:
+    wanted = policy.horizon if horizon is None else validation.whole("horizon", horizon)
+    if wanted is None:
+        return len(log)
+    if wanted > len(log):
+        allowed = f"at most {len(log):,}, the events of the log: a round of a replay is a logged event"
+        raise InvalidArgument("horizon", wanted, allowed)
+    if policy.horizon is not None and wanted > policy.horizon:
+        raise InvalidArgument("horizon", wanted, f"at most the policy's, {policy.horizon}")
+    return wanted
+
+
+class _Run:
+    """One seed: its order of events, its policy's state, and the desk of whoever runs it."""
+
+    def __init__(
+        self, policy: Policy[Any], log: Log, seed: int, method: str, path: str, events: int, shuffled: bool
+    ) -> None:
+        own = Streams([seed])
+        order = own.generators("order")[0].permutation(len(log)) if shuffled else np.arange(len(log))
+        self.policy, self.log, self.seed, self.method = policy, log.at(order[:events]), seed, method
+        self.keeping = _kept(policy, self.log, own)
+        low, high = self.range = getattr(policy, "reward_range", (0.0, 1.0))
+        self.told = low + (high - low) * self.log.scaled_rewards()  # rewards as the policy takes them
+        names = policy.noise_stream, policy.stream_noise or policy.noise_stream
+        noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
+        self.coins = SlotCoins(seed, 0)
+        self.answers = Answers(policy, noise, self.coins, path, stream=stream)
+        self.events, self.done, self.episodes = events, 0, 0
+        self.releases, self.reports, self.earned, self.weight = 0, 0, 0.0, 0.0
+        self.counted = False  # accepted events, instead of slots
+        self.state = policy.init(_arms(policy, log))
+
+    def go(self) -> None:
+        """Freeze, collect, release, learn."""
+        while self.done < self.events and (episode := self.policy.episode(self.state)) is not None:
+            self.coins = self.answers.coins = SlotCoins(self.seed, self.episodes)
+            self.episodes += 1
+            if isinstance(episode, Frozen) and hasattr(self.policy, "dim"):
+                rows, ended = self._slots(episode)
+            else:
+                rows, ended = self._accepted(episode)
+                self.counted = True
+            if ended and episode.released:
+                self.state = self.answers.learn(self.state, episode, rows)
+                self.releases, self.reports = self.releases + 1, self.reports + rows.rewards.shape[-1]
+
+    def _slots(self, episode: Frozen) -> tuple[Played, bool]:
+        """A slot for every event: who was not given the arm that the policy chooses reports nothing."""
+        users = min(episode.users, self.events - self.done)
+        shown = shown_to(self.policy, self.log, slice(self.done, self.done + users))
+        snapshot, given = self.policy.publish(self.state), self.log.arms[self.done : self.done + users]
+        choice = shown.act(self.policy, snapshot, self.coins)
+        if self.method == "weighted":
+            chances = chances_of(self.policy, snapshot, shown, given, choice)
+            self._note(chances / self.log.propensities[self.done : self.done + users])
+            accepted: Bools = np.ones(users, dtype=bool)
+        else:
+            accepted = (choice.actions == given) & self.keeping[self.done : self.done + users]
+            self._note(accepted.astype(float))
+        arms = given if self.method == "weighted" else choice.actions
+        rows = self._played(shown, arms, accepted, choice.groups)
+        self.done += users
+        return rows, users == episode.users
+
+    def _played(self, shown: Shown, arms: Ints, accepted: Bools, groups: Ints | None) -> Played:
+        """Rows as an agent has them: of whoever did not answer, features of 0 and the reward nearest to 0."""
+        part = slice(self.done, self.done + len(arms))
+        low, high = self.range
+        nothing = float(min(max(0.0, low), high))
+        features = np.take_along_axis(shown.contexts, arms[:, None, None], axis=1)[:, 0]
+        later = self.policy.keeps or self.policy.asks_again  # rows that are kept say it by zeros alone
+        return Played(
+            rewards=np.where(accepted, self.told[part], nothing),
+            features=np.where(accepted[:, None], features, 0.0),
+            arms=arms,
+            groups=groups,
+            answered=None if later or accepted.all() else accepted,
+        )
+
+    def _accepted(self, episode: Any) -> tuple[Played, bool]:
+        """Where arms and features are public, and rewards alone are protected, a round is an accepted event."""
+        if self.method == "weighted" or getattr(episode, "clients", None) is not None:
+            allowed = "a policy whose devices choose by contexts, for method='weighted'; and none that asks clients"
+            raise InvalidArgument("policy", type(self.policy).__name__, allowed)
+        parts: list[Played] = []
+        wanted = episode.users
+        while self.done < self.events and len(parts) < wanted:
+            if (row := self._one(episode, len(parts))) is None:
+                continue
+            parts.append(row)
+            if isinstance(episode, Until):
+                assert row.features is not None
+                ended = self.policy.crossing(self.state, row.features) is not None
+                self.state = self.policy.passed(self.state, row.features)
+                if ended:
+                    return Played.joined(parts), True
+        whole = len(parts) == wanted and not isinstance(episode, Until)
+        return (Played.joined(parts) if parts else Played(rewards=np.zeros(0))), whole
+
+    def _one(self, episode: Any, place: int) -> Played | None:
+        """The next event, if it is accepted."""
+        here = self.done
+        shown, given = shown_to(self.policy, self.log, slice(here, here + 1)), self.log.arms[here : here + 1]
+        if isinstance(episode, Assigned):
+            arms, groups = episode.arms_at(np.array([place])), None
+        else:
+            choice = shown.act(self.policy, self.policy.publish(self.state), self.coins)
+            arms, groups = choice.actions, choice.groups
+        accepted: Bools = (arms == given) & self.keeping[here : here + 1]
+        self._note(accepted.astype(float))
+        row = self._played(shown, arms, accepted, groups) if accepted[0] else None
+        self.done += 1
+        return row
+
+    def _note(self, weights: Floats) -> None:
+        """What the events from here on are worth, by so much weight each."""
+        self.earned += float(weights @ self.log.rewards[self.done : self.done + len(weights)])
+        self.weight += float(weights.sum())
+
+
+def _promised(policy: Policy[Any], counted: bool) -> Guarantee:
+    """The policy's; where accepted events were counted, for people of whom the reward alone is private."""
+    stated = policy.guarantee
+    if not counted or not policy.privacy.noisy:
+        return stated
+    public = ("everybody", "which arm everybody in the log was given, and with which probability")
+    return replace(stated, adjacency="replacement of one user's reward", observers=(*stated.observers, public))
+
+
+def _kept(policy: Policy[Any], log: Log, streams: Streams) -> Bools:
+    """Which events may be accepted at all, (n,): floor / p of them, so that arms given often count no more."""
+    floor = log.floor
+    if floor is None:
+        floor = float(log.propensities.min())
+        if policy.privacy.noisy and not np.all(log.propensities == floor):
+            allowed = (
+                "the least probability of any arm, public (floor=0.1, --floor 0.1): found in the log, it would tell"
+            )
+            allowed += " of somebody in it"
+            raise InvalidArgument("log.floor", None, allowed)
+    return np.asarray(streams.uniform("acceptance", (len(log),))[0] * log.propensities < floor * (1 + 1e-9))
+
+
+def _arms(policy: Policy[Any], log: Log) -> Floats | None:
+    """Features of arms that stay, for policies that plan with them."""
+    if getattr(policy, "n_arms", None) is not None:
+        return np.zeros((log.n_arms, int(getattr(policy, "dim", 0))))
+    return log.contexts[0] if not log.of_users and np.all(log.contexts == log.contexts[:1]) else None
+
+
+# A warm start: what the people in a log teach a policy before its first user, as one private sum of their reports.
+#
+# The sum is drawn by the protocol of a trust model, and the people in the log pay for it, once. It is public then
+# and stands in the policy (`LinTS(start=)`), which knows how noisy it is: in saves, tasks and on devices there is
+# nothing
+# else of the log. Whoever is in the log and also among the policy's users is in both, and pays for both.
+
+
+_TASK = "warm start"  # in a ledger of the people in the log
+
+
+def start_of(
+    log: Log,
+    policy: Any,
+    *,
+    privacy: Any = None,
+    arms: Sequence[Any] | None = None,
+    seed: Any = None,
+    ledger: Ledger | None = None,
+) -> Start:
+    """The sum of the reports that everybody in the log would have made of what was given to them.
+
+    privacy  for the people in the log; the policy's own trust model and budget by default
+    arms     the names of the policy's arms, where it has some: the log's are found among them
+    seed     of tests, in which noise protects nobody
+    ledger   of the people in the log: the sum is drawn once, and comes back when it is asked for again
+    """
+    allowed = "a bd.LinTS: it knows what to do with noisy sums"
+    validation.instance("policy", policy, Policy, allowed)
+    if not hasattr(policy, "start"):
+        raise InvalidArgument("policy", type(policy).__name__, allowed)
+    if arms is not None and getattr(policy, "n_arms", None) is not None:
+        log = log.ordered(arms)
+    check_fits(policy, log)
+    trust = policy.privacy if privacy is None else privacy
+    if not isinstance(trust, Privacy) or trust.model == "concurrent":
+        allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...): one sum over everybody in the log"
+        raise InvalidArgument("privacy", getattr(trust, "model", trust), allowed)
+    if trust.noisy:
+        log.check_private()
+    features = log.arm_contexts()[np.arange(len(log)), log.arms]
+    statistic = policy.statistic(features, log.scaled_rewards(), log.arms)
+    protocol = open_batch(trust.preferring("auto"), statistic.domain, len(log))
+    released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
+    promised = protocol.guarantee
+    return Start(
+        total=tuple(released.total.tolist()),
+        users=len(log),
+        variance=released.variance,
+        epsilon=promised.epsilon,
+        delta=promised.delta,
+        trust=promised.trust,
+    )
+
+
+def _source(seed: Any) -> NoiseSource:
+    if seed is None:
+        return SecureNoise()
+    number = validation.whole("seed", seed, least=0, most=validation.SEEDS)
+    return FastNoise(np.random.default_rng((number, 17)))  # another stream than the agent's own

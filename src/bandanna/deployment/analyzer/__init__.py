@@ -1,0 +1,3 @@
+"""The analyzer."""
+
+from __future__ import annotations

@@ -1,0 +1,628 @@
+"""The batch processor: from shares to publications in one transaction."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.analyzer.publication import Published
+from bandanna.deployment.analyzer.query_answers import (
+    Burned,
+    Charge,
+    FromRows,
+    Share,
+    charge,
+    check_share,
+    from_views,
+    played_of,
+    rows_of,
+    views_of,
+)
+from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import Opener, Signer, digest, dumps, loads, verify
+from bandanna.deployment.messages.publication import Pin, cosigned
+from bandanna.deployment.messages.report import read_seal_key, report_info
+from bandanna.deployment.task.document import Task
+from bandanna.deployment.task.query_plan import (
+    Planned,
+    asks_of_round,
+    batch_of,
+    check_deployable,
+    next_asks,
+    sends_rows,
+    users_of,
+)
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
+from bandanna.errors import BandannaError, BudgetExceeded
+from bandanna.numeric.rng import Coins, SecureCoins, StreamCoins, Streams
+from bandanna.policies.base import Desk, Episode, Played, Policy
+from bandanna.policies.serialization import as_columns, encoding_of, from_columns
+from bandanna.privacy.events import Event
+from bandanna.privacy.ledger import Ledger
+from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.database import TransactionStore
+from bandanna.storage.database.base import Database, Transaction
+from bandanna.storage.encoding import Encoding
+
+# Where the analyzer is, as one row.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """Before round `round` of batch `epoch`.
+
+    state       of the policy, before the batch's episode;  streams: of stream protocols (raw sums in the central model)
+    next_epoch  the number of the batch after it
+    kept        rows that later asks may be about, of servers that are trusted with rows
+    source      where seeded noise is; None for secure noise
+    """
+
+    task: str
+    status: str
+    state: Any
+    source: Any
+    epoch: int = 0
+    next_epoch: int = 1
+    round: int = 0
+    streams: Mapping[int, Any] = field(default_factory=dict)
+    kept: Mapping[str, tuple[Played, ...]] = field(default_factory=dict)
+
+
+def read(rows: Transaction, encoding: Encoding) -> Progress | None:
+    """The row; None before the first."""
+    columns = "task, status, epoch, next_epoch, round, state, streams, kept, source"
+    found = rows.execute(f"select {columns} from progress")
+    if not found:
+        return None
+    task, status, epoch, next_epoch, round_, *texts = found[0]
+    state, streams, kept, source = map(encoding.loads, texts)
+    return Progress(
+        task=task,
+        status=status,
+        epoch=epoch,
+        next_epoch=next_epoch,
+        round=round_,
+        state=state,
+        streams=streams,
+        kept={name: tuple(map(from_columns, each)) for name, each in kept.items()},
+        source=source,
+    )
+
+
+def write(rows: Transaction, progress: Progress, encoding: Encoding) -> None:
+    """Replace the row."""
+    kept = {name: [as_columns(each) for each in some] for name, some in progress.kept.items()}
+    texts = map(encoding.dumps, (progress.state, dict(progress.streams), kept, progress.source))
+    rows.execute("delete from progress")
+    rows.execute(
+        "insert into progress values (0, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        progress.task, progress.status, progress.epoch, progress.next_epoch, progress.round, *texts,
+    )  # fmt: skip
+
+
+# Where the analyzer's noise comes from: the operating system, or in a seeded test the streams of a simulation.
+
+
+class Randomness:
+    """Noise and coins, from where they were; `stream`: the noise of stream protocols."""
+
+    def __init__(self, policy: Policy[Any], seed: int | None, state: Any) -> None:
+        self.source: NoiseSource = SecureNoise()
+        self.stream: NoiseSource = self.source
+        self.coins: Coins = SecureCoins()
+        self._rngs: dict[str, np.random.Generator] = {}
+        if seed is not None:
+            streams, names = Streams([seed]), (policy.noise_stream, policy.stream_noise or policy.noise_stream)
+            self._rngs = {name: streams.generators(name)[0] for name in names}
+            for name, rng in self._rngs.items():
+                if state is not None:
+                    rng.bit_generator.state = state[name]
+            self.source, self.stream = (FastNoise(self._rngs[name]) for name in names)
+            self.coins = StreamCoins(streams).of(0)
+
+    def state(self) -> Any:
+        """Where seeded noise is now; None for secure noise."""
+        return {name: rng.bit_generator.state for name, rng in self._rngs.items()} or None
+
+
+# Ledger entry, answers, state, snapshot and chain of a batch, in one transaction; then the registrar cosigns the
+# publication, and only then anybody sees it.
+#
+# batch: expected -> partial -> released | burned (totals seen but unusable: charged, not learned)
+# publication: pending (committed) -> cosigned and served;   nothing is released while one is pending
+# task: running -> exhausted (the budget refuses) | finished (nothing more is released)
+
+
+RUNNING, EXHAUSTED, FINISHED = "running", "exhausted", "finished"
+_PRICES = 100  # of a ledger's summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What became of a share: 201 released, 422 burned, 200 known, each with a receipt; 202 stored, or released or
+    burned in a publication that is pending: the receipt comes later.
+    """
+
+    status: int
+    receipt: bytes | None = None
+
+
+Witness = Callable[[bytes], tuple[int, Any]]  # tells the registrar; its answer, or Unreachable
+
+
+class Conflict(BandannaError):
+    """A share that cannot be taken; `reason` is one word, or two."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = reason
+        super().__init__(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Now:
+    """The running batch, and the one after it where it is known."""
+
+    episode: Episode | None
+    batches: tuple[Batch, ...]
+    plan: Planned
+
+
+class Learner:
+    """The analyzer's heart, without sockets: shares go in, publications come out.
+
+    witness    tells the registrar of a publication
+    published  the newest publication that the registrar has cosigned and that is served; None before this process has
+               heard that its database is the newest
+    """
+
+    def __init__(
+        self, database: Database, task: Task, *, sign: Signer, opener: Opener | None, witness: Witness
+    ) -> None:
+        self._database, self.task, self._sign, self._opener = database, task, sign, opener
+        self._witness, self._settling = witness, threading.Lock()
+        self.heard: Callable[[], None] = lambda: None  # called in any thread when another publication is served
+        self._published: Published | None = None
+        self.policy: Policy[Any] = task.policy
+        check_deployable(self.policy)
+        self._encoding = encoding_of()
+        self._lock = threading.RLock()
+        self.rolled_back = False  # whether the registrar has cosigned a publication that this database does not know
+        self.mixers = {0: ("analyzer",), 1: ("shuffler",), 2: ("helper", "shuffler")}[task.mixers]
+        self._seal_key: dict[str, Any] | None = None  # as the helper has told it last; None: the task's own
+        with database.transaction() as rows:
+            if read(rows, self._encoding) is None:
+                self._begin(rows)
+        self._restore()
+
+    def _restore(self) -> None:
+        """From the rows."""
+        with self._database.reading() as rows:
+            found = read(rows, self._encoding)
+            assert found is not None
+            if found.task != self.task.id:
+                raise BandannaError(f"the database belongs to task {found.task}: every task has its own")
+            self._newest = publication.newest(rows)
+        self._seal_key = self._newest.said("helper")
+        self._see(found)
+        self._doubt = False
+
+    @contextmanager
+    def _sure(self) -> Iterator[None]:
+        """Alone, and where the rows are: a commit of which nobody knows whether it happened may have been one, and
+        what was released is never drawn again.
+        """
+        with self._lock:
+            if self._doubt:
+                self._restore()
+            try:
+                yield
+            except Conflict:
+                raise
+            except BaseException:
+                self._doubt = True
+                raise
+
+    def check_claim(self) -> None:
+        """Refuse, with Fenced, to send anything where another process serves the database."""
+        self._database.check_claim()
+
+    def _begin(self, rows: Transaction) -> None:
+        """Before the first batch."""
+        state = self.policy.init(self.task.fixed_features)
+        source = Randomness(self.policy, self.task.seed, None).state()
+        first = Progress(task=self.task.id, status=RUNNING, state=state, source=source)
+        self._publish(rows, self._settled(first), (), outcome="begun")
+
+    def _settled(self, progress: Progress) -> Progress:
+        """Finished where nothing more is released."""
+        episode = self.policy.episode(progress.state)
+        over = episode is None or not episode.released
+        return replace(progress, status=FINISHED) if over and progress.status == RUNNING else progress
+
+    def _see(self, progress: Progress, now: Now | None = None) -> None:
+        self.progress, self.now = progress, self._now(progress) if now is None else now
+
+    def _now(self, progress: Progress) -> Now:
+        """The running batch and the one after it, from the progress alone."""
+        episode = self.policy.episode(progress.state)
+        if episode is None or progress.status != RUNNING:
+            return Now(episode=episode, batches=(), plan=Planned(asks=(), rounds=()))
+        count, seeded = self.task.mixers, self.task.seed is not None
+        batch, plan = batch_of(
+            self.policy, progress.state, episode, epoch=progress.epoch, mixer_count=count, seeded=seeded
+        )
+        after = self.policy.following(episode) if self.task.content["max_age"] else None
+        batches = [batch]
+        if after is not None and after.released:
+            following, _ = batch_of(
+                self.policy, progress.state, after, epoch=progress.next_epoch, mixer_count=count, seeded=seeded
+            )
+            batches.append(following)
+        return Now(episode=episode, batches=tuple(batches), plan=plan)
+
+    @property
+    def published(self) -> Published | None:
+        """The newest publication that the registrar has cosigned and that is served.
+
+        None before this process has heard that its database is the newest.
+        """
+        return self._published
+
+    @published.setter
+    def published(self, published: Published | None) -> None:
+        self._published = published
+        self.heard()
+
+    @property
+    def running(self) -> tuple[int, int]:
+        """Epoch and round that are awaited."""
+        return self.progress.epoch, self.progress.round
+
+    def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
+        """A mixer's share of a round: stored, and when all are there, released and learned from."""
+        share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
+        if mixer == "helper" and share["key"] is not None:
+            read_seal_key(share["key"], task_id=self.task.id, key=self.task.key("helper"))
+        with self._sure():
+            self._check_settled()
+            over = self.progress.status == EXHAUSTED and (epoch, round_) == self.running
+            if (epoch, round_) < self.running or over:
+                return Taken(status=200, receipt=self.known(digest(content), mixer, epoch, round_))
+            if (epoch, round_) > self.running or self.progress.status != RUNNING:
+                reason = "early" if self.progress.status == RUNNING else self.progress.status
+                raise Conflict(reason, f"batch {epoch}, round {round_} is not awaited")
+            try:
+                with self._database.transaction() as rows:
+                    if not self._store(rows, share, content):
+                        return Taken(status=202)
+                    outcome, after, published = self._release(rows)
+                    now = self._planned
+            except BudgetExceeded:
+                outcome, after, published = self._exhaust(epoch, round_)
+                now = self._planned
+            self._newest = published
+            self._see(after, now)
+        if not self.settle():
+            return Taken(status=202)
+        return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
+
+    @property
+    def pending(self) -> Published | None:
+        """The publication that is committed and not served yet."""
+        newest, served = self._newest, self.published
+        return newest if served is None or served.number < newest.number else None
+
+    @property
+    def number(self) -> int:
+        """Of the publication in force; -1 before there is one."""
+        return -1 if self.published is None else self.published.number
+
+    @property
+    def status(self) -> str:
+        """What the publication in force says: running, exhausted or finished; starting before there is one."""
+        served = self.published
+        return "starting" if served is None else str(served.said("status"))
+
+    def settle(self) -> bool:
+        """Have the registrar cosign what is pending, store the cosignature, then serve the publication.
+
+        Returns
+        -------
+        bool
+            Whether nothing is pending. If not, the registrar is away, or has cosigned another publication of this
+            number, or a later one: then this database was restored, and `rolled_back` is set for good.
+        """
+        with self._settling:
+            pending = self.pending
+            if pending is None or self.rolled_back:
+                return not self.rolled_back
+            self.check_claim()
+            try:
+                status, answer = self._witness(self._told(pending))
+            except Unreachable:
+                return False
+            said = answer if isinstance(answer, dict) else {}
+            if status in (200, 201):
+                return self._serve(pending, said.get("cosignature"))
+            if status == 409:
+                self.check_standing(said.get("witness"))
+            return False
+
+    def _told(self, published: Published) -> bytes:
+        """What the registrar is told of a publication."""
+        document = loads(published.document)
+        told = {name: document[name] for name in ("number", "previous", "epoch")} | {"chain": published.chain}
+        return dumps({**told, "signature": self._sign("witness", dumps(told))})
+
+    def _serve(self, pending: Published, cosignature: Any) -> bool:
+        """Show a publication, once the registrar's signature of it is stored."""
+        pin, key = Pin(pending.number, pending.chain), self.task.key("registrar")
+        if not cosigned(pin, cosignature, task_id=self.task.id, key=key):
+            return False
+        with self._sure():
+            if pending.cosignature is None:
+                with self._database.transaction() as rows:
+                    publication.keep_cosignature(rows, pending.number, cosignature)
+            self._newest = self.published = replace(pending, cosignature=cosignature)
+        return True
+
+    def check_standing(self, witness: Any) -> None:
+        """Stop for good if this analyzer's own key has signed a publication that is not in this history.
+
+        Nobody else can bring that about: what others have signed, or what is in this history, changes nothing.
+        """
+        if not isinstance(witness, dict):
+            return
+        told = {name: value for name, value in witness.items() if name != "signature"}
+        own, signature = self.task.key("analyzer"), witness.get("signature")
+        if not verify(own, self.task.id, "witness", dumps(told), signature):
+            return
+        with self._database.reading() as rows:
+            self.rolled_back |= publication.chain_of(rows, int(told["number"])) != told["chain"]
+
+    def _check_settled(self) -> None:
+        """Refuse whatever follows from a publication that is not served."""
+        if self.rolled_back:
+            text = "the registrar has cosigned a publication that this analyzer does not know: restore its database"
+            raise Conflict("rolled back", text)
+        if self.pending is not None:
+            raise Conflict("unwitnessed", "the registrar has not cosigned the newest publication yet")
+
+    def _store(self, rows: Transaction, share: Share, content: bytes) -> bool:
+        """Keep a share; whether all of them are there."""
+        key = share["epoch"], share["round"], share["mixer"]
+        found = rows.execute("select content from shares where epoch = ? and round = ? and mixer = ?", *key)
+        if found and found[0][0] != content.decode():
+            raise Conflict("other", "another share of this batch is stored")
+        if not found:
+            rows.execute("insert into shares values (?, ?, ?, ?)", *key, content.decode())
+        present = rows.execute("select mixer from shares where epoch = ? and round = ?", *key[:2])
+        return {name for (name,) in present} == set(self.mixers)
+
+    def _release(self, rows: Transaction) -> tuple[str, Progress, Published]:
+        """In the transaction of the last share: pay, answer, learn, and the document that will be in force."""
+        epoch, round_ = self.running
+        found = rows.execute("select content from shares where epoch = ? and round = ? order by mixer", epoch, round_)
+        contents = [content.encode() for (content,) in found]
+        digests = dict(zip(sorted(self.mixers), map(digest, contents), strict=True))
+        shares, ledger = [loads(content) for content in contents], self._ledger(rows)
+        outcome = "released"
+        self._tell_key(shares)
+        try:
+            learn = self._from_rows if sends_rows(self.policy) else self._from_views
+            after, answers = learn(rows, ledger, shares)
+        except Burned:
+            outcome, answers = "burned", ()
+            after = self._burn(rows, ledger)
+        rows.execute("delete from shares where epoch = ? and round = ?", epoch, round_)
+        rows.execute("delete from answers where epoch = ?", epoch)
+        for place, answer in enumerate(answers):
+            rows.execute("insert into answers values (?, ?, ?)", epoch, place, self._encoding.dumps(answer))
+        after = self._settled(after)
+        return outcome, after, self._publish(rows, after, answers, outcome=outcome, of=(epoch, round_), digests=digests)
+
+    def _tell_key(self, shares: Sequence[Share]) -> None:
+        """The helper's newest key for sealing is in the next publication, and in all after it."""
+        for share in shares:
+            told, known = share["key"], self._seal_key
+            if share["mixer"] == "helper" and told is not None and (known is None or told["id"] > known["id"]):
+                self._seal_key = told
+
+    def _from_rows(
+        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
+    ) -> tuple[Progress, tuple[Estimate, ...]]:
+        progress, episode, (share,) = self.progress, self.now.episode, shares
+        assert episode is not None
+        noise = Randomness(self.policy, self.task.seed, progress.source)
+        runner = FromRows(policy=self.policy, desk=Desk(streams=progress.streams, kept=progress.kept),
+                          source=noise.source, stream=noise.stream, coins=noise.coins)  # fmt: skip
+        state = runner.learn(progress.state, episode, played_of(self.policy, episode, rows_of(share)))
+        charge(ledger, runner.charges, task=self.task.id, batch=str(progress.epoch))
+        return self._next(progress, state, runner.desk.streams, runner.desk.kept, noise), ()
+
+    def _from_views(
+        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
+    ) -> tuple[Progress, tuple[Estimate, ...]]:
+        progress, now = self.progress, self.now
+        assert now.episode is not None
+        answers, users = self._answers(rows), users_of(now.episode)
+        asks = asks_of_round(self.policy, progress.state, now.episode, answers, now.plan, progress.round)
+        info = report_info(self.task.digest, progress.epoch, progress.round)
+        views = views_of(shares, now.batches[0].rounds[progress.round].parts, asks, users, self._opener, info)
+        if progress.round == 0:  # whatever else will be asked of these people is paid for now
+            self._pay(ledger, digest(dumps(list(shares))).encode())
+        noise = Randomness(self.policy, self.task.seed, progress.source)
+        streams, fresh = from_views(asks, views, progress.streams, noise.source)
+        answers = (*answers, *fresh)
+        if progress.round + 1 < len(now.plan.rounds):
+            return replace(progress, round=progress.round + 1, streams=streams, source=noise.state()), answers
+        ask, state = next_asks(self.policy, progress.state, now.episode, answers)
+        if ask is not None:
+            raise BandannaError(f"{type(self.policy).__name__} asks more than was planned")
+        return self._next(progress, state, streams, {}, noise), ()
+
+    def _pay(self, ledger: Ledger | None, data: bytes) -> None:
+        """All asks of the running batch."""
+        charges = [Charge(ask=ask, data=data) for ask in self.now.plan.asks]
+        charge(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
+
+    def _burn(self, rows: Transaction, ledger: Ledger | None) -> Progress:
+        """Totals that were seen are paid for; the episode begins anew, with other people."""
+        progress = self.progress
+        if progress.round == 0:
+            self._pay(ledger, b"burned")
+        if any(part.stream is not None for each in self.now.batches[0].rounds for part in each.parts):
+            return replace(progress, status=EXHAUSTED)  # a stream with a hole in it has no sums
+        epoch = progress.next_epoch + (len(self.now.batches) - 1)  # the one after it was announced with another size
+        return replace(progress, epoch=epoch, next_epoch=epoch + 1, round=0)
+
+    def _next(self, progress: Progress, state: Any, streams: Any, kept: Any, noise: Randomness) -> Progress:
+        epoch = progress.next_epoch
+        return replace(progress, state=state, streams=streams, kept=kept, source=noise.state(), epoch=epoch,
+                       next_epoch=epoch + 1, round=0)  # fmt: skip
+
+    def _exhaust(self, epoch: int, round_: int) -> tuple[str, Progress, Published]:
+        """The budget refuses: nothing was released, and nothing more will be."""
+        with self._database.transaction() as rows:
+            after = replace(self.progress, status=EXHAUSTED)
+            return EXHAUSTED, after, self._publish(rows, after, (), outcome=EXHAUSTED, of=(epoch, round_))
+
+    def _ledger(self, rows: Transaction) -> Ledger | None:
+        privacy = self.policy.privacy
+        if not privacy.noisy or privacy.budget is None:
+            return None
+        often = getattr(self.policy, "spends", privacy).participations
+        return Ledger(budget=privacy.budget, participations=often, store=TransactionStore(rows))
+
+    def ledger_view(self) -> dict[str, Any] | None:
+        """What may be shown of the ledger, as of the publication in force, for JSON; None where nothing is promised."""
+        with self._database.reading() as rows:
+            ledger, served = self._ledger(rows), self.published
+            if ledger is None or served is None:
+                return None
+            view, hidden = ledger.view(), self._hidden(rows, served)
+        shown = view.releases[: len(view.releases) - len(hidden)]
+        entries = [{"task": each.task, "batch": each.batch, "event": repr(each.event)} for each in shown]
+        return {
+            "budget": str(view.budget),
+            "participations": view.participations,
+            "spent": served.said("spent"),
+            "entries": entries,
+        }
+
+    def ledger_summary(self) -> dict[str, Any] | None:
+        """The same without its entries: how often each price was paid. As long as there are prices, not batches."""
+        with self._database.reading() as rows:
+            ledger, served = self._ledger(rows), self.published
+            if ledger is None or served is None:
+                return None
+            paid: Counter[Event] = sum(ledger.store.tasks().values(), Counter())
+            hidden = self._hidden(rows, served)
+        paid -= Counter(each.event for each in hidden)
+        return {
+            "budget": str(ledger.budget),
+            "participations": ledger.participations,
+            "spent": served.said("spent"),
+            "entries": sum(paid.values()),
+            "prices": [{"event": repr(event), "entries": often} for event, often in paid.most_common(_PRICES)],
+        }
+
+    def _hidden(self, rows: Transaction, served: Published) -> list[Entry]:
+        """The ledger's entries of a publication that is pending."""
+        query = "select task, batch from ledger_entries where number > ? order by number"
+        store = TransactionStore(rows)
+        found = [store.find(task, batch) for task, batch in rows.execute(query, served.entries)]
+        return [entry for entry in found if entry is not None]
+
+    def _answers(self, rows: Transaction) -> tuple[Estimate, ...]:
+        found = rows.execute("select estimate from answers where epoch = ? order by place", self.progress.epoch)
+        return tuple(self._encoding.loads(text) for (text,) in found)
+
+    def _publish(
+        self,
+        rows: Transaction,
+        after: Progress,
+        answers: Sequence[Estimate],
+        *,
+        outcome: str,
+        of: tuple[int, int] = (0, 0),
+        digests: dict[str, str] | None = None,
+    ) -> Published:
+        """Progress, and the document that follows from it, signed and chained to the one before."""
+        write(rows, after, self._encoding)
+        self._planned = self._now(after)  # in force when the caller's transaction is committed
+        ledger = self._ledger(rows)
+        document = {
+            "task": self.task.id,
+            "status": after.status,
+            "epoch": after.epoch,
+            "round": after.round,
+            "state": self._encoding.dumps(after.state),
+            "snapshot": self._encoding.dumps(self.policy.publish(after.state)),
+            "answers": [self._encoding.dumps(answer) for answer in answers],
+            "batches": [batch.to_dict() for batch in self._planned.batches],
+            "helper": self._seal_key,
+            "spent": _finite(None if ledger is None else ledger.spent()),
+        }
+        return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
+
+    def receipt(self, epoch: int, round_: int) -> bytes:
+        """For mixers: that a round was released, burned or refused, in which publication that is served; signed."""
+        self._check_settled()
+        with self._database.reading() as rows:
+            return publication.receipt(rows, self.task.id, epoch, round_, self._sign)
+
+    def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
+        """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
+        with self._sure():
+            self._check_settled()
+            with self._database.reading() as rows:
+                known = publication.digests(rows, epoch, round_)
+                refused = publication.was(rows, epoch, round_, EXHAUSTED)  # nobody has looked at them
+            if not refused and known is None and (epoch, round_) >= self.running:
+                raise Conflict("awaited", f"batch {epoch}, round {round_} is not over")
+            if not refused and (known is None or known.get(mixer) != share):
+                raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
+            return self.receipt(epoch, round_)
+
+
+def _finite(epsilon: float | None) -> float | None:
+    """What was spent, where it is a number: zCDP at delta 0 has none."""
+    return epsilon if epsilon is not None and math.isfinite(epsilon) else None
+
+
+# The analyzer's tables, beside the ledger's, and the collector's where it has one.
+#
+# progress   one row: which round of which batch is awaited, the policy's state before it, what the analyzer holds
+# answers    of the running batch, those of earlier rounds
+# shares     what mixers have sent of the awaited round: expected -> partial -> released | burned
+# releases   every publication with its signature and chain, in order, the ledger's last entry before it, and the
+#            registrar's cosignature: pending (null) -> served; the newest one alone may be pending
+
+
+SCHEMA = """
+create table progress (
+    id {bigint} primary key, task text not null, status text not null, epoch {bigint} not null,
+    next_epoch {bigint} not null, round {bigint} not null, state text not null, streams text not null,
+    kept text not null, source text not null);
+create table answers (epoch {bigint} not null, place {bigint} not null, estimate text not null,
+    primary key (epoch, place));
+create table shares (
+    epoch {bigint} not null, round {bigint} not null, mixer text not null, content text not null,
+    primary key (epoch, round, mixer));
+create table releases (
+    number {bigint} primary key, epoch {bigint} not null, round {bigint} not null, outcome text not null,
+    document text not null, signature text not null, chain text not null, digests text not null,
+    entries {bigint} not null, cosignature text);
+create index releases_of_rounds on releases (epoch, round);  -- receipts are asked for by round
+"""

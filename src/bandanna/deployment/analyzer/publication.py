@@ -1,0 +1,156 @@
+"""The analyzer's publications."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bandanna.deployment.messages.canonical import Signer, dumps, loads
+from bandanna.deployment.messages.publication import HASH, LINKS, chained
+from bandanna.deployment.messages.share import write_receipt
+from bandanna.storage.database.base import Transaction
+
+_PIECE = 50  # publications that are read at once, where only some of what they say is wanted
+_LETTERS = 1 << 22  # after so many, what is left is for the next question
+_PLAIN = json.JSONDecoder()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A document as it is served.
+
+    entries      the number of the ledger's last entry when it was made
+    cosignature  the registrar's: this publication is the one of its number; None before it is known
+    """
+
+    number: int
+    document: bytes
+    signature: str
+    chain: str
+    entries: int
+    cosignature: str | None = None
+
+    def said(self, name: str) -> Any:
+        """A plain value of the document that comes after its texts."""
+        return _said(self.document.decode(), name)
+
+
+def newest(rows: Transaction, number: int | None = None) -> Published:
+    """The publication in force, or the one of a number."""
+    columns = "select number, document, signature, chain, entries, cosignature from releases"
+    if number is None:
+        found = rows.execute(columns + " order by number desc limit 1")
+    else:
+        found = rows.execute(columns + " where number = ?", number)
+    if not found:
+        raise LookupError(number)
+    count, document, *others = found[0]
+    signature, chain, entries, cosignature = others
+    return Published(
+        number=count,
+        document=document.encode(),
+        signature=signature,
+        chain=chain,
+        entries=entries,
+        cosignature=cosignature,
+    )
+
+
+def history(rows: Transaction, after: int, most: int, last: int) -> list[dict[str, Any]]:
+    """One line for each of at most so many publications after one, up to the `last` one that is served, in order; fewer
+    where documents are long.
+    """
+    query = "select number, epoch, round, outcome, chain, document from releases"
+    query += " where number > ? and number <= ? order by number"
+    found: list[dict[str, Any]] = []
+    letters = 0
+    while len(found) < most and letters < _LETTERS:
+        piece = rows.execute(
+            f"{query} limit ?", found[-1]["number"] if found else after, last, min(_PIECE, most - len(found))
+        )
+        for number, epoch, round_, outcome, chain, document in piece:
+            said = {name: _said(document, name) for name in ("status", "spent")}
+            found.append(
+                {"number": number, "epoch": epoch, "round": round_, "outcome": outcome, "chain": chain, **said}
+            )
+            letters += len(document)
+        if not piece:
+            break
+    return found
+
+
+def links(rows: Transaction, block: int, last: int, known: bytes = b"") -> bytes:
+    """The hashes of the documents of a block of publications, up to number `last`; `known`: the first of them."""
+    query = "select document from releases where number >= ? and number < ? order by number limit ?"
+    found, end = bytearray(known), min(LINKS * (block + 1), last + 1)
+    while piece := rows.execute(query, LINKS * block + len(found) // HASH, end, _PIECE):
+        found += b"".join(hashlib.sha256(document.encode()).digest() for (document,) in piece)
+    return bytes(found)
+
+
+def _said(document: str, name: str) -> Any:
+    """A plain value of a canonical document, without reading the rest: inside of texts no quotation mark is bare."""
+    return _PLAIN.raw_decode(document, document.index(f',"{name}":') + len(name) + 4)[0]
+
+
+def append(
+    rows: Transaction,
+    document: dict[str, Any],
+    sign: Signer,
+    *,
+    outcome: str,
+    of: tuple[int, int],
+    digests: dict[str, str],
+) -> Published:
+    """One more, in the caller's transaction; `of`: which round it follows upon, from shares with these digests."""
+    last = rows.execute("select number, chain from releases order by number desc limit 1")
+    number, previous = (last[0][0] + 1, last[0][1]) if last else (0, "")
+    content = dumps({**document, "number": number, "previous": previous})
+    ((entries,),) = rows.execute("select coalesce(max(number), 0) from ledger_entries")
+    made = Published(
+        number=number,
+        document=content,
+        signature=sign("publication", content),
+        chain=chained(previous, content),
+        entries=entries,
+    )
+    rows.execute(
+        "insert into releases values (?, ?, ?, ?, ?, ?, ?, ?, ?, null)",
+        number, *of, outcome, content.decode(), made.signature, made.chain, dumps(digests).decode(), entries,
+    )  # fmt: skip
+    return made
+
+
+def keep_cosignature(rows: Transaction, number: int, cosignature: str) -> None:
+    """Store what the registrar has signed: the publication may be served."""
+    rows.execute("update releases set cosignature = ? where number = ?", cosignature, number)
+
+
+def chain_of(rows: Transaction, number: int) -> str | None:
+    """Of the publication of a number; None if there is none."""
+    found = rows.execute("select chain from releases where number = ?", number)
+    return None if not found else str(found[0][0])
+
+
+def digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None:
+    """Of the shares that a round was released from; None if it never was."""
+    query = "select digests from releases where epoch = ? and round = ? and outcome in ('released', 'burned')"
+    found = rows.execute(query, epoch, round_)
+    return None if not found else dict(loads(found[0][0]))
+
+
+def was(rows: Transaction, epoch: int, round_: int, outcome: str) -> bool:
+    """Whether a round ended so."""
+    query = "select 1 from releases where epoch = ? and round = ? and outcome = ?"
+    return bool(rows.execute(query, epoch, round_, outcome))
+
+
+def receipt(rows: Transaction, task: str, epoch: int, round_: int, sign: Signer) -> bytes:
+    """That a round is over, in which publication; signed."""
+    query = "select number, chain, outcome from releases where epoch = ? and round = ? and outcome <> 'begun'"
+    ((number, chain, outcome),) = rows.execute(query + " order by number limit 1", epoch, round_)
+    return dumps(
+        write_receipt(task_id=task, epoch=epoch, round_=round_, number=number, chain=chain, outcome=outcome, sign=sign)
+    )

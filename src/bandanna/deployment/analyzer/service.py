@@ -1,0 +1,339 @@
+"""The analyzer's HTTP service."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bandanna.deployment import collector
+from bandanna.deployment.analyzer import publication
+from bandanna.deployment.analyzer.processor import RUNNING, SCHEMA, Conflict, Learner
+from bandanna.deployment.analyzer.rollback_detection import Told, Witnesses
+from bandanna.deployment.calls import Calls
+from bandanna.deployment.collector import Closed, Collector, Plan
+from bandanna.deployment.collector_worker import CollectorRoutes, Pump, limits_of
+from bandanna.deployment.http.application import application
+from bandanna.deployment.http.limits import Bell, name_of
+from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.http.requests import Refused, Route, Upload, in_thread, json_response
+from bandanna.deployment.messages.canonical import Opener, dumps, loads, sign, verify
+from bandanna.deployment.messages.publication import HASH, LINKS
+from bandanna.deployment.messages.tickets import COLLECTOR
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.privacy.stores.database import LEDGER_SCHEMA
+from bandanna.storage.database.base import Database
+from bandanna.storage.database.schema import open_database
+
+_LONGEST = 25.0  # seconds that a request may wait for a newer publication
+_LINES = 1000  # of history, in one answer
+_PATIENCE = 5.0  # seconds in which the registrar has to answer
+
+
+class AnalyzerRoutes:
+    """Publications, ledger and task for everybody; shares from mixers."""
+
+    def __init__(self, learner: Learner, database: Database, log: Log) -> None:
+        self._learner, self._database, self._log = learner, database, log
+        self._task = learner.task
+        self._bell = Bell()
+        learner.heard = self._bell.ring
+        self._links: dict[int, bytes] = {}  # by block: 32 bytes of each publication that was asked about
+
+    @property
+    def routes(self) -> list[Route]:
+        """What everybody may see."""
+        return [
+            ("GET", "/task", self.task),
+            ("GET", "/tasks/{task}", self.task),
+            ("GET", "/tasks/{task}/snapshot", self.snapshot),
+            ("GET", "/tasks/{task}/snapshot/{number}", self.earlier),
+            ("GET", "/tasks/{task}/links/{block}", self.links),
+            ("GET", "/tasks/{task}/history", self.history),
+            ("GET", "/tasks/{task}/ledger", self.ledger),
+            ("GET", "/tasks/{task}/ledger/summary", self.summary),
+            ("GET", "/tasks/{task}/batches/{batch}/shares/{mixer}/{digest}", self.receipt),
+        ]
+
+    @property
+    def public(self) -> list[str]:
+        """What pages of any origin may read: all but receipts, which are for mixers."""
+        return [f"{method} {path}" for method, path, handle in self.routes if handle != self.receipt]
+
+    @property
+    def uploads(self) -> dict[str, Upload]:
+        """What mixers send."""
+        return {"PUT /tasks/{task}/batches/{batch}/shares/{mixer}": self.share}
+
+    @property
+    def peers(self) -> list[str]:
+        """The routes that mixers use: they have reserved places, or a listener of their own."""
+        receipts = [f"{method} {path}" for method, path, handle in self.routes if handle == self.receipt]
+        return [*receipts, *self.uploads]
+
+    def _check(self, params: Any) -> None:
+        if params.get("task", self._task.id) != self._task.id:
+            raise Refused(404, "task")
+
+    def _served(self) -> publication.Published:
+        """The publication in force, where there is one."""
+        served = self._learner.published
+        if self._learner.rolled_back:
+            raise Refused(503, "rolled-back", retry_after=60)
+        if served is None:
+            raise Refused(503, "unwitnessed", retry_after=1)
+        return served
+
+    async def task(self, request: Request) -> Response:
+        """The document that everything is about."""
+        self._check(request.path_params)
+        return Response(self._task.document, media_type="application/json", headers={"etag": f'"{self._task.id}"'})
+
+    async def snapshot(self, request: Request) -> Response:
+        """The publication in force; with ?after=n, one that is newer than n, waited for as long as ?wait= says."""
+        self._check(request.path_params)
+        after, wait = _number(request, "after", -1.0), min(_number(request, "wait", 0.0), _LONGEST)
+        await self._bell.wait(request, lambda: self._learner.rolled_back or self._learner.number > after, wait)
+        served = self._served()
+        return _shown(served) if served.number > after else Response(status_code=204)
+
+    def end(self) -> None:
+        """Nobody waits for a publication of a process that is to end."""
+        self._bell.end()
+
+    async def earlier(self, request: Request) -> Response:
+        """A publication of before."""
+        self._check(request.path_params)
+        text = request.path_params["number"]
+        if not text.isdecimal() or len(text) > 15:
+            raise Refused(404, "number")
+        if int(text) > self._served().number:
+            raise Refused(404, "number")
+        try:
+            return _shown(await in_thread(self._read, int(text)))
+        except LookupError:
+            raise Refused(404, "number") from None
+
+    def _read(self, number: int) -> publication.Published:
+        with self._database.reading() as rows:
+            return publication.newest(rows, number)
+
+    async def links(self, request: Request) -> Response:
+        """The hashes of 256 documents, 32 bytes each, in their order: who has missed some checks the chain by them."""
+        self._check(request.path_params)
+        text, newest = request.path_params["block"], self._served().number
+        if not text.isdecimal() or len(text) > 15 or int(text) > newest // LINKS:
+            raise Refused(404, "block")
+        found = await in_thread(self._block, int(text), newest)
+        whole = len(found) == LINKS * HASH
+        headers = {"cache-control": "public, max-age=31536000, immutable" if whole else "no-cache"}
+        return Response(found, media_type="application/octet-stream", headers=headers)
+
+    def _block(self, block: int, newest: int) -> bytes:
+        known = self._links.get(block, b"")
+        if len(known) < LINKS * HASH:
+            with self._database.reading() as rows:
+                known = self._links[block] = publication.links(rows, block, newest, known)
+        return known
+
+    async def history(self, request: Request) -> Response:
+        """One line for each publication after ?after=n, at most ?most= of them: who watches need not read them all."""
+        self._check(request.path_params)
+        after, most = _number(request, "after", -1.0), _number(request, "most", float(_LINES))
+        if not (-1 <= after < 2**53 and most >= 1):
+            raise Refused(400, "after" if most >= 1 else "most")
+        newest = self._served().number
+        lines = await in_thread(self._lines, int(after), int(min(most, _LINES)), newest)
+        return json_response({"task": self._task.id, "newest": newest, "lines": lines})
+
+    def _lines(self, after: int, most: int, newest: int) -> list[dict[str, Any]]:
+        with self._database.reading() as rows:
+            return publication.history(rows, after, most, newest)
+
+    async def summary(self, request: Request) -> Response:
+        """What was spent, and how often each price was paid."""
+        self._check(request.path_params)
+        self._served()
+        return json_response({"task": self._task.id, "ledger": await in_thread(self._learner.ledger_summary)})
+
+    async def ledger(self, request: Request) -> Response:
+        """What was spent, and for what."""
+        self._check(request.path_params)
+        self._served()
+        view = await in_thread(self._learner.ledger_view)
+        return json_response({"task": self._task.id, "ledger": view})
+
+    async def receipt(self, request: Request) -> Response:
+        """Whether a mixer's share, by its digest, is the one that a round was released from."""
+        self._check(request.path_params)
+        (epoch, round_), mixer = _batch(request.path_params["batch"]), request.path_params["mixer"]
+        try:
+            found = await in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
+        except Conflict as conflict:
+            if conflict.reason != "over":
+                raise _refused(conflict, 404) from None
+            raise Refused(409, "over", **await in_thread(self._receipt_of, epoch, round_)) from None
+        return json_response({"receipt": loads(found)})
+
+    def _receipt_of(self, epoch: int, round_: int) -> dict[str, Any]:
+        """The receipt of a round that is over with other totals: no mixer believes it without one."""
+        with suppress(ValueError):  # of a number that was skipped there is none
+            return {"receipt": loads(self._learner.receipt(epoch, round_))}
+        return {}
+
+    async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
+        """A mixer's totals of a batch."""
+        self._check(params)
+        mixer, (epoch, round_) = params["mixer"], _batch(params["batch"])
+        if self._task.mixers == 0 or mixer not in self._learner.mixers:
+            raise Refused(404, "mixer")
+        if not verify(
+            self._task.key(mixer), self._task.id, "share", body, headers.get(b"signature", b"").decode("latin-1")
+        ):
+            raise Refused(401, "signature")
+        try:
+            taken = await in_thread(self._learner.take, body, mixer, epoch, round_)
+        except Conflict as conflict:
+            if conflict.reason != "over":
+                raise _refused(conflict, 409) from conflict
+            said = await in_thread(self._receipt_of, epoch, round_)
+            raise Refused(409, "over", error=str(conflict), **said) from conflict
+        self._log.say("share", epoch=epoch, round=round_, status=taken.status)
+        receipt = None if taken.receipt is None else loads(taken.receipt)
+        return taken.status, dumps({"receipt": receipt} if receipt else {"stored": True}), None
+
+
+def _number(request: Request, name: str, default: float) -> float:
+    try:
+        number = float(request.query_params.get(name, default))
+    except ValueError:
+        raise Refused(400, name) from None
+    if math.isnan(number):  # nothing is later than that: a request would wait for ever
+        raise Refused(400, name)
+    return number
+
+
+def _batch(text: str) -> tuple[int, int]:
+    epoch, _, round_ = text.partition(".")
+    if not (epoch.isdecimal() and round_.isdecimal() and len(text) < 20):
+        raise Refused(404, "batch")
+    return int(epoch), int(round_)
+
+
+def _refused(conflict: Conflict, status: int) -> Refused:
+    """503 where the registrar has to be heard first, else as given."""
+    waits = conflict.reason in ("unwitnessed", "rolled back")
+    again = 1 if waits else None
+    return Refused(503 if waits else status, conflict.reason.replace(" ", "-"), retry_after=again, error=str(conflict))
+
+
+def _shown(published: publication.Published) -> Response:
+    headers = {
+        "signature": published.signature,
+        "witness": published.cosignature or "",
+        "etag": f'"{published.chain}"',
+        "cache-control": "no-cache",
+    }
+    return Response(published.document, media_type="application/json", headers=headers)
+
+
+class OwnCollector:
+    """Of an analyzer that may see single reports: what its collector closes goes straight to the learner."""
+
+    def __init__(self, learner: Learner, rows: Database, secrets: Secrets) -> None:
+        self._learner, self._told = learner, -1
+        task = learner.task
+        self.collector = Collector(
+            rows,
+            task_id=task.id,
+            task=task.digest,
+            key=secrets.ticket_key(task, COLLECTOR),
+            grace=float(task.content["grace"]),
+            answered=task.content["close"] == "answered",
+            name="analyzer",
+        )
+
+    def ready(self) -> bool:
+        """Not before the registrar has said that the database is the newest: what is kept in an older one is gone when
+        the right one is restored.
+        """
+        return self._learner.published is not None and not self._learner.rolled_back
+
+    def plan(self) -> Plan | None:
+        """What was published since."""
+        number = self._learner.number
+        if number == self._told or self._learner.pending is not None:
+            return None
+        self._told = number
+        return self._learner.now.batches, self._learner.running
+
+    def forward(self, closed: Closed) -> bytes | None:
+        """Released and learned from; its receipt, or None while the registrar has not cosigned what came of it."""
+        if self._learner.pending is not None:
+            return None
+        return self._learner.take(closed.share, "analyzer", closed.epoch, closed.round).receipt
+
+
+def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
+    """The application of a task's analyzer."""
+    rows = open_database(database, role="analyzer", schema=SCHEMA + LEDGER_SCHEMA + collector.SCHEMA)
+    rows.claim()
+    opener = Opener(secrets.seal) if secrets.seal else None
+    registrar = Calls(task.url("registrar"), seconds=_PATIENCE, verify_tls=verify_tls)
+    told = Told(registrar, task.id)
+    learner = Learner(rows, task, sign=partial(sign, secrets.sign, task.id), opener=opener, witness=told)
+    metrics, routes = Metrics(), AnalyzerRoutes(learner, rows, log)
+    witnesses = Witnesses(learner, log=log)
+    own = OwnCollector(learner, rows, secrets) if task.mixers == 0 else None
+    pump = None if own is None else Pump(own.collector, forward=own.forward, plan=own.plan, log=log)
+    reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
+    metrics.gauge("publication", "Number of the publication in force.").follow(lambda: learner.number)
+    metrics.gauge("unwitnessed_publications", "Publications that wait for the registrar's cosignature.").follow(
+        lambda: float(learner.pending is not None)
+    )
+    metrics.gauge("task_running", "1 while batches are awaited.").follow(lambda: float(learner.status == RUNNING))
+    metrics.gauge("rolled_back", "1 if the registrar has cosigned more than the database knows.").follow(
+        lambda: float(learner.rolled_back)
+    )
+
+    async def start() -> None:
+        witnesses.start()
+        if pump is not None:
+            pump.start()
+
+    async def stop() -> None:
+        if pump is not None:
+            await in_thread(pump.stop)
+        await in_thread(witnesses.stop)
+        rows.close()
+
+    def health() -> dict[str, Any]:
+        fine = (pump is None or not pump.failing) and not learner.rolled_back and not witnesses.late
+        return {"ok": fine, "task": learner.status, "rolled_back": learner.rolled_back}
+
+    def status() -> dict[str, Any]:
+        public = {"publication": learner.number, "status": learner.status}
+        return public | ({} if own is None else {"collector": own.collector.progress()})
+
+    return application(
+        role="analyzer",
+        routes=[*routes.routes, *(reports.routes if reports is not None else ())],
+        uploads={**routes.uploads, **(reports.uploads if reports is not None else {})},
+        public=[*routes.public, *(reports.public if reports is not None else ())],
+        peers=routes.peers,
+        names=[name_of(task.url("analyzer"))],
+        start=start,
+        stop=stop,
+        ending=routes.end,
+        health=health,
+        status=status,
+        metrics=metrics,
+        log=log,
+        token=secrets.token,
+        database=lambda: rows,
+        limits=limits_of(learner.now.batches, shares=task.mixers > 0),
+    )

@@ -1,0 +1,103 @@
+"""What a client reads of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bandanna.deployment.messages.canonical import digest, loads, unpacked
+from bandanna.device.arm_sets import FixedArms
+from bandanna.errors import BandannaError, Unreadable
+from bandanna.storage.encoding import Encoding, conforms
+
+TASK_VERSION = 1
+_FIELDS: dict[str, Any] = {
+    "format": str, "version": int, "title": str, "mixers": int, "max_age": int, "urls": dict[str, str],
+    "keys": dict[str, str], "seed": int | None, "test": bool, "promise": str, "arms": str | None,
+    "device": dict[str, Any] | None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaflet:
+    """What the document of a task says, without its policy."""
+
+    document: bytes
+    content: Mapping[str, Any]
+
+    @classmethod
+    def from_bytes(cls, document: bytes, name: str | None = None) -> Leaflet:
+        """A document, of this name where one is given; BandannaError for any other."""
+        content = loads(document)
+        if not isinstance(content, dict) or content.get("format") != "bandanna task":
+            raise Unreadable("this is not the document of a task")
+        if content.get("version") != TASK_VERSION:
+            raise Unreadable(f"a task of version {content.get('version')}: this client knows version {TASK_VERSION}")
+        wrong = next((each for each, hint in _FIELDS.items() if not conforms(content.get(each), hint)), None)
+        if wrong is not None:
+            raise Unreadable(f"a task whose {wrong} is none")
+        made = cls(document=document, content=content)
+        if name is not None and made.id != name:
+            raise BandannaError(f"a task {made.id} where {name} belongs")
+        return made
+
+    @classmethod
+    def read(cls, path: str | Path, name: str | None = None) -> Leaflet:
+        """Of a file, or of the folder that `bandanna task create` has made; of this name where one is given."""
+        place = Path(path)
+        place = place / "task.json" if place.is_dir() else place
+        try:
+            return cls.from_bytes(place.read_bytes(), name)
+        except OSError as error:
+            raise BandannaError(f"{place} cannot be read: {error.strerror or error}") from error
+
+    @cached_property
+    def id(self) -> str:
+        """base64url(SHA-256(document))."""
+        return digest(self.document)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The same as 32 bytes."""
+        return unpacked(self.id, 32)
+
+    @property
+    def mixers(self) -> int:
+        """How many there are between devices and analyzer."""
+        return int(self.content["mixers"])
+
+    @property
+    def device(self) -> Mapping[str, Any] | None:
+        """For clients without policies; None where there is none without."""
+        found: Mapping[str, Any] | None = self.content["device"]
+        return found
+
+    @cached_property
+    def arms(self) -> FixedArms | None:
+        """Arms that stay."""
+        if self.content["arms"] is None:
+            return None
+        ids, features, of_users = Encoding({}).loads(self.content["arms"])
+        return FixedArms(ids=ids, features=features, of_users=of_users)
+
+    def url(self, role: str) -> str:
+        """Where a role is found, and where this task is found there."""
+        where = self.content["urls"].get(role)
+        if where is None:
+            raise BandannaError(f"task {self.id[:12]} does not say where its {role} is")
+        return f"{str(where).rstrip('/')}/tasks/{self.id}"
+
+    @property
+    def collector(self) -> str:
+        """Where devices report."""
+        return self.url("shuffler" if self.mixers else "analyzer")
+
+    def key(self, name: str) -> str:
+        """A public key."""
+        found = self.content["keys"].get(name)
+        if found is None:
+            raise BandannaError(f"task {self.id[:12]} has no key of its {name}")
+        return str(found)

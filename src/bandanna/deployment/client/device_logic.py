@@ -1,0 +1,230 @@
+"""How a client chooses and encodes from the task document alone."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.messages.batch_plan import VERSION, Batch, check_batch
+from bandanna.deployment.messages.report import Ticket, body_of
+from bandanna.device.action_selection import ByPlace, Chooser, Optimist
+from bandanna.device.base import Device
+from bandanna.device.domain import all_finite
+from bandanna.device.linear_report import PerArmReport
+from bandanna.device.noise import NoiseSource
+from bandanna.device.randomizers import chooser, from_parameters, tell
+from bandanna.device.statistics import Tell
+from bandanna.errors import BandannaError, Unreadable
+from bandanna.numeric.rng import Coins
+from bandanna.storage.encoding import Encoding
+from bandanna.types import Floats
+
+Content = Mapping[str, Any]  # of a publication
+_LARGEST_RADIUS = 1e150  # whose square is a number too
+_ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What one user was given: features of the arm as the policy takes them, the arm, and a group it may be kept in."""
+
+    features: tuple[float, ...]
+    arm: int
+    group: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A place in a batch, to which reports belong, by a ticket; `key` seals them, or their seeds."""
+
+    batch: Batch
+    ticket: Ticket
+    key: str | None
+
+
+class Guide(ABC):
+    """Every draw is fresh: whoever calls keeps the bytes, and sends them again."""
+
+    dim: int  # features of an arm
+    participations: int
+
+    @abstractmethod
+    def seen(self, features: Floats) -> Floats:
+        """Features as they are scored and reported, (K, d)."""
+
+    @abstractmethod
+    def choose(self, content: Content, seen: Floats, coins: Coins) -> tuple[int, int] | None:
+        """An arm and the row's group; None where the place in the batch says what is played."""
+
+    @abstractmethod
+    def batch(self, content: Content, place: int) -> Batch:
+        """The running batch (0), or the one after it (1), if it is what the task has promised; else BandannaError."""
+
+    @abstractmethod
+    def zeros(self, content: Content, place: int, slot: Slot, source: NoiseSource) -> list[bytes]:
+        """Bodies of zero reports for all rounds."""
+
+    @abstractmethod
+    def final(
+        self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
+    ) -> tuple[bytes, Exception | None]:
+        """The body of what happened, for a round of the running batch; of nothing, and why, where that fails.
+
+        BandannaError, before what happened is looked at, if the batch is not the one that was announced. Else there is
+        a body of one length, whatever the features, the reward and the published numbers are: zeros are drawn first.
+        """
+
+
+def announced(content: Content, place: int) -> Batch:
+    """A batch of a publication, as it was announced."""
+    batches = content["batches"]
+    if not 0 <= place < len(batches):
+        raise Unreadable("a publication without the batch that takes reports")
+    return Batch.from_dict(batches[place])
+
+
+class LightGuide(Guide):
+    """By the task's leaflet alone."""
+
+    def __init__(self, leaflet: Leaflet) -> None:
+        plain = leaflet.device
+        assert plain is not None
+        if plain.get("version") != VERSION:
+            raise Unreadable(f"a task for clients of version {plain.get('version')}: this one knows {VERSION}")
+        self._leaflet, self._plain = leaflet, plain
+        try:
+            self.dim = self._chooser.features if isinstance(self._chooser, ByPlace) else self._chooser.domain.features
+            self.participations = int(plain["participations"])
+        except BandannaError:
+            raise
+        except _ODD as error:
+            raise Unreadable("a task whose leaflet this client does not understand") from error
+
+    @cached_property
+    def _chooser(self) -> Chooser | ByPlace:
+        return chooser(self._plain["choose"])
+
+    @cached_property
+    def _tells(self) -> list[list[Tell | None]]:
+        """By round and part; None for rows."""
+        return [[None if each == {"kind": "Row"} else tell(each) for each in part] for part in self._plain["tells"]]
+
+    def seen(self, features: Floats) -> Floats:
+        """By the chooser."""
+        return features if isinstance(self._chooser, ByPlace) else np.asarray(self._chooser.seen(features[None])[0])
+
+    def choose(self, content: Content, seen: Floats, coins: Coins) -> tuple[int, int] | None:
+        """By the chooser, from a snapshot of finite numbers of the right shapes."""
+        if isinstance(self._chooser, ByPlace):
+            return None
+        snapshot = _snapshot(content["snapshot"])
+        if not _fits(self._chooser, snapshot, *seen.shape):
+            raise Unreadable("a publication whose snapshot is none of this task's")
+        return int(self._chooser.act(snapshot, seen[None], coins).actions[0]), 0
+
+    def batch(self, content: Content, place: int) -> Batch:
+        """Of a plan that the document holds, with at least as many people as its noise is meant for."""
+        batch = announced(content, place)
+        self._plan(batch)
+        return batch
+
+    def _plan(self, batch: Batch) -> Mapping[str, Any]:
+        """What the document says of batches with such rounds."""
+        arms = self._leaflet.arms
+        return check_batch(self._plain, batch, None if arms is None else len(arms.ids))
+
+    def _devices(self, batch: Batch, round_: int) -> list[Device | None]:
+        return [None if each is None else from_parameters(each) for each in self._plan(batch)["devices"][round_]]
+
+    def zeros(self, content: Content, place: int, slot: Slot, source: NoiseSource) -> list[bytes]:
+        """Noised in full; rows of zeros where a server is trusted with them."""
+        return [
+            self._body(slot, round_, self._nothing(slot, round_, source)) for round_ in range(len(slot.batch.rounds))
+        ]
+
+    def _nothing(self, slot: Slot, round_: int, source: NoiseSource) -> list[np.ndarray[Any, Any]]:
+        """Messages of all parts about nothing."""
+        devices, parts = self._devices(slot.batch, round_), slot.batch.rounds[round_].parts
+        return [
+            np.zeros(part.length) if device is None else device.zero(source)[0]
+            for part, device in zip(parts[: len(devices)], devices, strict=True)
+        ]
+
+    def final(
+        self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
+    ) -> tuple[bytes, Exception | None]:
+        """What is told, each part clipped and protected by its device."""
+        zero = self._nothing(slot, round_, source)
+        try:
+            with np.errstate(all="ignore"):
+                return self._body(slot, round_, self._told(zero, round_, slot, given, reward, source, coins)), None
+        except Exception as error:
+            return self._body(slot, round_, zero), error
+
+    def _told(
+        self, zero: list[np.ndarray[Any, Any]], round_: int, slot: Slot, given: Given, reward: float,
+        source: NoiseSource, coins: Coins,
+    ) -> list[np.ndarray[Any, Any]]:  # fmt: skip
+        """Messages of all parts about what happened, as long as those about nothing."""
+        features, rewards, arms = np.array([given.features]), np.array([reward]), np.array([given.arm])
+        rows = []
+        for how, device in zip(self._tells[round_], self._devices(slot.batch, round_), strict=True):
+            if how is None or device is None:
+                rows.append(np.array([*given.features, reward, given.arm, given.group, 1.0]))
+                all_finite("row", rows[-1])
+            else:
+                rows.append(device.report(how.statistic(device.domain, features, rewards, arms, coins), source)[0])
+        if [row.shape for row in rows] != [row.shape for row in zero]:
+            raise Unreadable("a report of another length than the batch wants")
+        return rows
+
+    def _body(self, slot: Slot, round_: int, rows: list[np.ndarray[Any, Any]]) -> bytes:
+        task = self._leaflet.digest
+        return body_of(rows, task=task, batch=slot.batch, round_=round_, ticket=slot.ticket, key=slot.key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
+    """What Thompson draws from."""
+
+    theta: Floats
+    root: Floats
+    explore: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    """What an optimist looks at."""
+
+    theta: Floats
+    inverse: Floats
+    radius: float
+    explore: float = 0.0
+
+
+_SNAPSHOTS = Encoding({"Posterior": _Drawn, "LinUCBSnapshot": _Index})
+
+
+def _snapshot(text: str) -> Any:
+    return _SNAPSHOTS.loads(text)
+
+
+def _fits(chooser: Chooser, snapshot: Any, arms: int, dim: int) -> bool:
+    """Whether it has what this chooser looks at, for so many arms with so many features: finite, of these shapes."""
+    own = isinstance(chooser.domain, PerArmReport)
+    d = dim + 1 if own else dim
+    lead, plain = (arms,) if own else (), [snapshot.explore]
+    if isinstance(chooser, Optimist):
+        arrays = [(snapshot.theta, (d,)), (snapshot.inverse, (d, d))]
+        plain.append(snapshot.radius if abs(snapshot.radius) <= _LARGEST_RADIUS else math.inf)
+    else:
+        arrays = [(snapshot.theta, (*lead, d)), (snapshot.root, (*lead, d, d))]
+    right = all(np.shape(array) == shape and np.isfinite(array).all() for array, shape in arrays)
+    return right and all(math.isfinite(number) for number in plain)

@@ -1,0 +1,79 @@
+"""Requests, tickets and pauses that a client asks its driver for, and the decisions that users get."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bandanna.errors import BandannaError
+
+# What the steps of a session want of whoever takes them: a request sent, a ticket, some time; and how that fails.
+
+
+class Unreachable(BandannaError):
+    """Somebody does not answer; what was to be sent is kept."""
+
+
+class NoTicket(BandannaError):
+    """The host gives this user no ticket (any more)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Wants (status, headers in lower case, body); `role`: who is asked, for errors, which name no address."""
+
+    role: str
+    method: str
+    url: str
+    content: bytes = b""
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TicketWanted:
+    """Wants a ticket for an epoch; `refused`: [epoch, slot, proof] of slots of this user that were not used."""
+
+    epoch: int
+    refused: tuple[tuple[int, bytes, bytes], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pause:
+    """Wants some seconds to pass; answered with whether there is patience for it."""
+
+    seconds: float
+
+
+Want = Request | TicketWanted | Pause
+Steps = Generator[Want, Any, Any]
+
+
+# What a user is given, and what became of the reward.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a user is given.
+
+    arm          its id;   action: its number
+    publication  on which it was decided
+    taking_part  whether its reward will be asked for: `report` it, whenever it comes
+    reason       why not: "finished", "exhausted", "participations", "ticket", "full", "stale", "closed"; "" if it does
+    """
+
+    id: str
+    arm: Hashable
+    action: int
+    publication: int
+    taking_part: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a report: kept; or pending, kept in the outbox and sent when `flush` can; or neither, and why."""
+
+    kept: bool = False
+    pending: bool = False
+    reason: str = ""

@@ -1,0 +1,416 @@
+"""Simulated users for tests and demonstrations."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.deployment.calls import Calls, Unreachable
+from bandanna.deployment.client.policy_device import Reporter, View
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import dumps, loads, packed
+from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.messages.report import FINAL, ZERO, Answer, Record, Ticket, answers, joined, ticket_of
+from bandanna.deployment.task.description import world_for
+from bandanna.deployment.task.document import Task
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.numeric.rng import Coins, SecureCoins, Streams
+from bandanna.policies.base import Ask, Assigned, Frozen, Played
+from bandanna.protocols.base import StreamProtocol
+from bandanna.simulation import environments
+from bandanna.simulation.environments.base import Environment, random_play
+from bandanna.simulation.environments.population import OneClientPerRound, Population
+from bandanna.simulation.players.reference import Seed
+from bandanna.simulation.result import checkpoints_for
+from bandanna.simulation.run import Tally
+
+# A deployment as a client reaches it: publications, tickets, uploads.
+
+
+_PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
+
+
+class Deployment(Protocol):
+    """What clients need of a deployment."""
+
+    def publication(self, after: int | None, wait: float) -> Shown | None:
+        """The publication in force, if it is newer."""
+
+    def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
+        """One for each user."""
+
+    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+        """Records of one request; returns when they are durable, or refused."""
+
+
+class Http:
+    """Over HTTP; what fails without an answer is tried again with the same bytes, for at most `patience` seconds."""
+
+    def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
+        self._task, self._token, self._patience = task, token, patience
+        self._calls = {role: Calls(task.url(role), verify_tls=verify_tls) for role in ("analyzer", "registrar")}
+        if task.collector not in self._calls:
+            self._calls[task.collector] = Calls(task.url(task.collector), verify_tls=verify_tls)
+        self.retries = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for calls in self._calls.values():
+            calls.close()
+
+    def publication(self, after: int | None, wait: float) -> Shown | None:
+        """From the analyzer."""
+        analyzer = self._calls["analyzer"]
+        found: Shown | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
+        return found
+
+    def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
+        """From the registrar, on behalf of the host's login."""
+        asked: list[dict[str, Any]] = [{"user": user, "epoch": epoch} for user in users]
+        for each, proofs in zip(asked, refused, strict=False):
+            if proofs:
+                each["refused"] = [[e, packed(slot), packed(proof)] for e, slot, proof in proofs]
+        content = dumps({"tickets": asked})
+        headers = {"Authorization": f"Bearer {self._token}"}
+        path = f"/tasks/{self._task.id}/tickets"
+        status, answer, _ = self._again(lambda: self._calls["registrar"].ask("POST", path, content, headers))
+        if status != 200:
+            raise BandannaError(f"the registrar gives no tickets: {status} {answer[:200]!r}")
+        made = []
+        for each in loads(answer)["tickets"]:
+            if "refused" in each:
+                raise BandannaError(f"the registrar refuses a ticket: {each['refused']}")
+            made.append(ticket_of(each))
+        return made
+
+    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+        """To the collector; it may hear of a batch a little later than we do."""
+        content, path = joined(list(records)), f"/tasks/{self._task.id}/reports"
+
+        def asked() -> list[Answer]:
+            status, answer, _ = self._calls[self._task.collector].ask("POST", path, content)
+            told = answers(status, answer, len(records))
+            if any(each.reason == "early" for each in told):
+                raise Unreachable("the batch is not open yet")
+            return told
+
+        made: list[Answer] = self._again(asked)
+        return made
+
+    def _again(self, call: Any) -> Any:
+        """Until there is an answer."""
+        pause, end = _PAUSE, time.monotonic() + self._patience
+        while True:
+            try:
+                return call()
+            except Unreachable:
+                if time.monotonic() + pause > end:
+                    raise
+                self.retries += 1
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST)
+
+
+# Simulated users of a real deployment: an environment's people act on what is published, and report what they earned.
+#
+# A crowd plays one batch after the other. In a seeded test it draws what a simulation with the task's seed draws, so
+# that
+# the deployment must learn what the simulator learns, bit for bit; else every user has noise of its own.
+
+
+_WAIT = 20.0  # seconds in one request for a newer publication
+
+
+@dataclass(kw_only=True)
+class Account:
+    """What happened to a crowd."""
+
+    users: int = 0
+    acknowledged: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    actions: list[int] = field(default_factory=list)
+    refused: dict[str, int] = field(default_factory=dict)
+    publications: list[View] = field(default_factory=list)
+
+
+class Crowd:
+    """Users of a task in an environment, `concurrency` of them at once.
+
+    silent  the share of users who open a slot and never answer
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        deployment: Deployment,
+        environment: Environment,
+        *,
+        rounds: int,
+        seed: int = 0,
+        concurrency: int = 8,
+        silent: float = 0.0,
+        wait: float = 120.0,
+        progress: Callable[[int], None] = lambda users: None,
+    ) -> None:
+        self.task, self._deployment, self._rounds, self._wait = task, deployment, rounds, wait
+        self._progress, self._silent = progress, silent
+        first = seed if task.seed is None else task.seed
+        self._environment, self._first = environment, first
+        world = environment.begin(Streams([first]))
+        self.tally = Tally(checkpoints=checkpoints_for(rounds, min(rounds, 200)), n_seeds=1)
+        self.seed = Seed(task.policy, world, self.tally, 0, "messages", False)
+        self._secure, self._choosing = SecureNoise(), np.random.default_rng(first)
+        self.account = Account()
+        self._pool = ThreadPoolExecutor(max_workers=concurrency)
+        self._view: View | None = None
+        self._session = f"user {secrets.token_hex(4)}"  # other people than those of an earlier crowd
+        self._numbered = 0
+
+    @property
+    def random_play(self) -> float:
+        """What the regret of as many users would be if arms were chosen at random."""
+        env = self._environment
+        played = OneClientPerRound(population=env) if isinstance(env, Population) else env
+        return float(random_play(played, horizon=max(1, self.account.users), n_seeds=1, seed=self._first)[0])
+
+    @property
+    def regret(self) -> float:
+        """Against always playing the best arm."""
+        return float(self.tally.total[0])
+
+    def run(self) -> Account:
+        """Play until the rounds are over, or the task is."""
+        began = time.monotonic()
+        view = self._newer(None)
+        while self.seed.done < self._rounds and view.status == "running":
+            batch = view.batches[0] if view.batches else None
+            if batch is None or not self._play(view, batch):
+                break
+            view = self.after(batch.epoch)
+        self._rest(view)
+        self._pool.shutdown()
+        self.account.seconds = time.monotonic() - began
+        self.account.retries = getattr(self._deployment, "retries", 0)
+        return self.account
+
+    def _newer(self, before: View | None) -> View:
+        """The next publication; BandannaError if none comes."""
+        end = time.monotonic() + self._wait
+        while time.monotonic() < end:
+            found = self._deployment.publication(None if before is None else before.number, _WAIT)
+            if found is not None:
+                self._view = View.read(self.task, found, before)
+                self.account.publications.append(self._view)
+                return self._view
+        raise BandannaError(f"the deployment has published nothing for {self._wait:g} seconds")
+
+    def after(self, epoch: int) -> View:
+        """What is in force when a batch is over."""
+        view = self._view
+        while view is None or (view.running[0] <= epoch and view.status == "running"):
+            view = self._newer(view)
+        return view
+
+    def _rest(self, view: View) -> None:
+        """Who comes after the last release acts, and reports nothing."""
+        left = self._rounds - self.seed.done
+        episode = view.episode()
+        if left > 0 and view.status != "exhausted" and isinstance(episode, Frozen | Assigned):
+            self.seed.state = view.state
+            rows = (
+                self.seed.assigned(episode, min(left, episode.users))
+                if isinstance(episode, Assigned)
+                else self.seed.frozen(left)
+            )
+            self._note(rows)
+
+    def _note(self, rows: Played) -> None:
+        if rows.arms is not None:
+            self.account.actions += rows.arms.tolist()
+        self.account.users += len(rows.rewards)
+        self._progress(self.account.users)
+
+    def _play(self, view: View, batch: Batch) -> bool:
+        """One batch, all its rounds; whether it was whole."""
+        episode, seed = view.episode(), self.seed
+        if episode is None or not isinstance(episode, Frozen | Assigned) or episode.users > self._rounds - seed.done:
+            return False
+        tickets, reporter = self._tickets(batch), self._reporter(batch)
+        asks = view.asks()
+        seed.state = view.state
+        if isinstance(episode, Assigned) and not batch.clients:  # the place says which arm
+            places = self._open(reporter, batch, asks, tickets)
+            tickets = [tickets[user] for user in np.argsort(places).tolist()]
+            rows = seed.assigned(episode, episode.users)
+        else:
+            rows = seed.assigned(episode, episode.users) if isinstance(episode, Assigned) else seed.frozen(batch.slots)
+        self._note(rows)
+        rows = self.told(view, rows)
+        answering = self._answering(batch.slots)
+        self._report(reporter, batch, 0, asks, tickets, rows, answering)
+        for number in range(1, len(batch.rounds)):
+            view = self._newer(view)
+            if view.running != (batch.epoch, number):
+                return True  # it was not used
+            self._report(reporter, batch, number, view.asks(), tickets, rows, answering)
+        return True
+
+    def told(self, view: View, rows: Played) -> Played:
+        """What a batch's people say that happened: the truth. An audit has one of them say something else."""
+        return rows
+
+    def _answering(self, users: int) -> np.ndarray[Any, Any]:
+        """Who will answer."""
+        return self._choosing.random(users) >= self._silent
+
+    def _reporter(self, batch: Batch) -> Reporter:
+        number, key = (0, None) if self._view is None else self._view.seal_key
+        return Reporter(self.task, batch, key_id=number, seal_key=key)
+
+    def _tickets(self, batch: Batch) -> list[Ticket]:
+        names = [f"{self._session} {self._numbered + number}" for number in range(batch.slots)]
+        self._numbered += batch.slots
+        made: list[Ticket] = []
+        for begin in range(0, batch.slots, 500):
+            made += self._deployment.tickets(names[begin : begin + 500], batch.epoch)
+        return made
+
+    def _open(
+        self, reporter: Reporter, batch: Batch, asks: Sequence[tuple[Ask, ...]], tickets: Sequence[Ticket]
+    ) -> list[int]:
+        """Slots with zero reports; their places."""
+        answers = self._send(
+            [self._zeros(reporter, batch, asks, ticket, range(len(batch.rounds))) for ticket in tickets]
+        )
+        return [answer[0].place for answer in answers]
+
+    def _zeros(
+        self, reporter: Reporter, batch: Batch, asks: Sequence[tuple[Ask, ...]], ticket: Ticket, rounds: Sequence[int]
+    ) -> list[bytes]:
+        bodies = (
+            reporter.zero(number, asks[number] if asks else (), ticket, self._secure_or_seeded()) for number in rounds
+        )
+        return [_record(reporter, ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
+
+    def _secure_or_seeded(self) -> NoiseSource:
+        """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
+        if self.task.seed is None:
+            return self._secure
+        return FastNoise(self._choosing)
+
+    def _report(
+        self,
+        reporter: Reporter,
+        batch: Batch,
+        number: int,
+        asks: Sequence[tuple[Ask, ...]],
+        tickets: Sequence[Ticket],
+        rows: Played,
+        answering: np.ndarray[Any, Any],
+    ) -> None:
+        """Final reports of a round; who opens a slot with one has zero reports for the rounds after it."""
+        wanted = asks[number] if asks else ()
+        bodies = reporter.final(number, wanted, rows, tickets, *self._randomness(wanted))
+        requests = []
+        later = range(1, len(batch.rounds)) if number == 0 else ()
+        for ticket, body, is_answered in zip(tickets, bodies, answering.tolist(), strict=True):
+            if is_answered:
+                request = [_record(reporter, ticket, number, FINAL, body)]
+            else:
+                request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
+            requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
+        self._send([request for request in requests if request])
+
+    def _randomness(self, asks: Sequence[Ask]) -> tuple[NoiseSource, Coins]:
+        """Of a simulation with the task's seed; or everybody's own."""
+        if self.task.seed is None:
+            return self._secure, SecureCoins()
+        stream = any(isinstance(ask.protocol, StreamProtocol) for ask in asks)
+        own = self.seed.answers
+        return (own.stream if stream else own.source), own.coins
+
+    def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[Answer]]:
+        """Every user's request by itself, several at a time."""
+        sent = list(self._pool.map(self._upload, requests))
+        for some in sent:
+            for answer in some:
+                if answer.reason:
+                    self.account.refused[answer.reason] = self.account.refused.get(answer.reason, 0) + 1
+                else:
+                    self.account.acknowledged += 1
+        return sent
+
+    def _upload(self, request: Sequence[bytes]) -> list[Answer]:
+        began = time.monotonic()
+        answer = self._deployment.upload(request)
+        self.account.latencies.append(time.monotonic() - began)
+        return answer
+
+
+def _record(reporter: Reporter, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
+    parts: dict[str, Any] = {"round_": number, "version": version, "key_id": reporter.key_id, "body": body}
+    plan = reporter.batch.digest
+    return Record.tagged(ticket.collector, plan, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
+
+
+def summary(crowd: Crowd) -> dict[str, Any]:
+    """What a crowd has seen, in numbers for people."""
+    account = crowd.account
+    latencies = account.latencies or [float("nan")]
+    told: dict[str, Any] = {
+        "users": account.users,
+        "reports acknowledged": account.acknowledged,
+        "reports per second": round(account.acknowledged / max(account.seconds, 1e-9), 1),
+        **{
+            f"latency, {share} % (ms)": round(1000 * float(np.percentile(latencies, share)), 1)
+            for share in (50, 90, 99)
+        },
+        "retries": account.retries,
+        "refused": ", ".join(f"{reason}: {count}" for reason, count in sorted(account.refused.items())) or "none",
+        "publications": account.publications[-1].number if account.publications else 0,
+        "regret": round(crowd.regret, 2),
+        "regret of random play": round(crowd.random_play, 2),
+        "seconds": round(account.seconds, 1),
+    }
+    return told
+
+
+# Which world simulated users live in.
+
+
+def world_of(task: Task, name: str | None = None) -> Environment:
+    """A typical one that fits the task's policy, or the one of this name, with the policy's numbers."""
+    policy = task.policy
+    if name is None:
+        found = world_for(policy, task.arms)
+        if found is None:
+            raise InvalidArgument(
+                "environment", None, "a class of bandanna.simulation.environments: none is known to fit"
+            )
+        return found
+    known = {
+        each: kind
+        for each, kind in vars(environments).items()
+        if isinstance(kind, type) and issubclass(kind, Environment) and is_dataclass(kind)
+    }
+    kind: Any = known[validation.one_of("environment", name, tuple(known))]
+    wanted = {"dim": getattr(policy, "dim", None), "n_arms": getattr(policy, "n_arms", None) or _arms(task)}
+    taken = {each.name for each in fields(kind)}
+    made: Environment = kind(**{each: value for each, value in wanted.items() if each in taken and value is not None})
+    return made
+
+
+def _arms(task: Task) -> int:
+    return 5 if task.arms is None else len(task.arms.ids)

@@ -1,0 +1,316 @@
+"""Pending decisions and cached publications of a client."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.effects import Request, Unreachable, Want
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.publication import HASH, LINKS, Pin, Shown, check_between, read_publication
+from bandanna.errors import BandannaError, InvalidArgument
+
+# What a device keeps until it is acknowledged: decisions, the very bytes that were sent, and the newest publication.
+#
+# An SQLite file of its owner's only, synced before anything is sent: after a crash the same bytes are sent again, and
+# noise is never drawn twice. What is acknowledged or over is deleted, features first of all.
+#
+#     decided (no slot yet) -> opening (zero reports stored) -> open -> answered (final report stored) -> deleted |
+#     over
+
+
+DECIDED, OPENING, OPEN, ANSWERED, OVER = "decided", "opening", "open", "answered", "over"
+_PROOFS = 64  # that a registrar reads
+MEMORY = ":memory:"  # for tests, and for hosts that keep nothing
+_TABLES = """
+create table if not exists pins (task text primary key, number integer not null, chain text not null,
+    document blob not null, signature text not null, cosignature text not null);
+create table if not exists decisions (id text primary key, task text not null, user text not null, state text not null,
+    content text not null, zero blob, final blob, reward real, revision integer not null);
+create index if not exists decisions_of on decisions (task, user, state);
+create table if not exists claims (id text primary key, task text not null, user text not null, epoch integer,
+    unique (task, user, epoch));
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """One decision.
+
+    content  number: of the publication it was made on; day: since 1970; arm, features, group, name; and when it has a
+             slot: batch, slot, collector and helper (the ticket's keys), key, key_id, place, round;
+             refused: [epoch, slot, proof] of slots that were not used
+    zero, final  the bytes of a request, as they were first sent
+    reward       infinite: what was given is no reward, and nothing will be reported
+    revision     how often it was written: what was made from an older one is not
+    """
+
+    id: str
+    task: str
+    user: str
+    state: str = DECIDED
+    content: dict[str, Any] = field(default_factory=dict)
+    zero: bytes | None = None
+    final: bytes | None = None
+    reward: float | None = None
+    revision: int = 0
+
+    def now(self, state: str, **content: Any) -> Kept:
+        """In another state, with more content."""
+        return replace(self, state=state, content={**self.content, **content})
+
+
+class Outbox:
+    """Of one device, or of a host that acts for many users: one file, any number of tasks and users.
+
+    path  a file, made if it is not there; ":memory:" keeps nothing after a crash
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InvalidArgument("outbox", path, "a file, or bandanna.deployment.client.outbox.Outbox(file)")
+        self._own, self._closed, self._pid = threading.RLock(), False, os.getpid()
+        try:
+            if str(path) != MEMORY:
+                _private(Path(path))
+            self._rows = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30.0)
+            self._rows.execute("pragma journal_mode = wal")
+            self._rows.execute("pragma synchronous = full")
+            self._rows.execute("pragma secure_delete = on")  # what is over is overwritten
+            self._rows.executescript(_TABLES)
+        except (OSError, sqlite3.Error) as error:
+            raise BandannaError(f"the outbox {path} cannot be opened: {error}") from error
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[sqlite3.Connection]:
+        """Whole, and on the disk, or not at all."""
+        with self._lock:
+            self._open().execute("begin immediate")
+            try:
+                yield self._rows
+                self._rows.execute("commit")
+            except BaseException:
+                self._rows.execute("rollback")
+                raise
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """One thread at a time; a forked process has none: a copy of what is kept would be drawn for beside it."""
+        if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
+            raise BandannaError("an outbox lives in the process that opened it: open it anew in this one")
+        return self._own
+
+    def _open(self) -> sqlite3.Connection:
+        if self._closed:
+            raise BandannaError("the outbox is closed, as its session is")
+        return self._rows
+
+    def keep(self, kept: Kept) -> Kept:
+        """What was made of a decision, durable when this returns; or, if another process or thread was quicker, what
+        that one has made of it: then nothing is written. So of two draws of noise only one is ever sent.
+        """
+        with self._written() as rows:
+            found = self.find(kept.task, kept.user, kept.id)
+            if found is not None and found.revision != kept.revision:
+                return found
+            return self._write(rows, kept)
+
+    def _write(self, rows: sqlite3.Connection, kept: Kept) -> Kept:
+        made = replace(kept, revision=kept.revision + 1)
+        row = (made.id, made.task, made.user, made.state, json.dumps(made.content), made.zero, made.final)
+        rows.execute(
+            "insert or replace into decisions values (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, made.reward, made.revision)
+        )
+        return made
+
+    def find(self, task: str, user: str, id_: str) -> Kept | None:
+        """A decision of this user."""
+        found = self._all("where task = ? and user = ? and id = ?", task, user, id_)
+        return found[0] if found else None
+
+    def waiting(self, task: str, user: str) -> list[Kept]:
+        """Decisions that are not over, the oldest first."""
+        return self._all("where task = ? and user = ? and state <> 'over' order by rowid", task, user)
+
+    def refused(self, task: str, user: str) -> list[Any]:
+        """[epoch, slot, proof] of tickets of this user that were not used, the newest last."""
+        over = self._all("where task = ? and user = ? and state = 'over' order by rowid", task, user)
+        return [proof for kept in over for proof in kept.content.get("refused", [])][-_PROOFS:]
+
+    def _all(self, where: str, *values: Any) -> list[Kept]:
+        columns = "select id, task, user, state, content, zero, final, reward, revision from decisions "
+        with self._lock:
+            rows = self._open().execute(columns + where, values).fetchall()
+        return [
+            Kept(id=i, task=t, user=u, state=s, content=json.loads(c), zero=z, final=f, reward=r, revision=n)
+            for i, t, u, s, c, z, f, r, n in rows
+        ]
+
+    def over(self, kept: Kept) -> Kept:
+        """Nothing of it is left, not in the file's log either, but that it was there, so that nobody answers it twice;
+        and proofs that its tickets were not used, which the user needs to get another.
+        """
+        unused = kept.state == DECIDED  # no slot is, or may be, its own: the claim is given back
+        left = {} if "place" in kept.content else {"refused": kept.content.get("refused", [])}
+        made = self.keep(replace(Kept(id=kept.id, task=kept.task, user=kept.user, state=OVER, content=left),
+                                 revision=kept.revision))  # fmt: skip
+        if unused and made.state == OVER:
+            with self._written() as rows:
+                rows.execute("delete from claims where id = ?", (kept.id,))
+        with self._lock:
+            self._rows.execute("pragma wal_checkpoint(truncate)").fetchall()
+        return made
+
+    def pinned(self, task: str) -> tuple[Pin, Shown] | None:
+        """The newest publication that was seen, as it was shown."""
+        with self._lock:
+            found = (
+                self._open()
+                .execute("select number, chain, document, signature, cosignature from pins where task = ?", (task,))
+                .fetchall()
+            )
+        if not found:
+            return None
+        number, chain, document, *signatures = found[0]
+        return Pin(number, chain), Shown(bytes(document), *signatures)
+
+    def pin(self, task: str, pin: Pin, shown: Shown, *, after: Pin | None) -> bool:
+        """Keep a publication that was compared with `after`, if that is still the newest that was seen; whether it was.
+
+        So two processes never act upon two histories, each believed because the other one's was not looked at.
+        """
+        with self._written() as rows:
+            known = rows.execute("select number, chain from pins where task = ?", (task,)).fetchone()
+            if (None if known is None else Pin(*known)) != after:
+                return False
+            rows.execute("insert or replace into pins values (?, ?, ?, ?, ?, ?)", (task, *pin, *shown))
+            return True
+
+    def begin(self, kept: Kept, most: int) -> Kept | None:
+        """A new decision, and its claim to one of the user's `most` participations; None if there is none left.
+
+        A claim is made before anybody is asked for a ticket: whatever is lost on the way, a person has no more reports
+        under way than the task allows.
+        """
+        with self._written() as rows:
+            query = "select count(*) from claims where task = ? and user = ?"
+            if rows.execute(query, (kept.task, kept.user)).fetchone()[0] >= most:
+                return None
+            rows.execute("insert into claims values (?, ?, ?, null)", (kept.id, kept.task, kept.user))
+            return self._write(rows, kept)
+
+    def claim(self, kept: Kept, epoch: int) -> bool:
+        """A slot of an epoch for this decision; False if another decision of the user has it: slots are not shared."""
+        with self._written() as rows:
+            query = "select 1 from claims where task = ? and user = ? and epoch = ? and id <> ?"
+            if rows.execute(query, (kept.task, kept.user, epoch, kept.id)).fetchone():
+                return False
+            rows.execute("update claims set epoch = ? where id = ?", (epoch, kept.id))
+            return True
+
+    def close(self) -> None:
+        """Let go of the file, in the process that opened it."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._closed = True
+            self._rows.close()
+
+
+def default_path() -> Path:
+    """BANDANNA_OUTBOX, else bandanna/outbox.db in XDG_STATE_HOME or ~/.local/state."""
+    chosen = os.environ.get("BANDANNA_OUTBOX")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "bandanna" / "outbox.db"
+
+
+def _private(path: Path) -> None:
+    """A file of its owner's only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    path.chmod(0o600)
+
+
+# What a task's analyzer publishes, verified: the newest that was seen is kept, and none before it is believed.
+
+
+Content = dict[str, Any]
+
+_MOST = 1 << 20  # publications that a device may have missed
+
+
+class Published:
+    """The publications of one task. What is asked for says nothing about who asks, nor what was seen before."""
+
+    def __init__(self, leaflet: Leaflet, outbox: Outbox) -> None:
+        self._leaflet, self._outbox = leaflet, outbox
+
+    def newest(self, after: int | None = None) -> Generator[Want, Any, Content]:
+        """The one in force; without an answer, the newest that was seen. `after`: what the same call was shown."""
+        known = self._outbox.pinned(self._leaflet.id)
+        query = "" if after is None else f"?after={after}"
+        try:
+            status, headers, document = yield self._get(f"snapshot{query}")
+            if status == 204 and query:
+                raise Unreachable("the analyzer has published nothing since")
+            if status != 200:
+                raise Unreachable(f"the analyzer shows no publication: {status}")
+            content: Content = yield from self._pinned(Shown.of(document, headers), known and known[0])
+        except Unreachable:
+            if known is None:
+                raise
+            return self._read(known[1], None)[0]
+        return content
+
+    def _pinned(self, shown: Shown, pin: Pin | None) -> Generator[Want, Any, Content]:
+        """A publication that follows upon what was seen when it was asked for; the newest that was seen from now on."""
+        while True:
+            content, made = self._read(shown, pin)
+            if pin is not None and made.number > pin.number + 1:
+                hashes = yield from self._between(pin.number + 1, made.number)
+                check_between(pin, content, hashes)
+            if self._outbox.pin(self._leaflet.id, made, shown, after=pin):
+                return content
+            seen = self._outbox.pinned(self._leaflet.id)  # another process has seen one
+            assert seen is not None
+            pin = seen[0]
+            if pin.number > made.number:
+                return self._read(seen[1], made)[0]  # a newer one, that follows upon this
+
+    def _between(self, first: int, end: int) -> Generator[Want, Any, list[bytes]]:
+        """Hashes of the documents of publications first, ..., end - 1: blocks of them, which many devices ask for."""
+        if end - first > _MOST:
+            raise BandannaError(f"publication {end} where {first} was expected: no analyzer publishes so often")
+        hashes: list[bytes] = []
+        for block in range(first // LINKS, (end - 1) // LINKS + 1):
+            status, _, content = yield self._get(f"links/{block}")
+            if status != 200:
+                raise Unreachable(f"the analyzer shows no links: {status}")
+            low, high = (min(max(each - block * LINKS, 0), LINKS) for each in (first, end))
+            hashes += [content[HASH * each : HASH * (each + 1)] for each in range(low, high)]
+        return hashes
+
+    def _get(self, what: str) -> Request:
+        return Request(role="analyzer", method="GET", url=f"{self._leaflet.url('analyzer')}/{what}")
+
+    def seen(self) -> Content | None:
+        """The newest that was seen."""
+        known = self._outbox.pinned(self._leaflet.id)
+        return None if known is None else self._read(known[1], None)[0]
+
+    def _read(self, shown: Shown, before: Pin | None) -> tuple[Content, Pin]:
+        """Its parts, with the batches that take reports."""
+        keys = {"key": self._leaflet.key("analyzer"), "registrar_key": self._leaflet.key("registrar")}
+        content, made = read_publication(shown, task_id=self._leaflet.id, before=before, **keys)
+        batches = [Batch.from_dict(each) for each in content["batches"]]
+        return {**content, "batches": [each.to_dict() for each in batches if each.rounds]}, made

@@ -1,0 +1,246 @@
+"""How a client chooses and encodes with the policy itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.device_logic import Content, Given, Guide, Slot, announced
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.publication import Pin, Shown, read_publication
+from bandanna.deployment.messages.report import Ticket, body_of, read_seal_key
+from bandanna.deployment.task.document import Task, checked
+from bandanna.deployment.task.query_plan import Planned, Published, asks_of_round, sends_rows
+from bandanna.device.domain import Estimate, all_finite
+from bandanna.device.noise import NoiseSource
+from bandanna.errors import BandannaError, InvalidArgument, Unreadable, raise_alone
+from bandanna.numeric.rng import Coins
+from bandanna.policies.base import Ask, Assigned, Desk, Episode, Played
+from bandanna.policies.serialization import encoding_of
+from bandanna.types import Floats
+
+# What happened, as bodies of records: rows for a trusted server, else protected reports, split or sealed as needed.
+
+
+class Reporter:
+    """Makes the bodies of some users' records; every call draws fresh noise, so bytes are kept until acknowledged."""
+
+    def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
+        self._task, self.batch, self.key_id = task, batch, key_id
+        self._seal_key = seal_key
+
+    def final(
+        self,
+        round_: int,
+        asks: Sequence[Ask],
+        played: Played,
+        tickets: Sequence[Ticket],
+        source: NoiseSource,
+        coins: Coins,
+    ) -> list[bytes]:
+        """Of users with these rows and tickets, in the order of their places where arms are assigned."""
+        wanted, users = self.batch.rounds[round_], len(tickets)
+        if self._of_rows(round_):
+            return [wanted.parts[0].to_bytes(row) for row in self._rows(played, wanted.parts[0].length)]
+        told: list[list[np.ndarray[Any, Any]]] = [[] for _ in range(users)]  # messages of each user
+        for part, ask in zip(wanted.parts, asks, strict=True):
+            own = np.arange(users) if part.arm is None else np.flatnonzero(played.arms == part.arm)
+            if not len(own):
+                continue
+            statistic = self._task.policy.report(ask, Desk().rows(ask, played), coins)
+            for place, row in zip(own.tolist(), ask.protocol.device.report(statistic, source), strict=True):
+                told[place].append(row)
+        return [self._body(round_, rows, ticket) for rows, ticket in zip(told, tickets, strict=True)]
+
+    def zero(self, round_: int, asks: Sequence[Ask], ticket: Ticket, source: NoiseSource) -> bytes:
+        """Of somebody who has not answered (yet): noised in full, so that nobody can tell."""
+        wanted = self.batch.rounds[round_]
+        if self._of_rows(round_):
+            return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
+        told = [ask.protocol.device.zero(source)[0] for ask in asks[: len(wanted.own)]]  # the same whatever the arm
+        return self._body(round_, told, ticket)
+
+    def _of_rows(self, round_: int) -> bool:
+        """Whether a round is of rows; refused unless the task's server is trusted with them, whatever was announced."""
+        rows = self.batch.rounds[round_].parts[0].form == "row"
+        if rows and not sends_rows(self._task.policy):
+            raise BandannaError(f"batch {self.batch.epoch} is of rows, and the task trusts nobody with them")
+        return rows
+
+    def _rows(self, played: Played, length: int) -> np.ndarray[Any, Any]:
+        """Features, rewards, arm, group, and 1 for an answer."""
+        users = len(played.rewards)
+        rewards = played.rewards.reshape(users, -1)
+        rows = np.zeros((users, length))
+        dim = length - rewards.shape[1] - 3
+        if played.features is not None:
+            rows[:, :dim] = played.features[:, :dim]
+        rows[:, dim:-3] = rewards
+        rows[:, -3] = 0 if played.arms is None else played.arms
+        rows[:, -2] = 0 if played.groups is None else np.maximum(played.groups, 0)
+        rows[:, -1] = 1.0
+        return rows
+
+    def _body(self, round_: int, told: Sequence[np.ndarray[Any, Any]], ticket: Ticket) -> bytes:
+        return body_of(told, task=self._task.digest, batch=self.batch, round_=round_, ticket=ticket, key=self._seal_key)
+
+
+# A publication as a device reads it: verified, never older than one it has seen, and what it asks for.
+
+
+@dataclass(frozen=True, kw_only=True)
+class View(Published):
+    """What is in force: the policy's snapshot, the batches that take reports, and the running round."""
+
+    task: Task
+    chain: str
+
+    @classmethod
+    def read(cls, task: Task, shown: Shown, before: View | None = None) -> View:
+        """A publication of this task, signed and cosigned, not older than `before`; BandannaError for any other."""
+        pin = None if before is None else Pin(before.number, before.chain)
+        keys = {"key": task.key("analyzer"), "registrar_key": task.key("registrar")}
+        content, made = read_publication(shown, task_id=task.id, before=pin, **keys)
+        return cls(task=task, content=content, chain=made.chain)
+
+    @property
+    def status(self) -> str:
+        """running, exhausted or finished."""
+        return str(self.content["status"])
+
+    @property
+    def running(self) -> tuple[int, int]:
+        """Epoch and round that are awaited."""
+        return self.epoch, int(self.content["round"])
+
+    @cached_property
+    def seal_key(self) -> tuple[int, str | None]:
+        """Number and public key for which seeds or reports are sealed; no key where nothing is."""
+        keys, told, mixers = self.task.content["keys"], self.content["helper"], self.task.mixers
+        if mixers == 2 and told is not None:
+            return read_seal_key(told, task_id=self.task.id, key=self.task.key("helper"))
+        return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
+
+    @cached_property
+    def answers(self) -> tuple[Estimate, ...]:
+        """Of earlier rounds of the running batch."""
+        return tuple(map(encoding_of().loads, self.content["answers"]))
+
+    def episode(self, place: int = 0) -> Episode | None:
+        """Of the running batch, or of the one after it."""
+        episode = self.task.policy.episode(self.state)
+        return episode if place == 0 or episode is None else self.task.policy.following(episode)
+
+    def asks(self, place: int = 0) -> tuple[tuple[Ask, ...], ...]:
+        """Of every round of a batch: what is reported; only the running round's are placed where they belong."""
+        policy, episode = self.task.policy, self.episode(place)
+        if episode is None:
+            if place < len(self.batches):  # with any plan: there is none of the policy's to compare it with
+                raise Unreadable(f"batch {self.batches[place].epoch} was announced where the policy has none")
+            return ()
+        plan = self._checked(place, episode)
+        if sends_rows(policy):
+            return ()
+        rounds = [plan.round_of(number) for number in range(len(plan.rounds))]
+        if place == 0 and rounds:
+            number = self.running[1]
+            if number >= len(rounds):
+                raise Unreadable(f"a publication that awaits round {number} of {len(rounds)}")
+            rounds[number] = asks_of_round(policy, self.state, episode, self.answers, plan, number)
+        return tuple(rounds)
+
+    def _checked(self, place: int, episode: Episode) -> Planned:
+        """The asks of a batch, if it was announced as the policy means it: an analyzer that announces less noise, or
+        fewer people, gets no reports.
+        """
+        if place >= len(self.batches):
+            raise Unreadable("a publication without the batch that takes reports")
+        return checked(self.task, self.state, episode, self.batches[place])
+
+
+# A guide for every task that can be deployed: it asks the policy itself, and needs the whole library.
+
+
+class WholeGuide(Guide):
+    """As devices of the simulator do it."""
+
+    def __init__(self, leaflet: Leaflet) -> None:
+        self._task = Task.from_bytes(leaflet.document, leaflet.id)
+        self._policy = self._task.policy
+        self.dim = int(getattr(self._policy, "dim", 0))
+        self.participations = self._policy.privacy.participations
+
+    def _view(self, content: Content) -> View:
+        return View(task=self._task, content=dict(content), chain="")
+
+    def seen(self, features: Floats) -> Floats:
+        """By the policy."""
+        return np.asarray(self._policy.seen(features[None])[0])
+
+    def choose(self, content: Content, seen: Floats, coins: Coins) -> tuple[int, int] | None:
+        """By the policy, unless it assigns arms."""
+        view = self._view(content)
+        episode = view.episode()
+        if isinstance(episode, Assigned):
+            return None
+        choice = self._policy.act(view.snapshot, seen[None], coins)
+        return int(choice.actions[0]), 0 if choice.groups is None else int(choice.groups[0])
+
+    def batch(self, content: Content, place: int) -> Batch:
+        """As the policy means it."""
+        batch = announced(content, place)
+        if batch.clients:
+            allowed = "one whose users play one arm each: here a client answers for all plays of a batch"
+            raise InvalidArgument("task", self._task.content["algorithm"], allowed)
+        try:
+            self._view(content).asks(place)  # checks the plan
+        except BandannaError:
+            raise
+        except Exception as error:  # a state that is none of this policy's fails anywhere
+            raise_alone(Unreadable(f"a publication whose state is none of the policy's ({type(error).__name__})"))
+        return batch
+
+    def zeros(self, content: Content, place: int, slot: Slot, source: NoiseSource) -> list[bytes]:
+        """Of every round."""
+        asks = self._view(content).asks(place)
+        reporter, rounds = self._reporter(slot), range(len(slot.batch.rounds))
+        return [reporter.zero(number, asks[number] if asks else (), slot.ticket, source) for number in rounds]
+
+    def final(
+        self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
+    ) -> tuple[bytes, Exception | None]:
+        """By the policy's own report, where the publication says."""
+        view = self._view(content)
+        epochs = [batch.epoch for batch in view.batches]
+        if slot.batch.epoch not in epochs:
+            raise BandannaError(f"batch {slot.batch.epoch} is not the one that is announced")
+        place = epochs.index(slot.batch.epoch)
+        if view.batches[place] != slot.batch:  # whose people are those of the plan that they have opened slots for
+            raise BandannaError(f"batch {slot.batch.epoch} is announced with another plan than when it began")
+        self.batch(content, place)
+        asks = view.asks(place)
+        wanted, reporter = asks[round_] if asks else (), self._reporter(slot)
+        zero = reporter.zero(round_, wanted, slot.ticket, source)
+        try:
+            played = Played(
+                rewards=np.array([reward]),
+                features=np.array([given.features]) if given.features else np.zeros((1, 0)),
+                arms=np.array([given.arm]),
+                groups=np.array([given.group]),
+            )
+            all_finite("rewards", played.rewards)
+            with np.errstate(all="ignore"):
+                (body,) = reporter.final(round_, wanted, played, [slot.ticket], source, coins)
+            if len(body) != len(zero):
+                raise Unreadable("a report of another length than the batch wants")
+        except Exception as error:
+            return zero, error
+        return body, None
+
+    def _reporter(self, slot: Slot) -> Reporter:
+        return Reporter(self._task, slot.batch, seal_key=slot.key)

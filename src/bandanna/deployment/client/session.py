@@ -1,0 +1,387 @@
+"""The client's session over HTTP, and its tickets."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from bandanna import validation
+from bandanna.deployment.client.client_task import Leaflet
+from bandanna.deployment.client.device_logic import Guide, LightGuide
+from bandanna.deployment.client.effects import (
+    Decision,
+    NoTicket,
+    Outcome,
+    Pause,
+    Request,
+    Steps,
+    TicketWanted,
+    Unreachable,
+)
+from bandanna.deployment.client.outbox import Outbox, default_path
+from bandanna.deployment.client.session_steps import Steward
+from bandanna.deployment.messages.canonical import authorities, dumps, loads, packed
+from bandanna.deployment.messages.report import Ticket, ticket_of
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra, Unreadable, raise_alone
+
+# Where a host's server gets its users' tickets. A device never has the registrar's token: it asks its host.
+
+
+Refused = Sequence[tuple[int, bytes, bytes]]
+Tickets = Callable[[int, Refused], Any] | Callable[[int, Refused], Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registrar:
+    """For a session on the host's server, which has logged the user in.
+
+    user   the host's name of the user, 1 to 200 characters; the registrar keeps a keyed hash of it
+    token  of the registrar's secrets (`registrar.secret.json`)
+    """
+
+    user: str
+    token: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.user, str) or not 0 < len(self.user) <= 200:
+            raise InvalidStatistic("user", self.user, "a text of 1 to 200 characters")
+        if not isinstance(self.token, str) or not re.fullmatch(r"[!-~]+", self.token):
+            raise InvalidArgument("token", "...", "that of registrar.secret.json: visible ASCII, and not empty")
+
+    def __repr__(self) -> str:
+        return "Registrar(...)"  # neither the name nor the token belongs into a log
+
+    def request(self, leaflet: Leaflet, wanted: TicketWanted) -> Request:
+        """What to ask the registrar."""
+        asked: dict[str, Any] = {"user": self.user, "epoch": wanted.epoch}
+        if wanted.refused:
+            asked["refused"] = [[epoch, packed(slot), packed(proof)] for epoch, slot, proof in wanted.refused]
+        headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
+        url = f"{leaflet.url('registrar')}/tickets"
+        content = dumps({"tickets": [asked]})
+        return Request(role="registrar", method="POST", url=url, content=content, headers=headers)
+
+    def answered(self, status: int, content: bytes) -> Ticket:
+        """What it has answered."""
+        if status in (200, 409, 429):
+            told = loads(content)
+            (each,) = told["tickets"] if isinstance(told, dict) and len(told.get("tickets", ())) == 1 else (None,)
+            if isinstance(each, Mapping) and "refused" in each:
+                raise NoTicket(str(each["refused"]))
+            return ticket_of(each)
+        if status == 401:
+            raise InvalidArgument("token", "...", "that of the task's registrar")
+        raise Unreachable(f"the registrar answers {status}")
+
+
+def as_ticket(given: Any) -> Ticket:
+    """What a host's own function has returned: a Ticket, or what the registrar said, as a dictionary."""
+    if isinstance(given, Ticket):
+        return given
+    if given is None:
+        raise NoTicket("ticket")
+    if isinstance(given, Mapping) and "refused" in given:
+        raise NoTicket(str(given["refused"]))
+    try:
+        return ticket_of(given)
+    except Unreadable as error:
+        raise_alone(InvalidStatistic("tickets", given, str(error)))
+
+
+# Sessions: the steps of `steps`, with requests sent by httpx, one after the other or by asyncio.
+
+
+_SECONDS = 30.0  # for one request
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError as error:  # pragma: no cover - tests have it
+        raise MissingExtra("client", "a session with a deployment") from error
+    return httpx
+
+
+def _guide(leaflet: Leaflet) -> Guide:
+    if leaflet.content["seed"] is not None:
+        raise BandannaError("a seeded test is played by `bandanna simulate-clients`: its noise follows from the seed")
+    if leaflet.device is not None:
+        return LightGuide(leaflet)
+    from bandanna.deployment.client.policy_device import WholeGuide  # the whole library: policies, accounting and all
+
+    return WholeGuide(leaflet)
+
+
+class _Sessions:
+    """What both kinds have."""
+
+    def __init__(
+        self,
+        task: Any,
+        *,
+        id: str | None = None,
+        tickets: Registrar | Tickets,
+        user: str | None = None,
+        outbox: Outbox | str | os.PathLike[str] | None = None,
+        patience: float = 10.0,
+        http: Any = None,
+    ) -> None:
+        if not isinstance(tickets, Registrar) and not callable(tickets):
+            allowed = "Registrar(user=..., token=...) on the host's server, or a function (epoch, refused) -> ticket"
+            raise InvalidArgument("tickets", type(tickets).__name__, allowed)  # a token is not for logs
+        self.task = _leaflet(task, id)
+        self._tickets, self._patience = tickets, validation.non_negative("patience", patience)
+        self._check_http(http)
+        self._own_outbox = not isinstance(outbox, Outbox)
+        self.outbox = outbox if isinstance(outbox, Outbox) else Outbox(default_path() if outbox is None else outbox)
+        name = user if user is not None else tickets.user if isinstance(tickets, Registrar) else ""
+        self._steward = Steward(self.task, _guide(self.task), self.outbox, name)
+        self._steward.forget()
+        self._user, self._http = name, http
+        self._own_http = http is None
+
+    @staticmethod
+    def _check_http(http: Any) -> None:
+        """Of the right kind, where one is given."""
+
+    @property
+    def promise(self) -> str:
+        """What the task promises, in sentences; `bandanna task show` checks that its noise keeps it."""
+        return str(self.task.content["promise"])
+
+    @property
+    def pending(self) -> int:
+        """Decisions without a slot, or whose report is not acknowledged: `flush` goes on with them."""
+        return self._steward.pending
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """Those that wait for their reward, the oldest first: after a crash too."""
+        return self._steward.decisions
+
+    def _answered(self, wanted: Any, answer: Any) -> tuple[int, dict[str, str], bytes]:
+        busy = answer.status_code in (408, 429) and wanted.role != "registrar"  # of a proxy before a role
+        if answer.status_code >= 500 or busy:
+            raise Unreachable(f"the {wanted.role} answers {answer.status_code}, to be tried again")
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return answer.status_code, headers, answer.content
+
+
+class Session(_Sessions):
+    """One user of a task.
+
+    task      the folder or file of `bandanna task create`, or the document's bytes, from wherever they come
+    id        the task's id: needed unless `task` is a file, and then it must be that file's
+    tickets   `Registrar(user=..., token=...)` on the host's server; on a device, a function (epoch, refused) -> ticket
+              that asks the host, which passes on what the registrar says: {"epoch", "slot", "collector", "helper"?}
+    user      whose decisions these are, in an outbox of several users
+    outbox    where they are kept: a file, or an `Outbox` that sessions share; None: BANDANNA_OUTBOX, or a file of the
+              user's state directory
+    patience  seconds to wait for a batch that is about to open
+    http      an httpx.Client of one's own
+
+    Privacy: noise comes from the operating system, is drawn once for every report, and what an analyzer announces is
+    checked against the task's document: with less noise, or for fewer people, nothing is sent. Thread-safe for
+    different decisions.
+    """
+
+    @staticmethod
+    def _check_http(http: Any) -> None:
+        if http is not None and not isinstance(http, _httpx().Client):
+            raise InvalidArgument("http", type(http).__name__, "an httpx.Client; AsyncSession takes an AsyncClient")
+
+    def act(self, contexts: Any = None) -> Decision:
+        """Open a slot, and choose an arm: features of every arm as `Agent.act` takes them, those of the user where
+        arms have names only, None where arms stay.
+
+        Features that are none are an error; it is raised when the slot is open, and the user has taken part: who is
+        missing from a batch must not tell what anybody's features are.
+        """
+        made: Decision = self._run(self._steward.act(contexts))
+        return made
+
+    def report(self, decision: Decision | str, reward: float) -> Outcome:
+        """The reward of a decision (or of its id), whenever it comes; offline it is kept, and `flush` sends it.
+
+        A reward that is no finite number is an error, and so is a publication by which nothing can be computed; it is
+        raised when a report of nothing was sent, for whether one is sent tells nobody anything.
+        """
+        made: Outcome = self._run(self._steward.report(_id(decision), reward))
+        return made
+
+    def flush(self) -> int:
+        """Send what was kept; how many still have to be sent. One publication is asked for, whatever is kept."""
+        left: int = self._run(self._steward.flush())
+        return left
+
+    def _run(self, steps: Steps) -> Any:
+        end = time.monotonic() + self._patience
+        value: Any = None
+        try:
+            wanted = next(steps)
+            while True:
+                try:
+                    value = self._answer(wanted, end)
+                except Exception as error:
+                    wanted = steps.throw(error)
+                else:
+                    wanted = steps.send(value)
+        except StopIteration as done:
+            return done.value
+
+    def _answer(self, wanted: Any, end: float) -> Any:
+        if isinstance(wanted, Pause):
+            if time.monotonic() + wanted.seconds > end:
+                return False
+            time.sleep(wanted.seconds)
+            return True
+        if isinstance(wanted, Request):
+            return self._asked(wanted)
+        assert isinstance(wanted, TicketWanted)
+        if not isinstance(self._tickets, Registrar):
+            return as_ticket(self._tickets(wanted.epoch, wanted.refused))
+        status, _, content = self._asked(self._tickets.request(self.task, wanted))
+        return self._tickets.answered(status, content)
+
+    def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
+        httpx = _httpx()
+        if self._http is None:
+            self._http = httpx.Client(timeout=_SECONDS, verify=authorities(environment=True))
+        try:
+            answer = self._http.send(_plain(self._http, wanted), follow_redirects=False)
+        except httpx.HTTPError as error:  # which holds the request
+            raise_alone(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
+        return self._answered(wanted, answer)
+
+    def close(self) -> None:
+        """Hang up; the outbox keeps what is open."""
+        if self._own_http and self._http is not None:
+            self._http.close()
+        if self._own_outbox:
+            self.outbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncSession(_Sessions):
+    """As `Session`, for asyncio: `await session.act(...)`; `tickets` may be a coroutine function, `http` an
+    httpx.AsyncClient.
+    """
+
+    @staticmethod
+    def _check_http(http: Any) -> None:
+        if http is not None and not isinstance(http, _httpx().AsyncClient):
+            raise InvalidArgument("http", type(http).__name__, "an httpx.AsyncClient; Session takes a Client")
+
+    async def act(self, contexts: Any = None) -> Decision:
+        """As `Session.act`."""
+        made: Decision = await self._run(self._steward.act(contexts))
+        return made
+
+    async def report(self, decision: Decision | str, reward: float) -> Outcome:
+        """As `Session.report`."""
+        made: Outcome = await self._run(self._steward.report(_id(decision), reward))
+        return made
+
+    async def flush(self) -> int:
+        """As `Session.flush`."""
+        left: int = await self._run(self._steward.flush())
+        return left
+
+    async def _run(self, steps: Steps) -> Any:
+        end = time.monotonic() + self._patience
+        value: Any = None
+        try:
+            wanted = next(steps)
+            while True:
+                try:
+                    value = await self._answer(wanted, end)
+                except Exception as error:
+                    wanted = steps.throw(error)
+                else:
+                    wanted = steps.send(value)
+        except StopIteration as done:
+            return done.value
+
+    async def _answer(self, wanted: Any, end: float) -> Any:
+        if isinstance(wanted, Pause):
+            if time.monotonic() + wanted.seconds > end:
+                return False
+            await asyncio.sleep(wanted.seconds)
+            return True
+        if isinstance(wanted, Request):
+            return await self._asked(wanted)
+        assert isinstance(wanted, TicketWanted)
+        if not isinstance(self._tickets, Registrar):
+            given = self._tickets(wanted.epoch, wanted.refused)
+            return as_ticket(await given if inspect.isawaitable(given) else given)
+        status, _, content = await self._asked(self._tickets.request(self.task, wanted))
+        return self._tickets.answered(status, content)
+
+    async def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
+        httpx = _httpx()
+        if self._http is None:
+            self._http = httpx.AsyncClient(timeout=_SECONDS, verify=authorities(environment=True))
+        try:
+            answer = await self._http.send(_plain(self._http, wanted), follow_redirects=False)
+        except httpx.HTTPError as error:  # which holds the request
+            raise_alone(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
+        return self._answered(wanted, answer)
+
+    async def close(self) -> None:
+        """As `Session.close`."""
+        if self._own_http and self._http is not None:
+            await self._http.aclose()
+        if self._own_outbox:
+            self.outbox.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _plain(http: Any, wanted: Request) -> Any:
+    """A request without cookies, whatever the client has been given: one would tell a device from all others."""
+    request = http.build_request(wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers)
+    request.headers.pop("cookie", None)
+    return request
+
+
+def _leaflet(task: Any, id_: str | None) -> Leaflet:
+    """Of a file of one's own; or of any document, if it is the one of this id: whoever serves it is not believed."""
+    if id_ is not None and not (isinstance(id_, str) and re.fullmatch(r"[\w-]{43}", id_, re.ASCII)):
+        raise InvalidArgument("id", type(id_).__name__, "the id that `bandanna task create` has printed, 43 characters")
+    if isinstance(task, str) and task.startswith(("http://", "https://")):
+        allowed = "a folder, a file, or the document's bytes and id=: `httpx.get(analyzer + '/task').content`"
+        raise InvalidArgument("task", "an address", allowed)
+    if isinstance(task, str | os.PathLike):
+        return Leaflet.read(Path(task), id_)
+    document = task if isinstance(task, bytes) else getattr(task, "document", None)  # a Leaflet, or a Task
+    if not isinstance(document, bytes):
+        allowed = "the folder or file of `bandanna task create`, or the document's bytes and id="
+        raise InvalidArgument("task", type(task).__name__, allowed)
+    if id_ is None:
+        allowed = "the task's id, which does not come from whoever serves the document: its noise is promised by the id"
+        raise InvalidArgument("id", None, allowed)
+    return Leaflet.from_bytes(document, id_)
+
+
+def _id(decision: Decision | str) -> str:
+    if isinstance(decision, Decision):
+        return decision.id
+    if isinstance(decision, str):
+        return decision
+    raise InvalidStatistic("decision", decision, "what `act` returned, or its id")

@@ -1,0 +1,3 @@
+"""The dashboard."""
+
+from __future__ import annotations

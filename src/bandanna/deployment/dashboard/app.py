@@ -1,0 +1,567 @@
+"""The dashboard's process: routes, login, administration."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import importlib.resources
+import json
+import os
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from bandanna import validation
+from bandanna.deployment.calls import known_by
+from bandanna.deployment.dashboard.pages import failed, index, login, release, releases, task
+from bandanna.deployment.dashboard.poller import Silent, Watch, Web
+from bandanna.deployment.dashboard.readings import Reading
+from bandanna.deployment.dashboard.views import listed, page_of, release_of, releases_of, task_of
+from bandanna.deployment.http.application import application
+from bandanna.deployment.http.limits import Limits
+from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.http.requests import Refused, Route, in_thread
+from bandanna.deployment.http.server import serve
+from bandanna.deployment.messages.canonical import digest, dumps
+from bandanna.deployment.task.document import Secrets, Task, is_url
+from bandanna.deployment.task.export import Publication
+from bandanna.deployment.task.query_plan import Published
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.storage import files
+
+# Who may see what is not public: whoever has the token, or a cookie that was given for it.
+
+
+COOKIE = "bandanna-session"
+LEAST = 16  # letters of a token
+_HOURS = 12
+_SESSIONS = 64
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+class Admin:
+    """A token, compared in constant time, and the sessions that it has opened: random names, kept in memory."""
+
+    def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        if len(token) < LEAST or not token.isascii() or not token.isprintable() or " " in token:
+            raise InvalidArgument("token", "***", f"at least {LEAST} letters, digits and signs, without spaces")
+        self.token = token
+        self._digest, self._clock = _digest(token), clock
+        self._sessions: dict[bytes, float] = {}  # digests of names, and when they end
+
+    def agrees(self, token: str) -> bool:
+        """Whether that is the token."""
+        return hmac.compare_digest(_digest(token), self._digest)
+
+    def admits(self, headers: Mapping[str, str]) -> bool:
+        """By a cookie, or by `Authorization: Bearer`."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return self.agrees(token.strip())
+        name = _cookie(headers.get("cookie", ""))
+        ends = self._sessions.get(_digest(name)) if name else None
+        return ends is not None and self._clock() < ends
+
+    def open(self, headers: Mapping[str, str], *, https: bool) -> str:
+        """A new session: the header that gives its cookie."""
+        now = self._clock()
+        self._sessions = {name: ends for name, ends in self._sessions.items() if now < ends}
+        while len(self._sessions) >= _SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        name = secrets.token_urlsafe(32)
+        self._sessions[_digest(name)] = now + 3600 * _HOURS
+        return _header(name, 3600 * _HOURS, headers, https=https)
+
+    def close(self, headers: Mapping[str, str], *, https: bool) -> str:
+        """End the session that was shown; the header that takes its cookie away."""
+        self._sessions.pop(_digest(_cookie(headers.get("cookie", ""))), None)
+        return _header("", 0, headers, https=https)
+
+
+def token_in(body: bytes) -> str:
+    """Of a form; "" where there is none."""
+    try:
+        fields = parse_qs(body.decode("ascii"), max_num_fields=4, encoding="utf-8", errors="replace")
+    except (UnicodeDecodeError, ValueError):
+        return ""
+    return fields.get("token", [""])[0]
+
+
+def own_form(headers: Mapping[str, str]) -> bool:
+    """Whether a form was sent from this very site, as browsers say of every form.
+
+    They do so by Sec-Fetch-Site where a connection is safe, and by Origin elsewhere, which may be "null" beside it.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host", "")
+
+
+def _header(name: str, seconds: int, headers: Mapping[str, str], *, https: bool) -> str:
+    """Only browsers on this machine may keep it without https."""
+    secure = "; Secure" if https or not _local(headers.get("host", "")) else ""
+    return f"{COOKIE}={name}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _local(host: str) -> bool:
+    try:
+        return (urlsplit(f"//{host}").hostname or "") in _LOCAL
+    except ValueError:
+        return False
+
+
+def _cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header[:4096]).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", errors="replace")).digest()
+
+
+# Everything that a dashboard shows, by the address of its page: twins first, and how a page is made of each.
+
+
+_SECONDS = 10.0  # that a page may wait for the analyzer
+_KEPT = 16  # publications that were asked for
+
+
+class NotThere(Exception):
+    """There is no such page."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """A twin, and the page that is made of it."""
+
+    document: dict[str, Any]
+    page: Callable[..., bytes]
+
+
+class Board:
+    """Tasks that are watched."""
+
+    def __init__(self, watches: Sequence[Watch]) -> None:
+        self.watches = list(watches)
+        self._read: OrderedDict[tuple[str, int], Publication] = OrderedDict()
+
+    def watch(self, name: str) -> Watch:
+        """The one of a task."""
+        found = next((each for each in self.watches if each.known.id == name), None)
+        if found is None:
+            raise NotThere(name)
+        found.looked = found.clock()
+        return found
+
+    def version(self, name: str | None = None, *, inside: bool = False) -> tuple[int, ...]:
+        """Changes with what there is to see: of one task, or of all; `inside`: by administrators."""
+        watches = self.watches if name is None else [self.watch(name)]
+        for each in watches:
+            each.looked = each.clock()
+        return tuple(each.changes if inside else each.version for each in watches)
+
+    async def overview(self) -> Shown:
+        """All of it."""
+        return Shown(document={"tasks": listed([each.known for each in self.watches])}, page=index)
+
+    async def task(self, name: str, *, admin: bool) -> Shown:
+        """A task."""
+        return Shown(document=task_of(self.watch(name).known, admin=admin), page=task)
+
+    async def releases(self, name: str, number: int) -> Shown:
+        """A page of its history."""
+        watch = self.watch(name)
+        pages, after, most = page_of(watch.known, number)
+        if number > pages:
+            raise NotThere(number)
+        lines = []
+        if watch.known.newest is not None:
+            async with asyncio.timeout(_SECONDS):
+                lines = await watch.lines(after, most)
+        return Shown(document=releases_of(watch.known, lines, page=number, pages=pages), page=releases)
+
+    async def release(self, name: str, number: int) -> Shown:
+        """One publication."""
+        watch = self.watch(name)
+        if watch.known.newest is None or not 0 <= number <= watch.known.newest.number:
+            raise NotThere(number)
+        async with asyncio.timeout(_SECONDS):
+            publication = await self._publication(watch, number)
+            now = await self._reading(watch, number)
+            before = await self._reading(watch, number - 1) if number else None
+        document = release_of(watch.known, dict(publication.content), publication.chain, now, before)
+        return Shown(document=document, page=release)
+
+    async def _publication(self, watch: Watch, number: int) -> Publication:
+        key = watch.known.id, number
+        if key not in self._read:
+            self._read[key] = await watch.read(number)
+            while len(self._read) > _KEPT:
+                self._read.popitem(last=False)
+        return self._read[key]
+
+    async def _reading(self, watch: Watch, number: int) -> Reading:
+        """As it was followed, or of the publication alone where more is known of it then."""
+        known = next((each.reading for each in watch.known.points if each.number == number), None)
+        if known is not None and (known.theta or known.plays):
+            return known
+        publication = await self._publication(watch, number)
+        assert watch.known.reader is not None
+        try:
+            alone = await in_thread(watch.known.reader.read, Published(content=publication.content), None)
+        except Exception as error:  # whatever somebody else has written
+            raise Silent(f"publication {number} cannot be read ({type(error).__name__})") from error
+        return alone if known is None else replace(known, theta=alone.theta, plays=alone.plays)
+
+
+# The dashboard as a process.
+
+
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CONTENT_POLICY,
+    "referrer-policy": "same-origin",  # with none at all browsers would not say where the login form comes from
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_ASSETS = {
+    "style.css": "text/css; charset=utf-8",
+    "live.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_LISTENERS = 64
+_TICK, _STILL = 0.5, 15.0  # seconds between two looks for news, and between two signs of life
+_LIMITS = Limits(body=1 << 14)
+
+Making = Callable[[], Awaitable[Shown]]
+
+
+class Routes:
+    """Every page, its twin and its news."""
+
+    def __init__(self, board: Board, admin: Admin | None) -> None:
+        self._board, self._admin = board, admin
+        self._assets = {name: _asset(name) for name in _ASSETS}
+        self.listening = 0
+        self.ending = False
+
+    @property
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            ("GET", "/", self.overview),
+            ("GET", "/index.json", self.overview),
+            ("GET", "/events", self.events),
+            ("GET", "/tasks/{task}", self.task),
+            ("GET", "/tasks/{task}/events", self.events),
+            ("GET", "/tasks/{task}/releases", self.releases),
+            ("GET", "/tasks/{task}/releases.json", self.releases),
+            ("GET", "/tasks/{task}/releases/{number}", self.release),
+            ("GET", "/assets/{name}", self.asset),
+            ("GET", "/login", self.form),
+            ("GET", "/login.json", self.form),
+            ("POST", "/login", self.enter),
+            ("POST", "/logout", self.leave),
+        ]
+
+    def _may(self, request: Request) -> bool:
+        return self._admin is not None and self._admin.admits(request.headers)
+
+    async def _answer(self, request: Request, make: Making) -> Response:
+        """A twin or a page; an error as either."""
+        status = 200
+        try:
+            shown = await make()
+        except NotThere:
+            status, words = 404, ""
+        except (Silent, TimeoutError) as error:
+            status, words = 502, str(error)
+        except BandannaError as error:
+            status, words = 502, str(error)
+        if status != 200:
+            shown = Shown(document={"error": words, "status": status}, page=failed)
+        if _wants_json(request):
+            return twin(shown.document, status)
+        admin = None if self._admin is None else self._may(request)
+        return html(shown.page(shown.document, admin=admin), status)
+
+    async def overview(self, request: Request) -> Response:
+        """The list."""
+        return await self._answer(request, self._board.overview)
+
+    async def task(self, request: Request) -> Response:
+        """A task; with what is not public for administrators."""
+        name = _plain(request.path_params["task"])
+        return await self._answer(request, lambda: self._board.task(name, admin=self._may(request)))
+
+    async def releases(self, request: Request) -> Response:
+        """A page of a task's history."""
+        page = _whole(request.query_params.get("page", "1"))
+        return await self._answer(request, lambda: self._board.releases(request.path_params["task"], page))
+
+    async def release(self, request: Request) -> Response:
+        """One publication."""
+        number = _whole(_plain(request.path_params["number"]))
+        return await self._answer(request, lambda: self._board.release(request.path_params["task"], number))
+
+    async def asset(self, request: Request) -> Response:
+        """The stylesheet, the script, the icon."""
+        found = self._assets.get(request.path_params["name"])
+        if found is None:
+            raise Refused(404, "asset")
+        content, tag, kind = found
+        headers = {**HEADERS, "content-type": kind, "etag": f'"{tag}"', "cache-control": "no-cache"}
+        return Response(content, headers=headers)
+
+    async def events(self, request: Request) -> Response:
+        """News, as they come: that there are some, and not what; a page is asked for again by who reads it."""
+        name = request.path_params.get("task")
+        if self.listening >= _LISTENERS or self.ending:
+            raise Refused(503, "listeners", retry_after=30.0)
+        try:
+            self._board.version(name)
+        except NotThere:
+            raise Refused(404, "task") from None
+        may = self._may(request)
+        return Events(self, lambda: self._board.version(name, inside=may))
+
+    async def form(self, request: Request) -> Response:
+        """For the token."""
+        if self._admin is None:
+            raise Refused(404, "no-admin")
+        return self._form(request, "", 200)
+
+    def _form(self, request: Request, error: str, status: int) -> Response:
+        document = {"error": error, "admin": self._may(request)}
+        return twin(document, status) if _wants_json(request) else html(login(document), status)
+
+    async def enter(self, request: Request) -> Response:
+        """The token is right: a cookie, and back to the list."""
+        if self._admin is None:
+            raise Refused(404, "no-admin")
+        if not own_form(request.headers):
+            raise Refused(403, "origin")
+        if not self._admin.agrees(token_in(await request.body())):
+            return self._form(request, "That is not the token.", 401)
+        cookie = self._admin.open(request.headers, https=request.url.scheme == "https")
+        return Response(status_code=303, headers={**HEADERS, "location": "/", "set-cookie": cookie})
+
+    async def leave(self, request: Request) -> Response:
+        """No more."""
+        if self._admin is None or not own_form(request.headers):
+            raise Refused(403, "origin")
+        cookie = self._admin.close(request.headers, https=request.url.scheme == "https")
+        return Response(status_code=303, headers={**HEADERS, "location": "/", "set-cookie": cookie})
+
+
+class Events(StreamingResponse):
+    """Server-sent events, until the reader leaves or the server ends."""
+
+    def __init__(self, routes: Routes, version: Callable[[], Any]) -> None:
+        headers = {
+            **HEADERS,
+            "content-type": "text/event-stream",
+            "cache-control": "no-store",
+            "x-accel-buffering": "no",
+        }
+        super().__init__(iter(()), headers=headers)
+        self._routes, self._version = routes, version
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One reader."""
+        self._routes.listening += 1
+        left = asyncio.ensure_future(_left(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await self._tell(send, b"retry: 3000\n\n")
+            last, quiet = self._version(), 0.0
+            while not left.done() and not self._routes.ending:
+                await asyncio.sleep(_TICK)
+                now, quiet = self._version(), quiet + _TICK
+                if now != last:
+                    await self._tell(send, b"event: news\ndata: %s\n\n" % json.dumps(now).encode())
+                elif quiet >= _STILL:
+                    await self._tell(send, b": still here\n\n")
+                else:
+                    continue
+                last, quiet = now, 0.0
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._routes.listening -= 1
+            left.cancel()
+
+    async def _tell(self, send: Send, content: bytes) -> None:
+        await send({"type": "http.response.body", "body": content, "more_body": True})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def html(content: bytes, status: int = 200) -> Response:
+    """A page."""
+    return Response(content, status_code=status, headers={**HEADERS, "content-type": "text/html; charset=utf-8"})
+
+
+def twin(document: dict[str, Any], status: int = 200) -> Response:
+    """JSON that could not be taken for a page by anybody."""
+    content = dumps(document)
+    for each in b"<>&'":
+        content = content.replace(bytes([each]), b"\\u%04x" % each)
+    return Response(content, status_code=status, headers={**HEADERS, "content-type": "application/json"})
+
+
+def _wants_json(request: Request) -> bool:
+    if request.url.path.endswith(".json"):
+        return True
+    accepted = request.headers.get("accept", "")
+    return "application/json" in accepted and "text/html" not in accepted
+
+
+def _plain(name: str) -> str:
+    return name.removesuffix(".json")
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 15:
+        raise Refused(404, "number")
+    return int(text)
+
+
+def _asset(name: str) -> tuple[bytes, str, str]:
+    content = importlib.resources.files("bandanna.deployment.dashboard").joinpath("assets", name).read_bytes()
+    return content, digest(content), _ASSETS[name]
+
+
+def build(board: Board, *, admin: Admin | None, log: Log, web: Any = None) -> Any:
+    """The application: pages, and the loops that keep what they show up to date."""
+    routes = Routes(board, admin)
+    metrics, running = Metrics(), list[asyncio.Task[None]]()
+    metrics.gauge("listeners", "Readers who wait for news.").follow(lambda: float(routes.listening))
+
+    async def start() -> None:
+        for watch in board.watches:
+            running.append(asyncio.ensure_future(watch.follow()))
+            running.append(asyncio.ensure_future(watch.look()))
+
+    async def stop() -> None:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if web is not None:
+            await web.close()
+
+    def ending() -> None:
+        routes.ending = True
+
+    return application(
+        role="dashboard",
+        routes=routes.routes,
+        start=start,
+        stop=stop,
+        health=lambda: {"ok": True, "tasks": len(board.watches)},
+        status=lambda: {"places": [each.known.place for each in board.watches]},
+        metrics=metrics,
+        log=log,
+        token=None if admin is None else admin.token,
+        limits=_LIMITS,
+        ending=ending,
+    )
+
+
+# Places to look at: addresses of analyzers and folders of tasks.
+
+
+VARIABLE = "BANDANNA_DASHBOARD_TOKEN"
+
+
+def admin_of(file: Path | None, environment: Mapping[str, str] = os.environ) -> Admin | None:
+    """Whose token is in a file, or in the environment; None without either. An argument would be seen by others."""
+    if file is not None:
+        return Admin(files.read(file).decode("utf-8", errors="replace").strip())
+    return Admin(environment[VARIABLE].strip()) if environment.get(VARIABLE) else None
+
+
+def board_of(places: Sequence[str], web: Web, admin: Admin | None, named: Sequence[str] = ()) -> Board:
+    """All of them, in their order; a place that is nothing is refused. `named`: roles that may be asked as well."""
+    watches = []
+    for url in named:
+        if not is_url(url):
+            raise InvalidArgument("--ask", url, "a role's address (http://...), as the task has it")
+    for place in places:
+        if is_url(place):
+            watches.append(Watch(place.rstrip("/"), web, named=named, inside=admin is not None))
+            continue
+        path = validation.path("PLACE", place, folder=True)
+        if not (path.is_file() or (path / "task.json").is_file()):
+            raise InvalidArgument("PLACE", place, "an analyzer's address (http://...), or a task's folder or task.json")
+        task = Task.read(path)
+        folder = path if path.is_dir() else path.parent
+        tokens = {} if admin is None else _tokens(task, folder)
+        watches.append(Watch(place, web, task=task, tokens=tokens, inside=admin is not None))
+    return Board(watches)
+
+
+def _tokens(task: Task, folder: Path) -> dict[str, str]:
+    """Of the roles whose secrets we may read; of those, nothing else is kept."""
+    found = {}
+    for role in task.roles:
+        try:
+            found[role] = Secrets.read(folder, role, task).token
+        except (BandannaError, OSError):
+            continue
+    return {role: token for role, token in found.items() if token}
+
+
+def serve_board(
+    places: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    token: Path | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    trust: Path | None = None,
+    named: Sequence[str] = (),
+    names: Sequence[str] = (),
+    say: Callable[[str], None],
+) -> None:
+    """Until SIGTERM or SIGINT."""
+
+    number = validation.whole("--port", port, least=0, most=65535)
+    verify_tls: Any = True
+    if trust is not None:
+        verify_tls = known_by(trust)
+    admin, web, log = admin_of(token), Web(verify_tls=verify_tls), Log("dashboard")
+    app = build(board_of(places, web, admin, named), admin=admin, log=log, web=web)
+    scheme, shown = "http" if cert is None else "https", f"[{host}]" if ":" in host else host
+    serve(
+        app,
+        host=host,
+        port=number,
+        cert=cert,
+        key=key,
+        log=log,
+        names=names,
+        ready=lambda at: say(f"{scheme}://{shown}:{at}/"),
+    )

@@ -1,0 +1,464 @@
+"""What pages show, as plain values: tasks, releases, trees of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bandanna.deployment.dashboard.markup import budget, closing, moment
+from bandanna.deployment.dashboard.readings import Band, Named, Reader, Reading, difference, finite
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.task.description import expectation
+from bandanna.deployment.task.document import Task
+from bandanna.deployment.task.export import Publication, sentence
+from bandanna.policies.base import RunningSums
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+
+# Points of a history for drawing: never more than so many, evenly spaced, whatever the length of the history.
+
+
+MOST = 256  # points
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What was kept of one publication."""
+
+    number: int
+    epoch: int
+    chain: str
+    previous: str
+    spent: float | None
+    reading: Reading
+
+
+class Series:
+    """Publications 0, s, 2s, ... with s a power of two, and the newest: which ones depends on their number alone."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Point] = {}
+        self._stride = 1
+
+    def missing(self, newest: int) -> Iterator[int]:
+        """Numbers that have to be read so that it reaches to the newest, in order, without that one."""
+        while newest // self._stride >= MOST:
+            self._stride *= 2
+        self._thin(newest)
+        return (number for number in range(0, newest, self._stride) if number not in self._kept)
+
+    def put(self, point: Point) -> None:
+        """One more, or the same once more."""
+        self._kept[point.number] = point
+        while max(self._kept) // self._stride >= MOST:
+            self._stride *= 2
+        self._thin(max(self._kept))
+
+    def _thin(self, newest: int) -> None:
+        for number in [each for each in self._kept if each % self._stride and each != newest]:
+            del self._kept[number]
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """In order."""
+        return tuple(self._kept[number] for number in sorted(self._kept))
+
+    def link(self, number: int) -> Point | None:
+        """The point of a number, where it was kept."""
+        return self._kept.get(number)
+
+
+# What is known of a task at one moment: a value, which pages are made of.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A role's own word about itself: well, unwell, silent (nobody answers), untold (not to us), or unasked.
+
+    Or unnamed: it is where a document from elsewhere says, which is no reason to call there.
+    """
+
+    name: str
+    url: str
+    state: str = "unasked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filling:
+    """What a collector tells everybody of its batches: the running one and its slots, and which takes new ones."""
+
+    epoch: int
+    round: int
+    slots: int
+    wanted: int
+    open: int | None
+    closes_at: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    """A number of a role's metrics: for administrators."""
+
+    role: str
+    metric: str
+    label: str
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """Everything that was read so far, and what stands against it.
+
+    trouble   why the analyzer cannot be asked now;  warnings: what it said that cannot be, until the process ends
+    newest    the publication in force, its signature checked;  since: when it was first seen here
+    latest    what it says;  points: of its history, decimated and brief;  ledger: its summary
+    counts, statuses   of roles, where an administrator may see them
+    asks      where roles may be asked, by their names: nobody else is called, whatever a document says
+    """
+
+    place: str
+    url: str = ""
+    asks: Mapping[str, str] = field(default_factory=dict)
+    task: Task | None = None
+    reader: Reader | None = None
+    facts: Mapping[str, Any] | None = None
+    trouble: str = "it was not asked yet"
+    warnings: tuple[str, ...] = ()
+    newest: Publication | None = None
+    since: float = 0.0
+    latest: Reading = Reading()
+    points: tuple[Point, ...] = ()
+    filling: Filling | None = None
+    roles: tuple[Role, ...] = ()
+    ledger: Mapping[str, Any] | None = None
+    counts: tuple[Count, ...] = ()
+    statuses: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Of the task; "" while it is not known."""
+        return "" if self.task is None else self.task.id
+
+    @property
+    def now(self) -> dict[str, Any] | None:
+        """As `bandanna task show` has it; None before there is a publication."""
+        if self.newest is None:
+            return None
+        content = self.newest.content
+        return {
+            "status": content.get("status"),
+            "publication": self.newest.number,
+            "epoch": content.get("epoch"),
+            "round": content.get("round"),
+            "spent": content.get("spent"),
+        }
+
+
+# The tree of batches of concurrent shufflers: what is full on each level, and what fills.
+
+
+_MOST = 48  # batches of a level that are drawn one by one
+
+
+def tree_of(task: Task, known: Known) -> dict[str, Any] | None:
+    """None for other tasks. Levels from the top down; on each, the batches inside the one above that fills.
+
+    What is full was released; what fills counts the open slots of the running batch too, as its collector tells them.
+    """
+    if task.trust != "concurrent" or not isinstance(task.policy, RunningSums) or not known.points:
+        return None
+    stream = next(iter(task.policy.calibrated().values())).stream
+    if not isinstance(stream, ConcurrentShuffle):
+        return None
+    tree, users = stream.tree, known.latest.users or 0
+    told, running = known.filling, known.points[-1].epoch
+    waiting = min(told.slots, tree.sizes[0]) if told is not None and told.epoch == running else 0
+    digits = tree.covering(users).tolist()  # full batches of each level beside the full ones above
+    levels = []
+    for level in reversed(range(tree.levels)):
+        size = tree.sizes[level]
+        siblings = tree.degrees[level + 1] if level + 1 < tree.levels else tree.batches[level]
+        inside = min(users % size + waiting, size)
+        levels.append(
+            {
+                "level": level + 1,
+                "users": size,
+                "full": users // size,
+                "batches": tree.batches[level],
+                "siblings": siblings,
+                "beside": digits[level],
+                "filled": inside / size,
+                "drawn": siblings <= _MOST,
+            }
+        )
+    return {"levels": levels, "users": users}
+
+
+# The twins of a page of a task's history, and of one publication.
+
+
+PAGE = 50  # lines
+OUTCOMES = {
+    "begun": "the task began",
+    "released": "a batch was released and learned from",
+    "burned": "totals were seen and could not be used: paid for, not learned from",
+    "exhausted": "the budget refused: nothing was released",
+}
+_KINDS: dict[str, type] = {"number": int, "epoch": int, "round": int, "outcome": str, "chain": str, "status": str}
+
+
+def page_of(known: Known, number: int) -> tuple[int, int, int]:
+    """How many pages there are, and which publications are on this one: after, most. The newest are on page 1."""
+    count = 0 if known.newest is None else known.newest.number + 1
+    pages = max(1, -(-count // PAGE))
+    last = count - 1 - (min(number, pages) - 1) * PAGE
+    first = max(0, last - PAGE + 1)
+    return pages, first - 1, last - first + 1
+
+
+def releases_of(known: Known, lines: list[dict[str, Any]], *, page: int, pages: int) -> dict[str, Any]:
+    """Newest first."""
+    assert known.task is not None
+    rows = [_line(each) for each in reversed(lines[:PAGE])]
+    return {
+        "id": known.id,
+        "title": str(known.task.content["title"]),
+        "page": page,
+        "pages": pages,
+        "rows": [each for each in rows if each is not None],
+        "meanings": OUTCOMES,
+    }
+
+
+def _line(told: dict[str, Any]) -> dict[str, Any] | None:
+    """Of the types that it has to have; it is not signed, publications are."""
+    if not all(type(told.get(name)) is kind for name, kind in _KINDS.items()):
+        return None
+    spent = told.get("spent")
+    line = {name: told[name] if kind is int else str(told[name])[:100] for name, kind in _KINDS.items()}
+    return {**line, "spent": spent if isinstance(spent, int | float) else None}
+
+
+def release_of(
+    known: Known, content: dict[str, Any], chain: str, now: Reading, before: Reading | None
+) -> dict[str, Any]:
+    """One publication: what is known since, and what the batch before it has added."""
+    assert known.task is not None
+    assert known.reader is not None
+    words, _ = budget(known.task.policy.privacy.budget if known.task.policy.privacy.noisy else None)
+    notes = known.reader.notes
+    return {
+        "id": known.id,
+        "title": str(known.task.content["title"]),
+        "publication": content["number"],
+        "newest": 0 if known.newest is None else known.newest.number,
+        "status": content.get("status"),
+        "epoch": content.get("epoch"),
+        "round": content.get("round"),
+        "spent": content.get("spent"),
+        "budget": words,
+        "chain": chain,
+        "previous": content["previous"],
+        "users": now.users,
+        "own": _own(known, now, before),
+        "reward": {"note": notes.reward, "sum": _plain(now.reward)},
+        "regret": {"note": notes.regret, "sum": _plain(now.regret)},
+        "theta": {"note": notes.theta, "rows": [{"name": each.name, **each.band.plain()} for each in now.theta[:200]]},
+        "plays": {"note": notes.plays, "rows": [{"name": each.name, **each.band.plain()} for each in now.plays[:200]]},
+        "left": None if now.left is None else list(now.left[:200]),
+    }
+
+
+def _own(known: Known, now: Reading, before: Reading | None) -> dict[str, Any] | None:
+    """What has been added since the publication before it."""
+    if before is None or now.users is None or before.users is None:
+        return None
+    assert known.reader is not None
+    reward = None
+    if now.reward is not None and before.reward is not None:
+        reward = difference(now.reward, before.reward, independent=known.reader.independent)
+    return {"users": now.users - before.users, "reward": _plain(reward)}
+
+
+def _plain(band: Band | None) -> dict[str, Any] | None:
+    return None if band is None else band.plain()
+
+
+# The twins of the list of tasks, and of a task.
+
+
+ROWS = 60  # parameters or arms on a page
+
+
+def listed(watched: Sequence[Known]) -> list[dict[str, Any]]:
+    """One line for every task, or for the place where one should be."""
+    return [_tasks_line(known) for known in watched]
+
+
+def _tasks_line(known: Known) -> dict[str, Any]:
+    now, batch = known.now, _batch(known)
+    return {
+        "place": known.place,
+        "id": known.id or None,
+        "title": _title(known),
+        "trouble": known.trouble,
+        "warnings": len(known.warnings),
+        "status": None if now is None else now["status"],
+        "publication": None if now is None else now["publication"],
+        "spent": None if now is None else now["spent"],
+        "batch": batch,
+        "roles": [{"role": each.name, "state": each.state} for each in known.roles],
+    }
+
+
+def _title(known: Known) -> str:
+    return known.place if known.task is None else str(known.task.content["title"])
+
+
+def task_of(known: Known, *, admin: bool) -> dict[str, Any]:
+    """A whole task; `admin`: with what is not public."""
+    task = known.task
+    assert task is not None
+    reading, now = known.latest, known.now
+    document: dict[str, Any] = {
+        "id": known.id,
+        "title": _title(known),
+        "place": known.place,
+        "algorithm": str(task.content["algorithm"]),
+        "trust": task.trust,
+        "test": bool(task.content["test"]),
+        "trouble": known.trouble,
+        "warnings": list(known.warnings),
+        "now": now,
+        "sentence": None if now is None else _sentence(now),
+        "since": moment(known.since) if now is not None else None,
+        "batch": _batch(known),
+        "released": _released(known, reading),
+        "estimates": _estimates(known, reading),
+        "series": _series(known),
+        "forecast": expectation(task),
+        "expected": task.content["expected"],
+        "privacy": _privacy(known, task),
+        "tree": tree_of(task, known),
+        "roles": [vars_of(each) for each in known.roles],
+        "notes": list(known.facts["notes"]) if known.facts is not None else [],
+    }
+    if admin:
+        document["admin"] = {
+            "counts": [vars_of(each) for each in known.counts],
+            "statuses": [{"role": role, "status": text} for role, text in known.statuses],
+        }
+    return document
+
+
+def vars_of(value: Any) -> dict[str, Any]:
+    """A flat value's fields."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def _sentence(now: dict[str, Any]) -> str:
+    try:
+        return sentence(now)
+    except (TypeError, ValueError):  # somebody else has written it
+        return "What it says of itself cannot be read."
+
+
+def _batch(known: Known) -> dict[str, Any] | None:
+    """The running batch: what is announced of it, and what its collector tells."""
+    task, announced = known.task, _announced(known)
+    if task is None or not announced or known.newest is None:
+        return None
+    running, told = announced[0], known.filling
+    same = told is not None and told.epoch == running.epoch
+    return {
+        "epoch": running.epoch,
+        "round": known.newest.content.get("round"),
+        "rounds": len(running.rounds),
+        "wanted": running.slots,
+        "slots": told.slots if same and told is not None else None,
+        "closes": closing(task, running.slots),
+        "closes_at": moment(told.closes_at) if same and told is not None else None,
+        "next": None if len(announced) < 2 else {"epoch": announced[1].epoch, "wanted": announced[1].slots},
+    }
+
+
+def _announced(known: Known) -> list[Batch]:
+    if known.newest is None or known.newest.content.get("status") != "running":
+        return []
+    try:
+        return [Batch.from_dict(each) for each in known.newest.content["batches"]]
+    except Exception:  # somebody else has written it, and the page has a warning
+        return []
+
+
+def _released(known: Known, reading: Reading) -> dict[str, Any]:
+    horizon = known.task.policy.horizon if known.task is not None else None
+    return {
+        "publications": 0 if known.newest is None else known.newest.number + 1,
+        "shown": len(known.points),
+        "users": reading.users,
+        "horizon": horizon,
+    }
+
+
+def _estimates(known: Known, reading: Reading) -> dict[str, Any]:
+    notes = known.reader.notes if known.reader is not None else None
+    users = reading.users or 0
+    reward = None if reading.reward is None else reading.reward.plain()
+    mean = None
+    if reward is not None and users:
+        mean = {name: None if value is None else value / users for name, value in reward.items()}
+    return {
+        "reward": {"note": notes.reward if notes else "", "sum": reward, "mean": mean},
+        "regret": {
+            "note": notes.regret if notes else "",
+            "sum": None if reading.regret is None else reading.regret.plain(),
+        },
+        "theta": {"note": notes.theta if notes else "", **_rows(reading.theta)},
+        "plays": {"note": notes.plays if notes else "", **_rows(reading.plays)},
+        "left": None if reading.left is None else list(reading.left[:ROWS]),
+    }
+
+
+def _rows(named: Sequence[Named]) -> dict[str, Any]:
+    rows = [{"name": each.name, **each.band.plain()} for each in named[:ROWS]]
+    return {"rows": rows, "more": max(0, len(named) - ROWS)}
+
+
+def _series(known: Known) -> list[dict[str, Any]]:
+    """What is drawn over time: as many points as were kept, whatever the length of the history."""
+    return [_point(point.number, point.spent, point.reading) for point in known.points]
+
+
+def _point(number: int, spent: float | None, reading: Reading) -> dict[str, Any]:
+    users, reward, regret = reading.users, reading.reward, reading.regret
+    return {
+        "publication": number,
+        "users": users,
+        "spent": finite(spent),
+        "mean": finite(reward.value / users) if reward is not None and users else None,
+        "mean_half": finite(reward.half / users) if reward is not None and reward.half is not None and users else None,
+        "regret": None if regret is None or not users else finite(regret.value),
+        "regret_half": None if regret is None or not users else finite(regret.half),
+    }
+
+
+def _privacy(known: Known, task: Task) -> dict[str, Any]:
+    spends = task.policy.privacy
+    words, epsilon = budget(spends.budget if spends.noisy else None)
+    ledger, told = known.ledger or {}, known.facts or {}
+    prices = [
+        {"event": str(each.get("event"))[:400], "entries": each.get("entries")}
+        for each in ledger.get("prices", [])[:20]
+        if isinstance(each, dict) and type(each.get("entries")) is int
+    ]
+    return {
+        "budget": words,
+        "epsilon": epsilon,
+        "spent": None if known.now is None else known.now["spent"],
+        "participations": spends.participations,
+        "promise": told.get("promise"),
+        "sight": told.get("sight", []),
+        "entries": ledger.get("entries") if type(ledger.get("entries")) is int else None,
+        "prices": prices,
+    }

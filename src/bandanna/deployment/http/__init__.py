@@ -1,0 +1,10 @@
+"""What every HTTP service of a role has in common. Needs the extra `serve`."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from bandanna.errors import MissingExtra
+
+if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
+    raise MissingExtra("serve", "serving a role")

@@ -1,0 +1,513 @@
+"""The application of a role: lifespan, health and dispatch of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from bandanna.deployment.http.limits import AMONG, INSIDE, PLACE, Bodies, Doors, Gone, Limits, Place
+from bandanna.deployment.http.metrics import CONTENT_TYPE, Log, Metrics, Tallies
+from bandanna.deployment.http.requests import (
+    CLOSE,
+    GUARDED,
+    JSON,
+    PEERS,
+    SHARED,
+    Headers,
+    Mistake,
+    Refused,
+    Route,
+    Table,
+    Target,
+    Upload,
+    busy,
+    canonical,
+    guarded,
+    in_thread,
+    json_response,
+    place,
+    pool,
+    secured,
+    shared,
+    targets_of,
+    unchanged,
+    upload_headers,
+)
+from bandanna.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Send
+
+
+# How an application begins and ends (ASGI's lifespan).
+
+
+_LOOK = 1.0  # seconds between two looks at the claim
+
+
+class Claimed(Protocol):
+    """A database that one process serves."""
+
+    @property
+    def fenced(self) -> bool:
+        """Whether another process has taken over."""
+
+    def check_claim(self) -> None:
+        """Look whether another process has taken over."""
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Begin a transaction that can write; it is committed when its block ends."""
+
+
+class Life:
+    """Start and stop of a role, around everything that is served; `failure` is what went wrong in either."""
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[], Awaitable[None]],
+        stop: Callable[[], Awaitable[None]],
+        bodies: Bodies,
+        tallies: Tallies,
+        limits: Limits,
+        database: Callable[[], Claimed | None],
+    ) -> None:
+        self.failure: Exception | None = None
+        self._database = database
+        self._start, self._stop = start, stop
+        self._bodies, self._tallies, self._limits = bodies, tallies, limits
+
+    async def __call__(self, receive: Receive, send: Send) -> None:
+        """From "lifespan.startup" to "lifespan.shutdown"."""
+        await receive()
+        threads = pool(self._limits.threads)
+        watchers = [asyncio.ensure_future(each) for each in (self._bodies.watch(), self._look())]
+        try:
+            if await self._try("start", self._start):
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await send({"type": "lifespan.startup.failed"})
+                return
+            await receive()
+            kind = "complete" if await self._try("stop", self._stop) else "failed"
+            await send({"type": f"lifespan.shutdown.{kind}"})
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            threads.shutdown(wait=False)
+
+    @property
+    def fenced(self) -> bool:
+        """Whether another process serves the role's database: this one answers nothing, and ends."""
+        database = self._database()
+        return database is not None and database.fenced
+
+    async def _look(self) -> None:
+        """Look at the claim once a second: whoever only reads, or sleeps, does not notice otherwise."""
+        while not self.fenced:
+            await asyncio.sleep(_LOOK)
+            database = self._database()
+            if database is not None:
+                with suppress(Exception):  # of a database that is away: it says nothing about the claim
+                    await in_thread(database.check_claim)
+
+    async def _try(self, name: str, step: Callable[[], Awaitable[None]]) -> bool:
+        try:
+            await step()
+        except Exception as error:
+            self.failure = error
+            self._tallies.log.say(f"{name} failed", type=type(error).__name__, place=place(error))
+            return False
+        return True
+
+
+# Whether a role can do its work: what it says of itself, and whether its database can be written.
+
+
+_EVERY = 5.0  # seconds between two writes
+_PATIENCE = 5.0  # seconds that an answer waits for a write
+_STUCK = 30.0  # seconds after which a write that does not end has failed
+_WAITING = 64  # answers that wait for it at once: others are given what was known before
+_FILLING = "x" * (1 << 16)  # more than a page: a full disk must not have room for it
+
+
+def write_row(database: Claimed) -> None:
+    """Write a row and delete it, in one transaction that reaches the disk; raises what the database raises."""
+    with database.transaction() as rows:
+        rows.execute("insert into about (role, version) values (?, ?)", _FILLING, -1)
+        rows.execute("delete from about where version = ?", -1)
+
+
+class Health:
+    """What `GET /healthz` answers.
+
+    Parameters
+    ----------
+    role : str
+        The role's name.
+    said : Callable[[], dict[str, Any]]
+        What the role says of itself, asked on the loop: with "ok": False, or an exception, it is not well.
+    database : Callable[[], Claimed or None]
+        Where a row is written, at most once in 5 s: the role is not well if that fails, or if another process has taken
+        the database over. None where there is nothing to write to.
+    tallies : Tallies
+        Told of a write that failed.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        said: Callable[[], dict[str, Any]],
+        database: Callable[[], Claimed | None],
+        tallies: Tallies,
+    ) -> None:
+        self._role, self._said, self._database, self._tallies = role, said, database, tallies
+        self._writes, self._waiting = True, 0
+        self._begun = -_EVERY  # when the last write began
+        self._running: asyncio.Task[None] | None = None
+
+    async def document(self) -> dict[str, Any]:
+        """All that is known: for the inside."""
+        database = self._database()
+        writes = database is None or await self._tried(database)
+        try:
+            document = {"ok": True, **self._said(), "role": self._role}
+        except Exception:  # whatever it is, the role is not well
+            document = {"ok": False, "role": self._role}
+        if database is not None and database.fenced:
+            document = {**document, "ok": False, "fenced": True}
+        return document if writes else {**document, "ok": False, "writes": False}
+
+    async def _tried(self, database: Claimed) -> bool:
+        """Whether the last write has worked; one is made if the last one is old."""
+        now = asyncio.get_running_loop().time()
+        if self._running is None and now - self._begun >= _EVERY:
+            self._begun, self._running = now, asyncio.ensure_future(self._try(database))
+        if self._running is not None and self._waiting < _WAITING:
+            self._waiting += 1
+            try:
+                await asyncio.wait({self._running}, timeout=_PATIENCE)
+            finally:
+                self._waiting -= 1
+        stuck = self._running is not None and asyncio.get_running_loop().time() - self._begun > _STUCK
+        return self._writes and not stuck
+
+    async def _try(self, database: Claimed) -> None:
+        try:
+            await in_thread(write_row, database)
+            self._writes = True
+        except Exception as error:
+            self._writes = False
+            self._tallies.failed("write failed", error)
+        finally:
+            self._running = None
+
+
+# The application of a role: its routes and uploads, and what all roles have - limits, health, metrics, errors.
+
+
+_LIMITS = Limits()
+_CUT = frozenset({408, 413})  # the rest of the request is not read: the connection ends with the answer
+
+
+class Application:
+    """An ASGI application; made by `application`."""
+
+    def __init__(
+        self,
+        *,
+        table: Table,
+        life: Life,
+        tallies: Tallies,
+        bodies: Bodies,
+        doors: Doors,
+        token: str | None,
+        limits: Limits,
+        ending: Callable[[], None],
+    ) -> None:
+        self.limits = limits
+        self.ending = ending
+        self.life = life
+        self.tallies = tallies
+        self.doors = doors
+        self._table = table
+        self._bodies = bodies
+        self._token = None if token is None else _digest(token.encode())
+
+    def fenced(self) -> bool:
+        """Tell whether another process serves the role's database."""
+        return self.life.fenced
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or live through start and stop."""
+        if scope["type"] != "http":
+            return await self.life(receive, send) if scope["type"] == "lifespan" else None
+        begun = time.perf_counter()
+        tallies = self.tallies
+        headers = dict(scope["headers"])
+        target, values = self._table.find(scope["method"], scope["path"])
+        tallies.flying += 1
+        try:
+            self.doors.check(scope, headers)
+            answer = self._upload if type(target) is Target and target.raw else self._other
+            status, said, body = await answer(target, values, headers, scope, receive, send)
+        except Gone:
+            status, said, body = 0, [], b""  # nobody is there to be answered
+        except (Exception, asyncio.CancelledError) as error:  # cancelled: there was no time left to finish
+            status, said, body = self._refuse(error)
+        finally:
+            tallies.flying -= 1
+        if said:
+            if type(target) is Target and target.public:
+                said += SHARED  # of refusals too: a client must see why
+            await send({"type": "http.response.start", "status": status, "headers": said})
+            if status >= 400 and CLOSE in said:
+                await self._cut(body, receive, send)
+            else:
+                await send({"type": "http.response.body", "body": body})
+        tallies.request(target, status, time.perf_counter() - begun)
+
+    async def _upload(
+        self,
+        target: Any,
+        values: dict[str, str],
+        headers: dict[bytes, bytes],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> tuple[int, Headers, bytes]:
+        """Bytes in, bytes out: nothing that is not needed."""
+        door = self._enter(target, scope, headers)
+        if self.life.fenced:
+            raise busy("fenced")
+        places, kind = self.doors.places[door], target.kind
+        places.take(kind)
+        try:
+            body = await self._bodies.read(receive, headers, places, kind, self._address(scope, headers))
+            self.tallies.received.value += len(body)  # the loop's thread alone writes it
+            try:
+                status, answer, said = await target.handle(body, values, headers)
+            finally:
+                places.held[kind] -= len(body)
+        finally:
+            places.leave(kind)
+        return status, upload_headers(said, len(answer)), answer
+
+    async def _other(
+        self,
+        target: Target | Refused,
+        values: dict[str, str],
+        headers: dict[bytes, bytes],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> tuple[int, Headers, bytes]:
+        """Of a handler that takes a request and gives a response; without headers if it was sent already."""
+        door = self._enter(target, scope, headers)
+        if isinstance(target, Refused):
+            raise target
+        if target.light:
+            response = await target.handle(door == INSIDE or self._has_token(headers))
+            return self._plain(response, scope["method"], headers)
+        if self.life.fenced:
+            raise busy("fenced")
+        places = self.doors.places[door]
+        place = Place(places, target.kind)
+        try:
+            body = await self._bodies.read(receive, headers, places, target.kind, self._address(scope, headers))
+            self.tallies.received.value += len(body)  # the loop's thread alone writes it
+            try:
+                scope["client"] = None  # no handler learns where a request came from
+                scope["path_params"] = values
+                scope[PLACE] = place
+                response = await target.handle(Request(scope, _replay(body, receive)))
+                if isinstance(getattr(response, "body", None), bytes) and response.background is None:
+                    return self._plain(response, scope["method"], headers)
+                await response(scope, receive, _securing(send, SHARED if target.public else []))  # a stream
+                return response.status_code, [], b""
+            finally:
+                places.held[target.kind] -= len(body)
+        finally:
+            place.leave()
+
+    def _address(self, scope: Scope, headers: dict[bytes, bytes]) -> str | None:
+        client = scope.get("client")
+        return None if client is None else self.doors.client(client[0], headers)
+
+    async def _cut(self, body: bytes, receive: Receive, send: Send) -> None:
+        """Answer, then end the connection: the rest of the request is not read."""
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._bodies.linger(receive)
+        await send({"type": "http.response.body", "body": b""})
+
+    def _plain(self, response: Response, method: str, asked: dict[bytes, bytes]) -> tuple[int, Headers, bytes]:
+        headers = secured(response.raw_headers)
+        if response.status_code == 200 and method in ("GET", "HEAD"):
+            kept = unchanged(headers, asked.get(b"if-none-match"))
+            if kept is not None:
+                return 304, kept, b""
+        return response.status_code, headers, bytes(response.body)
+
+    def _refuse(self, error: BaseException) -> tuple[int, Headers, bytes]:
+        refused = self.tallies.refusal(error)
+        body = canonical(refused.document)
+        headers = secured([JSON, (b"content-length", b"%d" % len(body)), *refused.headers])
+        return refused.status, [*headers, CLOSE] if refused.status in _CUT else headers, body
+
+    def _enter(self, target: Target | Refused, scope: Scope, headers: dict[bytes, bytes]) -> str:
+        """The listener, by which the target can be asked for."""
+        door, path = self.doors.door(scope), scope["path"]
+        if type(target) is Target:
+            if door == INSIDE and not (target.inner or guarded(path)):
+                raise Refused(404, "unknown-path")
+            if target.kind == PEERS and not target.keyed and door != AMONG and AMONG in self.doors.kinds:
+                raise Refused(404, "unknown-path")
+            if target.keyed:
+                self._admit(headers)
+        if path.startswith(GUARDED) and guarded(path) and not (door == INSIDE and path in ("/metrics", "/status")):
+            self._admit(headers)
+        return door
+
+    def _admit(self, headers: dict[bytes, bytes]) -> None:
+        if self._token is None:
+            raise Refused(403, "no-admin")
+        if not self._has_token(headers):
+            raise Refused(401, "token")
+
+    def _has_token(self, headers: dict[bytes, bytes]) -> bool:
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        right = self._token is not None and hmac.compare_digest(_digest(token.strip()), self._token)
+        return right and scheme.lower() == b"bearer"
+
+
+def application(
+    *,
+    role: str,
+    routes: Sequence[Route],
+    uploads: Mapping[str, Upload] | None = None,
+    public: Collection[str] = (),
+    peers: Collection[str] = (),
+    keyed: Collection[str] = (),
+    names: Collection[str] = (),
+    start: Callable[[], Awaitable[None]],
+    stop: Callable[[], Awaitable[None]],
+    health: Callable[[], dict[str, Any]],
+    status: Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]],
+    metrics: Metrics,
+    log: Log,
+    token: str | None,
+    limits: Limits = _LIMITS,
+    ending: Callable[[], None] = lambda: None,
+    database: Callable[[], Claimed | None] = lambda: None,
+) -> Application:
+    """A role's application, with /healthz, /metrics and /status.
+
+    `ending` is called on the loop when the server is told to stop, before it waits for what runs: answers without an
+    end must end now. `stop` is called when nothing runs any more.
+    `health` is asked on the loop and must be quick: a document with "ok": False, or an exception, is answered 503.
+    `database` gives the database that the process has claimed. If a row cannot be written to it, at most once in 5 s,
+    /healthz is 503. When another process has taken it over, everything is answered 503, and the server ends.
+    Outside nobody hears more of the role's health than "ok".
+    What routes of `public` ("GET /task", "POST /tasks/{task}/reports") answer may be read by pages of any origin.
+    Routes of `peers` are for other roles: they have places of their own, and the listener for other roles if there is
+    one. `/metrics`, `/status`, everything below /admin, and routes of `keyed`, need `Authorization: Bearer <token>`;
+    without a token nobody has them. `/metrics` and `/status` need none on the listener for the operator.
+    `names` are the host names of the role: requests for others are refused (421), but for its machine's own addresses.
+    """
+    if token == "":
+        raise InvalidArgument("token", token, "a secret text, or None for no administration")
+    tallies = Tallies(role=role, metrics=metrics, log=log)
+    bodies, doors = Bodies(limits), Doors(names, limits)
+    life = Life(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits, database=database)
+    well = Health(role, health, database, tallies)
+    own = [
+        Target(method="GET", template="/healthz", handle=_health(well), raw=False, light=True, inner=True),
+        Target(method="GET", template="/metrics", handle=_metrics(tallies), raw=False, light=True, inner=True),
+        Target(method="GET", template="/status", handle=_status(role, status), raw=False, inner=True),
+    ]
+    named = _marked(targets_of(routes, uploads or {}), peers, keyed)
+    return Application(
+        table=Table([*own, *shared(named, public)]),
+        life=life,
+        tallies=tallies,
+        bodies=bodies,
+        doors=doors,
+        token=token,
+        limits=limits,
+        ending=ending,
+    )
+
+
+def _marked(targets: Sequence[Target], peers: Collection[str], keyed: Collection[str]) -> list[Target]:
+    names = {f"{target.method} {target.template}" for target in targets}
+    for name in (*peers, *keyed):
+        if name not in names:
+            raise Mistake("peers" if name in peers else "keyed", name, "routes of the role")
+    marked = []
+    for target in targets:
+        name = f"{target.method} {target.template}"
+        kind = PEERS if name in peers or name in keyed else target.kind
+        marked.append(replace(target, kind=kind, keyed=name in keyed))
+    return marked
+
+
+def _health(well: Health) -> Callable[[bool], Awaitable[Response]]:
+    async def healthz(inside: bool) -> Response:
+        document = await well.document()
+        ok = bool(document["ok"])
+        return json_response(document if inside else {"ok": ok}, 200 if ok else 503)
+
+    return healthz
+
+
+def _metrics(tallies: Tallies) -> Callable[[bool], Awaitable[Response]]:
+    async def metrics(_: bool) -> Response:
+        return Response(tallies.text(), headers={"content-type": CONTENT_TYPE})
+
+    return metrics
+
+
+def _status(
+    role: str, status: Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]]
+) -> Callable[..., Awaitable[Response]]:
+    async def document(_: Request) -> Response:
+        said = status()
+        return json_response({"role": role, **(await said if inspect.isawaitable(said) else said)})
+
+    return document
+
+
+def _digest(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A body that was read already, then whatever comes after it."""
+    left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return left.pop() if left else await receive()
+
+    return replay
+
+
+def _securing(send: Send, added: Headers) -> Send:
+    """For answers that are sent piece by piece."""
+
+    async def secure(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*secured(message.get("headers", [])), *added]}
+        await send(message)
+
+    return secure

@@ -1,0 +1,266 @@
+"""The server of a role."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from bandanna import validation
+from bandanna.deployment.http.application import Application
+from bandanna.deployment.http.limits import AMONG, INSIDE, Connection, Limits, bounded
+from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.http.requests import place
+from bandanna.errors import InvalidArgument
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve(
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    cert: Path | None,
+    key: Path | None,
+    log: Log,
+    ready: Callable[[int], None] | None = None,
+    inside: tuple[str, int] | None = None,
+    peers: tuple[str, int] | None = None,
+    names: Sequence[str] = (),
+    proxies: Sequence[str] = (),
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until the process is fenced: accept nobody, finish what runs, stop, return.
+
+    What runs has `Limits.drain` seconds to finish. Port 0 is any free one; `ready` is told which, when requests are
+    accepted. What the role's start or stop raises is raised here. `inside` and `peers` are addresses of two more
+    listeners, for the operator and for other roles; `names` and `proxies` are those of `Doors.open`.
+    """
+    limits = app.limits if isinstance(app, Application) else Limits()
+    refused = app.tallies.refused if isinstance(app, Application) else None
+    more = {kind: at for kind, at in ((INSIDE, inside), (AMONG, peers)) if at is not None}
+    if more and not isinstance(app, Application):
+        raise InvalidArgument(
+            "inside" if inside is not None else "peers", app, "left out: the application has one door"
+        )
+    _allow_files()
+    listening: list[socket.socket] = []
+    try:
+        for at in ((host, port), *more.values()):
+            listening.append(_listen(*at))
+        ports = [each.getsockname()[1] for each in listening]
+        if len(set(ports)) < len(ports):
+            raise InvalidArgument("port", ports[0], "another port for each listener")
+        if isinstance(app, Application):
+            app.doors.open(dict(zip(ports[1:], more, strict=True)), names=names, proxies=proxies)
+        config = uvicorn.Config(
+            app,
+            http=bounded(limits, refused),
+            ws="none",
+            lifespan="on" if isinstance(app, Application) else "auto",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=math.ceil(limits.idle),
+            timeout_graceful_shutdown=math.ceil(limits.drain),
+            **_tls(cert, key),
+        )
+        server = _Server(config, log, ready, app if isinstance(app, Application) else None)
+        with _quiet(log), asyncio.Runner(loop_factory=_loop()) as runner:
+            runner.run(server.accept(listening))
+    finally:
+        for each in listening:
+            each.close()
+    if isinstance(app, Application) and app.life.failure is not None:
+        raise app.life.failure
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, which returns after a signal instead of dying of it, and looks after its connections."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        log: Log,
+        ready: Callable[[int], None] | None,
+        app: Application | None,
+    ) -> None:
+        super().__init__(config)
+        self._log = log
+        self._ready = ready
+        self._app = app
+
+    async def accept(self, listening: list[socket.socket]) -> None:
+        """Until the end."""
+        asyncio.get_running_loop().set_exception_handler(self._unhandled)
+        try:
+            await self.serve(sockets=listening)
+        except SystemExit:  # the application could not start, and has said so
+            return
+        self._log.say("stopped")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept requests, and say on which port."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # what is loaded now stays: no collection looks at it again
+        if self.started and sockets:
+            port, *more = (each.getsockname()[1] for each in sockets)
+            for each in (port, *more):
+                self._log.say("serving", port=each, tls=bool(self.config.is_ssl))
+            if self._ready is not None:
+                self._ready(port)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second; connections are looked at once. A process that was fenced is asked to stop."""
+        if counter % 10 == 0:
+            self._expire(asyncio.get_running_loop().time())
+        self.should_exit = self.should_exit or (self._app is not None and self._app.fenced())
+        return await super().on_tick(counter)
+
+    def _expire(self, now: float) -> None:
+        half_open: dict[str, int] = {}
+        for connection in list(self.server_state.connections):
+            try:
+                if isinstance(connection, Connection):
+                    connection.expire(now)
+                    self._count(connection, half_open, now)
+            except Exception as error:  # one connection stops no server
+                self._log.say("unhandled", type=type(error).__name__, place=place(error))
+
+    def _count(self, connection: Connection, half_open: dict[str, int], now: float) -> None:
+        """End what an address holds half-open beyond its bound: requests without a head take no places, but files."""
+        if self._app is None or connection.client is None or not connection.half_open(now):
+            return
+        address = self._app.doors.client(connection.client[0])
+        if address is None:
+            return
+        half_open[address] = half_open.get(address, 0) + 1
+        if half_open[address] > 4 * self._app.limits.unfinished:
+            connection.tell("unfinished")
+            connection.abort()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Finish what runs."""
+        self._log.say("stopping", running=len(self.server_state.tasks))
+        if self._app is not None:
+            self._app.ending()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals ask to stop, and are answered by that."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in _SIGNALS}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; a second Ctrl+C does not wait for clients."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is not None and not isinstance(error, OSError):  # broken connections and handshakes are no news
+            self._log.say("unhandled", type=type(error).__name__, place=place(error))
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    if sys.platform == "win32":  # where uvloop is not to be had
+        return asyncio.new_event_loop
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    port = validation.whole("port", port, least=0, most=65535)
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise InvalidArgument("host", host, "a name or address of this machine") from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise InvalidArgument("port", port, f"one that is free, and allowed, on {host} ({error.strerror})") from error
+    return listening
+
+
+def _allow_files() -> None:
+    """As many open files as this process may have: each connection is one."""
+    if sys.platform != "win32":
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _tls(cert: Path | None, key: Path | None) -> dict[str, Any]:
+    if cert is None and key is None:
+        return {}
+    if cert is None or key is None:
+        raise InvalidArgument("key" if key is None else "cert", None, "a file, as the other is: TLS needs both")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
+    except (OSError, ValueError) as error:
+        raise InvalidArgument("cert", str(cert), f"a readable PEM certificate, and its key in {key}") from error
+    return {"ssl_certfile": cert, "ssl_keyfile": key}
+
+
+class _Errors(logging.Handler):
+    """Errors that uvicorn or asyncio report, by type and place: their words may quote what a client sent."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.ERROR)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            self._log.say("server", type=type(error).__name__, place=place(error))
+
+
+@contextmanager
+def _quiet(log: Log) -> Iterator[None]:
+    """Nothing but `log` writes of uvicorn and asyncio, as long as the server runs."""
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")]
+    before = [(each.handlers, each.propagate, each.level) for each in loggers]
+    handler = _Errors(log)
+    for each in loggers:
+        each.handlers, each.propagate = [handler], False
+        each.setLevel(logging.ERROR)
+    loggers[2].handlers = []
+    try:
+        yield
+    finally:
+        for each, (handlers, propagate, level) in zip(loggers, before, strict=True):
+            each.handlers, each.propagate = handlers, propagate
+            each.setLevel(level)

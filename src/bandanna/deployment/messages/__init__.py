@@ -1,0 +1,3 @@
+"""What travels between the parties of a deployment."""
+
+from __future__ import annotations

@@ -1,0 +1,284 @@
+"""Announced batches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bandanna.deployment.messages.canonical import OVERHEAD, SEED, dumps, packed
+from bandanna.deployment.messages.tickets import MAC
+from bandanna.errors import BandannaError, Unreadable
+from bandanna.numeric.exact_sums import arms_at
+from bandanna.storage.encoding import conforms
+from bandanna.types import Ints
+
+# What is public about a batch before it begins: how many slots it has, and what a report of each round is made like.
+#
+# A mixer learns from it what to add; it needs to know no policy. What devices evaluate, and where, is not in it.
+
+
+DTYPES = {"<u4": 4, "<u8": 8, "<i8": 8, "<f8": 8}
+FORMS = ("row", "plain", "shares", "sealed")
+EXACT = 2**53 - 1  # the largest whole number that every program reads alike
+SEALED = SEED + MAC + OVERHEAD  # bytes of what is sealed for the helper: a seed, and the ticket's key for it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """One sum of a round.
+
+    arm     only users who were assigned this arm report for it; None: everybody does
+    form    "plain": numbers; "shares": a share of them, whose other share a seed makes that is sealed for the helper
+            (one for all parts of the round); "sealed": numbers, sealed for the analyzer; "row": features, rewards, arm,
+            group and whether there was an answer
+    dtype   of the numbers on the wire, `length` of them
+    stream  mixers go on from where they were in this stream; None: every batch begins with nothing
+    mixer   the mixer, as JSON; None for rows
+    """
+
+    arm: int | None = None
+    form: str
+    dtype: str
+    length: int
+    stream: int | None = None
+    mixer: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of a body."""
+        return DTYPES[self.dtype] * self.length + (OVERHEAD if self.form == "sealed" else 0)
+
+    def numbers(self, bodies: Sequence[bytes]) -> np.ndarray[Any, Any]:
+        """Of so many users, (n, length): int64, or float64; of shares, the mixer's own."""
+        width = DTYPES[self.dtype] * self.length
+        content = b"".join(bodies if self.form in ("plain", "row") else [body[:width] for body in bodies])
+        read = np.frombuffer(content, dtype=self.dtype).reshape(len(bodies), self.length)
+        return read.astype(np.float64 if self.dtype == "<f8" else np.int64)
+
+    def to_bytes(self, numbers: np.ndarray[Any, Any]) -> bytes:
+        """The inverse for one user, (length,)."""
+        return np.ascontiguousarray(numbers).astype(self.dtype).tobytes()
+
+
+_PART = tuple(each.name for each in fields(Part))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What is asked at once: everybody reports for all parts, or for that of the own arm."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def by_arm(self) -> bool:
+        """Whether users of different arms report for different parts."""
+        return self.parts[0].arm is not None
+
+    @property
+    def own(self) -> tuple[Part, ...]:
+        """The parts that one user reports for; of assigned arms, a part that is like the own arm's."""
+        return self.parts[:1] if self.by_arm else self.parts
+
+    @property
+    def lengths(self) -> list[int]:
+        """Numbers of each of them."""
+        return [part.length for part in self.own]
+
+    @property
+    def split(self) -> bool:
+        """Whether its numbers are split for two mixers: all of them are, or none."""
+        return self.parts[0].form == "shares"
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of a body: the same for everybody."""
+        return sum(part.size for part in self.own) + (SEALED if self.split else 0)
+
+    def cut(self, body: bytes) -> list[bytes]:
+        """The bodies of the parts that a user reports for."""
+        return [body] if len(self._ends) == 1 else [body[begin:end] for begin, end in self._ends]
+
+    def sealed(self, body: bytes) -> bytes:
+        """What is sealed for the helper in a body whose numbers are split: its end."""
+        return body[-SEALED:]
+
+    @cached_property
+    def _ends(self) -> list[tuple[int, int]]:
+        """Where the bodies of the parts that a user reports for begin and end."""
+        ends = np.cumsum([part.size for part in self.own]).tolist()
+        return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """A batch of `slots` people, under its number on the wire, and the rounds of reports that they send.
+
+    episode   which of the policy's episodes it is; a batch that could not be used has been another with the same one
+    arms, plays, in_turn   of assigned arms: what place 0, 1, ... plays; () where devices choose
+    clients   whether every slot is a client who answers for all plays
+    """
+
+    epoch: int
+    episode: int
+    slots: int
+    rounds: tuple[Round, ...]
+    arms: tuple[int, ...] = ()
+    plays: tuple[int, ...] = ()
+    in_turn: bool = False
+    clients: bool = False
+
+    def arms_at(self, places: Ints) -> Ints:
+        """Which arms were assigned to these places."""
+        return arms_at(places, arms=np.array(self.arms), plays=np.array(self.plays), in_turn=self.in_turn)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes that stand for the plan."""
+        return hashlib.sha256(dumps(self.to_dict())).digest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        rounds = [{"parts": tuple(_plain(part) for part in each.parts)} for each in self.rounds]
+        return {**plain, "rounds": rounds, "arms": list(self.arms), "plays": list(self.plays)}
+
+    @classmethod
+    def from_dict(cls, plain: Any) -> Batch:
+        """The inverse of `to_dict`; Unreadable if it is none."""
+        if not isinstance(plain, Mapping) or set(plain) != {each.name for each in fields(cls)}:
+            raise Unreadable("a batch with other fields than this program knows")
+        for name in ("arms", "plays"):
+            _listed(plain, name)
+        rounds = tuple(
+            Round(parts=tuple(_made(Part, part) for part in _listed(each, "parts")))
+            for each in _listed(plain, "rounds")
+        )
+        if any(set(each) != {"parts"} for each in plain["rounds"]):
+            raise Unreadable("a round with other fields than its parts")
+        made: Batch = _made(
+            cls, {**plain, "rounds": rounds, "arms": tuple(plain["arms"]), "plays": tuple(plain["plays"])}
+        )
+        for part in (part for each in made.rounds for part in each.parts):
+            if part.dtype not in DTYPES or part.form not in FORMS or not 0 < part.length < 2**31:
+                raise Unreadable("a part of a batch that is none")
+        if (
+            any(len({part.form == "shares" for part in each.parts}) != 1 for each in made.rounds)
+            or made.slots < 1
+            or not 0 <= made.epoch < 2**32
+        ):
+            raise Unreadable("a batch that is none")
+        return made
+
+
+def _each(value: Any) -> Any:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _listed(plain: Any, name: str) -> list[Any]:
+    if not isinstance(plain, Mapping) or not isinstance(plain.get(name), list | tuple):
+        raise Unreadable(f"a batch without {name}")
+    return list(plain[name])
+
+
+_HINTS: dict[type, dict[str, Any]] = {
+    Part: {"arm": int | None, "form": str, "dtype": str, "length": int, "stream": int | None, "mixer": str | None},
+    Batch: {"epoch": int, "episode": int, "slots": int, "rounds": tuple[Any, ...], "arms": tuple[int, ...],
+            "plays": tuple[int, ...], "in_turn": bool, "clients": bool},
+}  # fmt: skip
+
+
+def _plain(part: Part) -> dict[str, Any]:
+    """As `dataclasses.asdict`, which copies every value: every report of a batch has its plan's digest."""
+    return {name: getattr(part, name) for name in _PART}
+
+
+def _made(kind: Any, plain: Any) -> Any:
+    """A value of a kind, if every field is there and of its type."""
+    names = {each.name for each in fields(kind)}
+    if not isinstance(plain, Mapping) or set(plain) != names:
+        raise Unreadable(f"a {kind.__name__.lower()} with other fields than {', '.join(sorted(names))}")
+    if not all(conforms(plain[name], hint) for name, hint in _HINTS[kind].items()):
+        raise Unreadable(f"a {kind.__name__.lower()} with a field of a wrong type")
+    if any(type(each) is int and abs(each) > EXACT for value in plain.values() for each in _each(value)):
+        raise Unreadable(f"a {kind.__name__.lower()} with a number that other programs cannot read")
+    return kind(**plain)
+
+
+# What a task's document tells light clients, and whether a batch was announced as it says.
+
+
+VERSION = 1
+
+
+def rounds_digest(batch: Mapping[str, Any]) -> str:
+    """SHA-256 of the rounds of a batch (`plan.Batch.to_dict`), as a text: what reports are made like, and how often.
+
+    Where everybody reports for the arm of the own place, in one way for all arms, it is that of one arm, arm = null.
+    """
+    return packed(hashlib.sha256(dumps([_of_any_arm(each) for each in batch["rounds"]])).digest())
+
+
+def _of_any_arm(round_: Mapping[str, Any]) -> dict[str, Any]:
+    parts = [dict(part) for part in round_["parts"]]
+    arms = [part["arm"] for part in parts]
+    alike = [{**part, "arm": None} for part in parts]
+    one = None not in arms and len(set(arms)) == len(arms) and all(part == alike[0] for part in alike)
+    return {"parts": alike[:1] if one else parts}
+
+
+def check_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None) -> Mapping[str, Any]:
+    """What a task's document says of the reports of a batch, if the batch was announced as the document means it.
+
+    `clients/js` has the same function: both refuse the same batches.
+
+    Parameters
+    ----------
+    device
+        What the document tells light clients.
+    batch
+        As it was announced.
+    arms
+        How many arms the task has, where they stay.
+
+    Returns
+    -------
+    The plan: how many people are in each sum at least, and the devices that protect it. BandannaError if there is none.
+    """
+    told = batch.to_dict()
+    rounds, least = rounds_digest(told), least_users(told)
+    plan: Mapping[str, Any] | None = next((each for each in device["plans"] if each["rounds"] == rounds), None)
+    assigned = device["choose"]["kind"] == "PlaceChooser"
+    known = all(0 <= arm < (EXACT if arms is None else arms) for arm in batch.arms)
+    if plan is None or least < plan["users"] or bool(batch.arms) != assigned or not known:
+        raise BandannaError(f"batch {batch.epoch} was announced with another plan than the task has")
+    return plan
+
+
+def least_users(batch: Mapping[str, Any]) -> int:
+    """How many people are behind each sum of a batch, at least; 0 if its plan does not add up."""
+    reported = [part["arm"] for each in batch["rounds"] for part in each["parts"]]
+    arms, plays, everybody = list(batch["arms"]), list(batch["plays"]), set(reported) == {None}
+    if batch["clients"] or len(plays) != len(arms) or not (everybody or reported == arms != []):
+        return 0
+    if arms and (min(plays) < 1 or sum(plays) != batch["slots"]):
+        return 0
+    return int(batch["slots"]) if everybody else int(min(plays))
+
+
+BROWSERS = frozenset(
+    {"Counts", "Rounded", "Copies", "Answer", "Sign", "Levels", "Plain"}
+)  # devices that clients/js has
+
+
+def clients(leaflet: Mapping[str, Any] | None) -> list[str]:
+    """Who can play a task: Python with the whole library, a light Python client, browsers."""
+    if leaflet is None:
+        return ["python, with the whole library"]
+    devices = [device for plan in leaflet["plans"] for part in plan["devices"] for device in part if device is not None]
+    kinds = {kind for device in devices for kind in (device["kind"], *(e["kind"] for e in device.get("levels", ())))}
+    return ["python", *(["browser"] if kinds <= BROWSERS else [])]

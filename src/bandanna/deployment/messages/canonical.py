@@ -1,0 +1,242 @@
+"""Canonical JSON, keys, signatures and authorities of URLs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+import ssl
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+from bandanna.errors import BandannaError, MissingExtra, Unreadable, place_in_json, raise_alone
+from bandanna.types import Ints
+
+# Documents as bytes: one JSON text for one value, its hash, and texts that fit into addresses.
+
+
+def dumps(document: Any) -> bytes:
+    """Keys in order, no spaces, no numbers that are none: equal values have equal bytes."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return text.encode("ascii")
+
+
+def loads(content: bytes | str) -> Any:
+    """A document; Unreadable if it is none."""
+    try:
+        return json.loads(content, parse_constant=_refuse)
+    except (RecursionError, ValueError) as error:  # which holds the document
+        raise_alone(Unreadable(f"not a document of JSON: {place_in_json(error)}"))
+
+
+def digest(content: bytes) -> str:
+    """SHA-256, as a text for addresses."""
+    return packed(hashlib.sha256(content).digest())
+
+
+def packed(content: bytes) -> str:
+    """Bytes as a text for addresses, without padding.
+
+    >>> packed(b"any bytes")
+    'YW55IGJ5dGVz'
+    """
+    return base64.urlsafe_b64encode(content).decode("ascii").rstrip("=")
+
+
+def unpacked(text: Any, length: int | None = None) -> bytes:
+    """The inverse of `packed`, of so many bytes."""
+    try:
+        content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (TypeError, ValueError):
+        raise_alone(Unreadable("not bytes in base64url"))
+    if length is not None and len(content) != length:
+        raise Unreadable(f"{len(content)} bytes where {length} belong")
+    return content
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+# Signatures (Ed25519), sealed messages (HPKE: X25519, HKDF-SHA256, AES-128-GCM) and masks (AES-128-CTR).
+#
+# A mask is a uniform vector modulo 2^64 made from a seed of 16 bytes:  share = counts - mask,  counts = share + mask.
+# Whoever has only one of both has a vector that is uniform whatever the counts are (as long as AES-128 is not broken).
+
+
+try:
+    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.hazmat.primitives import hashes, hpke
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ImportError as error:  # pragma: no cover - tests have it
+    raise MissingExtra("client", "signing and sealing") from error
+
+Kind = Literal["publication", "receipt", "witness", "cosignature", "share", "job", "keys", "join"]
+Signer = Callable[[Kind, bytes], str]  # `sign` by one key, of one task
+
+SEED = 16
+ENCAPSULATION = 32  # bytes with which a sealed message begins: a key that is drawn for this message alone
+OVERHEAD = 48  # bytes by which a sealed message is longer
+_P = 2**255 - 19
+_SMALL = frozenset(  # Ed25519 points of order 1 to 8, without their sign: what they "sign" is signed by nobody
+    each.to_bytes(32, "little")
+    for each in (0, 1, _P - 1, _P, _P + 1, *(int.from_bytes(bytes.fromhex(y), "little") for y in (
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    )))
+)  # fmt: skip
+_SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
+
+
+def signing_key() -> tuple[str, str]:
+    """A new pair, secret and public."""
+    key = Ed25519PrivateKey.generate()
+    return packed(key.private_bytes_raw()), packed(key.public_key().public_bytes_raw())
+
+
+def sealing_key() -> tuple[str, str]:
+    """A new pair, secret and public: to seal for its owner, or to agree with its owner upon a key."""
+    key = X25519PrivateKey.generate()
+    return packed(key.private_bytes_raw()), packed(key.public_key().public_bytes_raw())
+
+
+def public_half(secret: str) -> str:
+    """Of a secret of `sealing_key`."""
+    return packed(X25519PrivateKey.from_private_bytes(unpacked(secret, 32)).public_key().public_bytes_raw())
+
+
+def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
+    """Tell whether a public key can have an owner: of one that cannot, everybody makes signatures or knows the secret.
+
+    Parameters
+    ----------
+    kind : what it is for: Ed25519 to sign, else X25519
+    public : a text that somebody else has written
+    """
+    try:
+        key = unpacked(public, 32)
+        if kind == "sign":
+            Ed25519PublicKey.from_public_bytes(key)
+            return key[:31] + bytes([key[31] & 0x7F]) not in _SMALL
+        return any(X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(key)))
+    except (Unreadable, ValueError):  # of an all-zero result, too
+        return False
+
+
+def agreed_key(secret: str, public: str, *, salt: bytes, info: bytes) -> bytes:
+    """The key that the owners of two pairs share, 32 bytes: each makes it from its own secret and the other's public.
+
+    Parameters
+    ----------
+    secret, public : one owner's secret, the other owner's public half
+    salt, info : where and for what it is used
+    """
+    own, other = unpacked(secret, 32), unpacked(public, 32)
+    try:
+        shared = X25519PrivateKey.from_private_bytes(own).exchange(X25519PublicKey.from_public_bytes(other))
+    except ValueError:  # of an all-zero result
+        shared = bytes(32)
+    if not any(shared):
+        raise_alone(Unreadable("a public key for agreement that is none: everybody would know what is agreed upon"))
+    return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(shared)
+
+
+def sign(secret: str, task: str, kind: Kind, content: bytes) -> str:
+    """Sign a document of a kind and of a task, as the owner of a key: it never passes for another kind or task.
+
+    Parameters
+    ----------
+    secret
+        The private key, as `signing_key` gives it.
+    task
+        The id of the task.
+    kind
+        What the document is.
+    content
+        The bytes of the document.
+
+    Returns
+    -------
+    str
+        The signature of `bandanna KIND`, a line feed, the task's id, a line feed and the bytes.
+    """
+    return packed(Ed25519PrivateKey.from_private_bytes(unpacked(secret, 32)).sign(_stated(task, kind, content)))
+
+
+def verify(public: str, task: str, kind: Kind, content: bytes, signature: Any) -> bool:
+    """Tell whether the owner of the key has signed this, as a document of this kind and of this task.
+
+    Kind and task are what the caller expects, and are never read from what was sent.
+    """
+    try:
+        key = Ed25519PublicKey.from_public_bytes(unpacked(public, 32))
+        key.verify(unpacked(signature, 64), _stated(task, kind, content))
+    except (InvalidSignature, Unreadable):
+        return False
+    return True
+
+
+def _stated(task: str, kind: Kind, content: bytes) -> bytes:
+    """What is signed: no kind and no task has a line feed, so that two texts are never one."""
+    return f"bandanna {kind}\n{task}\n".encode() + content
+
+
+def seal(public: str, content: bytes, info: bytes) -> bytes:
+    """For the owner of a key; `info` says what it belongs to, and must be said again to open it."""
+    return _SUITE.encrypt(content, X25519PublicKey.from_public_bytes(unpacked(public, 32)), info)
+
+
+class Opener:
+    """Opens what was sealed for one key; made once, used often."""
+
+    def __init__(self, secret: str) -> None:
+        self._key = X25519PrivateKey.from_private_bytes(unpacked(secret, 32))
+
+    def open(self, content: bytes, info: bytes) -> bytes:
+        """What was sealed; BandannaError if it was not sealed for this key and for this."""
+        try:
+            return bytes(_SUITE.decrypt(content, self._key, info))
+        except (InvalidTag, ValueError) as error:
+            raise BandannaError("a message that was not sealed for this key, or for something else") from error
+
+
+def draw_seed() -> bytes:
+    """Of one mask."""
+    return secrets.token_bytes(SEED)
+
+
+def masks(seed: bytes, lengths: Sequence[int]) -> list[Ints]:
+    """Those of the parts of one report: pieces of one mask."""
+    return np.split(mask(seed, sum(lengths)), np.cumsum(lengths)[:-1])
+
+
+def mask(seed: bytes, length: int) -> Ints:
+    """A uniform vector modulo 2^64, as int64: AES-128 in counter mode from 0, for a seed that is used once."""
+    stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * length))
+    return np.frombuffer(stream, dtype="<i8").astype(np.int64)
+
+
+# Whose certificates are believed, where nobody says otherwise: read once, not for every connection.
+
+
+def authorities(*, environment: bool = False) -> ssl.SSLContext:
+    """httpx's own; with `environment`, those that SSL_CERT_FILE or SSL_CERT_DIR names.
+
+    Without a context every client of httpx reads all of them anew: 50 ms, of a call that takes one.
+    """
+    return _read(*(os.environ.get(name) if environment else None for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+
+
+@cache
+def _read(file: str | None, folder: str | None) -> ssl.SSLContext:
+    import httpx
+
+    return httpx.create_ssl_context(trust_env=file is not None or folder is not None)

@@ -1,0 +1,141 @@
+"""Publications: parts, chain, signature and verification."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bandanna.deployment.messages.canonical import digest, dumps, loads, unpacked, verify
+from bandanna.errors import BandannaError, Unreadable
+from bandanna.storage.encoding import conforms
+
+_FIELDS: dict[str, Any] = {
+    "number": int, "previous": str, "status": str, "epoch": int, "round": int, "state": str, "snapshot": str,
+    "answers": list, "batches": list, "helper": dict[str, Any] | None,
+}  # fmt: skip
+
+
+LINKS = 256  # hashes of documents in one block: block k has those of publications 256 k, 256 k + 1, ...
+HASH = 32  # bytes of each
+
+
+class Pin(NamedTuple):
+    """The newest publication that somebody has seen."""
+
+    number: int
+    chain: str
+
+
+class Shown(NamedTuple):
+    """A publication as the analyzer shows it: with its signature, and the registrar's cosignature."""
+
+    document: bytes
+    signature: str
+    cosignature: str
+
+    @classmethod
+    def of(cls, document: bytes, headers: Mapping[str, str]) -> Shown:
+        """An answer of the analyzer; names of headers are in lower case."""
+        return cls(document, headers.get("signature", ""), headers.get("witness", ""))
+
+
+def chained(previous: str, document: bytes) -> str:
+    """The chain of a publication, whose document names the chain of the one before."""
+    return folded(previous, [hashlib.sha256(document).digest()])
+
+
+def folded(chain: str, hashes: Iterable[bytes]) -> str:
+    """The chain after documents with these hashes."""
+    for each in hashes:
+        chain = digest((unpacked(chain, HASH) if chain else b"") + each)
+    return chain
+
+
+def head(pin: Pin) -> bytes:
+    """State, for the registrar's cosignature, which publication has a number."""
+    return dumps({"chain": pin.chain, "number": pin.number})
+
+
+def cosigned(pin: Pin, cosignature: Any, *, task_id: str, key: str) -> bool:
+    """Tell whether the registrar, by its `key`, says that this is the publication of its number."""
+    return verify(key, task_id, "cosignature", head(pin), cosignature)
+
+
+def check_cosigned(pin: Pin, cosignature: Any, *, task_id: str, key: str) -> None:
+    """Refuse a publication that the registrar, by its `key`, does not say to be the one of its number."""
+    if not cosigned(pin, cosignature, task_id=task_id, key=key):
+        raise BandannaError(f"publication {pin.number} is not cosigned by the task's registrar")
+
+
+def read_publication(
+    shown: Shown,
+    *,
+    task_id: str,
+    key: str,
+    registrar_key: str,
+    before: Pin | None = None,
+) -> tuple[dict[str, Any], Pin]:
+    """Check a publication, and give its parts.
+
+    Parameters
+    ----------
+    shown
+        What the analyzer shows.
+    task_id
+        The id of the task whose publication it has to be.
+    key
+        The analyzer's public key, of the task's document.
+    registrar_key
+        The registrar's.
+    before
+        An older publication, which was seen.
+
+    Returns
+    -------
+    tuple[dict[str, Any], Pin]
+        Its parts and its pin. BandannaError for a publication that one of the two has not signed, of another history,
+        or of another task.
+    """
+    document = shown.document
+    if not verify(key, task_id, "publication", document, shown.signature):
+        raise BandannaError("a publication that the task's analyzer has not signed")
+    content = loads(document)
+    if not isinstance(content, dict) or content.get("task") != task_id:
+        raise Unreadable("a publication of another task")
+    if not set(_FIELDS) <= set(content) or not all(conforms(content[name], _FIELDS[name]) for name in _FIELDS):
+        raise Unreadable("a publication with other fields than it has to have")
+    if not all(0 <= content[name] < 2**32 for name in ("number", "epoch", "round")):
+        raise Unreadable("a publication with numbers that are none")
+    made = Pin(int(content["number"]), chained(content["previous"], document))
+    check_cosigned(made, shown.cosignature, task_id=task_id, key=registrar_key)
+    if before is not None:
+        _follows(made, content["previous"], before)
+    return content, made
+
+
+def check_between(before: Pin, content: dict[str, Any], hashes: Sequence[bytes]) -> None:
+    """Refuse a publication that does not continue the history of `before`.
+
+    Parameters
+    ----------
+    before
+        An older publication, which was seen.
+    content
+        The newer one.
+    hashes
+        Of all documents between the two.
+    """
+    if folded(before.chain, hashes) != content["previous"]:
+        number = content["number"]
+        raise BandannaError(f"publication {number} has another history than {before.number}: the analyzer tells two")
+
+
+def _follows(made: Pin, previous: str, before: Pin) -> None:
+    """Refuse what is older, and what is of another history as far as two publications can tell."""
+    if made.number < before.number:
+        raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")
+    if made.number == before.number and made.chain != before.chain:
+        raise BandannaError(f"two publications of number {made.number}: the analyzer tells different people apart")
+    if made.number == before.number + 1 and previous != before.chain:
+        raise BandannaError(f"publication {made.number} does not follow upon the one before it")

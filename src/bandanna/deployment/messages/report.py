@@ -1,0 +1,346 @@
+"""Reports, their sealed bodies, and the answers to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import (
+    Signer,
+    draw_seed,
+    dumps,
+    is_sound,
+    loads,
+    masks,
+    packed,
+    seal,
+    unpacked,
+    verify,
+)
+from bandanna.deployment.messages.tickets import MAC, SLOT, agrees, label, mac
+from bandanna.errors import BandannaError, InvalidArgument, Unreadable
+
+# Reports as devices send them: a fixed header and a body of one length for everybody.
+#
+#     record = slot(16) tag(16) epoch:u32 round:u16 version:u8 key_id:u8 body                       little-endian
+#     tag    = HMAC-SHA256(k_C, "record" | all but the tag | plan), its first 16 bytes
+#
+# Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. k_C is
+# the
+# ticket's key for the collector (`ticket.Tickets`), plan the digest of the batch's plan: who does not have the ticket
+# can
+# neither make a record nor change one, nor move it to another round, epoch, slot or plan. An analyzer that tells
+# devices
+# of more people than it tells the mixer, so that they draw less noise, has their records refused.
+
+
+_HEADER = struct.Struct(f"<{SLOT}s{MAC}sIHBB")
+_TAIL = struct.Struct("<IHBB")
+_LABEL = label("record")
+HEADER = _HEADER.size  # 40 bytes
+ZERO, FINAL = 0, 1  # versions
+EPOCHS = 2**32 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One report of one slot for one round of an epoch."""
+
+    slot: bytes
+    tag: bytes
+    epoch: int
+    round: int
+    version: int
+    key_id: int
+    body: bytes
+
+    def to_bytes(self) -> bytes:
+        """As it travels, and as an outbox keeps it."""
+        head = _HEADER.pack(self.slot, self.tag, self.epoch, self.round, self.version, self.key_id)
+        return head + self.body
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Record:
+        """The inverse of `to_bytes`."""
+        if len(content) < HEADER:
+            raise InvalidArgument("record", f"{len(content)} bytes", f"at least {HEADER}")
+        slot, tag, epoch, round_, version, key_id = _HEADER.unpack_from(content)
+        return cls(slot=slot, tag=tag, epoch=epoch, round=round_, version=version, key_id=key_id, body=content[HEADER:])
+
+    @classmethod
+    def tagged(
+        cls,
+        key: bytes,
+        plan: bytes,
+        *,
+        slot: bytes,
+        epoch: int,
+        round_: int,
+        version: int,
+        key_id: int = 0,
+        body: bytes,
+    ) -> Record:
+        """With the tag that the collector checks.
+
+        Parameters
+        ----------
+        key : the ticket's for the collector
+        plan : the digest of the batch's plan
+        """
+        tag = record_tag(key, plan, slot, epoch, round_, version, key_id, body)
+        return cls(slot=slot, tag=tag, epoch=epoch, round=round_, version=version, key_id=key_id, body=body)
+
+
+Fields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, tag, epoch, round, version, key_id, body
+
+
+def record_tag(
+    key: bytes, plan: bytes, slot: bytes, epoch: int, round_: int, version: int, key_id: int, body: bytes
+) -> bytes:
+    """What shows that the owner of a ticket has made these fields, for a batch of a plan with this digest."""
+    return mac(key, _LABEL, slot, _TAIL.pack(epoch, round_, version, key_id), body, plan)
+
+
+def is_tagged(record: Fields, key: bytes, plan: bytes) -> bool:
+    """Whether a record has the tag that its fields must have; compared in constant time."""
+    slot, tag, epoch, round_, version, key_id, body = record
+    return agrees(tag, record_tag(key, plan, slot, epoch, round_, version, key_id, body))
+
+
+def split(content: bytes, most: int) -> list[Fields]:
+    """The records of a request, each with its length before it (u32), as tuples: this is where time is spent."""
+    length, size = content[:4], 4 + int.from_bytes(content[:4], "little")
+    places = range(0, len(content), size)
+    whole = size >= 4 + HEADER and not len(content) % size and len(places) <= most
+    if whole and {content[place : place + 4] for place in places} == {length}:  # all of one length, as honest ones are
+        return list(_of(size).iter_unpack(content))
+    return list(_one_by_one(content, most))
+
+
+@lru_cache(maxsize=64)
+def _of(size: int) -> struct.Struct:
+    """Records of `size` bytes with their length."""
+    return struct.Struct(f"<4x{_HEADER.format[1:]}{size - 4 - HEADER}s")
+
+
+def _one_by_one(content: bytes, most: int) -> Iterator[Fields]:
+    place, end, count = 0, len(content), 0
+    while place < end:
+        count += 1
+        if count > most:
+            raise InvalidArgument("records", f"more than {most}", f"at most {most} in a request")
+        stop = place + 4 + int.from_bytes(content[place : place + 4], "little")
+        if stop - place < 4 + HEADER or stop > end:
+            raise InvalidArgument("records", f"{end} bytes", "whole records, each with its length before it")
+        yield (*_HEADER.unpack_from(content, place + 4), content[place + 4 + HEADER : stop])
+        place = stop
+
+
+def joined(records: Iterator[bytes] | list[bytes]) -> bytes:
+    """A request of some records."""
+    return b"".join(len(record).to_bytes(4, "little") + record for record in records)
+
+
+# What devices are answered: tickets by the registrar, a verdict for each record by the collector.
+
+
+_PLACES = 2**31  # no batch has more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ticket:
+    """A slot of an epoch, and the registrar's word for it: a key for each who verifies it.
+
+    collector  makes the tags of records;  helper: goes to the helper inside what is sealed for it, with two mixers
+    """
+
+    slot: bytes
+    epoch: int
+    collector: bytes
+    helper: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the collector says of one record: its place, or why it was not kept, with a proof that it was not used."""
+
+    place: int = -1
+    reason: str = ""
+    refusal: bytes = b""
+
+
+def ticket_of(plain: Any) -> Ticket:
+    """As the registrar writes it: {"epoch", "slot", "collector", "helper"?}; Unreadable for anything else."""
+    wanted = {"epoch", "slot", "collector"}
+    if not isinstance(plain, Mapping) or not wanted <= set(plain) or type(plain["epoch"]) is not int:
+        raise Unreadable(
+            'a ticket is {"epoch", "slot", "collector"}, as the registrar gives it, "helper" if it has one'
+        )
+    slot, collector = unpacked(plain["slot"], SLOT), unpacked(plain["collector"], MAC)
+    helper = unpacked(plain["helper"], MAC) if "helper" in plain else None
+    return Ticket(slot=slot, epoch=plain["epoch"], collector=collector, helper=helper)
+
+
+def answers(status: int, content: bytes, count: int) -> list[Answer]:
+    """A collector's answer, one for each of `count` records."""
+    document = loads(content)
+    try:
+        if status == 201:
+            found = [Answer(place=_place(place)) for place in document["places"]]
+        elif "results" not in document:
+            found = [Answer(reason=str(document.get("reason", status)))] * count
+        else:
+            found = [_answer(each) for each in document["results"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Unreadable("an answer that no collector gives") from error
+    if len(found) != count:
+        raise Unreadable(f"{len(found)} answers to {count} records")
+    return found
+
+
+def _place(plain: Any) -> int:
+    if type(plain) is not int or not 0 <= plain < _PLACES:
+        raise ValueError("no place of a batch")
+    return plain
+
+
+def _answer(plain: Mapping[str, Any]) -> Answer:
+    if "place" in plain:
+        return Answer(place=_place(plain["place"]))
+    return Answer(reason=str(plain["reason"]), refusal=unpacked(plain["refusal"]) if "refusal" in plain else b"")
+
+
+# What sealed texts belong to, for whom seeds are sealed, and the digest by which two mixers compare their slots.
+
+
+_INFO = struct.Struct("<32s32sIH16s32s")  # label, task, epoch, round, slot, plan
+_REPORT = struct.Struct("<32s32sIH")  # label, task, epoch, round
+
+
+def sealing_info(task: bytes, batch: Batch, round_: int, slot: bytes) -> bytes:
+    """For HPKE: a seed opens only as that of this slot, in this round of a batch with this very plan.
+
+    So a shuffler cannot have the helper add fewer people, or other ones, than the device was told of. The version of
+    the record is not in it: the helper would learn who has answered, and a share with the seed of another version is
+    noise, which the shuffler can add without it.
+    """
+    return _INFO.pack(label("seed"), task, batch.epoch, round_, slot, batch.digest)
+
+
+def report_info(task: bytes, epoch: int, round_: int) -> bytes:
+    """For HPKE: a whole report, sealed for the analyzer, which must not know the slot."""
+    return _REPORT.pack(label("report"), task, epoch, round_)
+
+
+def checksum(slots: Iterable[bytes]) -> str:
+    """SHA-256 of the sorted slots, in hexadecimal: equal for equal sets, in any order.
+
+    >>> checksum([b"one", b"two"]) == checksum([b"two", b"one"])
+    True
+    """
+    return hashlib.sha256(b"".join(sorted(slots))).hexdigest()
+
+
+def write_seal_key(number: int, public: str, sign: Signer) -> dict[str, Any]:
+    """State, signed by the helper, for which of its keys devices seal seeds.
+
+    The statement travels with the helper's shares to the analyzer, and in publications to devices: a device that
+    fetched it from the helper could be given a key of its own, by which the helper would know its seeds.
+    """
+    plain = {"id": number, "public": public}
+    return {**plain, "signature": sign("keys", dumps(plain))}
+
+
+def read_seal_key(told: Any, *, task_id: str, key: str) -> tuple[int, str]:
+    """Read the number and the public key of `write_seal_key`; Unreadable unless the helper, by `key`, has signed it."""
+    plain = {name: value for name, value in told.items() if name != "signature"} if isinstance(told, dict) else {}
+    number, public = plain.get("id"), plain.get("public")
+    known = isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 256 and len(plain) == 2
+    if not (known and isinstance(public, str) and is_sound("seal", public)):
+        raise Unreadable("a key for sealing that is none")
+    if not verify(key, task_id, "keys", dumps(plain), told.get("signature")):
+        raise Unreadable("a key for sealing that the task's helper has not signed")
+    assert isinstance(number, int)
+    return number, public
+
+
+# The body of a report: numbers as they are, sealed for the analyzer, or split for two mixers.
+
+
+def body_of(
+    rows: Sequence[np.ndarray[Any, Any]], *, task: bytes, batch: Batch, round_: int, ticket: Ticket, key: str | None
+) -> bytes:
+    """The body of one user's record for a round.
+
+    Parameters
+    ----------
+    rows : the user's message (length,) for each part that a user reports for
+    key : for whom they, or the seed that splits them, are sealed
+    """
+    asked = batch.rounds[round_]
+    if asked.own[0].form in ("plain", "row"):
+        return b"".join(part.to_bytes(row) for part, row in zip(asked.own, rows, strict=True))
+    if key is None:
+        raise BandannaError("a report that must be sealed, and no key to seal it with")
+    if not asked.split:
+        info = report_info(task, batch.epoch, round_)
+        return b"".join(seal(key, part.to_bytes(row), info) for part, row in zip(asked.own, rows, strict=True))
+    if ticket.helper is None:
+        raise BandannaError("a ticket without the helper's key, in a task of two mixers: the host must pass it on")
+    seed = draw_seed()
+    hidden = zip(asked.own, rows, masks(seed, asked.lengths), strict=True)
+    shares = b"".join(part.to_bytes(np.asarray(row, dtype=np.int64) - mask) for part, row, mask in hidden)  # mod 2^64
+    return shares + seal(key, seed + ticket.helper, sealing_info(task, batch, round_, ticket.slot))
+
+
+# What a collector says of a record, and how it says it to devices.
+
+
+REASONS = {
+    "malformed": "not a record of this task",
+    "ticket": "no ticket of this task and batch has made this record, for the batch's plan",
+    "length": "a report of another length or round than the batch has",
+    "range": "numbers that no honest device sends",
+    "copy": "a sealed report that another slot has sent",
+    "incomplete": "a new slot needs a report for every round of its batch, in one request",
+    "other": "another report of this version is kept; the first one stands",
+    "early": "the batch is not open yet",
+    "full": "the batch has all its slots; ask for a ticket of the next one",
+    "closed": "the batch is closed",
+}
+
+
+class Verdict(NamedTuple):
+    """Kept, at a place of the batch; or refused, for a reason, with a proof that the slot was not used."""
+
+    place: int = -1
+    reason: str = ""
+    refusal: bytes = b""
+
+
+MALFORMED = Verdict(reason="malformed")
+
+
+def answer(verdicts: Sequence[Verdict]) -> tuple[int, bytes]:
+    """Status and body: 201 with places, 400 for what is no record, 409 with a reason for each that was refused."""
+    if not any(reason for _, reason, _ in verdicts):
+        return 201, f'{{"places":[{",".join([str(place) for place, _, _ in verdicts])}]}}'.encode()
+    if all(verdict.reason == "malformed" for verdict in verdicts):
+        return 400, json.dumps({"error": REASONS["malformed"], "reason": "malformed"}).encode()
+    results = [
+        {"reason": each.reason, "error": REASONS[each.reason]}
+        | ({"refusal": packed(each.refusal)} if each.refusal else {})
+        if each.reason
+        else {"place": each.place}
+        for each in verdicts
+    ]
+    worst = 422 if any(each.reason in ("length", "range", "copy", "ticket", "incomplete") for each in verdicts) else 409
+    return worst, json.dumps({"results": results, "reason": next(v.reason for v in verdicts if v.reason)}).encode()

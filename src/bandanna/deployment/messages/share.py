@@ -1,0 +1,166 @@
+"""Shares and jobs of mixers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bandanna.deployment.messages import canonical
+from bandanna.deployment.messages.batch_plan import SEALED, Batch, Round
+from bandanna.deployment.messages.canonical import Signer, verify
+from bandanna.deployment.messages.report import checksum
+from bandanna.deployment.messages.tickets import SLOT
+from bandanna.errors import Unreadable
+
+# What a mixer tells the analyzer of a round of a batch: totals, of how many, of which set; and what it is told.
+
+
+def write_share(
+    *,
+    task_id: str,
+    epoch: int,
+    round_: int,
+    mixer: str,
+    count: int,
+    checksum: str,
+    bad: int,
+    parts: Sequence[str],
+    key: dict[str, Any] | None = None,
+) -> bytes:
+    """The document that a mixer signs.
+
+    bad      how many users' seeds could not be opened, or came without their tickets: if there are any, there is no sum
+    parts    of each part of the round, the views that its mixer forwards, as text; none where `bad` is not 0
+    key      of the helper: for which of its keys devices seal from now on (`sealing.write_seal_key`)
+    """
+    return canonical.dumps(
+        {
+            "task": task_id,
+            "epoch": epoch,
+            "round": round_,
+            "mixer": mixer,
+            "count": count,
+            "checksum": checksum,
+            "bad": bad,
+            "parts": list(parts),
+            "key": key,
+        }
+    )
+
+
+def write_receipt(
+    *, task_id: str, epoch: int, round_: int, number: int, chain: str, outcome: str, sign: Signer
+) -> dict[str, Any]:
+    """State, for mixers, that a round was released, burned or refused, and in which publication; signed."""
+    plain = {"task": task_id, "epoch": epoch, "round": round_, "number": number, "chain": chain, "outcome": outcome}
+    return {**plain, "signature": sign("receipt", canonical.dumps(plain))}
+
+
+def check_receipt(receipt: Any, *, task_id: str, epoch: int, round_: int, key: str) -> None:
+    """Refuse, with Unreadable, what is not the analyzer's receipt of this round of this task.
+
+    Parameters
+    ----------
+    receipt
+        What the analyzer has sent.
+    task_id, epoch, round_
+        What it has to be a receipt of.
+    key
+        The analyzer's public key.
+    """
+    if not isinstance(receipt, dict):
+        raise Unreadable("a receipt that is no document")
+    plain = {name: value for name, value in receipt.items() if name != "signature"}
+    if not verify(key, task_id, "receipt", canonical.dumps(plain), receipt.get("signature")):
+        raise Unreadable("a receipt that the analyzer has not signed")
+    if (plain.get("epoch"), plain.get("round")) != (epoch, round_):
+        raise Unreadable("a receipt of another round")
+
+
+# A job as the shuffler writes it: the plan of the batch, and of every place its slot and its text for the helper.
+
+
+_FIELDS = {"task", "batch", "round", "count", "checksum", "entries"}
+
+
+class Entry(NamedTuple):
+    """What is at one place."""
+
+    slot: bytes
+    key_id: int
+    sealed: bytes  # a seed, and the ticket's key for the helper
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A round of a batch, whole and of one task: as many entries as slots, nobody twice."""
+
+    digest: bytes
+    batch: Batch
+    round: int
+    checksum: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def parts(self) -> Round:
+        """What is asked in its round."""
+        return self.batch.rounds[self.round]
+
+
+def write_job(*, task_id: str, batch: Batch, round_: int, entries: list[Entry]) -> bytes:
+    """What the shuffler signs and sends."""
+    listed = [[canonical.packed(each.slot), each.key_id, canonical.packed(each.sealed)] for each in entries]
+    return canonical.dumps(
+        {
+            "task": task_id,
+            "batch": batch.to_dict(),
+            "round": round_,
+            "count": len(entries),
+            "checksum": checksum(each.slot for each in entries),
+            "entries": listed,
+        }
+    )
+
+
+def read_job(content: bytes, task_id: str) -> Job:
+    """The inverse of `write_job`; Unreadable if it is no job of this task, or not a whole one."""
+    plain = canonical.loads(content)
+    if not isinstance(plain, dict) or set(plain) != _FIELDS:
+        raise Unreadable(f"a job has the fields {', '.join(sorted(_FIELDS))}")
+    if plain["task"] != task_id:
+        raise Unreadable("a job of another task")
+    batch = _batch(plain["batch"])
+    number, listed = plain["round"], plain["entries"]
+    if type(number) is not int or not 0 <= number < len(batch.rounds):
+        raise Unreadable("a job for a round that the batch has not")
+    parts = batch.rounds[number]
+    if not parts.split:
+        raise Unreadable("a job for reports that are not shares")
+    if type(listed) is not list or not len(listed) == plain["count"] == batch.slots:
+        raise Unreadable("a job with other than one entry for every slot")
+    entries = tuple(map(_entry, listed))
+    slots = {entry.slot for entry in entries}
+    if len(slots) < len(entries):
+        raise Unreadable("a job with a slot that is there twice")
+    if checksum(slots) != plain["checksum"]:
+        raise Unreadable("a job whose checksum is not that of its slots")
+    digest = hashlib.sha256(content).digest()
+    return Job(digest=digest, batch=batch, round=number, checksum=plain["checksum"], entries=entries)
+
+
+def _batch(plain: Any) -> Batch:
+    try:
+        return Batch.from_dict(plain)
+    except (KeyError, TypeError) as error:
+        raise Unreadable("a job without the plan of a batch") from error
+
+
+def _entry(plain: Any) -> Entry:
+    if type(plain) is not list or len(plain) != 3:
+        raise Unreadable("an entry of a job that is none")
+    slot, key_id, sealed = plain
+    if type(key_id) is not int or not 0 <= key_id < 256:
+        raise Unreadable("an entry of a job without the number of a key")
+    return Entry(canonical.unpacked(slot, SLOT), key_id, canonical.unpacked(sealed, SEALED))

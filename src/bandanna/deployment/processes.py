@@ -1,0 +1,343 @@
+"""Processes of a deployment, and a whole deployment on this machine."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from secrets import randbelow
+from typing import Any
+from urllib.parse import urlsplit
+
+from bandanna import validation
+from bandanna.deployment.calls import Calls, known_by
+from bandanna.deployment.client.load_simulation import Crowd, Http, summary, world_of
+from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.http.server import serve
+from bandanna.deployment.messages.canonical import loads
+from bandanna.deployment.task import creation
+from bandanna.deployment.task.description import sight
+from bandanna.deployment.task.document import Secrets, Task
+from bandanna.errors import BandannaError, InvalidArgument
+
+# Roles as processes: one of them in this one, or all of a task's, each in its own.
+
+
+FENCED = 75  # the exit code of a process whose database another one serves: "try again later" (EX_TEMPFAIL)
+_BEGIN = 300.0  # seconds in which a role must answer: on a busy machine several processes start slowly
+
+
+def serve_role(
+    role: str,
+    task: Task,
+    *,
+    secrets: Path,
+    database: str,
+    host: str,
+    port: int | None = None,
+    cert: Path | None = None,
+    key: Path | None = None,
+    trust: Path | None = None,
+    inside: str | None = None,
+    peers: str | None = None,
+    names: Sequence[str] = (),
+    proxies: Sequence[str] = (),
+) -> None:
+    """Serve until SIGTERM or SIGINT; end with code 75 when another process has taken over the database.
+
+    To end is safer than to answer 503 for ever: nothing of a memory that is old is left, and whoever looks after the
+    process starts it anew, with what the database says.
+    """
+    if role not in task.roles:
+        raise InvalidArgument("role", role, f"{', '.join(task.roles)}: this task has no {role}")
+    own, log = Secrets.read(secrets, role, task), Log(role)
+    number = port_of(task, role) if port is None else validation.whole("port", port, least=0, most=65535)
+    app = _build(role, task, own, database, log, trust)
+    serve(
+        app, host=host, port=number, cert=cert, key=key, log=log, ready=lambda at: log.say("ready", port=at),
+        inside=None if inside is None else _address("--inside", inside),
+        peers=None if peers is None else _address("--peers", peers), names=names, proxies=proxies,
+    )  # fmt: skip
+    if app.fenced():
+        log.say("fenced")
+        raise SystemExit(FENCED)
+
+
+def _address(name: str, text: str) -> tuple[str, int]:
+    """Read the host and the port of a listener from an option such as 127.0.0.1:9701."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or len(port) > 5:
+        raise InvalidArgument(name, text, "HOST:PORT, such as 127.0.0.1:9701")
+    return host.strip("[]"), int(port)
+
+
+def _build(role: str, task: Task, own: Secrets, database: str, log: Log, trust: Path | None) -> Any:
+    verify_tls: Any = True
+    if trust is not None:
+        verify_tls = known_by(trust)
+    if role == "registrar":
+        from bandanna.deployment import registrar_service
+
+        return registrar_service.build(task, own, database, log=log)
+    if role == "helper":
+        from bandanna.deployment import helper_service
+
+        return helper_service.build(task, own, database, log=log, verify_tls=verify_tls)
+    if role == "shuffler":
+        from bandanna.deployment import shuffler_service
+
+        return shuffler_service.build(task, own, database=database, log=log, verify_tls=verify_tls)
+    from bandanna.deployment.analyzer import service
+
+    return service.build(task, own, database=database, log=log, verify_tls=verify_tls)
+
+
+def port_of(task: Task, role: str) -> int:
+    """Of the role's address in the task."""
+    parts = urlsplit(task.url(role))
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+class Running:
+    """All roles of a task, as processes on this machine."""
+
+    def __init__(self, task: Task, folder: Path, *, database: str | None = None, host: str = "127.0.0.1") -> None:
+        self._task, self._folder, self._database, self._host = task, folder, database, host
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.logs: dict[str, Path] = {}
+        self._said: dict[str, int] = {}  # bytes that earlier processes have logged
+
+    def start(self, role: str) -> None:
+        """A process for a role; its log goes to a file beside its database."""
+        if role in self.processes and self.processes[role].poll() is None:
+            return
+        where = self._database or str(self._folder / f"{role}.db")
+        log = self.logs[role] = self._folder / f"{role}.log"
+        self._said[role] = log.stat().st_size if log.exists() else 0
+        command = [sys.executable, "-m", "bandanna", "serve", role, "--task", str(self._folder), "--db", where]
+        with log.open("ab") as out:
+            self.processes[role] = subprocess.Popen([*command, "--host", self._host], stdout=out, stderr=out)
+
+    def wait(self, role: str, seconds: float = _BEGIN) -> None:
+        """Until its own process says that it is ready: somebody else may be listening at its address."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            told = self.logs[role].read_bytes()[self._said[role] :].decode(errors="replace")
+            if '"event":"ready"' in told:
+                return
+            if self.processes[role].poll() is not None:
+                raise BandannaError(f"the {role} has ended: {' '.join(told.strip().splitlines()[-1:])[:300]}")
+            time.sleep(0.05)
+        raise BandannaError(f"the {role} is not ready after {seconds:g} seconds: see {self.logs[role]}")
+
+    def begin(self) -> None:
+        """All of them, and until they answer; if one does not, none is left behind."""
+        try:
+            for role in self._task.roles:
+                self.start(role)
+            for role in self._task.roles:
+                self.wait(role)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ask all of them to end, mixers before the analyzer, and wait."""
+        for role in reversed(self._task.roles):
+            process = self.processes.get(role)
+            if process is not None and process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def __enter__(self) -> Running:
+        self.begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _free(role: str, host: str, port: int) -> None:
+    """Whether somebody else listens there is known before anything is started."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            raise BandannaError(f"the {role} cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
+    """All roles, until SIGTERM or SIGINT, or until one of them ends."""
+    for role in task.roles:
+        _free(role, host, port_of(task, role))
+    ended = []
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: ended.append(True))
+    say(f"Starting {', '.join(task.roles)}; this takes some seconds.")
+    with Running(task, folder, database=database, host=host) as running:
+        for role in task.roles:
+            say(f"{role:10} http://{host}:{port_of(task, role)}  log: {running.logs[role]}")
+        say("All roles answer. Stop them with Ctrl-C.")
+        while not ended:
+            time.sleep(0.1)
+            for role, process in running.processes.items():
+                if process.poll() is not None:
+                    raise BandannaError(
+                        f"the {role} has ended with code {process.returncode}: see {running.logs[role]}"
+                    )
+
+
+# A deployment on one machine, watched while simulated users go through it: what each role has in its database.
+
+
+_TICK = 0.1  # seconds between two looks
+_SAMPLE = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
+_OURS = ("about",)  # the version of the tables
+
+
+def free_ports(count: int) -> list[int]:
+    """Nobody listens on these; and below those that connections are given, which would take one in the meantime."""
+    found: list[int] = []
+    while len(found) < count:
+        port = 20_000 + randbelow(12_000)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
+
+
+def a_small_task(folder: Path, *, users: int, mixers: int) -> Task:
+    """LinTS in the shuffle model for so many users, on free ports of this machine, written with its secrets."""
+    roles = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
+    urls = {role: f"http://127.0.0.1:{port}" for role, port in zip(roles, free_ports(len(roles)), strict=True)}
+    task, secrets = creation.create(
+        {
+            "title": "A bandit, deployed",
+            "algorithm": "LinTS-SDP",
+            "policy": {"dim": 5, "horizon": users, "epsilon": 1.0, "delta": 1e-5},
+            "rules": {"grace": 0.5, "mixers": mixers},
+            "roles": urls,
+        },
+        expect=False,
+    )
+    creation.write(folder, task, secrets)
+    return task
+
+
+class Watch:
+    """A thread that counts the rows of every table of every role, again and again."""
+
+    def __init__(self, databases: Mapping[str, Path]) -> None:
+        self._databases, self._stop = databases, threading.Event()
+        self.most: dict[str, dict[str, int]] = {role: {} for role in databases}
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_TICK):
+            for role, path in self._databases.items():
+                for table, count in rows_of(path).items():
+                    self.most[role][table] = max(count, self.most[role].get(table, 0))
+
+
+def rows_of(path: Path) -> dict[str, int]:
+    """How many rows each table of an SQLite file has; nothing if it cannot be read now."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as rows:
+            query = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%' order by name"
+            names = [name for (name,) in rows.execute(query) if name not in _OURS]
+            return {name: int(rows.execute(f'select count(*) from "{name}"').fetchone()[0]) for name in names}
+    except sqlite3.Error:
+        return {}
+
+
+def demonstrate(
+    folder: Path, *, users: int = 2000, mixers: int = 1, seed: int = 0, progress: Callable[[int], None] = lambda _: None
+) -> dict[str, Any]:
+    """Make a task in a folder, run its roles as processes, send simulated users, and say what each role saw."""
+    creation.check_free(folder)
+    began = time.monotonic()
+    task = a_small_task(folder, users=users, mixers=mixers)
+    created = time.monotonic()
+    databases = {role: folder / f"{role}.db" for role in task.roles}
+    token = Secrets.read(folder, "registrar", task).token
+    with Running(task, folder), Watch(databases) as watch, Http(task, token=token) as http:
+        started = time.monotonic()
+        world = world_of(task, None)
+        crowd = Crowd(task, http, world, rounds=users, seed=seed, concurrency=8, progress=progress)
+        crowd.run()
+        _until_receipted(databases[task.collector])
+        met = {role: _metrics(task, role, Secrets.read(folder, role, task).token) for role in task.roles}
+        ledger = _ledger(task)
+    return {
+        "task": task.id,
+        "title": task.content["title"],
+        "processes": list(task.roles),
+        "collector": task.collector,
+        "promise": task.content["promise"],
+        "crowd": summary(crowd),
+        "ledger": ledger,
+        "saw": [_seen(task, role, met[role], watch.most[role], rows_of(databases[role])) for role in task.roles],
+        "seconds": {"created": created - began, "started": started - created},
+    }
+
+
+def _seen(task: Task, role: str, met: dict[str, float], most: dict[str, int], end: dict[str, int]) -> dict[str, Any]:
+    sees = next(each.sees for each in sight(task) if each.role == role)
+    tables = {name: [max(most.get(name, 0), count), count] for name, count in end.items()}
+    return {
+        "role": role,
+        "sees": sees,
+        "requests": int(met["requests_total"]),
+        "bytes": int(met["received_bytes_total"]),
+        "tables": tables,
+    }
+
+
+def _until_receipted(database: Path, seconds: float = 60.0) -> None:
+    """The collector deletes reports when their receipt has come: a moment after the publication."""
+    end = time.monotonic() + seconds
+    while rows_of(database).get("reports", 1) and time.monotonic() < end:  # 1: it could not be read
+        time.sleep(0.05)
+
+
+def _metrics(task: Task, role: str, token: str) -> dict[str, float]:
+    """Every metric of a role, added up over its labels."""
+    calls = Calls(task.url(role))
+    with closing(calls):
+        _, content, _ = calls.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+    sums: dict[str, float] = {}
+    for name, value in _SAMPLE.findall(content.decode()):
+        sums[name] = sums.get(name, 0.0) + float(value)
+    return sums
+
+
+def _ledger(task: Task) -> dict[str, Any]:
+    calls = Calls(task.url("analyzer"))
+    with closing(calls):
+        status, content, _ = calls.ask("GET", f"/tasks/{task.id}/ledger")
+    if status != 200:
+        raise BandannaError(f"the analyzer shows no ledger: {status}")
+    return dict(loads(content)["ledger"])

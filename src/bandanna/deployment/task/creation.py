@@ -1,0 +1,451 @@
+"""From a TOML file to a signed task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.agent.preflight import affordable, check_map, features_of, fixed_arms
+from bandanna.data.features.map import Map
+from bandanna.deployment.task.description import deployed_guarantee, forecast
+from bandanna.deployment.task.document import ROLES, Keys, Secrets, Task, content_of, seals_reports
+from bandanna.deployment.task.query_plan import check_deployable, first_batches
+from bandanna.device.arm_sets import FixedArms
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.algorithm import is_place
+from bandanna.policies.base import Policy
+from bandanna.policies.registry import known_as, make_from, types_of
+from bandanna.storage import files
+from bandanna.validation import inside, keys, read_toml, typed
+
+# What a task's file says: every key known, every value of its type, nothing computed yet.
+#
+# title = "Which treatment"
+# algorithm = "LinTS-SDP"                # a name of `bandanna list`
+#
+# [policy]                               # its arguments
+# dim = 5
+# horizon = 20_000
+# epsilon = 1.0
+# delta = 1e-5
+#
+# [arms]                                 # of arms that stay: names, or features = { a = [0.1, 0.2], ... }
+# names = ["a", "b"]
+#
+# [schema]                               # public: the features of a context, in their order, and their ranges
+# age = [18, 80]
+#
+# [features]                             # instead: a public map from records to features (docs/features.md)
+# intercept = true                       # project = { dim = 6, seed = 0 }, ball = { scale = 1.5 }
+# [features.columns]
+# age = [18, 80]
+# site = ["north", "south"]
+# note = { buckets = 16 }
+#
+# [rules]
+# participations = 1
+# grace = "10 min"                       # or seconds
+# max_age = 1
+# mixers = 1
+# noise = "checked"                      # or "device", "mixer": who draws coins, and what is refused
+#
+# [roles]                                # where they are found
+# analyzer = "https://analyzer.example"
+#
+# [test]                                 # makes it a test, whose noise may be known
+# seed = 7
+# close = "answered"
+
+
+_TOP = ("title", "algorithm", "policy", "arms", "schema", "features", "rules", "roles", "test")
+_RULES = ("participations", "grace", "max_age", "mixers", "noise")
+_PORTS = {"registrar": 8700, "analyzer": 8701, "shuffler": 8702, "helper": 8703}
+_UNITS = {"s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "day": 86_400}
+_LONGEST = 30 * 86_400.0  # seconds of grace
+_LETTERS = 200  # of a title
+_OLDEST = 1_000  # releases
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A task's file, checked by itself; None stands for what follows from the policy."""
+
+    title: str
+    algorithm: str
+    policy: Mapping[str, Any]
+    arms: Any = None
+    schema: dict[str, Any] | None = None
+    features: Map | None = None
+    participations: int = 1
+    grace: float = 600.0
+    max_age: int | None = None
+    mixers: int | None = None
+    noise: str | None = None
+    urls: Mapping[str, str]
+    test: bool = False
+    seed: int | None = None
+    close: str = "grace"
+
+
+def wanted(document: Mapping[str, Any]) -> Wanted:
+    """What a file says, or would; errors name the key with its table, and what is allowed there."""
+    given = keys(document, "", _TOP, needed=("title", "algorithm", "policy"))
+    tables = {name: _table(given, name) for name in _TOP[2:]}
+    if "schema" in given and "features" in given:
+        raise BandannaError("one of [schema] and [features] is needed, not both: ranges are columns of a map too")
+    rules = keys(tables["rules"], "rules", _RULES)
+    test = keys(tables["test"], "test", ("seed", "close"))
+    with inside("rules."):
+        chosen = {name: _RULE[name](value) for name, value in rules.items()}
+    with inside("test."):
+        if "seed" in test:
+            chosen["seed"] = validation.whole("seed", test["seed"], least=0, most=validation.SEEDS)
+        chosen["close"] = validation.one_of("close", test.get("close", "grace"), ("grace", "answered"))
+    return Wanted(
+        title=_title(given["title"]),
+        algorithm=typed("algorithm", given["algorithm"], str),
+        policy=tables["policy"],
+        arms=_arms(tables["arms"]) if "arms" in given else None,
+        schema=_schema(tables["schema"]) if "schema" in given else None,
+        features=Map.from_table(tables["features"]) if "features" in given else None,
+        urls=_urls(tables["roles"]),
+        test="test" in given,
+        **chosen,
+    )
+
+
+def _table(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = given.get(name, {})
+    if not isinstance(table, Mapping):
+        raise InvalidArgument(name, table, f"a table [{name}]")
+    return dict(table)
+
+
+def _title(value: Any) -> str:
+    if not typed("title", value, str).strip() or len(value) > _LETTERS or not value.isprintable():
+        raise InvalidArgument("title", value, f"a line of 1 to {_LETTERS} letters")
+    return str(value)
+
+
+def seconds(value: Any) -> float:
+    """A duration: a number of seconds, or a text such as "10 min".
+
+    >>> seconds("10 min"), seconds(2)
+    (600.0, 2.0)
+    """
+    allowed = 'seconds, or a text such as "30 s", "10 min", "2 hours", "1 day"; at most 30 days'
+    number, unit = value, 1
+    if isinstance(value, str):
+        found = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([a-z]{1,7}?)s?\s*", value, re.ASCII)
+        if found is None or found[2] not in _UNITS:
+            raise InvalidArgument("grace", value, allowed)
+        number, unit = float(found[1]), _UNITS[found[2]]
+    length = validation.finite("grace", number, allowed) * unit
+    if not 0 <= length <= _LONGEST:
+        raise InvalidArgument("grace", value, allowed)
+    return float(length)
+
+
+def _arms(table: dict[str, Any]) -> Any:
+    """Names, or a mapping from names to features: as an agent takes them."""
+    given = keys(table, "arms", ("names", "features"))
+    if len(given) != 1:
+        raise BandannaError("arms: one of names = [...] and features = { name = [...], ... } is needed, not both")
+    if "features" in given:
+        if not isinstance(given["features"], Mapping):
+            raise InvalidArgument("arms.features", given["features"], "a table: name = [numbers]")
+        return dict(given["features"])
+    names = given["names"]
+    if not isinstance(names, list | tuple):
+        raise InvalidArgument("arms.names", names, "a list of texts or whole numbers")
+    for place, name in enumerate(names):
+        if type(name) not in (str, int):
+            raise InvalidArgument(f"arms.names[{place}]", name, "a text or a whole number")
+    return list(names)
+
+
+def _schema(table: dict[str, Any]) -> dict[str, Any]:
+    """Names in their order, which the keys of a canonical document have not, and ranges."""
+    for name, limits in table.items():
+        allowed = "two finite numbers, [least, largest]"
+        if not isinstance(limits, list | tuple) or len(limits) != 2:
+            raise InvalidArgument(f"schema.{name}", limits, allowed)
+        low, high = (validation.finite(f"schema.{name}", limit, allowed) for limit in limits)
+        if low >= high:
+            raise InvalidArgument(f"schema.{name}", limits, f"{allowed}, the first below the second")
+    return {"names": list(table), "ranges": {name: list(limits) for name, limits in table.items()}}
+
+
+def _urls(table: dict[str, Any]) -> dict[str, str]:
+    given = keys(table, "roles", tuple(_PORTS))
+    return {name: _url(f"roles.{name}", value) for name, value in given.items()}
+
+
+def default_url(role: str) -> str:
+    """On one machine."""
+    return f"http://127.0.0.1:{_PORTS[role]}"
+
+
+def _url(where: str, value: Any) -> str:
+    allowed = 'an address such as "https://analyzer.example" or "http://127.0.0.1:8701", without ? and #'
+    text = typed(where, value, str)
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is none, of brackets
+        fits = False
+    plain = re.fullmatch(r"[!-~]{1,500}", text) is not None and not set(text) & set('?#@"<>\\^`{|}')
+    if not fits or not plain:
+        raise InvalidArgument(where, value, allowed)
+    return str(text).rstrip("/")
+
+
+_RULE: dict[str, Any] = {
+    "participations": lambda value: validation.whole("participations", value),
+    "grace": seconds,
+    "max_age": lambda value: validation.whole("max_age", value, least=0, most=_OLDEST),
+    "mixers": lambda value: validation.whole("mixers", value, least=0, most=2),
+    "noise": lambda value: validation.one_of("noise", value, ("device", "checked", "mixer")),
+}
+
+
+# What a task's file leads to: the policy, who mixes, how old a snapshot may be, which arms there are, who is where.
+
+
+_MIXED = ("shuffle", "concurrent")  # trust models with mixers
+_ARMS, _ROUNDS = 100_000, 10**12
+
+
+def policy_of(want: Wanted) -> Policy[Any]:
+    """Made, and not yet calibrated."""
+    if is_place(want.algorithm):
+        raise InvalidArgument("algorithm", want.algorithm, "a name of `bandanna list`: every party knows these")
+    try:
+        entry = known_as(want.algorithm)
+    except InvalidArgument as error:
+        raise InvalidArgument("algorithm", error.value, error.allowed.removesuffix(", or module:Class")) from None
+    given, types = dict(want.policy), types_of(want.algorithm)
+    if "participations" in given:
+        raise InvalidArgument("policy.participations", given["participations"], "left out: it belongs into [rules]")
+    for name, value in given.items():
+        typed(f"policy.{name}", value, types.get(name))
+    for name, usual in (("participations", 1), ("noise", "device")):
+        chosen = getattr(want, name) or usual
+        if chosen != usual and name in entry.options:
+            given[name] = chosen
+        elif chosen != usual and not (name == "participations" and entry.trust == "none"):
+            raise InvalidArgument(f"rules.{name}", chosen, f"{usual!r}: {want.algorithm} has nothing else")
+    policy: Policy[Any] = make_from("policy", want.algorithm, given)
+    counts = policy.privacy.model in _MIXED and policy.privacy.protocol == "binomial" and policy.privacy.noisy
+    if want.noise is None and counts and want.mixers in (None, 1) and "noise" in entry.options:
+        policy = make_from("policy", want.algorithm, {**given, "noise": "checked"})  # one mixer sees counts
+    if entry.trust == "none" and want.participations > 1:
+        policy = replace(policy, privacy=replace(policy.privacy, participations=want.participations))  # type: ignore[type-var]
+    if policy.horizon is None or policy.horizon > _ROUNDS:
+        raise InvalidArgument("policy.horizon", policy.horizon, f"a number of rounds, at most {_ROUNDS:,}")
+    with inside("policy."):
+        check_deployable(policy)
+    return policy
+
+
+def calibrate(policy: Policy[Any]) -> None:
+    """This takes its time; noise that does not keep the policy's own budget is refused."""
+    with inside("policy."):
+        policy.prepare()
+        affordable(policy)
+
+
+def mixers_of(want: Wanted, policy: Policy[Any]) -> int:
+    """How many there are: by default one where the trust model has any."""
+    model = policy.privacy.model
+    if model not in _MIXED:
+        if want.mixers:
+            allowed = f'0: in the "{model}" model devices report to the analyzer; mixers are for {" and ".join(_MIXED)}'
+            raise InvalidArgument("rules.mixers", want.mixers, allowed)
+        return 0
+    mixers = 1 if want.mixers is None else want.mixers
+    if mixers == 0:
+        raise InvalidArgument("rules.mixers", 0, f'1 or 2: the "{model}" model needs a mixer')
+    if want.noise in ("checked", "mixer") and mixers != 1:
+        raise InvalidArgument("rules.noise", want.noise, '"device", or mixers = 1: with two, neither sees the counts')
+    return mixers
+
+
+def max_age_of(want: Wanted, policy: Policy[Any]) -> int:
+    """0 where the next batch follows from what this one has taught: it cannot begin before."""
+    known = type(policy).following is not Policy.following
+    if want.max_age is None:
+        return int(known)
+    if want.max_age and not known:
+        allowed = f"0: what {want.algorithm} does next follows from what it has learned, so nobody may act on less"
+        raise InvalidArgument("rules.max_age", want.max_age, allowed)
+    return want.max_age
+
+
+def arms_of(want: Wanted, policy: Policy[Any]) -> FixedArms | None:
+    """Those that stay."""
+    count = getattr(policy, "n_arms", None)
+    named, counted = isinstance(want.arms, list), count is not None
+    if count is not None and count > _ARMS:
+        raise InvalidArgument("policy.n_arms", count, f"at most {_ARMS:,}: the document names every arm")
+    if want.arms is not None and named != counted:
+        allowed = "names alone: its arms have no features" if counted else "with features = { name = [numbers], ... }"
+        raise InvalidArgument("arms", want.arms, f"{want.algorithm} takes them {allowed}")
+    return fixed_arms(policy, want.arms)
+
+
+def schema_of(want: Wanted, policy: Policy[Any]) -> dict[str, Any] | None:
+    """The features of a context, as many as the policy has: their ranges, or a map from records."""
+    if want.features is not None:
+        check_map(want.features, policy)
+        _check_total(want.features)
+        if want.arms is not None and getattr(policy, "n_arms", None) is None:
+            raise InvalidArgument("features", "a map", "none: arms that stay have their features in [arms]")
+        return want.features.to_dict()
+    if want.schema is not None and (count := len(want.schema["names"])) != features_of(policy):
+        allowed = f"{features_of(policy)} names, one for each feature of the policy"
+        raise InvalidArgument("schema", f"{count} names", allowed)
+    return want.schema
+
+
+def _check_total(features: Map) -> None:
+    """Refuse a map that refuses records: who is refused would be missing from a batch, and tell by that."""
+    for each in features.columns:
+        if "refuse" in (each.missing, getattr(each, "outside", ""), getattr(each, "unknown", "")):
+            allowed = 'a column that takes every record: outside = "clip", unknown and missing = "zero" or "other"'
+            raise InvalidArgument(f"features.columns.{each.name}", "refuse", allowed)
+
+
+def urls_of(want: Wanted, mixers: int) -> dict[str, str]:
+    """Where the task's roles are found."""
+    roles = ("analyzer", "shuffler", "helper")[: 1 + mixers]
+    for role in want.urls:
+        if role not in ("registrar", *roles):
+            raise InvalidArgument(f"roles.{role}", want.urls[role], f"left out: with {mixers} mixers there is none")
+    urls = {role: want.urls.get(role, default_url(role)) for role in ("registrar", *roles)}
+    for role, url in urls.items():
+        if want.urls and role not in want.urls and not all(map(_local, want.urls.values())):
+            raise InvalidArgument(f"roles.{role}", None, "its address: other roles are not on this machine")
+        same = next(
+            (each for each, other in urls.items() if each != role and other.rstrip("/") == url.rstrip("/")), None
+        )
+        if same is not None:
+            raise InvalidArgument(f"roles.{role}", url, f"an address of its own: it is that of the {same}")
+    return urls
+
+
+def _local(url: str) -> bool:
+    return (urlsplit(url).hostname or "") in ("127.0.0.1", "localhost", "::1")
+
+
+# Makes a task from its file: all is checked and calibrated; keys are drawn here, or by each role that joins.
+
+
+def create(
+    source: str | PathLike[str] | Mapping[str, Any], *, expect: bool = True, keys: Keys | None = None
+) -> tuple[Task, list[Secrets]]:
+    """The task of a file (or of what would stand there), and the secrets of its roles.
+
+    expect  whether the expected regret is simulated
+    keys    of tests that want the same document again; else new ones are drawn
+    """
+    if isinstance(source, Mapping):
+        return _created(wanted(source), expect, keys)
+    path = validation.path("file", source)
+    document = {"title": path.stem, **read_toml(path)}
+    with inside(f"{path}: "):
+        return _created(wanted(document), expect, keys)
+
+
+def draft(source: str | PathLike[str], *, expect: bool = True) -> Task:
+    """The task of a file without any keys, for its roles to join (`tasks.join`)."""
+    path = validation.path("file", source)
+    with inside(f"{path}: "):
+        return Task.made(_content(wanted({"title": path.stem, **read_toml(path)}), expect))
+
+
+def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[Secrets]]:
+    content = _content(want, expect)
+    made = Task.made(content)
+    keys = Keys.drawn(mixers=made.mixers, sealed=seals_reports(made)) if keys is None else keys
+    task = Task.made({**content, "keys": keys.public(), "dealer": True})
+    task = Task.from_bytes(task.document, task.id)  # as every party will have it
+    return task, [keys.of(role, task) for role in task.roles]
+
+
+def _content(want: Wanted, expect: bool) -> dict[str, Any]:
+    """The parts of a task's document, but for its keys."""
+    policy = policy_of(want)
+    mixers, max_age, arms = mixers_of(want, policy), max_age_of(want, policy), arms_of(want, policy)
+    urls, schema = urls_of(want, mixers), schema_of(want, policy)
+    with _numbers():
+        calibrate(policy)
+        batches = first_batches(policy, arms, mixers=mixers, seeded=want.seed is not None)
+    stated = deployed_guarantee(policy, batches[:1], mixers=mixers)
+    return content_of(
+        policy,
+        arms=arms,
+        title=want.title,
+        algorithm=want.algorithm,
+        mixers=mixers,
+        grace=want.grace,
+        close=want.close,
+        max_age=max_age,
+        urls=urls,
+        seed=want.seed,
+        test=want.test,
+        guarantee=stated.to_dict(),
+        promise=str(stated),
+        expected=forecast(policy, arms) if expect else None,
+        schema=schema,
+    )
+
+
+@contextmanager
+def _numbers() -> Iterator[None]:
+    """What floats or the memory cannot hold is refused as any other argument."""
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except BandannaError:
+        raise
+    except (ArithmeticError, MemoryError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise BandannaError(f"policy: its first batches cannot be planned with these numbers ({said})") from error
+
+
+def write(folder: str | PathLike[str], task: Task, secrets: Sequence[Secrets]) -> None:
+    """The document and a file of secrets for each role; a folder that has another task is left as it is."""
+    place = validation.path("folder", folder, folder=True)
+    check_free(place, task)
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BandannaError(f"{place} cannot be made: {error.strerror or error}") from error
+    for each in secrets:
+        each.write(place)
+    files.write(place / "task.json", task.document.decode("ascii"))  # last: a folder with a task is whole
+
+
+def check_free(folder: Path, task: Task | None = None) -> None:
+    """Refuse a folder in which a task is that is not this one, or secrets of one."""
+    held = [each for each in ("task.json", *(f"{role}.secret.json" for role in ROLES)) if (folder / each).exists()]
+    if not held or (task is not None and held[0] == "task.json" and _same(folder, task)):
+        return
+    raise BandannaError(f"{folder} has a task already ({', '.join(held)}): take another folder, or remove it")
+
+
+def _same(folder: Path, task: Task) -> bool:
+    try:
+        return Task.read(folder).id == task.id
+    except BandannaError:
+        return False

@@ -1,0 +1,430 @@
+"""The task document, its secrets and keys, and where it is found."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bandanna import validation
+from bandanna.agent.preflight import calibrations, first_ask, recalibrate
+from bandanna.data.features.map import Map, Range
+from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import (
+    agreed_key,
+    authorities,
+    digest,
+    dumps,
+    loads,
+    packed,
+    sealing_key,
+    signing_key,
+    unpacked,
+)
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, pair_info
+from bandanna.deployment.task.query_plan import Planned, batch_of, first_batches, leaflet
+from bandanna.device.arm_sets import FixedArms
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, Unreadable
+from bandanna.policies.base import Episode, Policy
+from bandanna.policies.serialization import encoding_of
+from bandanna.storage import files
+from bandanna.storage.encoding import conforms
+from bandanna.types import Floats
+
+# The task's document: everything that its parties must agree on, canonical, under the hash that names it.
+
+
+FORMAT, VERSION = "bandanna task", 1
+ROLES = ("analyzer", "shuffler", "helper", "registrar")
+_FIELDS: dict[str, Any] = {
+    "format": str, "version": int, "title": str, "algorithm": str, "policy": str, "calibrations": str,
+    "arms": str | None, "mixers": int, "grace": float, "close": str, "max_age": int, "urls": dict[str, str],
+    "keys": dict[str, str], "dealer": bool, "joins": dict[str, Any],
+    "seed": int | None, "test": bool, "guarantee": dict[str, Any], "promise": str,
+    "expected": dict[str, Any] | None, "schema": dict[str, Any] | None, "device": dict[str, Any] | None,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A task as every party has it.
+
+    grace    seconds for which a batch that is full waits for final reports
+    close    "grace", or "answered" (tests only): as soon as everybody has reported
+    max_age  how many releases old the snapshot may be that a device acts on
+    mixers   0: devices report to the analyzer; 1, 2: through that many mixers
+    seed     of tests: noise and coins are those of a simulation with this seed
+    keys     public: of every role by its name to sign, "agree ROLE" to agree upon keys; "seal analyzer", "seal helper"
+    dealer   whether one machine has drawn, and known, the keys of all roles
+    joins    without a dealer: of every role {"operator", "signature"}, its word for its own keys (`tasks.join`)
+    device   what a client without policies needs (`tasks.leaflet`); None where there is none without
+    """
+
+    content: Mapping[str, Any]
+
+    @cached_property
+    def document(self) -> bytes:
+        """The bytes that are hashed."""
+        return dumps(dict(self.content))
+
+    @cached_property
+    def id(self) -> str:
+        """base64url(SHA-256(document))."""
+        return digest(self.document)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The same as 32 bytes."""
+        return unpacked(self.id, 32)
+
+    @cached_property
+    def policy(self) -> Policy[Any]:
+        """With the parameters that were calibrated when the task was made: they are never searched for again."""
+        policy = encoding_of().loads(self.content["policy"])
+        if not isinstance(policy, Policy):
+            raise Unreadable("the task's policy is none")
+        recalibrate(policy, encoding_of().loads(self.content["calibrations"]))
+        return policy
+
+    @cached_property
+    def arms(self) -> FixedArms | None:
+        """Arms that stay."""
+        if self.content["arms"] is None:
+            return None
+        ids, features, of_users = encoding_of().loads(self.content["arms"])
+        return FixedArms(ids=ids, features=features, of_users=of_users)
+
+    @property
+    def fixed_features(self) -> Floats | None:
+        """Of arms that stay, for policies that plan with them."""
+        return None if self.arms is None else self.arms.features
+
+    @cached_property
+    def features(self) -> Map | None:
+        """From a user's record to what devices act on: the map that the document has, or one of its ranges."""
+        schema = self.content["schema"]
+        if schema is None:
+            return None
+        if "ranges" not in schema:
+            return Map.from_dict(schema)
+        try:
+            return Map(Range({name: schema["ranges"][name] for name in schema["names"]}))
+        except (BandannaError, KeyError, TypeError) as error:
+            raise Unreadable(f"the task's schema is none: {error}") from error
+
+    @property
+    def trust(self) -> str:
+        """The trust model."""
+        return self.policy.privacy.model
+
+    @property
+    def mixers(self) -> int:
+        """How many there are between devices and analyzer."""
+        return int(self.content["mixers"])
+
+    @property
+    def collector(self) -> str:
+        """The role to which devices report."""
+        return "shuffler" if self.mixers else "analyzer"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The processes that the task needs."""
+        return ("registrar", "analyzer", *("shuffler",) * (self.mixers > 0), *("helper",) * (self.mixers == 2))
+
+    @property
+    def seed(self) -> int | None:
+        """Of seeded tests."""
+        seed: int | None = self.content["seed"]
+        return seed
+
+    def url(self, role: str) -> str:
+        """Where a role is found."""
+        return str(self.content["urls"][role]).rstrip("/")
+
+    def key(self, name: str) -> str:
+        """A public key."""
+        return str(self.content["keys"][name])
+
+    @classmethod
+    def made(cls, content: Mapping[str, Any]) -> Task:
+        """From the parts of a document, each of its type."""
+        if set(content) != set(_FIELDS):
+            odd = sorted(set(content) ^ set(_FIELDS))
+            raise Unreadable(f"a task with other fields than this program knows: {', '.join(map(str, odd))[:80]}")
+        if (content["format"], content["version"]) != (FORMAT, VERSION):
+            raise Unreadable(f"not a {FORMAT} of version {VERSION}")
+        wrong = next((name for name, hint in _FIELDS.items() if not conforms(content[name], hint)), None)
+        if wrong is not None:
+            raise Unreadable(f"a task whose {wrong} is a {type(content[wrong]).__name__}")
+        if content["seed"] is not None and not content["test"]:
+            raise InvalidArgument("seed", content["seed"], "None, unless the task is a test: noise would be known")
+        if content["close"] == "answered" and not content["test"]:
+            raise InvalidArgument("close", "answered", '"grace", unless the task is a test: who answered is private')
+        return cls(content=dict(content))
+
+    @classmethod
+    def from_bytes(cls, document: bytes, name: str | None = None) -> Task:
+        """A document, of this name where one is given."""
+        task = cls.made(loads(document))
+        if name is not None and task.id != name:
+            raise BandannaError(f"a task {task.id} where {name} belongs")
+        return task
+
+    @classmethod
+    def read(cls, path: Path) -> Task:
+        """The task of a file, or of the folder that `bandanna task create` has made."""
+        file = validation.path("task", path, folder=True)
+        file = file / "task.json" if file.is_dir() else file
+        try:
+            return cls.from_bytes(file.read_bytes())
+        except OSError as error:
+            raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
+        except Unreadable as error:
+            raise Unreadable(f"{file} is not a task: {error}") from error
+
+
+def content_of(policy: Policy[Any], *, arms: FixedArms | None, **parts: Any) -> dict[str, Any]:
+    """The parts of a document, with the policy as it is calibrated now."""
+    encoding = encoding_of()
+    first_ask(policy, policy.init(None if arms is None else arms.features))  # calibrates what is calibrated at once
+    seeded = parts["seed"] is not None
+    fixed = None if arms is None else encoding.dumps((arms.ids, arms.features, arms.of_users))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "policy": encoding.dumps(policy),
+        "calibrations": encoding.dumps(calibrations(policy)),
+        "arms": fixed,
+        "keys": {},
+        "joins": {},
+        "dealer": False,
+        "device": leaflet(policy, None if arms is None else arms.features, mixers=parts["mixers"], seeded=seeded),
+        **parts,
+    }
+
+
+def leaflet_of(task: Task) -> dict[str, Any] | None:
+    """What its policy has devices without policies do."""
+    return leaflet(task.policy, task.fixed_features, mixers=task.mixers, seeded=task.seed is not None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secrets:
+    """What one role alone knows.
+
+    sign    signs what it says;  seal: opens what is sealed for it;  agree: its half of the keys it shares
+    person  of the registrar: hides people, and makes their slots
+    token   of its administrators
+    draft   of a role that has joined: the id of the draft; `task` is "" until the whole task is accepted
+    """
+
+    task: str
+    role: str
+    sign: str = ""
+    seal: str = ""
+    agree: str = ""
+    person: str = ""
+    token: str = ""
+    draft: str = ""
+
+    def ticket_key(self, task: Task, verifier: str) -> bytes:
+        """The key that the registrar and a verifier of tickets share: this role is one of both.
+
+        Parameters
+        ----------
+        verifier : COLLECTOR or HELPER, of `bandanna.deployment.messages.tickets`
+        """
+        owner = task.collector if verifier == COLLECTOR else HELPER
+        other = owner if self.role == "registrar" else "registrar"
+        return agreed_key(self.agree, task.key(f"agree {other}"), salt=task.digest, info=pair_info(verifier))
+
+    def write(self, folder: Path) -> None:
+        """Into a file of its owner's only."""
+        self.write_to(folder / f"{self.role}.secret.json")
+
+    def write_to(self, file: Path) -> None:
+        """Into a file of this name."""
+        files.write(file, dumps(vars(self)).decode() + "\n")
+
+    @classmethod
+    def of_file(cls, file: Path) -> Secrets:
+        """Of whatever role and task."""
+        plain = loads(files.read(file))
+        if not isinstance(plain, dict) or set(plain) != set(cls.__dataclass_fields__):
+            raise Unreadable(f"{file} does not hold the secrets of a role")
+        if not all(isinstance(value, str) for value in plain.values()):
+            raise Unreadable(f"{file} does not hold the secrets of a role")
+        return cls(**plain)
+
+    @classmethod
+    def read(cls, path: Path, role: str, task: Task) -> Secrets:
+        """Of this role and this task."""
+        file = path / f"{role}.secret.json" if path.is_dir() else path
+        made = cls.of_file(file)
+        if made.role == role and not made.task:
+            raise BandannaError(f"{file} has not accepted a task yet: bandanna task accept TASK --secret {file.name}")
+        if made.role != role or made.task != task.id:
+            raise BandannaError(f"{file} has the secrets of the {made.role} of task {made.task[:12]}, not of this one")
+        return made
+
+
+# The keys of a task: drawn together and given to each role apart, or drawn by each role for itself.
+
+
+_KEY = 32  # bytes of a secret that is no pair's
+
+
+def seals_reports(task: Task) -> bool:
+    """Whether devices seal whole reports for the analyzer."""
+    batches = first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None)
+    return any(part.form == "sealed" for batch in batches for each in batch.rounds for part in each.parts)
+
+
+def own_keys(role: str, task: Task) -> tuple[Secrets, dict[str, str]]:
+    """New secrets of a role of a task, and their public halves: "sign", "agree", and "seal" where it opens anything."""
+    pairs = {"sign": signing_key(), "agree": sealing_key()}
+    if (role == "helper" and task.mixers == 2) or (role == "analyzer" and seals_reports(task)):
+        pairs["seal"] = sealing_key()
+    person = packed(secrets.token_bytes(_KEY)) if role == "registrar" else ""
+    private = {kind: pair[0] for kind, pair in pairs.items()}
+    made = Secrets(task="", role=role, person=person, token=packed(secrets.token_bytes(_KEY)), **private)
+    return made, {kind: pair[1] for kind, pair in pairs.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """All keys of a task, before each role is given its own: of pairs (secret, public), by role.
+
+    sign, agree, seal  to sign, to agree with another role upon a key, and to open what is sealed
+    person  of the registrar, which hides people by it;  tokens: of administrators
+    """
+
+    sign: Mapping[str, tuple[str, str]]
+    agree: Mapping[str, tuple[str, str]]
+    seal: Mapping[str, tuple[str, str]]
+    person: str
+    tokens: Mapping[str, str]
+
+    @classmethod
+    def drawn(cls, *, mixers: int, sealed: bool) -> Keys:
+        """New ones."""
+        roles = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
+        sealing = (*("analyzer",) * sealed, *("helper",) * (mixers == 2))
+        return cls(
+            sign={role: signing_key() for role in roles},
+            agree={role: sealing_key() for role in roles},
+            seal={role: sealing_key() for role in sealing},
+            person=packed(secrets.token_bytes(_KEY)),
+            tokens={role: packed(secrets.token_bytes(_KEY)) for role in roles},
+        )
+
+    def public(self) -> dict[str, str]:
+        """As the document has them."""
+        named = {"": self.sign, "agree ": self.agree, "seal ": self.seal}
+        return {kind + role: pair[1] for kind, pairs in named.items() for role, pair in pairs.items()}
+
+    def of(self, role: str, task: Task) -> Secrets:
+        """What one role is given."""
+        return Secrets(
+            task=task.id,
+            role=role,
+            sign=self.sign[role][0],
+            seal=self.seal.get(role, ("", ""))[0],
+            agree=self.agree[role][0],
+            person=self.person if role == "registrar" else "",
+            token=self.tokens[role],
+        )
+
+
+# A task where somebody has put it: in a folder, in a file, or at the address of its analyzer.
+
+
+_MOST = 1 << 24  # bytes of a document
+_SECONDS = 10.0
+
+
+class NotThere(BandannaError):
+    """An address that answers 404."""
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is an address, of some host."""
+    return re.match(r"https?://[^/?#\s]", place) is not None
+
+
+def find_task(place: str) -> Task:
+    """The task of a folder, of a file, or of the analyzer that serves it: `GET {place}/task`."""
+    if not re.match(r"https?://", place):
+        path = validation.path("task", place, folder=True)
+        return Task.read(path / "task.json" if path.is_dir() else path)
+    url = f"{place.rstrip('/')}/task"
+    try:
+        return Task.from_bytes(fetched(url)[0])
+    except BandannaError as error:
+        raise BandannaError(f"{url} has no task: {error}") from error
+
+
+def analyzer_of(task: Task, place: str) -> str:
+    """Where its analyzer is asked: where the task was read, if that was an address; else where the task says."""
+    return place.rstrip("/") if is_url(place) else task.url("analyzer")
+
+
+def fetched(url: str) -> tuple[bytes, dict[str, str]]:
+    """What is at an address, and its headers in lower case; BandannaError if it cannot be had."""
+    try:
+        import httpx
+    except ImportError as error:  # pragma: no cover - tests have it
+        raise MissingExtra("serve", "reading a task from an address") from error
+    content, known = bytearray(), authorities(environment=True)
+    try:
+        with httpx.stream(
+            "GET", url, timeout=_SECONDS, headers={"accept-encoding": "identity"}, verify=known
+        ) as answer:
+            if answer.status_code != 200:
+                kind = NotThere if answer.status_code == 404 else BandannaError
+                raise kind(f"it answers {answer.status_code}")
+            for part in answer.iter_bytes():
+                content += part
+                if len(content) > _MOST:
+                    raise BandannaError(f"it sends more than {_MOST} bytes")
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise BandannaError(f"it cannot be reached: {error or type(error).__name__}") from error
+    return bytes(content), headers
+
+
+# Whether batches were announced as the task's policy means them: an analyzer need not be trusted with the plan.
+
+
+def checked(task: Task, state: Any, episode: Episode, told: Batch) -> Planned:
+    """The asks of an episode's batch; BandannaError if it was announced with less noise, or fewer people."""
+    batch, plan = batch_of(
+        task.policy, state, episode, epoch=told.epoch, mixer_count=task.mixers, seeded=task.seed is not None
+    )
+    if batch != told:
+        raise BandannaError(f"batch {told.epoch} was announced with another plan than the task's policy has")
+    return plan
+
+
+def check_announced(task: Task, state: str, batches: Sequence[Batch]) -> None:
+    """All batches of a publication, whose state is `state` as it was sent: the running one, and the one after it."""
+    if not batches:
+        return
+    try:
+        loaded = encoding_of().loads(state)
+        episode = task.policy.episode(loaded)
+        for place, told in enumerate(batches):
+            if place:
+                episode = None if episode is None else task.policy.following(episode)
+            if episode is None:
+                raise BandannaError(f"batch {told.epoch} was announced where the policy has none")
+            checked(task, loaded, episode, told)
+    except BandannaError:
+        raise
+    except Exception as error:  # a state that is none of this policy's fails anywhere
+        raise Unreadable(f"a publication whose state is none of the policy's ({type(error).__name__})") from error

@@ -1,0 +1,213 @@
+"""Publications exported and verified offline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bandanna.deployment.messages.canonical import dumps, loads, verify
+from bandanna.deployment.messages.publication import Pin, Shown, chained, check_cosigned
+from bandanna.deployment.task.document import NotThere, Task, analyzer_of, fetched, find_task, is_url
+from bandanna.errors import BandannaError, Unreadable
+from bandanna.storage import files
+
+# Everything public about a task, as files that anybody can check: its document, its publications, its ledger.
+#
+#     task.json                   the document; its SHA-256 is the task's id
+#     publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}: signed and cosigned
+#     ledger.json                 what was spent, and for what, when the newest of them was in force
+#
+# The chain of a publication (`wire.publications`) follows from its document, and the next one names it as `previous`.
+
+
+FOLDER = "publications"
+_PARTS = {"document", "signature", "cosignature"}  # of a file
+_NAME = re.compile(r"(\d{6,15})\.json")
+_TRIES = 20  # how often a task may publish while its ledger is read
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """One of them, signed by the task's analyzer and cosigned by its registrar."""
+
+    content: dict[str, Any]
+    signature: str
+    cosignature: str
+
+    @property
+    def number(self) -> int:
+        """Counted from 0."""
+        return int(self.content["number"])
+
+    @property
+    def chain(self) -> str:
+        """What the next one must name as `previous`."""
+        return chained(str(self.content["previous"]), dumps(self.content))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What is in the folder now, and how much of it is new."""
+
+    task: Task
+    newest: Publication
+    fresh: int
+    ledger: dict[str, Any] | None
+
+
+def checked(task: Task, shown: Shown, number: int | None = None) -> Publication:
+    """A publication that analyzer and registrar have signed, of this number; BandannaError for any other."""
+    document, signature, cosignature = shown
+    if not verify(task.key("analyzer"), task.id, "publication", document, signature):
+        raise BandannaError("a publication that the task's analyzer has not signed")
+    content = loads(document)
+    if not isinstance(content, dict) or content.get("task") != task.id:
+        raise Unreadable("a publication of another task")
+    if dumps(content) != document or type(content.get("number")) is not int or type(content.get("previous")) is not str:
+        raise Unreadable("a publication that is not in canonical JSON, or has no place in the chain")
+    made = Publication(content=content, signature=signature, cosignature=cosignature)
+    check_cosigned(Pin(made.number, made.chain), cosignature, task_id=task.id, key=task.key("registrar"))
+    if number is not None and made.number != number:
+        raise BandannaError(f"publication {made.number} where {number} belongs")
+    return made
+
+
+def newest(task: Task, base: str) -> Publication:
+    """The one in force, from the analyzer at an address."""
+    return _asked(task, base, "snapshot", None)
+
+
+def _asked(task: Task, base: str, what: str, number: int | None) -> Publication:
+    document, headers = fetched(f"{base}/tasks/{task.id}/{what}")
+    return checked(task, Shown.of(document, headers), number)
+
+
+def export(place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None) -> Exported:
+    """Bring a folder up to what the analyzer has published; what is there already is checked and kept."""
+    task = find_task(place)
+    base = analyzer_of(task, place)
+    _begin(task, folder)
+    kept = _kept(task, folder)
+    number, chain, last = len(kept), kept[-1].chain if kept else "", newest(task, base)
+    _same_history(kept, last)
+    for _ in range(_TRIES):
+        while number <= last.number:
+            one = last if number == last.number else _asked(task, base, f"snapshot/{number}", number)
+            if one.content["previous"] != chain:
+                raise BandannaError(f"publication {number} does not follow upon the one before it: another history")
+            _write(folder, one)
+            number, chain = number + 1, one.chain
+            progress(number, last.number + 1)
+        ledger = _ledger(task, base)
+        again = newest(task, base)
+        if again.number == last.number:
+            _same_history([last], again)
+            agreed = _agreeing(ledger, last)
+            files.write(folder / "ledger.json", dumps(ledger).decode() + "\n")
+            return Exported(task=task, newest=last, fresh=number - len(kept), ledger=agreed)
+        last = again
+    raise BandannaError("the task publishes faster than its ledger can be read: try again")
+
+
+def verified(folder: Path) -> tuple[Task, list[Publication]]:
+    """What an exported folder holds, without asking anybody: every signature and the whole chain are checked."""
+    task = Task.read(folder)
+    return task, _kept(task, folder)
+
+
+def _begin(task: Task, folder: Path) -> None:
+    try:
+        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BandannaError(f"{folder} cannot be written: {error.strerror or error}") from error
+    file = folder / "task.json"
+    if not file.exists():
+        files.write(file, task.document.decode("ascii"))
+    elif Task.read(file).id != task.id:
+        raise BandannaError(f"{folder} holds another task: take another folder")
+
+
+def _kept(task: Task, folder: Path) -> list[Publication]:
+    """Those of before, in order, each signed and following upon the one before it."""
+    found = sorted(int(name[1]) for each in (folder / FOLDER).glob("*.json") if (name := _NAME.fullmatch(each.name)))
+    made: list[Publication] = []
+    for place, number in enumerate(found):
+        file = _file(folder, number)
+        try:
+            plain = loads(files.read(file))
+            if not isinstance(plain, dict) or set(plain) != _PARTS:
+                raise Unreadable(f"other fields than {', '.join(sorted(_PARTS))}")
+            shown = Shown(dumps(plain["document"]), plain["signature"], plain["cosignature"])
+            one = checked(task, shown, number)
+        except BandannaError as error:
+            raise BandannaError(f"{file} is not what the analyzer has published: {error}") from error
+        if number != place or one.content["previous"] != (made[-1].chain if made else ""):
+            raise BandannaError(f"{file} does not follow upon publication {place - 1}: something is missing before it")
+        made.append(one)
+    return made
+
+
+def _same_history(kept: list[Publication], last: Publication) -> None:
+    """An analyzer that has gone back, or tells another history than before."""
+    if kept and last.number < kept[-1].number:
+        raise BandannaError(f"the analyzer has gone back to publication {last.number}, from {kept[-1].number}")
+    if kept and last.number == kept[-1].number and last.chain != kept[-1].chain:
+        raise BandannaError(f"two publications of number {last.number}: the analyzer tells different people apart")
+
+
+def _ledger(task: Task, base: str) -> dict[str, Any]:
+    content, _ = fetched(f"{base}/tasks/{task.id}/ledger")
+    document = loads(content)
+    if not isinstance(document, dict) or document.get("task") != task.id or "ledger" not in document:
+        raise Unreadable("the ledger is not that of the task")
+    return document
+
+
+def _agreeing(document: dict[str, Any], last: Publication) -> dict[str, Any] | None:
+    """The ledger, whose sum is what the signed publication says was spent."""
+    ledger = document["ledger"]
+    spent = None if ledger is None else ledger.get("spent")
+    if spent != last.content.get("spent"):
+        raise BandannaError(f"the ledger says that {spent} was spent, the signed publication {last.content['spent']}")
+    return None if ledger is None else dict(ledger)
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / FOLDER / f"{number:06d}.json"
+
+
+def _write(folder: Path, one: Publication) -> None:
+    plain = {"document": one.content, "signature": one.signature, "cosignature": one.cosignature}
+    files.write(_file(folder, one.number), dumps(plain).decode() + "\n")
+
+
+# How far a running task is, as its analyzer has signed it.
+
+
+def progress(task: Task, place: str) -> dict[str, Any] | None:
+    """Status, publication, awaited batch and round, and what was spent.
+
+    None unless a place is an address, and one that tells: a copy of the document alone does not.
+    """
+    if not is_url(place):
+        return None
+    base = place.rstrip("/")
+    try:
+        content = newest(task, base).content
+    except NotThere:
+        return None
+    except BandannaError as error:
+        raise BandannaError(f"{base} does not tell how far the task is: {error}") from error
+    names = ("status", "number", "epoch", "round", "spent")
+    return {"publication" if name == "number" else name: content.get(name) for name in names}
+
+
+def sentence(now: dict[str, Any]) -> str:
+    """The same for people."""
+    spent = "nothing promised, nothing spent" if now["spent"] is None else f"epsilon = {now['spent']:.4g} spent"
+    awaited = f"batch {now['epoch']}, round {now['round']}"
+    where = f"awaiting {awaited}" if now["status"] == "running" else "nothing more is released"
+    return f"Now: {now['status']}, publication {now['publication']}, {where}; {spent}."

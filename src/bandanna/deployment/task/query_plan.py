@@ -1,0 +1,374 @@
+"""Planned queries, batches, and the section of a task that clients read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from bandanna.deployment.messages.batch_plan import VERSION, Batch, Part, Round, least_users, rounds_digest
+from bandanna.device.action_selection import ByPlace
+from bandanna.device.arm_sets import FixedArms
+from bandanna.device.base import plain
+from bandanna.device.domain import Estimate
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
+from bandanna.device.statistics import Rewarded, Tell
+from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.policies.base import Ask, Assigned, Episode, Frozen, Policy, RunningSums, Until, close
+from bandanna.policies.finite.elimination import Elimination
+from bandanna.policies.linear.base import LinearSums
+from bandanna.policies.linear.private_rewards import LinTSRewards
+from bandanna.policies.serialization import encoding_of
+from bandanna.protocols.base import StreamProtocol
+from bandanna.protocols.clear import ClearRows
+from bandanna.protocols.concurrent_shuffle import LevelMixer
+from bandanna.protocols.factory import mixers
+from bandanna.protocols.gaussian import Sorting
+from bandanna.protocols.mixers import Adding, Mixer
+
+# What an episode will ask of its users, before anybody has answered.
+#
+# A policy asks one sum after the other and may place an ask where an answer was (gradients at the newest theta). What
+# a
+# report is *made like* - its protocol - is public from the start; only where it is evaluated may follow from answers.
+# So
+# devices can open their slots with a zero report for every ask, and mixers know what they will add.
+
+
+_MOST = 10_000  # asks of one episode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The asks of an episode, in order, and in which round each is answered.
+
+    In one round are the asks that can be answered together: whose place does not depend on an answer of this episode,
+    and those after them until the next that does.
+    """
+
+    asks: tuple[Ask, ...]
+    rounds: tuple[tuple[int, ...], ...]
+
+    def round_of(self, number: int) -> tuple[Ask, ...]:
+        """The asks of one round."""
+        return tuple(self.asks[place] for place in self.rounds[number])
+
+
+def users_of(episode: Episode) -> int:
+    """How many people report in an episode: its clients, or the users of its rounds."""
+    if isinstance(episode, Assigned):
+        return episode.users if episode.clients is None else episode.clients
+    assert isinstance(episode, Frozen)
+    return episode.users
+
+
+def planned(policy: Policy[Any], state: Any, episode: Episode) -> Planned:
+    """Everything that will be asked, found by answering with numbers that mean nothing; twice, with different ones."""
+    if not episode.released:
+        return Planned(asks=(), rounds=())
+    if isinstance(policy, RunningSums) and isinstance(episode, Frozen):  # one sum, whatever the state
+        return Planned(asks=(policy.ask(episode),), rounds=((0,),))
+    first, second = (_asked(policy, state, episode, answer) for answer in (0.0, 0.25))
+    if [each.protocol for each in first] != [each.protocol for each in second]:
+        raise BandannaError(f"{type(policy).__name__} asks for other sums when answers are other ones: not deployable")
+    rounds: list[list[int]] = []
+    for place, (one, other) in enumerate(zip(first, second, strict=True)):
+        if not rounds or not _same(one.at, other.at):
+            rounds.append([])
+        rounds[-1].append(place)
+    return Planned(asks=first, rounds=tuple(map(tuple, rounds)))
+
+
+def _asked(policy: Policy[Any], state: Any, episode: Episode, share: float) -> tuple[Ask, ...]:
+    """The asks if every answer were `share` of the number of users in each coordinate."""
+    steps, users = policy.learn(state, episode), users_of(episode)
+    asks: list[Ask] = []
+    try:
+        ask = next(steps)
+        while len(asks) < _MOST:
+            asks.append(ask)
+            total = np.full(ask.protocol.domain.dim, share * users)
+            ask = steps.send(Estimate(total=total, count=users, variance=1.0))
+    except StopIteration:
+        return tuple(asks)
+    raise BandannaError(f"{type(policy).__name__} asks more than {_MOST} times about one episode")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, whatever they are made of."""
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    if hasattr(one, "__dataclass_fields__") and type(one) is type(other):
+        return all(_same(getattr(one, name), getattr(other, name)) for name in one.__dataclass_fields__)
+    return bool(one == other)
+
+
+def next_asks(policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate]) -> tuple[Ask | None, Any]:
+    """The ask after these answers, or the state that was learned from them: (ask, None) or (None, state)."""
+    steps = policy.learn(state, episode)
+    try:
+        ask = next(steps)
+        for answer in answers:
+            ask = steps.send(answer)
+    except StopIteration as learned:
+        return None, learned.value
+    return ask, None
+
+
+def asks_of_round(
+    policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate], plan: Planned, number: int
+) -> tuple[Ask, ...]:
+    """The asks of a round, placed where the answers of earlier rounds say."""
+    asks: list[Ask] = []
+    given = list(answers)
+    for place in plan.rounds[number]:
+        ask, _ = next_asks(policy, state, episode, given)
+        if ask is None or ask.protocol != plan.asks[place].protocol:
+            raise BandannaError(f"{type(policy).__name__} asks for another sum than was planned")
+        asks.append(ask)
+        total = np.zeros(ask.protocol.domain.dim)  # of asks in one round, none is placed where another's answer is
+        given.append(Estimate(total=total, count=users_of(episode), variance=1.0))
+    return tuple(asks)
+
+
+# A policy's episodes as batches on the wire: what mixers and devices must know of them, and nothing else.
+
+
+_ROWS = ("none", "central")  # trust models whose server is sent rows as they are
+
+
+def sends_rows(policy: Policy[Any]) -> bool:
+    """Whether devices send what happened, for a server that is trusted with it; else they send protected reports."""
+    return policy.privacy.model in _ROWS
+
+
+def check_deployable(policy: Policy[Any]) -> None:
+    """Refuse a policy whose episodes end round by round: devices would have to act one after the other."""
+    if type(policy).crossing is not Policy.crossing:
+        allowed = "one whose episodes have public lengths: this one looks at every round; run it as bandanna.Agent"
+        raise InvalidArgument("policy", type(policy).__name__, allowed)
+
+
+def batch_of(
+    policy: Policy[Any], state: Any, episode: Episode, *, epoch: int, mixer_count: int, seeded: bool
+) -> tuple[Batch, Planned]:
+    """The public plan of an episode, and its asks; without rounds where nothing is released."""
+    if isinstance(episode, Until):
+        check_deployable(policy)
+    assigned = episode if isinstance(episode, Assigned) else None
+    rows, plan = sends_rows(policy), Planned(asks=(), rounds=())
+    if rows and episode.released:
+        averages = 1 if assigned is None or assigned.clients is None else len(assigned.arms)
+        length = int(getattr(policy, "dim", 0)) + averages + 3  # arm, group, whether there was an answer
+        rounds: tuple[Round, ...] = (Round(parts=(Part(form="row", dtype="<f8", length=length),)),)
+    else:
+        plan = planned(policy, state, episode)
+        rounds = tuple(
+            Round(parts=tuple(_part(ask, mixer_count=mixer_count, seeded=seeded) for ask in plan.round_of(number)))
+            for number in range(len(plan.rounds))
+        )
+        for each in rounds:
+            _check_lengths(each)
+    made = Batch(
+        epoch=epoch,
+        episode=episode.number,
+        slots=users_of(episode),
+        rounds=rounds,
+        arms=() if assigned is None else tuple(assigned.arms.tolist()),
+        plays=() if assigned is None else tuple(assigned.plays.tolist()),
+        in_turn=assigned is not None and assigned.in_turn,
+        clients=assigned is not None and assigned.clients is not None,
+    )
+    return made, plan
+
+
+def _part(ask: Ask, *, mixer_count: int, seeded: bool) -> Part:
+    mixer, stream = ask.protocol.mixer, isinstance(ask.protocol, StreamProtocol)
+    form, dtype = "plain", _dtype(ask, seeded)
+    if mixer_count == 2:
+        if not isinstance(mixer, Adding | LevelMixer):
+            raise InvalidArgument("mixers", 2, f"1 with {ask.protocol.name}: only counts can be split into shares")
+        form, dtype = "shares", "<u8"
+    elif isinstance(mixer, Sorting) and ask.protocol.trust == "shuffle":
+        form = "sealed"
+    return Part(
+        arm=ask.arm,
+        form=form,
+        dtype=dtype,
+        length=mixer.length,
+        stream=ask.stream if stream else None,
+        mixer=mixers().dumps(mixer),
+    )
+
+
+def _dtype(ask: Ask, seeded: bool) -> str:
+    """Counts are not negative; whatever else a device sends are steps of a grid, or reals in a seeded test."""
+    if isinstance(ask.protocol.mixer, Adding | LevelMixer):
+        return "<u4" if _largest(ask.protocol.mixer) < 2**32 else "<u8"
+    source: NoiseSource = FastNoise(np.random.default_rng(0)) if seeded else SecureNoise()
+    return "<i8" if ask.protocol.device.zero(source).dtype.kind in "iu" else "<f8"
+
+
+def _largest(mixer: Mixer) -> int:
+    levels = mixer.levels if isinstance(mixer, LevelMixer) else (mixer,)
+    return max(int(np.max(level.largest)) for level in levels if isinstance(level, Adding))
+
+
+def _check_lengths(round_: Round) -> None:
+    """In one round everybody reports for all its parts, or everybody for the own arm, at one length."""
+    arms = {part.arm is None for part in round_.parts}
+    if len(arms) > 1 or (round_.by_arm and len({(part.size, part.dtype) for part in round_.parts}) > 1):
+        raise BandannaError("asks of one round whose reports have different lengths: not deployable")
+
+
+# The first batches of a task, planned before anybody has come: what cannot run is found out when it is made.
+
+
+_ANSWERS = (0.25, 0.0)  # tried one after the other, so that what overflows is found; the last one is gone on from
+
+
+def first_batches(
+    policy: Policy[Any], arms: FixedArms | None, *, mixers: int, seeded: bool, most: int = 2
+) -> tuple[Batch, ...]:
+    """At most so many; what is learned between them comes from answers that are all zero."""
+    check_deployable(policy)
+    state, found = _begun(policy, arms), list[Batch]()
+    while len(found) < most and (episode := policy.episode(state)) is not None:
+        made, _ = batch_of(policy, state, episode, epoch=len(found), mixer_count=mixers, seeded=seeded)
+        found.append(made)
+        if len(found) == most or not episode.released:
+            break
+        after = [close(policy.learn(state, episode), partial(_all, each, users_of(episode))) for each in _ANSWERS]
+        state = after[-1]
+    return tuple(found)
+
+
+def _all(value: float, users: int, ask: Ask) -> Estimate:
+    """An answer as if everybody had reported this number everywhere."""
+    rows = isinstance(ask.protocol, ClearRows)
+    shape = (*(users,) * rows, ask.protocol.domain.dim)
+    return Estimate(total=np.full(shape, value if rows else value * users), count=users, variance=1.0)
+
+
+def _begun(policy: Policy[Any], arms: FixedArms | None) -> Any:
+    try:
+        return policy.init(None if arms is None else arms.features)
+    except InvalidArgument as error:
+        if arms is None and error.argument.startswith("arms"):
+            allowed = "a table [arms] with features = { name = [numbers], ... }: it plans with arms that stay"
+            raise InvalidArgument("arms", None, f"{type(policy).__name__} needs {allowed}") from error
+        raise
+
+
+# What a device must know that has no policy: how to choose, what to tell, and which reports it may be asked for.
+#
+# It stands in the task's document (`device`), so that its noise is bound by the document's hash: an analyzer that
+# announces another batch gets no report from a client that knows nothing but this.
+#
+#     choose   a chooser of `device.choosing`, as plain values
+#     tells    by round and part, tells of `device.telling`; {"kind": "Row"} for a server that is trusted with rows
+#     plans    of every kind of batch: the digest of its rounds, for how many users at least, and by round and part the
+#              device that protects what is told (None for rows)
+
+
+_LEAFLET_MOST = 1_000  # different sizes of batches
+
+
+def leaflet(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) -> dict[str, Any] | None:
+    """Plain values for JSON; None where a device needs the policy itself.
+
+    seeded  tests whose noise follows from a seed are played by crowds that have it
+    """
+    if seeded:
+        return None
+    state = policy.init(features)
+    known = _chosen(policy) if isinstance(policy, LinearSums | LinTSRewards) else _placed(policy, state)
+    if known is None:
+        return None
+    choose, tells, episodes = known
+    rows, plans = sends_rows(policy), dict[str, dict[str, Any]]()
+    for episode in episodes:
+        batch, planned = batch_of(policy, state, episode, epoch=0, mixer_count=mixers, seeded=False)
+        asks = [planned.round_of(number) for number in range(len(planned.rounds))]
+        told = batch.to_dict()
+        rounds, devices = rounds_digest(told), [[None]] if rows else [_devices(each) for each in asks]
+        users = 1 if rows else least_users(told)
+        found = plans.setdefault(rounds, {"rounds": rounds, "users": users, "devices": devices})
+        if found["devices"] != devices:
+            return None  # what is announced would not tell which
+    return {
+        "version": VERSION,
+        "participations": policy.privacy.participations,
+        "choose": plain(choose),
+        "tells": [[{"kind": "Row"}]] if rows else [[plain(each) for each in tells]],
+        "plans": list(plans.values()),
+    }
+
+
+Known = tuple[Any, tuple[Tell, ...], list[Episode]]  # how to choose, what to tell, an episode of every size
+
+
+def _chosen(policy: LinearSums | LinTSRewards) -> Known | None:
+    """Where devices choose: batches of the schedule."""
+    sizes = sorted(policy.channel.sizes.counts())
+    episodes: list[Episode] = [Frozen(number=0, users=users) for users in sizes]
+    tells = policy.tell if isinstance(policy, LinTSRewards) else (policy.tell,)
+    return (policy.choose, tells, episodes) if len(sizes) <= _LEAFLET_MOST else None
+
+
+def _placed(policy: Policy[Any], state: Any) -> Known | None:
+    """Where places say what is played: one of the episodes if the server is sent rows, else those of elimination."""
+    first = policy.episode(state)
+    if not isinstance(first, Assigned) or first.clients is not None:
+        return None
+    choose = ByPlace(features=int(getattr(policy, "dim", 0)))
+    if sends_rows(policy):
+        return choose, (), [first]
+    if not isinstance(policy, Elimination) or not policy.shuffled:
+        return None
+    low, high = policy.domain.low, policy.domain.high
+    episodes: list[Episode] = [replace(first, plays=np.full(len(first.arms), users)) for users in policy.sizes]
+    return choose, (Rewarded(low=low, high=high),), episodes
+
+
+def _devices(asks: tuple[Ask, ...]) -> list[dict[str, Any]]:
+    """Of every part; of one arm, where everybody reports for the own."""
+    return [ask.protocol.device.parameters for ask in (asks[:1] if asks[0].arm is not None else asks)]
+
+
+# A publication's content: what analyzers sign, devices act on and pages show.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A publication whose signature was checked; reading its parts may raise whatever it is made of."""
+
+    content: Mapping[str, Any]
+
+    @property
+    def number(self) -> int:
+        """Of the publication."""
+        return int(self.content["number"])
+
+    @property
+    def epoch(self) -> int:
+        """The batch that is awaited."""
+        return int(self.content["epoch"])
+
+    @cached_property
+    def batches(self) -> tuple[Batch, ...]:
+        """The running one, and the one after it."""
+        return tuple(map(Batch.from_dict, self.content["batches"]))
+
+    @cached_property
+    def state(self) -> Any:
+        """Of the policy: released numbers."""
+        return encoding_of().loads(self.content["state"])
+
+    @cached_property
+    def snapshot(self) -> Any:
+        """What devices act on."""
+        return encoding_of().loads(self.content["snapshot"])

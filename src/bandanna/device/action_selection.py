@@ -1,0 +1,369 @@
+"""How a device chooses an arm: scores, ties, draws from a posterior, and their probabilities."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.device.domain import all_finite, clip_norm
+from bandanna.device.linear_report import InterceptReport, PerArmReport, Regression
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.numeric.linalg import einsum, favoured, favoured_alone, first_best, in_single
+from bandanna.numeric.rng import Coins
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Bools, Floats, Ints
+
+# What a device decides from a public snapshot: an index for every arm, and a coin between those that are tied.
+#
+# The tie rule is `core.linalg.favoured`: arms are tied whose index is the largest in single precision.
+
+
+_SURE = np.ones(1)  # of one device
+_SURE.setflags(write=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What devices do: the arm of each, and with which probability the policy chose it. R = replicate axes.
+
+    groups: under which name the runner keeps a device's row, an index into `Policy.keeps`; None: under the first.
+    """
+
+    actions: Ints  # (*R, n)
+    probabilities: Floats  # (*R, n)
+    groups: Ints | None = None  # (*R, n)
+
+
+class Sampled(Choice):
+    """A choice whose probabilities are computed when somebody asks for them: they take longer than the choice."""
+
+    chances: Callable[[], Floats]
+
+    def __init__(self, *, actions: Ints, chances: Callable[[], Floats]) -> None:
+        vars(self).update(actions=actions, groups=None, chances=chances)
+
+    @property
+    def probabilities(self) -> Floats:
+        """Of the chosen arms, (*R, n)."""
+        if "_known" not in vars(self):
+            vars(self)["_known"] = self.chances()
+        return np.asarray(vars(self)["_known"])
+
+
+def certain(actions: Ints, groups: Ints | None = None) -> Choice:
+    """A choice without randomness."""
+    sure = _SURE if actions.shape == (1,) else np.ones(actions.shape)
+    return Choice(actions=actions, probabilities=sure, groups=groups)
+
+
+def scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
+    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
+
+    One product for each round, never one for all of them: nobody's numbers depend on who else is there.
+    """
+    return scored(columns_of(theta, inverse, radius), contexts)
+
+
+def columns_of(theta: Floats, inverse: Floats, radius: float) -> Floats:
+    """What `scored` needs of a snapshot: [theta, radius^2 V^{-1}], (*R, d, 1 + d)."""
+    return np.ascontiguousarray(np.concatenate([theta[..., None], radius**2 * inverse], axis=-1))
+
+
+def scored(columns: Floats, contexts: Floats) -> Floats:
+    """`scores` by these columns."""
+    arms = np.ascontiguousarray(contexts)
+    return _index(arms @ columns[..., None, :, :], arms)  # of products (*R, rounds, K, 1 + d)
+
+
+def scored_alone(columns: Floats, arms: Floats) -> Floats:
+    """`scored` of one device, (K, d) -> (K,), in fewer steps: the same bits."""
+    return _index(arms @ columns, arms)
+
+
+def _index(projected: Floats, arms: Floats) -> Floats:
+    """Of every arm, by its products with the columns."""
+    spread = einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
+    return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
+
+
+def pick(first: Ints, tied: Bools | None, coins: Coins) -> Choice:
+    """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.favoured` gives them."""
+    if tied is None:
+        return certain(first)
+    if first.shape == (1,):  # one device, as in an agent: the arm of that rank
+        equal = tied[0].nonzero()[0]
+        first[0] = equal[coins.below(np.array([len(equal)]))[0]]
+        return Choice(actions=first, probabilities=np.array([1 / len(equal)]))
+    counts = np.asarray(np.sum(tied, axis=-1, dtype=np.int64))  # (*R, users)
+    several, rank = counts > 1, coins.below(counts)
+    reached = np.cumsum(tied[several], axis=-1) > rank[several][:, None]  # from the arm of that rank on
+    first[several] = np.argmax(reached, axis=-1)
+    return Choice(actions=first, probabilities=np.asarray(1 / counts))
+
+
+def pick_alone(index: Floats, coins: Coins) -> Choice:
+    """`pick` of what is favoured for one device, with these indices, (K,)."""
+    first, tied = favoured_alone(in_single(index))
+    if tied is None:
+        return Choice(actions=np.array([first]), probabilities=_SURE)
+    rank = coins.below(np.array([len(tied)]))[0]
+    return Choice(actions=tied[rank : rank + 1], probabilities=np.array([1 / len(tied)]))
+
+
+def moved(actions: Ints, share: float, n_arms: int, coins: Coins) -> Ints:
+    """The actions, or with probability `share` any arm."""
+    away = coins.uniform(actions.shape, "explore") < share
+    anywhere = np.asarray(coins.among(away, "explored arms") * n_arms, dtype=np.int64)
+    return np.where(away, anywhere, actions)
+
+
+def explored(
+    choice: Choice, share: float, n_arms: int, coins: Coins, chance: Callable[[Ints], Floats] | None = None
+) -> Choice:
+    """Device: the choice, or with probability `share` any arm; its probability is that of both together.
+
+    chance  with which probability the policy itself takes given arms, (*R, n) -> (*R, n); without it, it takes no other
+            arm than the one it chose
+    """
+    if not share:
+        return choice
+    actions = moved(choice.actions, share, n_arms, coins)
+    own = np.where(actions == choice.actions, choice.probabilities, 0.0) if chance is None else chance(actions)
+    return Choice(actions=actions, probabilities=share / n_arms + (1 - share) * own, groups=choice.groups)
+
+
+# How a device draws: one parameter for all arms, or the score of each arm by its own parameter.
+#
+#     shared:  theta = mean + L z,                     score_k = <x_k, theta>
+#     own:     score_k = <x_k, mean_k> + |L_k^T x_k| z_k,   which has the law of <x_k, theta_k>, theta_k = mean_k + L_k
+#     z
+#
+# Everybody's numbers are formed by themselves: one product for each device, never one for all of them.
+
+
+_DRAW = "posterior"  # what the coins of a draw are called
+
+
+class Draws(ABC):
+    """Scores of arms under draws from N(mean, L L^T). R = replicate axes."""
+
+    @abstractmethod
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+        """One draw for each device: (*R, n, K, d) -> (*R, n, K)."""
+
+    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: Coins) -> Floats:
+        """`scores` of one device, as in an agent, (K, d) -> (K,): the same bits."""
+        return np.asarray(self.scores(mean, root, arms[None], coins)[0])
+
+    @abstractmethod
+    def expected(self, mean: Floats, contexts: Floats) -> Floats:
+        """The means of the scores."""
+
+    @abstractmethod
+    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+        """In the law of `scores`, of arms that stay, (*R, K, d), many devices by one product: (*R, users, K)."""
+
+
+class Shared(Draws):
+    """One parameter, (*R, d)."""
+
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+        """Each device draws a parameter."""
+        if contexts.shape[:-2] == (1,):
+            return self.alone(mean, root, contexts[0], coins)[None]
+        z = coins.normal((*contexts.shape[:-2], mean.shape[-1]), _DRAW)
+        theta = mean[..., None, :] + (root[..., None, :, :] @ z[..., None])[..., 0]
+        return np.asarray((contexts @ theta[..., None])[..., 0])
+
+    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: Coins) -> Floats:
+        """In fewer steps."""
+        z = coins.normal((1, mean.shape[-1]), _DRAW)
+        return np.asarray(arms @ (mean + root @ z[0]))
+
+    def expected(self, mean: Floats, contexts: Floats) -> Floats:
+        """<x, mean>."""
+        return np.asarray((contexts @ mean[..., None, :, None])[..., 0])
+
+    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+        """All parameters, then all scores."""
+        z = coins.normal((*mean.shape[:-1], users, mean.shape[-1]), _DRAW)
+        theta = mean[..., None, :] + z @ np.swapaxes(root, -1, -2)
+        return np.asarray(theta @ np.swapaxes(arms, -1, -2))
+
+
+class Own(Draws):
+    """A parameter for each arm, (*R, K, d)."""
+
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+        """Each device draws K scores."""
+        z = coins.normal(contexts.shape[:-1], _DRAW)
+        return np.asarray(self.expected(mean, contexts) + self.spread(root, contexts) * z)
+
+    def expected(self, mean: Floats, contexts: Floats) -> Floats:
+        """<x_k, mean_k>."""
+        return np.asarray((contexts[..., None, :] @ mean[..., None, :, :, None])[..., 0, 0])
+
+    def spread(self, root: Floats, contexts: Floats) -> Floats:
+        """|L_k^T x_k|."""
+        rows = (contexts[..., None, :] @ root[..., None, :, :, :])[..., 0, :]
+        return np.sqrt((rows[..., None, :] @ rows[..., :, None])[..., 0, 0])
+
+    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+        """All devices have the same means and deviations."""
+        seen = arms[..., None, :, :]
+        z = coins.normal((*mean.shape[:-2], users, mean.shape[-2]), _DRAW)
+        return np.asarray(self.expected(mean, seen) + self.spread(root, seen) * z)
+
+
+SHARED, OWN = Shared(), Own()
+
+
+# How devices choose from a snapshot: frozen values of public parameters, which policies and light clients share.
+#
+# A policy's `choose` is one of them; a task's document holds it as plain values, so that whoever has no policy - a
+# phone,
+# a browser - chooses as the simulator does. What a snapshot must have is said by each.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chooser(ABC):
+    """Chooses for devices whose features are those of reports in `domain`. R = replicate axes."""
+
+    domain: Regression
+
+    @abstractmethod
+    def seen(self, contexts: Floats) -> Floats:
+        """Features as they are scored and reported, (..., K, d)."""
+
+    @abstractmethod
+    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+        """An arm for every row of features, (*R, n, K, d)."""
+
+
+@stored_as("ThompsonChooser")
+@dataclass(frozen=True, kw_only=True)
+class Thompson(Chooser):
+    """The best arm of a draw: snapshots have `theta` (*R, d), `root` (*R, d, d) and `explore`; per arm, (*R, K, ...).
+
+    theta ~ N(mean, root root^T), action = argmax_x <x, theta>; with probability `explore` any arm.
+    """
+
+    @cached_property
+    def draws(self) -> Draws:
+        """One parameter, or one for each arm."""
+        return OWN if isinstance(self.domain, PerArmReport) else SHARED
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether features are clipped and no more: no constant is among them, and none is added."""
+        return not isinstance(self.domain, InterceptReport | PerArmReport)
+
+    def seen(self, contexts: Floats) -> Floats:
+        """Clipped; a constant that is not one is refused."""
+        if self._plain or not isinstance(self.domain, InterceptReport):
+            return self.domain.seen(contexts)
+        if (same := self.domain.seen_before(contexts)) is not None:
+            return same
+        _one_constant(contexts)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return self.domain.seen(contexts)
+
+    def rows(self, contexts: Floats) -> Floats:
+        """As parameters take them: with the constant that arms of their own have, (*R, n, K, d)."""
+        seen = self.seen(contexts)
+        if self._plain or not isinstance(self.domain, PerArmReport):
+            return seen
+        if seen.shape[-2] != self.domain.n_arms:
+            allowed = f"{self.domain.n_arms}, as the policy has"
+            raise InvalidArgument("contexts", f"{seen.shape[-2]} arms", allowed)
+        return np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
+
+    def actions(self, snapshot: Any, rows: Floats, coins: Coins) -> Ints:
+        """Of `rows`, (*R, n)."""
+        alone = rows.shape[:-2] == (1,)
+        index = (
+            self.draws.alone(snapshot.theta, snapshot.root, rows[0], coins)
+            if alone
+            else self.draws.scores(snapshot.theta, snapshot.root, rows, coins)
+        )
+        if not math.isfinite(np.vdot(index, index)):
+            all_finite("contexts", rows)
+        actions = (pick_alone(index, coins) if alone else pick(*favoured(index), coins)).actions
+        return moved(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
+
+    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+        """How likely they were is not computed here: it takes an integral."""
+        actions = self.actions(snapshot, self.rows(contexts), coins)
+        return Choice(actions=actions, probabilities=np.full(actions.shape, np.nan))
+
+
+@stored_as("OptimistChooser")
+@dataclass(frozen=True, kw_only=True)
+class Optimist(Chooser):
+    """The largest <x, theta> + radius |x|_{P^-1}: snapshots have `theta` (*R, d), `inverse` (*R, d, d), `radius`,
+    `explore`; ties are decided by coins ("random"), or for the first arm ("first").
+    """
+
+    ties: str = "random"
+
+    def seen(self, contexts: Floats) -> Floats:
+        """As they are: `act` clips."""
+        return contexts
+
+    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+        """With its probability."""
+        columns, inside = self._columns(snapshot), clip_norm(contexts, 1.0)
+        if inside is contexts:  # nothing had to be clipped: they are numbers
+            if contexts.shape[:-2] == (1,) and self.ties == "random" and not snapshot.explore:  # as in an agent
+                return pick_alone(scored_alone(columns, contexts[0]), coins)
+            index = scored(columns, inside)
+        else:
+            with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
+                index = scored(columns, inside)
+            if not math.isfinite(np.add.reduce(index, axis=None)):
+                all_finite("contexts", contexts)
+        first, tied = self.favoured(index)
+        if not snapshot.explore:
+            return pick(first, tied, coins)
+        equal = np.arange(index.shape[-1]) == first[..., None] if tied is None else tied  # (*R, rounds, K)
+        chances = equal / np.sum(equal, axis=-1, keepdims=True)
+
+        def chance(actions: Ints) -> Floats:
+            return np.asarray(np.take_along_axis(chances, actions[..., None], axis=-1)[..., 0])
+
+        return explored(pick(first, tied, coins), snapshot.explore, index.shape[-1], coins, chance)
+
+    def _columns(self, snapshot: Any) -> Floats:
+        """Of a snapshot; those of the last one are kept, since many devices choose by it."""
+        last: tuple[Any, Floats] | None = vars(self).get("_last")
+        if last is None or last[0] is not snapshot:
+            columns = columns_of(snapshot.theta, snapshot.inverse, snapshot.radius)
+            vars(self)["_last"] = last = snapshot, columns
+        return last[1]
+
+    def favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+        """As `linalg.favoured`, or the first alone."""
+        return favoured(index) if self.ties == "random" else (first_best(index), None)
+
+
+@stored_as("PlaceChooser")
+@dataclass(frozen=True, kw_only=True)
+class ByPlace:
+    """Nothing is chosen: the place in a batch says which arm is played. `features`: of an arm, where arms have some."""
+
+    features: int = 0
+
+
+def _one_constant(contexts: Floats) -> None:
+    """The arms of one user have one constant: features were forgotten, or stand in another order, where they do not."""
+    last = contexts[..., -1]
+    if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
+        allowed = "the same last feature for all arms of a user, a constant: intercept=True says so"
+        raise InvalidStatistic("contexts", Summary("arms with several last features"), allowed)

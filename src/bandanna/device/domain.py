@@ -1,0 +1,614 @@
+"""Statistics of users, the domains that bound them, and estimates of their sums."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna import validation
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.numeric.linalg import einsum
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Bools, Floats, Ints
+
+# Domains: what a randomizer may assume of a statistic. Sensitivities derive from the domain and are never given twice.
+#
+# Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter
+# of
+# the domain. A protocol accepts statistics only after `admit` has checked or clipped them.
+
+
+_COORDINATES = 10**8  # at most
+_LEAST, _MOST = 1e-60, 1e60  # sizes of a domain
+_TOLERANCE = 1e-9  # relative; what is moved by more counts as clipped
+_ROUNDING = 2.0**-44  # relative; what rounding errors of an honest computation may exceed a bound by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistic:
+    """Statistics of a batch of users, all inside `domain`; `clipped` counts those that had to be moved there.
+
+    Made by `Domain.admit` or a domain's own constructors of statistics, which clip and seal; protocols check a
+    statistic without that seal once more.
+
+    The count is not protected: it stays in simulations and on the device, a deployment never publishes it.
+    """
+
+    domain: Domain
+    values: Floats  # (..., users, dim); (..., groups, dim) with `counts`
+    clipped: Ints  # (...)
+    counts: Ints | None = None  # (..., groups): how many users share each row; None for one each
+    seal: object = field(default=None, repr=False, compare=False)  # the very array that the domain has checked
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the domain has checked these very values."""
+        return self.seal is self.values
+
+    def rows(self) -> Floats:
+        """One row per user, as messages need them."""
+        if self.counts is not None:
+            raise InvalidStatistic("statistics", Summary("grouped"), 'one row per user: groups are for path="law"')
+        return self.values
+
+    @property
+    def users(self) -> int:
+        """Number of users in the batch."""
+        return int(self.values.shape[-2]) if self.counts is None else self._counted
+
+    @cached_property
+    def _counted(self) -> int:
+        assert self.counts is not None
+        users = self.counts.sum(axis=-1)
+        if users.ndim and users.min() != users.max():
+            raise InvalidStatistic("counts", Summary("of several sums"), "the same number of users in every replicate")
+        return int(users.max() if users.ndim else users)
+
+    def parts(self) -> Iterator[Statistic]:
+        """The batch in parts, whose sums add up to its own: here, itself."""
+        yield self
+
+    def total(self) -> Floats:
+        """The exact sum over users, (..., dim)."""
+        if self.counts is None:
+            return self.values[..., 0, :] if self.values.shape[-2] == 1 else np.asarray(self.values.sum(axis=-2))
+        return np.asarray((self.values * self.counts[..., None]).sum(axis=-2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain(ABC):
+    """A bounded set of vectors of `dim` coordinates."""
+
+    dim: int
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "dim", most=_COORDINATES)
+
+    @property
+    @abstractmethod
+    def sensitivity(self) -> float:
+        """l2 diameter: how far one user's replacement can move the sum."""
+
+    @property
+    @abstractmethod
+    def l1_sensitivity(self) -> float:
+        """l1 diameter."""
+
+    @property
+    @abstractmethod
+    def lower(self) -> Floats:
+        """Least value of each coordinate, shape (dim,)."""
+
+    @property
+    @abstractmethod
+    def upper(self) -> Floats:
+        """Greatest value of each coordinate, shape (dim,)."""
+
+    @abstractmethod
+    def project(self, values: Floats) -> Floats:
+        """A point of the domain for every vector, the vector itself where it lies inside."""
+
+    @cached_property
+    def reach(self) -> float:
+        """Largest change of a single coordinate."""
+        return float(np.max(self.upper - self.lower))
+
+    @cached_property
+    def origin(self) -> Floats:
+        """The coordinates' values nearest to 0: sums of statistics minus this public point are small, (dim,)."""
+        origin = np.asarray(np.clip(0.0, self.lower, self.upper))
+        origin.setflags(write=False)  # kept
+        return origin
+
+    @property
+    def bound_of_entries(self) -> float:
+        """Largest size of a single coordinate."""
+        return float(np.max(np.maximum(np.abs(self.lower), np.abs(self.upper))))
+
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Centre, (dim,), and radius of a ball that holds the domain: here, the one around its box."""
+        half = (self.upper - self.lower) / 2
+        return self.lower + half, float(np.sqrt(np.sum(half * half)))
+
+    def sealed(self, values: Floats, *, clipped: Ints, counts: Ints | None = None) -> Statistic:
+        """A statistic of values that the caller has formed inside the domain."""
+        values.setflags(write=False)
+        return Statistic(domain=self, values=values, clipped=clipped, counts=counts, seal=values)
+
+    @property
+    def nothing(self) -> Statistic:
+        """The zero report, of one user who did not answer: 0, or the point that clipping makes of it."""
+        return self.admit(np.zeros((1, self.dim)))
+
+    def readmit(self, statistic: Statistic) -> Statistic:
+        """A statistic of this domain; unless the domain itself has made it, it is checked, and never clipped again."""
+        if statistic.domain is not self and statistic.domain != self:
+            raise InvalidStatistic("statistics", Summary(f"of {statistic.domain}"), f"statistics of {self}")
+        if statistic.sealed:
+            return statistic
+        values, counts = self.check(statistic.values), statistic.counts
+        if counts is not None and (
+            counts.shape != values.shape[:-1] or counts.dtype.kind not in "iu" or np.any(counts < 0)
+        ):
+            raise InvalidStatistic("counts", counts, "whole numbers >= 0, one for each row")
+        return self.sealed(values, clipped=statistic.clipped, counts=counts)
+
+    def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
+        """Statistics of a batch, shape (..., users, dim), clipped into the domain; only checked where `clip` is off."""
+        if not validation.flag("clip", clip):
+            checked = self.check(values)
+            return self.sealed(checked, clipped=np.zeros(checked.shape[:-2], dtype=np.int64))
+        array = self._rows(values)
+        inside = self._projected(array)
+        moved = self._apart(inside, array, _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))))
+        return self.sealed(inside, clipped=moved.sum(axis=-1, dtype=np.int64))
+
+    def enclosed(self, values: ArrayLike) -> Statistic:
+        """Statistics of values (..., users, dim) that somebody else has formed: what lies inside stays, bit for bit;
+        anything else is clipped, and what is no number is refused.
+        """
+        array = self._rows(values)
+        inside = self._projected(array)
+        outside = self._apart(inside, array, _ROUNDING * self.bound_of_entries)
+        made = np.where(outside[..., None], inside, array)
+        return self.sealed(made, clipped=np.asarray(outside.sum(axis=-1, dtype=np.int64)))
+
+    def check(self, values: ArrayLike) -> Floats:
+        """Points of the domain, (..., users, dim), bit for bit as they came; what lies outside is refused.
+
+        For what was clipped before: to project it again would move most reports in their last bit.
+        """
+        array = self._rows(values).copy()
+        outside = self._apart(self._projected(array), array, _ROUNDING * self.bound_of_entries)
+        if outside.any():
+            place = tuple(int(i) for i in np.argwhere(outside)[0])
+            raise InvalidStatistic(
+                f"statistics[{_index(place)}]", Summary("a point outside"), f"a point of {self} (clipping is off)"
+            )
+        return array
+
+    def _rows(self, values: ArrayLike) -> Floats:
+        """Finite numbers of the domain's shape."""
+        array = reals("statistics", values)
+        if array.ndim < 2 or array.shape[-1] != self.dim:
+            raise InvalidStatistic("statistics", array, f"shape (..., users, {self.dim})")
+        if array.shape[-2] < 1:
+            raise InvalidStatistic("statistics", array, "at least one user")
+        all_finite("statistics", array)
+        return array
+
+    def _projected(self, array: Floats) -> Floats:
+        inside = self.project(array)
+        if not np.all(np.isfinite(inside)):
+            raise InvalidStatistic(
+                "statistics", Summary("values of extreme size"), "numbers that the domain can be compared with"
+            )
+        return inside
+
+    @staticmethod
+    def _apart(one: Floats, other: Floats, tolerance: float) -> Bools:
+        """Which users' vectors differ by more, (..., users)."""
+        gaps = np.subtract(one, other)
+        apart = np.abs(gaps, out=gaps) > tolerance
+        return apart[..., 0] if apart.shape[-1] == 1 else np.asarray(np.any(apart, axis=-1))
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return ", ".join(str(i) for i in place)
+
+
+@stored_as("Ball")
+@dataclass(frozen=True, kw_only=True)
+class Ball(Domain):
+    """Vectors of l2 norm at most `bound`: sensitivity 2 bound."""
+
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.store(self, size, "bound")
+
+    @property
+    def sensitivity(self) -> float:
+        """Twice the radius."""
+        return 2 * self.bound
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """2 bound sqrt(dim)."""
+        return 2 * self.bound * math.sqrt(self.dim)
+
+    @property
+    def lower(self) -> Floats:
+        """-bound everywhere."""
+        return np.full(self.dim, -self.bound)
+
+    @property
+    def upper(self) -> Floats:
+        """+bound everywhere."""
+        return np.full(self.dim, self.bound)
+
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Itself."""
+        return np.zeros(self.dim), self.bound
+
+    def project(self, values: Floats) -> Floats:
+        """Shrink towards the centre."""
+        return np.array(clip_norm(values, self.bound))
+
+
+@stored_as("Box")
+@dataclass(frozen=True, kw_only=True)
+class Box(Domain):
+    """Vectors with every coordinate in [low, high]: sensitivity (high - low) sqrt(dim)."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        allowed = f"finite numbers up to {_MOST:g} in size, with low < high, at least {_LEAST:g} apart"
+        for end in ("low", "high"):
+            object.__setattr__(self, end, validation.finite("low, high", getattr(self, end), allowed))
+        if not self.high - self.low >= _LEAST or max(-self.low, self.high) > _MOST:
+            raise InvalidArgument("low, high", (self.low, self.high), allowed)
+
+    @property
+    def sensitivity(self) -> float:
+        """(high - low) sqrt(dim)."""
+        return (self.high - self.low) * math.sqrt(self.dim)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """(high - low) dim."""
+        return (self.high - self.low) * self.dim
+
+    @cached_property
+    def reach(self) -> float:
+        """high - low."""
+        return float(self.high - self.low)
+
+    @cached_property
+    def origin(self) -> Floats:
+        """The end of the range that is nearer to 0, or 0."""
+        point = np.full(self.dim, float(min(max(0.0, self.low), self.high)))
+        point.setflags(write=False)
+        return point
+
+    @property
+    def lower(self) -> Floats:
+        """Low everywhere."""
+        return np.full(self.dim, self.low)
+
+    @property
+    def upper(self) -> Floats:
+        """High everywhere."""
+        return np.full(self.dim, self.high)
+
+    def project(self, values: Floats) -> Floats:
+        """Clip every coordinate."""
+        return np.clip(values, self.low, self.high)
+
+
+def size(argument: str, value: Any) -> float:
+    """The size of a domain: its powers, and those of its noise, must stay inside the floats."""
+    number = validation.positive(argument, value)
+    if not _LEAST <= number <= _MOST:
+        raise InvalidArgument(argument, value, f"a number from {_LEAST:g} to {_MOST:g}")
+    return number
+
+
+def reals(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:
+    """An array of real numbers as floats, or an error that names the argument."""
+    array = numbers(argument, values, allowed)
+    if array.dtype == np.float64:
+        return np.asarray(array)
+    with np.errstate(over="ignore"):  # a long double beyond the floats is infinite: `all_finite` names it
+        return np.asarray(array, dtype=float)
+
+
+def numbers(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf") -> NDArray[Any]:
+    """An array of real numbers of these kinds; a mask is refused, because it would be lost. Errors show no numbers."""
+    array = values if type(values) is np.ndarray else _array_of(argument, values, allowed)
+    if array.dtype.kind not in kinds:
+        given = Summary.of(values if array.ndim == 0 else array)
+        raise InvalidStatistic(argument, _odd_one(values, array) if array.dtype.kind == "O" else given, allowed)
+    if _masked(values):
+        raise InvalidStatistic(
+            argument, Summary("masked array"), f"{allowed}, without a mask: leave out what is missing"
+        )
+    return array
+
+
+def _array_of(argument: str, values: ArrayLike, allowed: str) -> NDArray[Any]:
+    with suppress(Exception):  # a foreign object may raise anything, and show what it holds
+        return np.asarray(values)
+    given = Summary("rows of several lengths") if isinstance(values, list | tuple) else values
+    raise InvalidStatistic(argument, given, allowed)
+
+
+def _odd_one(values: ArrayLike, array: NDArray[Any]) -> Summary:
+    """What is wrong with an array of objects: which entry is no number, without showing it."""
+    if not array.ndim:
+        return Summary.of(values)
+    kind = type(values).__name__
+    for place, entry in np.ndenumerate(array):
+        if not isinstance(entry, int | float | np.number) or isinstance(entry, np.timedelta64):
+            return Summary(f"{kind} with a {type(entry).__name__} at [{_index(place)}]")
+        if isinstance(entry, int) and entry.bit_length() > 1024:
+            return Summary(f"{kind} with a number too large for a float at [{_index(place)}]")
+    return Summary(f"{kind} of dtype object")
+
+
+def _masked(values: Any) -> bool:
+    """Whether an array in nested lists has a mask."""
+    if not isinstance(values, list | tuple):
+        return isinstance(values, np.ma.MaskedArray)
+    kinds = set(map(type, values))
+    return any(issubclass(kind, np.ma.MaskedArray | list | tuple) for kind in kinds) and any(map(_masked, values))
+
+
+def all_finite(argument: str, array: Floats) -> None:
+    """Raise an error that names the place of the first number that is not finite."""
+    if not np.isfinite(array).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise InvalidStatistic(f"{argument}[{_index(place)}]", float(array[place]), "finite numbers")
+
+
+def clip_norm(values: Floats, bound: float) -> Floats:
+    """Vectors (last axis), scaled down to l2 norm at most `bound` where they are longer by more than rounding errors.
+
+    Each by itself: what the others are changes no bit of it. What lies inside is not touched, so that to clip once more
+    changes nothing; where nothing has to be clipped, the answer is the array itself.
+    """
+    values = np.ascontiguousarray(values)  # the entries of a vector are added in one order, in any company
+    limit = bound * (1 + (values.shape[-1] + 8) * 2.0**-52)
+    squares, largest = einsum("...i,...i->...", values, values), min(limit * limit, 1e300)
+    if not squares.size or squares.item(squares.argmax()) <= largest:  # NaN is not
+        return values
+    outside = ~(squares <= largest)
+    long, inside = values[outside], values.copy()
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite stays so
+        peaks = np.max(np.abs(long), axis=-1, keepdims=True)
+        units = long / peaks  # whose squares are numbers
+        lengths = np.sqrt(np.einsum("...i,...i->...", units, units))[..., None]
+        inside[outside] = np.where(peaks * lengths <= limit, long, units * (bound / lengths))
+    return inside
+
+
+# Domains of what counters sum beside plain numbers and vectors: single bits, and symmetric matrices.
+
+
+@stored_as("Bits")
+@dataclass(frozen=True, kw_only=True)
+class Bits(Box):
+    """Values that are 0 or 1 and nothing between: sensitivity 1, and never rounded on a lattice of whole steps."""
+
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.dim, self.low, self.high) != (1, 0.0, 1.0):
+            raise InvalidArgument("dim, low, high", (self.dim, self.low, self.high), "(1, 0, 1): single bits")
+
+    def project(self, values: Floats) -> Floats:
+        """The nearer of 0 and 1."""
+        return np.where(values >= 0.5, 1.0, 0.0)
+
+
+@stored_as("SymmetricMatrix")
+@dataclass(frozen=True, kw_only=True)
+class SymmetricMatrix(Ball):
+    """Symmetric matrices of `size` rows and Frobenius norm at most `bound`, stacked into one vector.
+
+    The stack holds the diagonal, then the entries above it times sqrt 2: an isometry from the Frobenius norm to l2, so
+    the sensitivity is 2 bound and the noise of an off-diagonal entry is 1/sqrt 2 of that on the diagonal.
+    """
+
+    dim: int = 0  # derived from `size`
+    size: int
+
+    def __post_init__(self) -> None:
+        size = validation.whole("size", self.size, most=10_000)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "dim", size * (size + 1) // 2)
+        super().__post_init__()
+
+    @cached_property
+    def _above(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns of the entries above the diagonal, in the order of the stack."""
+        rows, columns = np.triu_indices(self.size, 1)
+        return rows, columns
+
+    def pack(self, matrices: Floats) -> Floats:
+        """(..., size, size) -> (..., dim); a matrix that is not symmetric is refused."""
+        if matrices.shape[-2:] != (self.size, self.size):
+            allowed = f"shape (..., {self.size}, {self.size})"
+            raise InvalidStatistic("matrices", matrices, allowed)
+        if not np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=1e-9, atol=1e-9 * self.bound, equal_nan=True):
+            raise InvalidStatistic("matrices", Summary("not symmetric"), "symmetric matrices")
+        above = math.sqrt(2) * matrices[..., self._above[0], self._above[1]]
+        return np.concatenate([np.diagonal(matrices, axis1=-2, axis2=-1), above], axis=-1)
+
+    def unpack(self, stacked: Floats) -> Floats:
+        """(..., dim) -> (..., size, size), the scaling undone."""
+        matrices = np.zeros((*stacked.shape[:-1], self.size, self.size))
+        rows, columns = self._above
+        diagonal = np.arange(self.size)
+        matrices[..., diagonal, diagonal] = stacked[..., : self.size]
+        matrices[..., rows, columns] = matrices[..., columns, rows] = stacked[..., self.size :] / math.sqrt(2)
+        return matrices
+
+
+# A batch that arrives in parts, each forgotten when the next one comes: memory for some users, not for all of them.
+
+
+class Arriving(Statistic):
+    """Statistics of `users` users, from an iterable of statistics of some of them each; it can be read once.
+
+    For simulations along `path="law"`, which need sums only. `clipped` counts what was read so far. Every part is
+    checked by the domain as it comes. Whoever asks for all rows at once gets them, and pays for them.
+    """
+
+    def __init__(self, domain: Domain, *, users: int, source: Iterable[Statistic], replicates: tuple[int, ...]) -> None:
+        clipped = np.zeros(replicates, dtype=np.int64)
+        for name, value in {"domain": domain, "clipped": clipped, "counts": None, "seal": None}.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_expected", users)
+        object.__setattr__(self, "_source", iter(source))
+
+    _expected: int
+    _source: Iterator[Statistic]
+
+    @property
+    def sealed(self) -> bool:
+        """Every part is checked when it comes."""
+        return True
+
+    @property
+    def users(self) -> int:
+        """As announced; `parts` holds it to that."""
+        return self._expected
+
+    @property
+    def values(self) -> Floats:
+        """All rows at once."""
+        return self.rows()
+
+    def rows(self) -> Floats:
+        """All rows at once, (..., users, dim)."""
+        return np.concatenate([part.rows() for part in self.parts()], axis=-2)
+
+    def total(self) -> Floats:
+        """The sum, added up part by part: exact up to rounding, which is enough for simulations."""
+        return np.asarray(sum(part.total() for part in self.parts()))
+
+    def parts(self) -> Iterator[Statistic]:
+        """The parts, as they come."""
+        seen = 0
+        for part in self._source:
+            checked = self.domain.readmit(part)
+            np.add(self.clipped, checked.clipped, out=self.clipped)
+            seen += checked.users
+            yield checked
+        if seen != self._expected:
+            raise InvalidStatistic("users", Summary(seen), f"{self._expected} users, read once")
+
+
+# What an analyzer releases: an unbiased total, the users behind it, and how noisy it is.
+
+
+@stored_as("Estimate")
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An unbiased estimate of the sum of `count` users' statistics.
+
+    `variance` is that of the noise in each coordinate, rounding included (its bound, where it depends on the data);
+    it is known in advance and carries no information about anybody.
+    """
+
+    total: NDArray[np.float64]  # (..., dim)
+    count: int
+    variance: float
+
+    def __add__(self, other: Estimate) -> Estimate:
+        """Sums of separately noised batches: totals, counts and variances add."""
+        return Estimate(
+            total=self.total + other.total, count=self.count + other.count, variance=self.variance + other.variance
+        )
+
+
+# A user's data as one row: the features of the arm that was given, the reward, and the group that keeps the row.
+
+
+@stored_as("Rows")
+@dataclass(frozen=True, kw_only=True)
+class Rows(Domain):
+    """(x, r, g) with |x| <= 1 in `size` coordinates, r in [0, `reward_bound`] and g in 0, ..., `groups` - 1."""
+
+    dim: int = 0  # derived from `size`
+    size: int
+    reward_bound: float
+    groups: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", validation.whole("size", self.size) + 2)
+        super().__post_init__()
+        validation.positive("reward_bound", self.reward_bound)
+        validation.whole("groups", self.groups)
+
+    @property
+    def sensitivity(self) -> float:
+        """Opposite features, the ends of the other two."""
+        return math.hypot(2.0, self.reward_bound, self.groups - 1)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """2 sqrt(size) for the features."""
+        return 2 * math.sqrt(self.size) + self.reward_bound + self.groups - 1
+
+    @property
+    def lower(self) -> Floats:
+        """-1 for features, 0 for reward and group."""
+        return np.concatenate([np.full(self.size, -1.0), np.zeros(2)])
+
+    @property
+    def upper(self) -> Floats:
+        """1 for features, then the largest reward and group."""
+        return np.concatenate([np.ones(self.size), [self.reward_bound, self.groups - 1.0]])
+
+    def project(self, values: Floats) -> Floats:
+        """Features by their norm, the reward by its range, the group to the nearest."""
+        x, r, g = self.parts(values)
+        group = np.rint(np.clip(g, 0, self.groups - 1))
+        return np.concatenate([clip_norm(x, 1.0), np.clip(r, 0.0, self.reward_bound)[..., None], group[..., None]], -1)
+
+    def parts(self, values: Floats) -> tuple[Floats, Floats, Floats]:
+        """Features (..., size), rewards (...) and groups (...)."""
+        return np.ascontiguousarray(values[..., : self.size]), values[..., self.size], values[..., self.size + 1]
+
+    def statistic(self, features: Floats, rewards: Floats, groups: NDArray[np.int64] | None = None) -> Statistic:
+        """Rows of features (..., users, size) and rewards (..., users), clipped and counted; group 0 unless said."""
+        values = np.zeros((*rewards.shape, self.dim))
+        values[..., : self.size], values[..., self.size] = features, rewards
+        if groups is not None:
+            values[..., self.size + 1] = groups
+        within = rewards.min() >= 0 and rewards.max() <= self.reward_bound
+        if within and np.einsum("...i,...i->...", features, features).max() <= 1:  # the usual case: nothing to clip
+            return self.sealed(values, clipped=np.zeros(rewards.shape[:-1], dtype=np.int64))
+        all_finite("features", features)
+        all_finite("rewards", rewards)
+        inside = self.project(values)
+        moved = np.abs(inside - values) > 1e-9
+        clipped = np.any(moved[..., : self.size], axis=-1) * 1 + moved[..., self.size]
+        return self.sealed(inside, clipped=np.sum(clipped, axis=-1, dtype=np.int64))

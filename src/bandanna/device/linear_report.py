@@ -1,0 +1,658 @@
+"""Reports of linear regression: shared, with an intercept, or one block for each arm."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna import validation
+from bandanna.device.domain import Domain, Statistic, all_finite, clip_norm, reals, size
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.numeric.linalg import einsum
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Bools, Floats, Ints
+from bandanna.validation import require_room
+
+# Reports for linear regression: what a user tells of features and a reward, and how the sums are read again.
+#
+# Whatever is reported of (x, y) - weighted, centred, in blocks - the server wants the same two things of a sum: a
+# vector
+# sum x y and a matrix sum x x^T, and how much noise of a coordinate's unit variance each entry has.
+
+
+LARGEST_MOVE = 1e-9  # what is moved by more counts as clipped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Domain):
+    """Reports of `features` numbers and a reward. Its first `lead` coordinates are proportional to the reward.
+
+    reward_bound  rewards are in [-reward_bound, reward_bound], after the policy has centred them
+    """
+
+    features: int
+    reward_bound: float
+
+    @property
+    @abstractmethod
+    def lead(self) -> int:
+        """How many coordinates there are to which the reward is a factor: the first of all."""
+
+    @abstractmethod
+    def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
+        """Reports (..., dim) of `seen` features (..., d), rewards (...) and, where arms have blocks, arms (...)."""
+
+    @abstractmethod
+    def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
+        """Vector (*R, d) and matrix (*R, d, d) of a sum over so many users, the scaling undone; per arm, (*R, K, d)."""
+
+    @property
+    @abstractmethod
+    def variances(self) -> tuple[Floats, Floats]:
+        """Of the entries of `sums`, (d,) and (d, d), where every coordinate has noise of variance 1."""
+
+    @property
+    @abstractmethod
+    def second_moments(self) -> Floats:
+        """Of a parameter of norm 1 of which no direction is preferred: E theta_j^2, (d,)."""
+
+    def seen(self, contexts: Floats) -> Floats:
+        """Device: features as they are scored and reported, (..., d): no longer than 1."""
+        return clip_norm(contexts, 1.0)
+
+    def statistic(
+        self, features: ArrayLike, rewards: ArrayLike, *, moved: Bools | None = None, arms: Ints | None = None
+    ) -> Statistic:
+        """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed.
+
+        `moved`: whose rewards were clipped before, (..., users); a report is counted once.
+        """
+        x, y = reals("features", features), reals("rewards", rewards)
+        if x.ndim < 2 or x.shape[-1] != self.features:
+            raise InvalidStatistic("features", x, f"shape (..., users, {self.features})")
+        if y.shape != x.shape[:-1]:
+            raise InvalidStatistic("rewards", y, f"shape {x.shape[:-1]}, as the features")
+        all_finite("features", x)
+        all_finite("rewards", y)
+        inside_x, outside = self.inside(x)
+        inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
+        outside = outside | (np.abs(inside_y - y) > LARGEST_MOVE * self.reward_bound)
+        count = np.sum(outside if moved is None else outside | moved, axis=-1, dtype=np.int64)
+        return self.sealed(self.pack(inside_x, inside_y, arms), clipped=np.asarray(count))
+
+    def inside(self, x: Floats) -> tuple[Floats, Bools]:
+        """Features as a report may have them, and which were moved: (..., d) -> the same, (...)."""
+        inside = unit_ball(x)
+        if inside is x:
+            return inside, np.zeros(x.shape[:-1], dtype=np.bool_)
+        return inside, np.any(np.abs(inside - x) > LARGEST_MOVE, axis=-1)
+
+
+def unit_ball(x: Floats) -> Floats:
+    """Vectors clipped to norm 1, nor longer by rounding errors: (..., d); the array itself where none is longer."""
+    inside = clip_norm(x, 1.0)
+    norms = np.sqrt(einsum("...i,...i->...", inside, inside))[..., None]
+    if norms.size and norms.item(norms.argmax()) <= 1:  # NaN is not
+        return inside
+    return np.asarray(inside * np.where(norms > 1, 1 / np.maximum(norms, 1.0), 1.0))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much of a report of (z, 1) and y is the reward, the matrix, the features and the count; x y has weight 1.
+
+    The report of |z| <= 1 and |y| <= Y is (z y, a y, b z z^T, c z, e), with sqrt 2 above the diagonal.
+    """
+
+    reward: float = 0.0  # a
+    matrix: float = 1.0  # b
+    features: float = 0.0  # c
+    count: float = 0.0  # e
+
+    def largest(self, bound: float) -> float:
+        """The largest norm, at |z| = 1 and |y| = Y."""
+        square = bound**2
+        return math.sqrt(square + (self.reward * bound) ** 2 + self.matrix**2 + self.features**2 + self.count**2)
+
+    def diameter(self, bound: float) -> float:
+        """The largest distance of two reports (calibration.md A.7, A.8).
+
+        It is convex in (y, y'), so the signs of full rewards suffice; the largest over t = <z, z'>/|z||z'| grows with
+        |z| and |z'|, so both are 1. Then, for opposite and for equal signs,
+
+            2 Y^2 (1 + t) + 4 a^2 Y^2 + 2 b^2 (1 - t^2) + 2 c^2 (1 - t),      2 (Y^2 + c^2)(1 - t) + 2 b^2 (1 - t^2)
+        """
+        y, b, c = bound**2, self.matrix**2, self.features**2
+        opposite = 2 * (y + b + c) + 4 * self.reward**2 * y + _gain(2 * (y - c), 2 * b)
+        equal = 2 * (y + b + c) + _gain(2 * (y + c), 2 * b)
+        return math.sqrt(max(opposite, equal))
+
+
+def _gain(slope: float, curve: float) -> float:
+    """max over |t| <= 1 of slope t - curve t^2."""
+    slope = abs(slope)
+    return slope**2 / (4 * curve) if slope <= 2 * curve else slope - curve
+
+
+# The report of a linear bandit's user: x y and x x^T, stacked into one vector whose noise is all of the same size.
+#
+# For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of x
+# x^T, and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm),
+# leaves the worst case as it is and halves the noise variance of the off-diagonal entries. `isometric=False` leaves
+# out
+# the sqrt 2: then every entry of x x^T has the noise of a coordinate, which is the noise that [000] and [002] print.
+#
+# Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2):
+#
+#     |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2 = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4
+#     Y^2.
+#
+# Without the sqrt 2 no distance is larger, and the worst pair is as far apart in a basis in which x x^T - x' x'^T is
+# diagonal: the sensitivity is the same.
+
+
+MOST_FEATURES = 10_000  # whose report has fifty million coordinates
+
+
+@stored_as("LinearReport")
+@dataclass(frozen=True, kw_only=True)
+class LinearReport(Regression):
+    """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound].
+
+    isometric  whether the entries above the diagonal are multiplied by sqrt 2; calibration="paper" sets it to False in
+               the local, shuffle and concurrent models
+    """
+
+    dim: int = 0  # derived from `features`
+    features: int
+    reward_bound: float = 1.0
+    isometric: bool = True
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.flag, "isometric")
+        d = validation.whole("features", self.features, most=MOST_FEATURES)
+        object.__setattr__(self, "features", d)
+        validation.store(self, size, "reward_bound")
+        dim = d + d * (d + 1) // 2
+        require_room("features", d, 56 * dim, of=f"tables of {dim:,} coordinates")  # bounds, scales, places
+        object.__setattr__(self, "dim", dim)
+
+    @property
+    def _scale(self) -> float:
+        """What multiplies the entries above the diagonal."""
+        return math.sqrt(2) if self.isometric else 1.0
+
+    @property
+    def sensitivity(self) -> float:
+        """3/sqrt 2 = sqrt 4.5 for rewards in [-1, 1]."""
+        square = self.reward_bound**2
+        return (square + 2) / math.sqrt(2) if square <= 2 else 2 * self.reward_bound
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """sup_c Y sqrt d sqrt(2 - 2c) + sqrt(d(d+1)/2) sqrt(2 - 2 c^2) for d > 1, at most 3.5 % too large; exact for 1.
+
+        n numbers have an l1 norm of at most sqrt n times their l2 norm (calibration.md 0.3). With w = sqrt(1 + c) it is
+        the largest sqrt(2 - w^2) (p + q w), where 2 q w^2 + p w = 2 q.
+        """
+        d, bound = self.features, self.reward_bound
+        if d == 1:
+            near = min(1.0, bound / 2)  # |x'| beside |x| = 1
+            return bound * (1 + near) + 1 - near * near
+        p, q = bound * math.sqrt(2 * d), math.sqrt(d * (d + 1))
+        w = 4 * q / (p + math.hypot(p, 4 * q))
+        return math.sqrt(2 - w * w) * (p + q * w)
+
+    @cached_property
+    def lower(self) -> Floats:
+        """-Y for the vector, 0 for the diagonal, -1/sqrt 2 above it (|x_i x_j| <= 1/2), or -1/2 without the sqrt 2."""
+        return self._stack(-self.reward_bound, 0.0, -self._scale / 2)
+
+    @cached_property
+    def upper(self) -> Floats:
+        """Y for the vector, 1 for the diagonal, 1/sqrt 2 above it, or 1/2 without the sqrt 2."""
+        return self._stack(self.reward_bound, 1.0, self._scale / 2)
+
+    @cached_property
+    def ball(self) -> tuple[Floats, float]:
+        """Around c I on the diagonal, c = min(1/d, (Y^2 + 1)/2): the least ball that holds all reports for d >= 2.
+
+            |x y|^2 + |x x^T - c I|^2 = s y^2 + s^2 - 2 c s + c^2 d,   s = |x|^2,
+
+        is convex in s, so at most its larger end: c^2 d at s = 0, or Y^2 + 1 - 2c + c^2 d at s = 1 (calibration.md D).
+        """
+        d, ends = self.features, self.reward_bound**2 + 1
+        c = min(1 / d, ends / 2)
+        return self._stack(0.0, c, 0.0), math.sqrt(max(c * c * d, ends - 2 * c + c * c * d))
+
+    @cached_property
+    def _above(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns of the entries above the diagonal, in the order of the stack."""
+        rows, columns = np.triu_indices(self.features, 1)
+        return rows, columns
+
+    @cached_property
+    def _place(self) -> NDArray[np.intp]:
+        """Where in the stack each entry of the matrix stands, (d, d)."""
+        d, (rows, columns) = self.features, self._above
+        place = np.diag(np.arange(d, 2 * d))
+        place[rows, columns] = place[columns, rows] = 2 * d + np.arange(len(rows))
+        return place
+
+    @cached_property
+    def _unscaled(self) -> Floats:
+        """What undoes the scaling of each entry of the stack."""
+        return self._stack(1.0, 1.0, math.sqrt(0.5) if self.isometric else 1.0)[:, None]
+
+    def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
+        d = self.features
+        stack = np.concatenate([np.full(d, vector), np.full(d, diagonal), np.full(d * (d - 1) // 2, above)])
+        stack.setflags(write=False)  # kept
+        return stack
+
+    @property
+    def lead(self) -> int:
+        """x y."""
+        return self.features
+
+    def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
+        """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j (or x_i x_j); the same for all arms."""
+        rows, columns = self._above
+        above = self._scale * x[..., rows]
+        above *= x[..., columns]
+        return np.concatenate([x * y[..., None], x * x, above], axis=-1)
+
+    def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
+        """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
+        d, stacked = self.features, reals("stacked", stacked)
+        if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
+            raise InvalidStatistic("stacked", stacked, f"shape (..., {self.dim})")
+        flat = np.reshape(stacked, (-1, self.dim)).T * self._unscaled  # replicates last in memory: quick to invert
+        return stacked[..., :d], flat[self._place].transpose(2, 0, 1).reshape(*stacked.shape[:-1], d, d)
+
+    def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
+        """All of it was noised."""
+        return self.unpack(total)
+
+    @property
+    def variances(self) -> tuple[Floats, Floats]:
+        """1 for the vector and the diagonal, 1/2 beside it; 1 everywhere if not `isometric`."""
+        beside = 0.5 if self.isometric else 1.0
+        return np.ones(self.features), beside + (1 - beside) * np.eye(self.features)
+
+    @property
+    def matrix_std(self) -> float:
+        """At least the standard deviation of u^T N u, |u| = 1, with N the matrix's noise: 1; sqrt 2 if not isometric.
+
+        For any w, u^T N w has at most twice the variance of isometric noise if every entry has variance 1:
+        |u|^2 |w|^2 + <u, w>^2 - sum u_i^2 w_i^2.
+        """
+        return 1.0 if self.isometric else math.sqrt(2)
+
+    @property
+    def second_moments(self) -> Floats:
+        """1/d each."""
+        return np.full(self.features, 1 / self.features)
+
+    def project(self, values: Floats) -> Floats:
+        """The report of the features and reward that a stacked vector shows; a report that is one already stays.
+
+        The bound above needs reports of the form (x y, x x^T), not only small norms: so x is read off the matrix's
+        column with the largest diagonal entry, y off the vector along x, both are clipped, and the report is formed
+        anew.
+        """
+        vector, matrix = self.unpack(np.ascontiguousarray(np.clip(values, self.lower, self.upper)))
+        diagonal = np.maximum(np.diagonal(matrix, axis1=-2, axis2=-1), 0.0)  # (..., d)
+        pivot = np.argmax(diagonal, axis=-1)[..., None]  # (..., 1)
+        root = np.sqrt(np.take_along_axis(diagonal, pivot, axis=-1))  # (..., 1)
+        column = np.take_along_axis(matrix, pivot[..., None], axis=-1)[..., 0]  # (..., d)
+        scale = np.maximum(root, np.abs(column))  # a report's own entries never exceed the root
+        x = clip_norm(np.divide(column, scale, out=np.zeros_like(column), where=scale > 0), 1.0)
+        square = np.sum(x * x, axis=-1)
+        y = np.divide(np.sum(vector * x, axis=-1), square, out=np.zeros_like(square), where=square > 0)
+        return self.pack(x, np.clip(y, -self.reward_bound, self.reward_bound))
+
+
+def entrywise(domain: Domain) -> Domain:
+    """The domain for noise that is printed for each entry of x x^T: a linear report without the sqrt 2."""
+    return replace(domain, isometric=False) if isinstance(domain, LinearReport) else domain
+
+
+def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Rewards in [0, 1], (*R, rounds), and which of them were outside; infinite ones are refused."""
+    all_finite("rewards", rewards)
+    return np.clip(rewards, 0.0, 1.0), (rewards < -1e-9) | (rewards > 1 + 1e-9)
+
+
+# Reports where one feature is a constant: what is known of it gets no noise, and rewards around 1/2 need less.
+#
+# Features are (z, 1) up to scale, |z|_2 <= 1, and rewards y in [-1/2, 1/2]. A report is, with p = d - 1,
+#
+#     (z y, y/2, z z^T/2, z/3),     p + 1 + p(p+1)/2 + p coordinates, entries above the diagonal times sqrt 2,
+#
+# and the Gram entry of the constant is the number of users, which is public. The weights balance the noise in what a
+# regression makes of the four parts: undone, its standard deviations are as 1 : 2 : 2 : 3.
+#
+# Sensitivity: sqrt 1.5108 = 1.2292 (`Weights.diameter`; calibration.md A.7), where (x y, x x^T) with |x| <= 1 has
+# 2.1213.
+
+
+_WEIGHTS = Weights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
+
+
+@stored_as("InterceptReport")
+@dataclass(frozen=True, kw_only=True)
+class InterceptReport(Regression):
+    """Reports of `features` numbers, of which the last is the same for all arms and users, and a centred reward."""
+
+    dim: int = 0  # derived from `features`
+    features: int
+    reward_bound: float = 0.5
+
+    def __post_init__(self) -> None:
+        d = validation.whole("features", self.features, least=2, most=MOST_FEATURES)
+        object.__setattr__(self, "features", d)
+        if self.reward_bound != 0.5:
+            raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
+        object.__setattr__(self, "dim", self._square.dim + 1 + self._slopes)
+
+    @property
+    def _slopes(self) -> int:
+        """P: features that are not the constant."""
+        return self.features - 1
+
+    @cached_property
+    def _square(self) -> LinearReport:
+        """Packs z y and z z^T."""
+        return LinearReport(features=self._slopes, reward_bound=self.reward_bound)
+
+    @property
+    def sensitivity(self) -> float:
+        """1.2292."""
+        return _WEIGHTS.diameter(self.reward_bound)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """Twice the largest l1 norm, at z = 1/sqrt p: Y sqrt p + Y/2 + (1 + (p - 1)/sqrt 2)/2 + sqrt(p)/3."""
+        p, weights = self._slopes, _WEIGHTS
+        vector = self.reward_bound * (math.sqrt(p) + weights.reward)
+        return 2 * (vector + weights.matrix * (1 + (p - 1) / math.sqrt(2)) + weights.features * math.sqrt(p))
+
+    @cached_property
+    def lower(self) -> Floats:
+        """As those of x y and x x^T, weighted."""
+        return self._stack(self._square.lower, -self.reward_bound, -1.0)
+
+    @cached_property
+    def upper(self) -> Floats:
+        """As those of x y and x x^T, weighted."""
+        return self._stack(self._square.upper, self.reward_bound, 1.0)
+
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Around b/p on the diagonal: its square is convex in s = |z|^2, so the largest at 0 or at 1.
+
+        |.|^2 <= Y^2 (s + a^2) + b^2 (s^2 - 2 s/p + 1/p) + c^2 s
+        """
+        p, y, w = self._slopes, self.reward_bound**2, _WEIGHTS
+        centre = np.zeros(self.dim)
+        centre[p + 1 : 2 * p + 1] = w.matrix / p
+        still = y * w.reward**2 + w.matrix**2 / p
+        full = y * (1 + w.reward**2) + w.matrix**2 * (1 - 1 / p) + w.features**2
+        return centre, math.sqrt(max(still, full))
+
+    def _stack(self, square: Floats, reward: float, features: float) -> Floats:
+        p = self._slopes
+        parts = [square[:p], [_WEIGHTS.reward * reward], _WEIGHTS.matrix * square[p:]]
+        stack = np.concatenate([*parts, np.full(p, _WEIGHTS.features * features)])
+        stack.setflags(write=False)  # kept
+        return stack
+
+    @property
+    def lead(self) -> int:
+        """z y and y/2."""
+        return self.features
+
+    def seen(self, contexts: Floats) -> Floats:
+        """Device: (z, 1) with |z| <= 1, whatever the constant is: (..., d)."""
+        slopes, absent = _parts(contexts)
+        return np.concatenate([clip_norm(slopes, 1.0), np.where(absent, 0.0, 1.0)], axis=-1)
+
+    def seen_before(self, contexts: Floats) -> Floats | None:
+        """The features themselves where they are (z, 1) with |z| <= 1, as `seen` would give them; None: they are not.
+
+        It takes a fraction of the time, and whoever acts is given `seen` features.
+        """
+        if not (contexts[..., -1] == 1.0).all():
+            return None
+        slopes = np.ascontiguousarray(contexts[..., :-1])
+        return np.ascontiguousarray(contexts) if clip_norm(slopes, 1.0) is slopes else None
+
+    def inside(self, x: Floats) -> tuple[Floats, Bools]:
+        """(z, 1); features that are all 0, of a user who did not answer, stay so."""
+        slopes, absent = _parts(x)
+        inside = unit_ball(slopes)
+        moved = np.any(np.abs(inside - slopes) > LARGEST_MOVE, axis=-1)
+        return np.concatenate([inside, np.where(absent, 0.0, 1.0)], axis=-1), moved
+
+    def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
+        """(z, 1) and y; of a user who did not answer, zeros."""
+        p, y = self._slopes, y * x[..., -1]
+        square = self._square.pack(x[..., :p], y)
+        parts = [square[..., :p], _WEIGHTS.reward * y[..., None], _WEIGHTS.matrix * square[..., p:]]
+        return np.concatenate([*parts, _WEIGHTS.features * x[..., :p]], axis=-1)
+
+    def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
+        """Vector (*R, d) and matrix (*R, d, d), whose last entry is the number of users."""
+        p, weights = self._slopes, _WEIGHTS
+        end = 1 + self._square.dim
+        packed = np.concatenate([total[..., :p], total[..., p + 1 : end] / weights.matrix], axis=-1)
+        vector, matrix = self._square.unpack(packed)
+        full = np.empty((*total.shape[:-1], p + 1, p + 1))
+        full[..., :p, :p], full[..., p, p] = matrix, users
+        full[..., :p, p] = full[..., p, :p] = total[..., end:] / weights.features
+        return np.concatenate([vector, total[..., p : p + 1] / weights.reward], axis=-1), full
+
+    @property
+    def variances(self) -> tuple[Floats, Floats]:
+        """The weights undone; none in the number of users."""
+        return undone(_WEIGHTS, self._slopes)
+
+    @property
+    def second_moments(self) -> Floats:
+        """1/p for the slopes; 1/3 for the constant, whose share is uniform."""
+        return np.append(np.full(self._slopes, 1 / self._slopes), 1 / 3)
+
+    def project(self, values: Floats) -> Floats:
+        """The report of the features and the reward that stand in a vector by themselves, clipped."""
+        p = self._slopes
+        z = unit_ball(np.clip(values[..., -p:] / _WEIGHTS.features, -1.0, 1.0))
+        y = np.clip(values[..., p] / _WEIGHTS.reward, -self.reward_bound, self.reward_bound)
+        return self.pack(np.concatenate([z, np.ones((*z.shape[:-1], 1))], axis=-1), y)
+
+
+def undone(weights: Weights, slopes: int) -> tuple[Floats, Floats]:
+    """Variances of the entries of vector and matrix of (z, 1), (d,) and (d, d), the weights undone."""
+    vector = np.append(np.ones(slopes), weights.reward**-2)
+    matrix = np.full((slopes + 1, slopes + 1), weights.features**-2)
+    matrix[:slopes, :slopes] = 0.5 * (1 + np.eye(slopes)) * weights.matrix**-2
+    matrix[-1, -1] = weights.count**-2 if weights.count else 0.0
+    return vector, matrix
+
+
+def _parts(x: Floats) -> tuple[Floats, Bools]:
+    """z, and where all is 0, of a user who did not answer: (..., p), (..., 1)."""
+    constant, absent = x[..., -1:], np.all(x == 0, axis=-1, keepdims=True)
+    if not np.all((constant > 0) | absent):
+        allowed = "intercept=True says that the last feature is a constant > 0"
+        raise InvalidStatistic("features", Summary("a last feature that is not positive"), allowed)
+    with np.errstate(over="ignore"):
+        slopes = np.asarray(x[..., :-1] / np.where(absent, 1.0, constant))
+    all_finite("features", slopes)  # a constant may be so small that they are not
+    return slopes, absent
+
+
+# Reports where every arm has a parameter of its own: as many blocks as arms, all but one of them zero.
+#
+# A user whose features are z, |z|_2 <= 1, was given arm k and answered y in [-1/2, 1/2]. In block k of the report
+# stands
+#
+#     (z y, a y, b z z^T, c z, e),     p + 1 + p(p+1)/2 + p + 1 coordinates, entries above the diagonal times sqrt 2,
+#
+# the sums for a regression on (z, 1), the number of the arm's users among them: which arm it was is private too.
+# Blocks
+# of two arms do not exist, and get no noise; np.kron(arm, z) in a report for all arms would have K^2 of them.
+#
+# Sensitivity: reports in different blocks are orthogonal, so they are at most sqrt 2 R apart, R the largest norm; in
+# one block as far as two reports of (z, 1) are (`Weights.diameter`; calibration.md A.8). The larger of the two.
+
+
+_MOST_COORDINATES = 50_000_000
+
+
+@stored_as("PerArmReport")
+@dataclass(frozen=True, kw_only=True)
+class PerArmReport(Regression):
+    """Reports of `features` numbers, one of `n_arms` arms, and a centred reward; the constant is the report's own."""
+
+    dim: int = 0  # derived
+    features: int
+    n_arms: int
+    reward_bound: float = 0.5
+
+    def __post_init__(self) -> None:
+        p = validation.whole("features", self.features, most=MOST_FEATURES)
+        arms = validation.whole("n_arms", self.n_arms)
+        object.__setattr__(self, "features", p)
+        object.__setattr__(self, "n_arms", arms)
+        if self.reward_bound != 0.5:
+            raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
+        object.__setattr__(self, "dim", arms * (self._lead + self._rest))
+        if self.dim > _MOST_COORDINATES:
+            allowed = f"at most {_MOST_COORDINATES:,} numbers in a report"
+            raise InvalidArgument("n_arms, features", (arms, p), f"{allowed}: these would be {self.dim:,}")
+
+    @property
+    def _lead(self) -> int:
+        """Of a block: z y and a y."""
+        return self.features + 1
+
+    @property
+    def _rest(self) -> int:
+        """Of a block: b z z^T, c z and e."""
+        return self._square.dim + 1
+
+    @cached_property
+    def _square(self) -> LinearReport:
+        """Packs z y and z z^T."""
+        return LinearReport(features=self.features, reward_bound=self.reward_bound)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """w_i^2 ~ sqrt(A_i / s_i), which makes R^2 times the noise of a regression least.
+
+        R^2 = sum s_i w_i^2 with s = (Y^2, Y^2, 1, 1, 1) for z y, y, z z^T, z and 1. The noise is sum A_i / w_i^2, that
+        of h - N theta summed over p slopes with E theta_j^2 = 1/4p and a constant with 1/12:
+        A = (p, 1, (p + 1)/8, p/12 + 1/4, 1/12).
+        """
+        p, y = self.features, self.reward_bound**2
+        square = [math.sqrt(a / s) for a, s in ((p, y), (1, y), ((p + 1) / 8, 1), (p / 12 + 1 / 4, 1), (1 / 12, 1))]
+        return Weights(*(math.sqrt(each / square[0]) for each in square[1:]))
+
+    @cached_property
+    def sensitivity(self) -> float:
+        """About 1.3."""
+        return max(self.weights.diameter(self.reward_bound), math.sqrt(2) * self.weights.largest(self.reward_bound))
+
+    @cached_property
+    def l1_sensitivity(self) -> float:
+        """Twice the largest l1 norm."""
+        p, w, y = self.features, self.weights, self.reward_bound
+        vector = y * (math.sqrt(p) + w.reward)
+        return 2 * (vector + w.matrix * (1 + (p - 1) / math.sqrt(2)) + w.features * math.sqrt(p) + w.count)
+
+    @cached_property
+    def lower(self) -> Floats:
+        """Those of a block, or 0."""
+        return np.minimum(self._stacked(self._square.lower, -self.reward_bound, -1.0, 0.0), 0.0)
+
+    @cached_property
+    def upper(self) -> Floats:
+        """Those of a block, or 0."""
+        return self._stacked(self._square.upper, self.reward_bound, 1.0, 1.0)
+
+    @property
+    def ball(self) -> tuple[Floats, float]:
+        """Around 0, with the largest norm."""
+        return np.zeros(self.dim), self.weights.largest(self.reward_bound)
+
+    def _stacked(self, square: Floats, reward: float, features: float, count: float) -> Floats:
+        """The same block for every arm, what the reward multiplies before the rest."""
+        p, w = self.features, self.weights
+        lead = np.append(square[:p], w.reward * reward)
+        rest = np.concatenate([w.matrix * square[p:], np.full(p, w.features * features), [w.count * count]])
+        return np.concatenate([np.tile(lead, self.n_arms), np.tile(rest, self.n_arms)])
+
+    @property
+    def lead(self) -> int:
+        """(z y, a y) of all arms stand first."""
+        return self.n_arms * self._lead
+
+    def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
+        """Zeros but for the arm's block; an arm of -1 is that of a user who did not answer, and has none."""
+        if arms is None:
+            raise InvalidStatistic("arms", None, "the arm of every user: each has a block of its own")
+        p, w = self.features, self.weights
+        square, given = self._square.pack(x, y), np.asarray(arms >= 0, dtype=float)[..., None]
+        lead = np.concatenate([square[..., :p], w.reward * y[..., None]], axis=-1)
+        rest = np.concatenate([w.matrix * square[..., p:], w.features * x, np.full_like(given, w.count)], axis=-1)
+        return np.concatenate([self._placed(lead * given, arms), self._placed(rest * given, arms)], axis=-1)
+
+    def _placed(self, block: Floats, arms: Ints) -> Floats:
+        """Blocks (..., m) at their arms: (..., K m)."""
+        blocks = np.zeros((*block.shape[:-1], self.n_arms, block.shape[-1]))
+        np.put_along_axis(blocks, np.maximum(arms, 0)[..., None, None], block[..., None, :], axis=-2)
+        return blocks.reshape(*block.shape[:-1], -1)
+
+    def _blocks(self, total: Floats) -> tuple[Floats, Floats]:
+        """(..., dim) -> what the reward multiplies (..., K, p + 1), and the rest (..., K, m)."""
+        front, back = total[..., : self.lead], total[..., self.lead :]
+        shape = (*total.shape[:-1], self.n_arms)
+        return front.reshape(*shape, self._lead), back.reshape(*shape, self._rest)
+
+    def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
+        """Vectors (*R, K, p + 1) and matrices (*R, K, p + 1, p + 1) of the arms, the constant last."""
+        p, w = self.features, self.weights
+        lead, rest = self._blocks(total)
+        squares = p * (p + 1) // 2
+        packed = np.concatenate([lead[..., :p], rest[..., :squares] / w.matrix], axis=-1)
+        vector, matrix = self._square.unpack(packed)
+        full = np.empty((*matrix.shape[:-2], p + 1, p + 1))
+        full[..., :p, :p], full[..., p, p] = matrix, rest[..., -1] / w.count
+        full[..., :p, p] = full[..., p, :p] = rest[..., squares:-1] / w.features
+        return np.concatenate([vector, lead[..., p:] / w.reward], axis=-1), full
+
+    @property
+    def variances(self) -> tuple[Floats, Floats]:
+        """The weights undone, of every block."""
+        return undone(self.weights, self.features)
+
+    @property
+    def second_moments(self) -> Floats:
+        """1/p for the slopes; 1/3 for the constant, whose share is uniform."""
+        return np.append(np.full(self.features, 1 / self.features), 1 / 3)
+
+    def project(self, values: Floats) -> Floats:
+        """The report that stands in the block with the largest count, clipped; none where all counts are below half."""
+        lead, rest = self._blocks(values)
+        arms = np.argmax(rest[..., -1], axis=-1)
+        lead, rest = (np.take_along_axis(each, arms[..., None, None], axis=-2)[..., 0, :] for each in (lead, rest))
+        p, w = self.features, self.weights
+        z = unit_ball(np.clip(rest[..., -1 - p : -1] / w.features, -1.0, 1.0))
+        y = np.clip(lead[..., p] / w.reward, -self.reward_bound, self.reward_bound)
+        return self.pack(z, y, np.where(rest[..., -1] >= w.count / 2, arms, -1))

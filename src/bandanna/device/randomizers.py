@@ -1,0 +1,408 @@
+"""What a device sends: its statistic in clear, with noise, as counts, as bits or as a direction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.device.action_selection import ByPlace, Chooser, Optimist, Thompson
+from bandanna.device.base import Device, Messages, plain
+from bandanna.device.domain import Ball, Bits, Box, Domain, SymmetricMatrix
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
+from bandanna.device.noise import NoiseSource, on_grid
+from bandanna.device.statistics import Public, Regressed, Rewarded, Tell, Weighted
+from bandanna.device.weighted_report import Corrections, Weights
+from bandanna.errors import InvalidArgument
+from bandanna.numeric import exact_sums
+from bandanna.storage.encoding import by_name, name_of, stored_as
+from bandanna.types import Bools, Floats, Ints
+
+# Fixed-point encoding: real statistics on a lattice of non-negative integers, `scale` steps to the unit.
+
+
+def encode(values: Floats, scale: float, domain: Domain, source: NoiseSource) -> Ints:
+    """floor(s (x - lower)) plus a coin of the fractional part: unbiased, in {0, ..., ceil(s (upper - lower))}."""
+    rest = np.asarray(values - domain.lower)  # (..., users, dim)
+    np.maximum(rest, 0.0, out=rest)
+    rest *= scale
+    whole = np.floor(rest)
+    rest -= whole
+    whole += source.uniform(values.shape) < rest
+    return np.minimum(whole, largest(scale, domain), out=whole).astype(np.int64)
+
+
+def largest(scale: float | Floats, domain: Domain) -> Floats:
+    """Largest encoded value of each coordinate, before noise; of several scales (k, 1), (k, dim)."""
+    return np.asarray(np.ceil(scale * (domain.upper - domain.lower) * (1 - 1e-12)))
+
+
+# Counts: a statistic on a lattice, hidden among coins; bits, in copies among fair ones; answers: bits and signs.
+
+
+@stored_as("Counts")
+@dataclass(frozen=True, kw_only=True)
+class Counts(Device):
+    """One count per coordinate: the statistic on a lattice of `scale` steps to the unit, plus Bin(trials, probability).
+
+        count = floor(s (x - lower)) + coin(rest) + Bin(b, p)
+
+    Privacy: nothing by itself beyond the coins of one user; the totals of a batch are priced (`shuffle_binomial`).
+    """
+
+    scale: float
+    trials: int
+    probability: float = 0.5
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.positive, "scale")
+        validation.store(self, validation.whole, "trials")
+        validation.store(self, validation.chance, "probability")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Ints:
+        """Coins and rounding, fresh in every entry."""
+        coins = source.binomial(trials=self.trials, probability=self.probability, size=values.shape)
+        return np.asarray(encode(values, self.scale, self.domain, source) + coins)
+
+
+@stored_as("Rounded")
+@dataclass(frozen=True, kw_only=True)
+class Rounded(Device):
+    """One count per coordinate without coins: floor(s (x - lower)) + coin(rest), for a mixer that draws the noise.
+
+    Privacy: none against whoever sees the message. The totals that the mixer forwards are priced, and it is trusted to
+    draw their noise. Bits are sent in `scale` whole copies, without any chance.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.positive, "scale")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Ints:
+        """Rounding, fresh in every entry."""
+        return encode(values, self.scale, self.domain, source)
+
+
+@stored_as("Copies")
+@dataclass(frozen=True, kw_only=True)
+class Copies(Device):
+    """How many ones are among c `copies` of a bit and b = `trials` fair bits: count = c x + Bin(b, 1/2).
+
+    Privacy: as of counts; the total of a batch is priced exactly (`shuffle_bits`).
+    """
+
+    domain: Bits = Bits()
+    copies: int
+    trials: int
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "copies", "trials")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Ints:
+        """One count for each bit."""
+        coins = source.binomial(trials=self.trials, probability=0.5, size=values.shape)
+        return np.asarray(self.copies * values.astype(np.int64) + coins)
+
+
+@stored_as("Answer")
+@dataclass(frozen=True, kw_only=True)
+class Answer(Device):
+    """Randomized response: the bit itself, or a false one with probability `lie`.
+
+    Privacy: pure, epsilon = log((1 - lie) / lie) for each answer, whoever sees it (`mechanisms.randomized_response`).
+    """
+
+    domain: Bits = Bits()
+    lie: float
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.chance, "lie")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Ints:
+        """0 or 1 for each bit."""
+        return answers(values, self.lie, source).astype(np.int64)
+
+
+@stored_as("Sign")
+@dataclass(frozen=True, kw_only=True)
+class Sign(Device):
+    """Randomized response about the sign of a public vector: the vector itself, or its negative with probability `lie`.
+
+    Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies. Messages
+    about v and about - v are the same two, since rounding to steps of a grid is odd (`protocols.local_bits.signs`).
+    """
+
+    domain: Ball
+    lie: float
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.chance, "lie")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Messages:
+        """One coin for each user."""
+        said = exact_sums.steps_of(values, self.domain.reach) if source.secure else values
+        lies = answers(np.zeros((*values.shape[:-1], 1)), self.lie, source)
+        return np.where(lies, -said, said)
+
+
+def chance_of_one(value: Floats, lie: float) -> Floats:
+    """P(answer = 1 | x) = lie + (1 - 2 lie) x, never outside of [lie, 1 - lie]."""
+    return np.minimum(np.maximum(lie + (1 - 2 * lie) * value, lie), 1 - lie)
+
+
+def answers(value: Floats, lie: float, source: NoiseSource) -> Bools:
+    """One coin for every number in [0, 1], which decides about rounding and lying at once."""
+    return np.asarray(source.uniform(value.shape) < chance_of_one(value, lie))
+
+
+# One message for each of several shufflers, side by side in one record.
+
+
+@stored_as("Levels")
+@dataclass(frozen=True, kw_only=True)
+class Levels(Device):
+    """The messages of `levels` devices about one statistic, with fresh rounding and fresh coins for each.
+
+    Every level draws from a stream of its own where a source has named streams: user by user and a batch at a time
+    then give the same integers.
+    """
+
+    levels: tuple[Device, ...]
+
+    def encode(self, values: Floats, source: NoiseSource) -> Messages:
+        """(..., users, dim) -> (..., users, k dim)."""
+        blocks = [level.encode(values, level_source(source, number)) for number, level in enumerate(self.levels)]
+        return np.concatenate(blocks, axis=-1)
+
+
+def level_source(source: NoiseSource, level: int) -> NoiseSource:
+    """Where the device of one level (from 0) draws."""
+    return source.named(f"level {level + 1}")
+
+
+# Reports on a public grid: integers with a secure source, `value = origin + steps * grid`; reals in simulations.
+
+
+@stored_as("Plain")
+@dataclass(frozen=True, kw_only=True)
+class Plain(Device):
+    """The statistic itself, for a server that is trusted with it.
+
+    Privacy: none against the receiver. On the wire it is steps of `sums.finest(reach)` from the domain's public origin,
+    where an exact sum cuts it anyway.
+    """
+
+    def encode(self, values: Floats, source: NoiseSource) -> Messages:
+        """Steps of a grid so fine that nothing is lost in a sum."""
+        if not source.secure:
+            return values
+        return exact_sums.steps_of(values - self.domain.origin, self.domain.reach)
+
+
+@stored_as("Noisy")
+@dataclass(frozen=True, kw_only=True)
+class Noisy(Device):
+    """x + N(0, std^2 I), relative to the domain's public origin.
+
+        steps = round((x - origin) / grid) + discrete Gaussian(std / grid)                  (secure source)
+
+    Privacy: each report is Gaussian DP by itself, mu = Delta_2 / std and the grid's price (`mechanisms.gaussian`).
+    """
+
+    std: float
+    grid: float
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.positive, "std", "grid")
+
+    def encode(self, values: Floats, source: NoiseSource) -> Messages:
+        """Fresh noise in every entry."""
+        centred = values - self.domain.origin
+        if not source.secure:
+            return np.asarray(source.gaussian(centred, std=self.std, grid=self.grid) + self.domain.origin)
+        return source.gaussian_steps(on_grid(centred, self.grid), std=self.std, grid=self.grid)
+
+
+# Directions: one of several random ones, chosen by whether it points as the statistic does; integers throughout.
+#
+# Candidates are drawn before anybody looks at the data, by a fixed function of random words, so that no rounding of it
+# can tell anything. The one thing that depends on the data is which candidate is sent, and that is decided by
+# integers.
+
+
+CAP_STEPS = 2**22  # of a candidate's coordinate to a standard deviation, at most
+CAP_COORDINATES = 2**13  # so that squared lengths are 64-bit integers
+CAP_CANDIDATES = 2**16
+_AIM = 2.0**28  # steps of the direction that is aimed at
+_RAREST = 2.0**-64  # probability beyond which a pair of Gaussians is cut
+FARTHEST = math.sqrt(-2 * math.log(_RAREST))  # standard deviations: no coordinate of a candidate is larger
+_AT_ONCE = 2**20  # random numbers held at a time
+
+
+@stored_as("Direction")
+@dataclass(frozen=True, kw_only=True)
+class Direction(Device):
+    """A direction that leans towards the statistic: the first of N `candidates` inside its cap, or the first outside.
+
+        w = (x - centre) / radius,    u0 = w/|w| with probability (1 + |w|)/2, else -w/|w|      (unbiased: E u0 = w)
+        message = the first g of g_1, ..., g_N with [<g, u0> >= cosine |g|] = [coin < chance]; g_1 where there is none
+
+    Candidates are Gaussian vectors in whole steps, `steps` to a standard deviation. Which one is sent depends on
+    integers alone: <g, a> and |g|^2, exact, for a = round(2^28 u0).
+
+    Privacy: pure, whoever sees it (`mechanisms.priv_unit`). Random words, arithmetic and memory are as many for every
+    statistic, however the coins fall: the number of tries is fixed, so there is none that time could tell.
+    """
+
+    cosine: float
+    chance: float
+    candidates: int
+    steps: int = CAP_STEPS
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.share, "cosine", "chance")
+        validation.store(self, validation.whole, "candidates", most=CAP_CANDIDATES)
+        validation.store(self, validation.whole, "steps", most=CAP_STEPS)
+        few_coordinates(self.domain.dim)
+
+    def encode(self, values: Floats, source: NoiseSource) -> Ints:
+        """(..., users, dim) -> (..., users, dim), some users at a time; each draws its numbers one after the other."""
+        centre, radius = self.domain.ball
+        pairs = (self.domain.dim + 1) // 2
+        numbers = 3 + 3 * self.candidates * pairs
+        block = max(1, _AT_ONCE // (numbers * max(1, math.prod(values.shape[:-2]))))
+        sent = [np.zeros((*values.shape[:-2], 0, self.domain.dim), dtype=np.int64)]
+        for begin in range(0, values.shape[-2], block):
+            inside = (values[..., begin : begin + block, :] - centre) / radius
+            drawn = source.uniform((*inside.shape[:-1], numbers))
+            sent.append(self._send(inside, drawn))
+        return np.concatenate(sent, axis=-2)
+
+    def _send(self, inside: Floats, drawn: Floats) -> Ints:
+        """One candidate for every point of the unit ball; where the search begins is random, or places would matter."""
+        count, aims = self.candidates, aim(inside, drawn[..., 0])
+        words = drawn[..., 3:].reshape(*aims.shape[:-1], count, 3, (self.domain.dim + 1) // 2)
+        found = candidates(words, self.steps)[..., : self.domain.dim]  # (..., users, N, dim)
+        fits = within(found, aims, self.cosine) == (drawn[..., 1] < self.chance)[..., None]
+        begin = np.floor(drawn[..., 2] * count).astype(np.int64)
+        order = (np.arange(count) - begin[..., None]) % count
+        place = np.min(np.where(fits, order, count), axis=-1)  # argmax would stop at the first: time would tell
+        place = (place % count + begin) % count
+        return np.asarray(np.take_along_axis(found, place[..., None, None], axis=-2)[..., 0, :])
+
+
+def aim(inside: Floats, rounding: Floats) -> Ints:
+    """Points of the unit ball, rounded to its sphere at random, in steps of 2^-28: (..., dim) -> (..., dim)."""
+    units, lengths = directions(inside)
+    signs = np.where(rounding < (1 + np.minimum(lengths, 1.0)) / 2, _AIM, -_AIM)
+    return np.asarray(np.rint(units * signs[..., None]), dtype=np.int64)
+
+
+def directions(inside: Floats) -> tuple[Floats, Floats]:
+    """Unit vectors and lengths, (..., dim) and (...); of 0 the first axis, which is public."""
+    peaks = np.max(np.abs(inside), axis=-1, keepdims=True)
+    units = np.divide(inside, peaks, out=np.zeros_like(inside), where=peaks > 0)
+    units[..., 0] = np.where(peaks[..., 0] > 0, units[..., 0], 1.0)
+    units = np.ascontiguousarray(units)
+    norms = np.sqrt(np.einsum("...i,...i->...", units, units))
+    return units / norms[..., None], peaks[..., 0] * norms
+
+
+def candidates(words: Floats, steps: int) -> Ints:
+    """Gaussian vectors in whole steps, from three uniform numbers for each pair of coordinates (Box and Muller).
+
+    (..., 3, pairs) -> (..., 2 pairs). Each coordinate is within one step of an exact Gaussian's, but for a probability
+    of 2^-64 a pair (calibration.md D.3): the second number continues the first beyond its 53 digits.
+    """
+    first, more, turn = (np.ascontiguousarray(words[..., k, :]) for k in range(3))
+    share = np.maximum(first + (1 - more) * 2.0**-53, _RAREST)  # in (0, 1]
+    lengths, angles = np.sqrt(-2 * np.log(share)), 2 * math.pi * turn
+    pairs = np.stack([lengths * np.cos(angles), lengths * np.sin(angles)], axis=-1)
+    return np.asarray(np.rint(pairs * steps), dtype=np.int64).reshape(*first.shape[:-1], 2 * first.shape[-1])
+
+
+def within(found: Ints, aims: Ints, cosine: float) -> Bools:
+    """Whether <g, a> >= cosine |g| |a|: (..., N, dim) and (..., dim) -> (..., N).
+
+    The same for the same integers, whatever stands beside them: sums of integers are exact in any order, and what is
+    left is four roundings of IEEE 754.
+    """
+    along = np.einsum("...ni,...i->...n", found, aims)
+    squares = np.einsum("...ni,...ni->...n", found, found)
+    bar = cosine * np.sqrt(np.einsum("...i,...i->...", aims, aims).astype(float))
+    return np.asarray(along.astype(float) >= bar[..., None] * np.sqrt(squares.astype(float)))
+
+
+def units(messages: Ints) -> Floats:
+    """The directions of messages, g/|g|: (..., dim) -> (..., dim); of 0, which has none, 0."""
+    squares = np.einsum("...i,...i->...", messages, messages).astype(float)
+    return np.asarray(messages / np.sqrt(np.maximum(squares, 1.0))[..., None])
+
+
+def few_coordinates(dim: Any) -> int:
+    """Whether directions of so many coordinates can be drawn."""
+    if not 2 <= (number := validation.whole("dim", dim)) <= CAP_COORDINATES:
+        raise InvalidArgument("dim", number, f"from 2 to {CAP_COORDINATES:,} coordinates for directions")
+    return number
+
+
+# Devices and domains from plain values, as a task's document holds them.
+
+
+_DOMAINS = (Ball, Box, Bits, LinearReport, InterceptReport, PerArmReport, SymmetricMatrix, Weights, Corrections)
+_DEVICES = (Plain, Noisy, Counts, Rounded, Copies, Answer, Sign, Direction, Levels)
+_CHOOSERS = (Thompson, Optimist, ByPlace)
+_TELLS = (Regressed, Weighted, Public, Rewarded)
+_KINDS = by_name(*_DOMAINS, *_DEVICES, *_CHOOSERS, *_TELLS)
+
+
+def from_parameters(parameters: Mapping[str, Any]) -> Device:
+    """The device whose `parameters` these are; its messages are the same under the same randomness."""
+    made: Device = _one_of(_DEVICES, parameters)
+    return made
+
+
+def chooser(parameters: Mapping[str, Any]) -> Chooser | ByPlace:
+    """How devices choose, from plain values."""
+    made: Chooser | ByPlace = _one_of(_CHOOSERS, parameters)
+    return made
+
+
+def tell(parameters: Mapping[str, Any]) -> Tell:
+    """What devices tell, from plain values."""
+    made: Tell = _one_of(_TELLS, parameters)
+    return made
+
+
+def _one_of(kinds: tuple[type, ...], parameters: Mapping[str, Any]) -> Any:
+    made = _made(parameters)
+    if not isinstance(made, kinds):
+        raise InvalidArgument("parameters", _kind(parameters), f"one of {[name_of(kind) for kind in kinds]}")
+    return made
+
+
+def _kind(value: Any) -> Any:
+    return value.get("kind") if isinstance(value, Mapping) else type(value).__name__
+
+
+def _made(value: Any) -> Any:
+    """A value of a known kind; unknown kinds, missing fields and fields of other versions are refused."""
+    if isinstance(value, list):
+        return tuple(_made(part) for part in value)
+    if not isinstance(value, Mapping):
+        return value
+    kind = _KINDS.get(str(value.get("kind")))
+    if kind is None:
+        raise InvalidArgument("kind", value.get("kind"), f"one of {sorted(_KINDS)}")
+    names = {each.name for each in fields(kind) if each.init}
+    if set(value) != {"kind", *names}:
+        raise InvalidArgument("parameters", sorted(map(str, value)), f"kind, {', '.join(sorted(names))}")
+    made = kind(**{name: _made(value[name]) for name in names})
+    if plain(made) != dict(value):
+        raise InvalidArgument("parameters", dict(value), f"those of a {name_of(kind)}: {plain(made)}")
+    return made

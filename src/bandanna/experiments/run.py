@@ -1,0 +1,481 @@
+"""Runs an experiment, resumes it, and writes its outputs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.data.tables import frame, write_csv, write_parquet
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
+from bandanna.experiments import experiment
+from bandanna.experiments.executors import Executor, Progress, chosen, once, ready, silent
+from bandanna.experiments.experiment import Curve, Experiment, columns, parts_of
+from bandanna.policies.algorithm import code_of, is_place
+from bandanna.policies.base import Policy
+from bandanna.simulation.engine import simulate
+from bandanna.simulation.figures import MOST, Line, drawable, plot_panels, plot_regret, save_both, save_figure
+from bandanna.simulation.result import Result
+from bandanna.storage.files import write_whole
+from bandanna.validation import by_name
+
+# Figures of an experiment: regret over time, and against what was varied; curves are named by what they guarantee.
+
+
+_BUDGET = ("epsilon", "delta", "rho")  # asked for; a figure says what was given
+
+
+def names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, str]:
+    """What series are called in figures, by their labels: with the guarantee that was computed for what ran.
+
+    Of several points it is the largest. Budgets that give one guarantee are told apart by what was asked for.
+    """
+    found: dict[str, str] = {}
+    for series in experiment.series:
+        promised = [results[curve.label].guarantee for curve in experiment.curves if curve.series is series]
+        worst = max(promised, key=lambda each: each.epsilon).brief()
+        sign = "=" if len({each.brief() for each in promised}) == 1 else "≤"
+        kept = {key: value for key, value in series.varied.items() if key not in _BUDGET}
+        name = ", ".join(part for part in (series.called, *parts_of(kept), worst.replace("=", sign)) if part)
+        found[series.label] = name if name not in found.values() else f"{name} ({series.label})"
+    return found
+
+
+def draw_over_time(experiment: Experiment, results: Mapping[str, Result]) -> Any:
+    """Mean regret round by round, with two standard errors; a panel for every point of the grid."""
+    panels: dict[str, dict[str, Result]] = {}
+    called = names(experiment, results)
+    for curve in experiment.curves:
+        panel = panels.setdefault(", ".join(parts_of(curve.point.varied)), {})
+        panel[called[curve.series.label]] = results[curve.label]
+    if len(panels) == 1:
+        return plot_regret(next(iter(panels.values())), title=experiment.title)
+    lines = {
+        panel: {
+            name: Line(across=each.checkpoints.astype(float), values=each.mean(), spread=2 * each.stderr())
+            for name, each in curves.items()
+        }
+        for panel, curves in panels.items()
+    }
+    return plot_panels(lines, across="rounds", title=experiment.title, note=_note(experiment))
+
+
+def draw_against(experiment: Experiment, results: Mapping[str, Result], key: str) -> Any:
+    """Regret at the horizon against a setting that was varied: "epsilon" (of what ran), "horizon", "dim", ...
+
+    A line for each series, a panel for each of the other settings of the world; what has no privacy is a dashed line
+    against epsilon.
+    """
+    if key not in axes_of(experiment):
+        allowed = f"a number that was varied: {', '.join(axes_of(experiment)) or 'this experiment has none'}"
+        raise InvalidArgument("against", key, allowed)
+    called = names(experiment, results)
+    groups: dict[str, dict[str, list[tuple[float, Result]]]] = {}
+    for curve in experiment.curves:
+        result = results[curve.label]
+        series = {name: value for name, value in curve.series.varied.items() if name not in (key, "delta")}
+        if key == "epsilon":
+            name, at = ", ".join([curve.series.called, *parts_of(series)]), result.guarantee.epsilon
+        else:
+            name, at = called[curve.series.label], float(curve.varied.get(key, np.inf))
+        groups.setdefault(_rest(curve.point.varied, key), {}).setdefault(name, []).append((at, result))
+    panels = {panel: {name: _line(found) for name, found in lines.items()} for panel, lines in groups.items()}
+    return plot_panels(panels, across=key, title=experiment.title, note=_note(experiment), points=True, log=True)
+
+
+def axes_of(experiment: Experiment) -> list[str]:
+    """What was varied and is a number, with two values or more, and few enough panels beside it."""
+    found: dict[str, set[float]] = {}
+    for curve in experiment.curves:
+        for key, value in curve.varied.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found.setdefault(key, set()).add(float(value))
+    return [
+        key
+        for key, values in found.items()
+        if len(values) > 1 and len({_rest(point.varied, key) for point in experiment.points}) <= MOST
+    ]
+
+
+def _rest(varied: Mapping[str, Any], key: str) -> str:
+    return ", ".join(parts_of({name: value for name, value in varied.items() if name != key}))
+
+
+def _line(found: list[tuple[float, Result]]) -> Line:
+    """By growing x; what is at infinity holds everywhere."""
+    ordered = sorted(found, key=lambda each: each[0])
+    finite = [each for each in ordered if np.isfinite(each[0])]
+    shown = finite or ordered
+    return Line(
+        across=np.array([at for at, _ in finite]) if finite else None,
+        values=np.array([result.mean()[-1] for _, result in shown]),
+        spread=np.array([2 * result.stderr()[-1] for _, result in shown]),
+    )
+
+
+def _note(experiment: Experiment) -> str:
+    return f"mean of {experiment.seeds:,} seeds ± 2 standard errors" if experiment.seeds > 1 else "one seed"
+
+
+# What a finished experiment leaves: results per curve, figures, and a summary that programs can read.
+
+
+def stem(experiment: Experiment, index: int) -> str:
+    """Name of a curve's files: its number and a plain form of its label."""
+    plain = re.sub(r"[^a-z0-9.]+", "-", experiment.curves[index].label.lower()).strip("-.")
+    return f"{index + 1:02d}-{plain[:60]}".rstrip("-.")
+
+
+def summary_rows(experiment: Experiment, results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """One plain row per curve: what it was, what it promised, what it reached."""
+    return [_row(curve, results[curve.label]) for curve in experiment.curves]
+
+
+def _row(curve: Curve, result: Result) -> dict[str, Any]:
+    summary = result.summary()
+    guarantee = summary["guarantee"]
+    return {
+        "label": curve.label,
+        "algorithm": curve.algorithm,
+        "arguments": plain(dict(curve.arguments)),
+        "varied": plain(curve.varied),
+        "trust": guarantee["trust"],
+        "epsilon": guarantee["epsilon"],
+        "delta": None if guarantee["epsilon"] is None else guarantee["delta"],
+        "bits_per_user": result.bits_per_user,
+        **{name: value for name, value in summary.items() if name != "name"},
+    }
+
+
+def write_outputs(experiment: Experiment, results: Mapping[str, Result], out: str | PathLike[str]) -> list[str]:
+    """Results per curve, one table of all, figures, summary.json; returns notes of what a missing extra prevented."""
+    directory = Path(out)
+    notes: list[str] = []
+    (directory / "results").mkdir(parents=True, exist_ok=True)
+    for index, curve in enumerate(experiment.curves):
+        results[curve.label].to_csv(directory / "results" / f"{stem(experiment, index)}.csv")
+        with _optional(notes):
+            results[curve.label].to_parquet(directory / "results" / f"{stem(experiment, index)}.parquet")
+    tidy = columns(experiment, results)
+    write_csv(directory / "table.csv", tidy)
+    with _optional(notes):
+        write_parquet(directory / "table.parquet", tidy, "table.parquet")
+    with _optional(notes):
+        if len(experiment.points) <= MOST:
+            save_both(draw_over_time(experiment, results), directory / "figure")
+        for key in axes_of(experiment):
+            save_both(draw_against(experiment, results, key), directory / f"figure-{key}")
+    write_json(directory / "summary.json", {"title": experiment.title, "rows": summary_rows(experiment, results)})
+    return notes
+
+
+@contextmanager
+def _optional(notes: list[str]) -> Iterator[None]:
+    """What an extra would have brought is noted, once."""
+    try:
+        yield
+    except MissingExtra as missing:
+        if not any(f"[{missing.extra}]" in note for note in notes):
+            notes.append(str(missing))
+
+
+def plain(value: Any) -> Any:
+    """JSON values; infinities, which JSON does not have, as words."""
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Strict JSON, whole or not at all."""
+    text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+# Running an experiment: every curve in blocks of seeds, over processes, each finished block kept in a file.
+#
+# How seeds are divided into blocks depends on the experiment alone, workers use one thread each, and every run draws
+# from the streams of its own seed: so the numbers are the same, bit by bit, for any number of processes and in
+# whatever
+# order blocks end. A block is written whole or not at all; a killed run is continued with `resume` and repeats none.
+#
+# The directory: experiment.json, blocks/*.csv, and after the last block results/*.csv (*.parquet), figure.png,
+# figure.svg, summary.json.
+
+
+_TASKS = 8  # to share among processes, where there are seeds for it
+_LEAST, _MOST = 10, 50  # seeds in a block: beside fewer, the cost that all seeds of a block share weighs too much
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Some seeds of one curve: what a worker does at once, and what a file in blocks/ holds."""
+
+    curve: int
+    seed: int
+    n_seeds: int
+    file: str
+
+
+def blocks(experiment: Experiment) -> tuple[Block, ...]:
+    """All blocks, first blocks of all curves first; the number of processes has no part in it."""
+    shared = min(math.ceil(_TASKS / len(experiment.curves)), experiment.seeds // _LEAST)
+    size = math.ceil(experiment.seeds / max(1, shared, math.ceil(experiment.seeds / _MOST)))
+    return tuple(
+        Block(
+            curve=index,
+            seed=experiment.seed + first,
+            n_seeds=min(size, experiment.seeds - first),
+            file=f"{stem(experiment, index)}-seed-{experiment.seed + first}.csv",
+        )
+        for first in range(0, experiment.seeds, size)
+        for index in range(len(experiment.curves))
+    )
+
+
+def run_sweep(
+    experiment: Experiment,
+    out: str | PathLike[str],
+    *,
+    jobs: int | None = 1,
+    executor: str | Executor = "processes",
+    scheduler: str | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> dict[str, Result]:
+    """Run what is not yet in the directory `out`, and return one result per curve, by label; progress is in blocks.
+
+    executor   "processes", of which there are `jobs`, or "dask": workers of the `scheduler` at an address, or `jobs` of
+               a cluster on this machine; or one of your own
+
+    A script that calls this with a policy of its own in it needs `if __name__ == "__main__":`, since workers import it.
+    """
+    working, directory = chosen(executor, jobs=jobs, scheduler=scheduler), validation.path("out", out, folder=True)
+    curves, worlds = experiment.curves, {id(point): point.world() for point in experiment.points}
+    policies = [curve.calibrated(dim=worlds[id(curve.point)].dim, horizon=curve.point.horizon) for curve in curves]
+    if (ours := _described(experiment, directory, resume=resume)) is not None:
+        ready(working)  # or nothing is left behind
+        _claim(directory, ours)
+    tasks = blocks(experiment)
+    done = {block: found for block in tasks if (found := _finished(directory, block, policies[block.curve]))}
+    progress(len(done), len(tasks), f"{len(done)} found" if done else "")
+    waiting = {
+        block: {
+            "policy": policies[block.curve],
+            "env": worlds[id(curves[block.curve].point)],
+            "path": curves[block.curve].point.path,
+            "checkpoints": experiment.checkpoints,
+            "n_seeds": block.n_seeds,
+            "seed": block.seed,
+        }
+        for block in tasks
+        if block not in done
+    }
+    with closing(working.call_all(simulate, waiting)) as ending:
+        for block, result in ending:
+            label = experiment.curves[block.curve].label
+            done[block] = replace(result, name=label)
+            done[block].to_csv(directory / "blocks" / block.file)
+            progress(len(done), len(tasks), label)
+    return {
+        curve.label: merged([done[block] for block in tasks if block.curve == index])
+        for index, curve in enumerate(experiment.curves)
+    }
+
+
+def merged(parts: list[Result]) -> Result:
+    """Results of the same policy for different seeds, as one; `seconds` adds up the work of all processes."""
+    return replace(
+        parts[0],
+        regret=np.concatenate([part.regret for part in parts]),
+        rewards=np.concatenate([part.rewards for part in parts]),
+        clipped=np.concatenate([part.clipped for part in parts]),
+        repairs=np.concatenate([part.repairs for part in parts]),
+        plays=None
+        if parts[0].plays is None
+        else np.concatenate([part.plays for part in parts if part.plays is not None]),
+        counts={name: np.concatenate([part.counts[name] for part in parts]) for name in parts[0].counts},
+        seeds=tuple(seed for part in parts for seed in part.seeds),
+        seconds=math.fsum(part.seconds for part in parts),
+    )
+
+
+def _described(experiment: Experiment, directory: Path, *, resume: bool) -> dict[str, Any] | None:
+    """What a directory will carry; None if it carries it already. One that belongs to another experiment is refused."""
+    record, ours = directory / "experiment.json", {"bandanna": version("bandanna"), **plain(experiment.to_dict())}
+    code = {name: code_of(name) for name in (curve.algorithm for curve in experiment.curves) if is_place(name)}
+    ours |= {"code": code} if code else {}
+    any_blocks = any(directory.glob("blocks/*.csv"))
+    if not record.exists():
+        if any_blocks:
+            raise BandannaError(f"{directory} holds blocks without their experiment.json: choose another --out")
+        return ours
+    if not resume:
+        held = "results already" if any_blocks else "a run without results so far"
+        raise BandannaError(f"{directory} holds {held}: continue with --resume, or choose another --out")
+    try:
+        theirs = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BandannaError(f"{record} cannot be read, choose another --out: {error}") from error
+    changes = "; ".join(_changes(theirs, ours))
+    if changes:
+        raise BandannaError(f"{directory} holds another experiment, choose another --out. What changed: {changes}")
+    return None
+
+
+def _claim(directory: Path, ours: dict[str, Any]) -> None:
+    """The directory belongs to one experiment, whose description it carries."""
+    try:
+        (directory / "blocks").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BandannaError(f"{directory} cannot be made: {error.strerror or error}") from error
+    write_json(directory / "experiment.json", ours)
+
+
+def _changes(before: Any, after: Any, where: str = "") -> list[str]:
+    """Places where two plain documents differ, each with what was and what is; lists count from 1."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        names, absent = [*before, *(name for name in after if name not in before)], "nothing"
+        pairs = [(f"{where}.{n}".lstrip("."), before.get(n, absent), after.get(n, absent)) for n in names]
+        return [change for place, one, other in pairs for change in _changes(one, other, place)]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = [(f"{where}[{n}]", one, other) for n, (one, other) in enumerate(zip(before, after, strict=True), 1)]
+        return [change for place, one, other in pairs for change in _changes(one, other, place)]
+    if isinstance(before, list) and isinstance(after, list):
+        return [f"{where} (was {len(before)} entries, is {len(after)})"]
+    return [] if before == after else [f"{where} (was {before!r}, is {after!r})"]
+
+
+def _finished(directory: Path, block: Block, policy: Policy[Any]) -> Result | None:
+    """What the block's file holds; a damaged one, or one with another guarantee, is as good as none."""
+    file = directory / "blocks" / block.file
+    if not file.exists():
+        return None
+    try:
+        found = Result.load(file)
+    except BandannaError:
+        return None
+    seeds = tuple(range(block.seed, block.seed + block.n_seeds))
+    same = (found.seeds, found.horizon, found.guarantee) == (seeds, policy.horizon, policy.guarantee)
+    return found if same else None
+
+
+# `bd.run`: an experiment from Python, with the files, the resuming and the numbers of `bandanna run`.
+
+
+class Results(Mapping[str, Result]):
+    """The result of every curve, by its label.
+
+    experiment  what was run
+    directory   where files are, None if there are none
+    notes       what a missing extra prevented
+    """
+
+    def __init__(
+        self, experiment: Experiment, results: Mapping[str, Result], *, directory: Path | None, notes: list[str]
+    ) -> None:
+        self.experiment, self.directory, self.notes = experiment, directory, notes
+        self._results = dict(results)
+
+    def __getitem__(self, label: str) -> Result:
+        return self._results[label]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __repr__(self) -> str:
+        return f"<Results of {self.experiment.title!r}: {', '.join(self)}>"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One plain row per curve, as in summary.json."""
+        return summary_rows(self.experiment, self)
+
+    def to_frame(self, *, kind: str = "pandas", rounds: str = "last") -> Any:
+        """The tidy table of all curves: a row for every seed, with `rounds="all"` for every checkpoint too.
+
+        `kind` is "pandas", "polars" or "arrow". Columns: `bandanna.experiments.experiment.columns`.
+        """
+        return frame(experiment.columns(self.experiment, self, rounds=rounds), kind, f"to_frame(kind={kind!r})")
+
+    def plot(self, path: str | PathLike[str] | None = None, *, against: str | None = None) -> Any:
+        """A matplotlib `Figure`: regret over time, or at the horizon `against` a number that was varied.
+
+        That is "epsilon", "horizon", "dim", ...; a panel for every point of the grid that is left. Series are named by
+        the epsilon of what ran. Saved to `path` (.png or .svg) if there is one; needs the extra `plot`.
+        """
+        drawable(path)
+        figure = (
+            draw_over_time(self.experiment, self) if against is None else draw_against(self.experiment, self, against)
+        )
+        if path is not None:
+            save_figure(figure, path)
+        return figure
+
+
+@by_name("bd.run")
+def run(
+    experiment: str | PathLike[str] | Mapping[str, Any] | Experiment,
+    *,
+    out: str | PathLike[str] | None = None,
+    jobs: int | None = None,
+    executor: str | Executor = "processes",
+    scheduler: str | None = None,
+    resume: bool = False,
+    progress: Progress = silent,
+) -> Results:
+    """Run an experiment: the path of a TOML file, a mapping with the same keys, or an `Experiment`.
+
+    out        directory for blocks, results, table, figures and summary; of a file by default its name with -results
+               in the current directory, otherwise none: then nothing is kept
+    jobs       processes, by default as many as there are cores; 1 is this process; the numbers do not depend on it
+    executor   "processes", or "dask" (extra `dask`): the workers of `scheduler`, "tcp://127.0.0.1:8786", or without an
+               address a cluster on this machine; the numbers do not depend on it
+    resume     continue what an earlier run left in `out`
+
+    A script that calls this with a policy of its own in it, and jobs other than 1, needs `if __name__ == "__main__":`,
+    since worker processes then import it.
+    """
+    once()
+    chosen, directory = _read(experiment), _place(experiment, out)
+    work: dict[str, Any] = {"jobs": jobs, "executor": executor, "scheduler": scheduler, "progress": progress}
+    if directory is None:
+        if validation.flag("resume", resume):
+            raise InvalidArgument("resume", resume, "with `out`, the directory of the earlier run")
+        with TemporaryDirectory(prefix="bandanna-") as place:
+            results = run_sweep(chosen, Path(place) / "run", **work)
+        return Results(chosen, results, directory=None, notes=[])
+    results = run_sweep(chosen, directory, resume=validation.flag("resume", resume), **work)
+    return Results(chosen, results, directory=directory, notes=write_outputs(chosen, results, directory))
+
+
+def _read(given: Any) -> Experiment:
+    if isinstance(given, Experiment):
+        return given
+    if isinstance(given, Mapping):
+        return Experiment.from_dict(given)
+    if isinstance(given, str | os.PathLike):
+        return Experiment.from_toml(given)
+    raise InvalidArgument("experiment", given, "the path of a TOML file, a mapping like it, or an Experiment")
+
+
+def _place(given: Any, out: Any) -> Path | None:
+    if out is not None:
+        return validation.path("out", out, folder=True)
+    return Path(f"{Path(given).stem}-results") if isinstance(given, str | os.PathLike) else None

@@ -1,0 +1,306 @@
+"""Continual sums of a stream by BLT or tree noise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna import validation
+from bandanna.device.noise import NoiseSource, finite, noise_source
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
+from bandanna.numeric import exact_sums
+from bandanna.numeric.exact_sums import Pair, add, two_product
+from bandanna.privacy.events import ContinualEvent
+from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation
+from bandanna.privacy.prices import fine_grid
+from bandanna.storage.encoding import stored_as
+
+# A BLT as a stream: n running sums make C x, n more undo C, and the memory does not grow with the horizon.
+
+
+Array = NDArray[np.float64]
+
+_STEPS = 16  # of a block of noise, for any number of seeds: so that a seed is the same run in any company
+
+
+@stored_as("BLTState")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BLTState:
+    """After `step` elements. `sums` and `carry` are raw data and stay with the analyzer; the rest is public."""
+
+    step: int
+    sums: Array  # (*R, dim, n): s_i of C, of the data
+    carry: Array  # (*R, dim, n): what they have beyond their floats
+    pulls: Array  # (*R, dim, n): the same of C^{-1}, of the released numbers
+    total: Array  # (*R, dim): the estimate of the prefix sum
+
+
+def begin_blt(factorisation: BLT, shape: tuple[int, ...]) -> BLTState:
+    """Nothing has arrived; `shape` = (*R, dim)."""
+    empty = np.zeros((*shape, factorisation.buffers))
+    return BLTState(step=0, sums=empty, carry=empty, pulls=empty, total=np.zeros(shape))
+
+
+def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Callable[[Pair], Array]) -> BLTState:
+    """One element in, one number per coordinate released, one prefix estimated: B y = prefix sums of C^{-1} y."""
+    sums, carry, mixed = _decay(factorisation, state, value)
+    released = release(mixed)  # y_t = (C x)_t + z_t
+    increment = released - state.pulls @ factorisation.inverse_weights  # (C^{-1} y)_t
+    pulls = np.asarray(factorisation.theta_hat) * state.pulls + released[..., None]
+    total = state.total + increment
+    return BLTState(step=state.step + 1, sums=sums, carry=carry, pulls=pulls, total=total)
+
+
+def modes(factorisation: BLT) -> tuple[Array, Array]:
+    """a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
+
+    Prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
+    a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i).
+    """
+    rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
+    a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
+    return a, np.append(1.0, factorisation.theta_hat)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks:
+    """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
+
+    b_k = sum_i a_i r_i^k, by `modes`. Only s_i is recurrent.
+    """
+
+    within: Array  # (L, L): b_{t-u}, lower triangular
+    after: Array  # (L, n + 1): a_i r_i^{t+1}, what s_i adds to step t of a block
+    left: Array  # (n + 1, L): r_i^{L-1-u}, what step u of a block leaves to s_i
+    decay: Array  # (n + 1,): r_i^L
+
+    @classmethod
+    def of(cls, factorisation: BLT, steps: int) -> Blocks:
+        """With L = `steps`."""
+        a, r = modes(factorisation)
+        powers: Array = np.power(r[:, None], np.arange(steps + 1.0))  # (n + 1, L + 1)
+        lags = np.subtract.outer(np.arange(steps), np.arange(steps))  # t - u
+        within = np.where(lags >= 0, (a @ powers[:, :-1])[np.maximum(lags, 0)], 0.0)
+        return cls(
+            within=within,
+            after=np.ascontiguousarray((a[:, None] * powers[:, 1:]).T),
+            left=np.ascontiguousarray(powers[:, -2::-1]),
+            decay=powers[:, -1],
+        )
+
+
+def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[Array]:
+    """What `advance` makes of noise z alone, B z, and `draw` gives the next of: (*R, steps, dim) each."""
+    blocks, sums = Blocks.of(factorisation, _STEPS), np.zeros(())
+    for begin in range(0, factorisation.horizon, _STEPS):
+        count = min(_STEPS, factorisation.horizon - begin)
+        z = draw(count)
+        noise = blocks.within[:count, :count] @ z
+        if begin:
+            noise += blocks.after[:count] @ sums  # (*R, n + 1, dim)
+        if count == _STEPS:
+            sums = blocks.decay[:, None] * sums + blocks.left @ z
+        yield noise
+
+
+def _decay(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:
+    """s_i <- theta_i s_i + x_t, and (C x)_t = x_t + sum_i w_i s_i of the old ones, as pairs of floats.
+
+    The price assumes linear C x. Plain rounding errors would add up over 1/(1 - theta_i) steps; here a step adds parts
+    in 2^100 of s_i.
+    """
+    factors = np.stack([factorisation.theta, factorisation.weights])  # (2, n)
+    sums, carry = state.sums[..., None, :], state.carry[..., None, :]  # (*R, dim, 1, n)
+    high, rest = two_product(factors, sums)  # (*R, dim, 2, n)
+    rest = rest + factors * carry
+    decayed = add((high[..., 0, :], rest[..., 0, :]), (value[0][..., None], value[1][..., None]))
+    mixed = value
+    for buffer in range(factorisation.buffers):
+        mixed = add(mixed, (high[..., 1, buffer], rest[..., 1, buffer]))
+    return *decayed, mixed
+
+
+# A binary tree as a stream: only the complete blocks that make up the present prefix are kept.
+
+
+@stored_as("TreeNode")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Node:
+    """A complete block of 2^level elements. `exact` and `rest` are raw data and must stay with the analyzer."""
+
+    exact: Array  # (*R, dim): sum of the block, kept to build the block above
+    rest: Array  # (*R, dim): what that sum has beyond its float
+    estimate: Array  # (*R, dim): of that sum: this block's release
+
+
+@stored_as("TreeState")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeState:
+    """After `step` elements: one node for each bit of `step`, largest block first."""
+
+    step: int
+    nodes: tuple[Node, ...]
+    total: Array  # (*R, dim): the estimate of the prefix sum
+
+
+def begin_tree(shape: tuple[int, ...]) -> TreeState:
+    """Nothing has arrived; `shape` = (*R, dim)."""
+    return TreeState(step=0, nodes=(), total=np.zeros(shape))
+
+
+def advance_tree(state: TreeState, value: Pair, release: Callable[[Pair], Array]) -> TreeState:
+    """One element in; every block that it completes is released, once, and takes the place of its two halves."""
+    step = state.step + 1
+    merges = (step & -step).bit_length() - 1  # trailing zeros: how many levels are completed above the leaf
+    kept, closing = state.nodes[: len(state.nodes) - merges], state.nodes[len(state.nodes) - merges :][::-1]
+    exact = [value]
+    for left in closing:
+        exact.append(add((left.exact, left.rest), exact[-1]))
+    rows = np.stack([pair[0] for pair in exact], axis=-2), np.stack([pair[1] for pair in exact], axis=-2)
+    released = release(rows)  # (*R, merges + 1, dim): one row for each completed block
+    nodes = (*kept, Node(exact=exact[-1][0], rest=exact[-1][1], estimate=released[..., -1, :]))
+    return TreeState(step=step, nodes=nodes, total=np.sum([node.estimate for node in nodes], axis=0))
+
+
+# All prefix sums of a stream with Gaussian noise: sampler and price as one value.
+
+
+State = BLTState | TreeState
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContinualGaussian:
+    """Releases y = C x + z with z_i ~ N(0, std^2) as the stream x arrives, and estimates every prefix sum by B y.
+
+    Symbols: A = B C `factorisation`; x_t in R^dim one element of the stream (a user's clipped statistic); Delta
+    `sensitivity`, the l2 change of one element; M0 `participations`, the different elements that one user can change.
+
+    Privacy: everything that can be computed from y (all prefixes at once) is mu-GDP for one user's replacement, with
+
+        mu = Delta C.sensitivity(M0) / std                                                  (ideal noise, grid = 0),
+
+    also if elements are chosen after seeing earlier releases, because C is lower triangular (Denisov et al. 2022). With
+    grid > 0 released numbers are multiples of the grid; the accountant adds the rounding to the sensitivity. Each
+    number is noised once and never again. The state holds raw sums: publish prefixes, never states.
+
+    The caller clips: this class does not know the domain, and relies on `sensitivity`. The price takes C x as computed
+    exactly; sums are pairs of floats (`core/sums.py`), so that it is within some parts in 2^100.
+
+    `grid`: None for a `fine_grid`, which raises mu by less than 1 part in 10^4; 0.0 for ideal noise, which only a
+    fast source accepts. Rounding moves each released number by at most grid / 2 and is not in `prefix_variance`.
+    """
+
+    factorisation: Factorisation
+    std: float
+    sensitivity: float
+    dim: int = 1
+    participations: int = 1
+    grid: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.factorisation, BLT | BinaryTree):
+            allowed = "a BLT or BinaryTree: others have no stream of bounded memory"
+            raise InvalidArgument("factorisation", self.factorisation, allowed)
+        validation.store(self, validation.positive, "std", "sensitivity")
+        validation.store(self, validation.whole, "dim", "participations")
+        if self.grid is not None:
+            validation.store(self, validation.non_negative, "grid")
+        if not self.event.grid <= self.std:  # stating the event checks every other parameter
+            raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
+
+    @cached_property
+    def spacing(self) -> float:
+        """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        if self.grid is not None:
+            return self.grid
+        change = self.participations * self.sensitivity * self.factorisation.sensitivity()
+        return fine_grid(self.std, change, self.dim * self.factorisation.releases(self.participations))
+
+    @cached_property
+    def event(self) -> ContinualEvent:
+        """What the whole stream releases, to be priced before its first step."""
+        return ContinualEvent(
+            factorisation=self.factorisation,
+            std=self.std,
+            sensitivity=self.sensitivity,
+            participations=self.participations,
+            dim=self.dim,
+            grid=self.spacing,
+        )
+
+    @cached_property
+    def variances(self) -> NDArray[np.float64]:
+        """`prefix_variance` of every step."""
+        return self.prefix_variance(np.arange(1, self.factorisation.horizon + 1))
+
+    def prefix_variance(self, steps: ArrayLike) -> NDArray[np.float64]:
+        """Variance of the noise in each coordinate of the prefix sums at the (1-based) steps."""
+        return np.asarray((self.std * self.factorisation.prefix_std(steps)) ** 2)
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> State:
+        """The state before the first element, for independent streams side by side."""
+        shape = (*replicates, self.dim)
+        return begin_blt(self.factorisation, shape) if isinstance(self.factorisation, BLT) else begin_tree(shape)
+
+    def step(
+        self, state: State, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0
+    ) -> tuple[State, NDArray[np.float64]]:
+        """Take the next element, (*R, dim); return the next state and the noisy prefix sum, (*R, dim).
+
+        `rest`: what an element that is an exact sum has beyond its float.
+
+        The given state stays as it is. Stepping twice from one state would release the same data twice, with fresh
+        noise: whoever restarts a stream must return the stored release instead (the ledger does).
+        """
+        if state.step >= self.factorisation.horizon:
+            allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"
+            raise InvalidArgument("step", state.step + 1, allowed)
+        element = finite(value).copy()  # (*R, dim)
+        if element.shape != state.total.shape:
+            raise InvalidStatistic("value", element, f"shape {state.total.shape}")
+        pair = element, np.broadcast_to(finite(rest), element.shape).copy()
+        following = self._advance(state, pair, partial(self._release, noise_source(source)))
+        return following, following.total.copy()
+
+    def _release(self, source: NoiseSource, exact: exact_sums.Pair) -> NDArray[np.float64]:
+        """Exact numbers plus noise; on the grid point nearest to them where the source is secure."""
+        centre = exact_sums.nearest(exact, self.spacing) if source.secure and self.spacing > 0 else exact[0]
+        return source.gaussian(centre, std=self.std, grid=self.spacing)
+
+    def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
+        """What noise alone makes of the prefix sums, step by step: prefix = exact sum + this, in the law of `step`.
+
+        For simulation with a fast source, which ignores the grid; a secure source is refused.
+        """
+        for block in self.noise_blocks(source, replicates):
+            yield from np.moveaxis(block, -2, 0)
+
+    def noise_blocks(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
+        """The same, some steps at a time: (*R, steps, dim)."""
+        if noise_source(source).secure:
+            raise InsecureSource("noise without its data is a shortcut for simulation; a secure source runs every step")
+        if not isinstance(self.factorisation, BLT):
+            state, nothing = self.begin(replicates), np.zeros((*replicates, self.dim))
+            for _ in range(self.factorisation.horizon):
+                state, prefix = self.step(state, nothing, source)
+                yield prefix[..., None, :]
+            return
+
+        def draw(steps: int) -> NDArray[np.float64]:
+            return source.gaussian(np.zeros((*replicates, steps, self.dim)), std=self.std, grid=0.0)
+
+        yield from blt_noise_blocks(self.factorisation, draw)
+
+    def _advance(self, state: State, element: exact_sums.Pair, release: Callable[[exact_sums.Pair], Array]) -> State:
+        """By the factorisation's own stream."""
+        if isinstance(self.factorisation, BLT) and isinstance(state, BLTState):
+            return advance_blt(self.factorisation, state, element, release)
+        if isinstance(self.factorisation, BinaryTree) and isinstance(state, TreeState):
+            return advance_tree(state, element, release)
+        raise InvalidArgument(
+            "state", type(state).__name__, f"a state that begin() made for {self.factorisation.name!r}"
+        )

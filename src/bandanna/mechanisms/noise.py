@@ -1,0 +1,430 @@
+"""Gaussian, Laplace, binomial, randomized response and PrivUnit mechanisms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna import validation
+from bandanna.device.domain import Ball, Domain
+from bandanna.device.noise import NoiseSource, finite, noise_source, parameter
+from bandanna.device.randomizers import CAP_STEPS, Direction, answers, chance_of_one, units
+from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic, Summary
+from bandanna.mechanisms.base import Mechanism
+from bandanna.numeric import exact_sums
+from bandanna.privacy import spherical_cap
+from bandanna.privacy.events import (
+    BinomialEvent,
+    CapEvent,
+    DiscreteGaussianEvent,
+    DiscreteLaplaceEvent,
+    GaussianEvent,
+    LaplaceEvent,
+)
+from bandanna.privacy.prices import fine_grid
+from bandanna.privacy.spherical_cap import best_cap
+from bandanna.types import Floats
+
+# Gaussian noise: on a fine grid for real vectors, and discrete for integer vectors.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian(Mechanism):
+    """Gaussian noise on a real vector.
+
+        release = g (round(x / g) + Z),   Z_k ~ discrete Gaussian(std / g) independent      (secure source)
+        release = x + N(0, std^2 I)                                                         (fast source)
+
+    Symbols: x value, g grid. `sensitivity` bounds the l2 distance of neighbouring values.
+    Privacy: mu = sensitivity / std in Gaussian DP for the ideal (grid = 0). On a grid neighbours differ by at most
+    sensitivity + grid sqrt(dim) after rounding; this is what the event charges, so the guarantee covers both sources'
+    laws. grid = None takes a `fine_grid`, which raises mu by less than 1 part in 10^4.
+    Reference: Balle and Wang 2018 (exact profile); Canonne, Kamath and Steinke 2020 (discrete Gaussian).
+    """
+
+    std: float
+    sensitivity: float
+    dim: int = 1
+    grid: float | None = None
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.positive, "std", "sensitivity")
+        validation.store(self, validation.whole, "dim")
+        if self.grid is not None:
+            validation.store(self, validation.non_negative, "grid")
+        super().__post_init__()
+        if self.step > self.std:
+            raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
+
+    @cached_property
+    def step(self) -> float:
+        """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        return fine_grid(self.std, self.sensitivity, self.dim) if self.grid is None else self.grid
+
+    @cached_property
+    def event(self) -> GaussianEvent:
+        """One Gaussian release, rounding to the grid included."""
+        return GaussianEvent(std=self.std, sensitivity=self.sensitivity, dim=self.dim, grid=self.step)
+
+    @property
+    def variance(self) -> float:
+        """std^2: also for the discrete Gaussian, to 1 part in 10^6 at grid = std and exactly below grid = std / 2.
+
+        Rounding to the grid moves the mean by at most grid / 2 and is not noise.
+        """
+        return self.std**2
+
+    def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
+        """The value plus Gaussian noise: (..., dim) -> (..., dim). `rest`: what an exact sum has beyond its float."""
+        exact = self.reals(value)
+        if noise_source(source).secure and self.step > 0:
+            exact = exact_sums.nearest((exact, np.broadcast_to(finite(rest), exact.shape)), self.step)
+        return source.gaussian(exact, std=self.std, grid=self.step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussian(Mechanism):
+    """Discrete Gaussian noise on an integer vector.
+
+        release = x + Z,   P(Z_k = j) = exp(-j^2 / (2 std^2)) / sum_i exp(-i^2 / (2 std^2))
+
+    Symbols: x integer value; `shift` bounds the l2 distance of neighbouring values.
+    Privacy: rho = shift^2 / (2 std^2) zCDP. It is not exactly Gaussian DP.
+    Reference: Canonne, Kamath and Steinke 2020, Theorem 4 and its vector form (privacy), Algorithm 3 (sampler).
+    """
+
+    std: float
+    shift: float
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        validation.store(self, parameter, "std")
+        validation.store(self, validation.positive, "shift")
+        validation.store(self, validation.whole, "dim")
+        super().__post_init__()
+
+    @cached_property
+    def event(self) -> DiscreteGaussianEvent:
+        """One discrete Gaussian release."""
+        return DiscreteGaussianEvent(std=self.std, shift=self.shift, dim=self.dim)
+
+    @property
+    def variance(self) -> float:
+        """Exact: sum_j j^2 P(j) for std below 2, and std^2 above, where they differ by less than 1 part in 10^30."""
+        if self.std >= 2:
+            return self.std**2
+        weights = [math.exp(-0.5 * (j / self.std) ** 2) if j < 39 * self.std else 0.0 for j in range(1, 79)]
+        second = 2 * math.fsum(j**2 * weight for j, weight in enumerate(weights, start=1))
+        return second / (1 + 2 * math.fsum(weights))
+
+    def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
+        """The integers plus discrete Gaussian noise: (..., dim) -> (..., dim)."""
+        exact = self.integers(value)
+        return np.asarray(exact + noise_source(source).discrete_gaussian(std=self.std, size=exact.shape))
+
+
+# Laplace noise: on a fine grid for real vectors, and discrete for integer vectors; both are pure DP.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laplace(Mechanism):
+    """Laplace noise on a real vector.
+
+        release = g (round(x / g) + Z),   Z_k ~ discrete Laplace(scale / g) independent     (secure source)
+        release = x + Laplace(scale)                                                        (fast source)
+
+    Symbols: x value, g grid. `sensitivity` bounds the l1 distance of neighbouring values.
+    Privacy: epsilon = (sensitivity + grid dim) / scale, pure; the second term is the rounding to the grid.
+    grid = None takes a `fine_grid`, which raises epsilon by less than 1 part in 10^4.
+    Reference: Dwork, McSherry, Nissim and Smith 2006; Ghosh, Roughgarden and Sundararajan 2009 (discrete form).
+    """
+
+    scale: float
+    sensitivity: float
+    dim: int = 1
+    grid: float | None = None
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.positive, "scale", "sensitivity")
+        validation.store(self, validation.whole, "dim")
+        if self.grid is not None:
+            validation.store(self, validation.non_negative, "grid")
+        super().__post_init__()
+        if self.step > self.scale:
+            raise InvalidArgument("grid", self.grid, f"at most scale = {self.scale!r}")
+
+    @property
+    def step(self) -> float:
+        """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        return fine_grid(self.scale, self.sensitivity, self.dim**2) if self.grid is None else self.grid
+
+    @cached_property
+    def event(self) -> LaplaceEvent:
+        """One Laplace release, rounding to the grid included."""
+        return LaplaceEvent(scale=self.scale, sensitivity=self.sensitivity, dim=self.dim, grid=self.step)
+
+    @property
+    def variance(self) -> float:
+        """2 scale^2, the fast source's; the secure source's is below it by less than (grid / scale)^2 / 12 of it.
+
+        Rounding to the grid moves the mean by at most grid / 2 and is not noise.
+        """
+        return 2 * self.scale**2
+
+    def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
+        """The value plus Laplace noise: (..., dim) -> (..., dim)."""
+        return noise_source(source).laplace(self.reals(value), scale=self.scale, grid=self.step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteLaplace(Mechanism):
+    """Discrete Laplace (two-sided geometric) noise on an integer vector.
+
+        release = x + Z,   P(Z_k = j) = (1 - q) / (1 + q) q^|j|,   q = exp(-1 / scale)
+
+    Symbols: x integer value; `shift` bounds the l1 distance of neighbouring values.
+    Privacy: epsilon = shift / scale, pure.
+    Reference: Ghosh, Roughgarden and Sundararajan 2009.
+    """
+
+    scale: float
+    shift: float
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        validation.store(self, parameter, "scale")
+        validation.store(self, validation.positive, "shift")
+        validation.store(self, validation.whole, "dim")
+        super().__post_init__()
+
+    @cached_property
+    def event(self) -> DiscreteLaplaceEvent:
+        """One discrete Laplace release."""
+        return DiscreteLaplaceEvent(scale=self.scale, shift=self.shift, dim=self.dim)
+
+    @property
+    def variance(self) -> float:
+        """Exact: 2 q / (1 - q)^2."""
+        return 2 * math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
+
+    def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
+        """The integers plus discrete Laplace noise: (..., dim) -> (..., dim)."""
+        exact = self.integers(value)
+        return np.asarray(exact + noise_source(source).discrete_laplace(scale=self.scale, size=exact.shape))
+
+
+# Binomial noise on integer totals: what the fair bits of a whole batch add up to.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binomial(Mechanism):
+    """Binomial noise on an integer vector, not centred: subtract `mean` from the release for an unbiased total.
+
+        release = x + Z,   Z_k ~ Bin(trials, probability) independent
+
+    Symbols: x integer total. `shift` bounds the l2 norm of a neighbour's change in lattice units, before its
+    stochastic rounding if `rounded`; `reach` bounds the change of one coordinate after rounding.
+    Privacy: with F(j) = P(Z_k < j), z_j = Phi^-1(F(j)) and mu_1 the largest step of z inside |z| <= zmax, the release
+    is dominated by a Gaussian pair of mu_1 ||v||_2 up to a tail, v the change of the total; the accountant bounds
+    ||v||_2 from `shift`, `dim` and `rounded`. It is not the price of a Gaussian of equal variance.
+    Reference: Theorem A in bandanna.privacy.prices (price); Cheu, Joseph, Mao and Peng 2021 (protocol).
+    """
+
+    trials: int
+    shift: float
+    reach: int
+    dim: int = 1
+    probability: float = 0.5
+    rounded: bool = True
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "trials", "reach", "dim")
+        validation.store(self, validation.positive, "shift")
+        validation.store(self, validation.chance, "probability")
+        super().__post_init__()
+
+    @cached_property
+    def event(self) -> BinomialEvent:
+        """One release of totals."""
+        return BinomialEvent(
+            trials=self.trials,
+            shift=self.shift,
+            reach=self.reach,
+            dim=self.dim,
+            probability=self.probability,
+            rounded=self.rounded,
+        )
+
+    @property
+    def mean(self) -> float:
+        """What the noise adds on average: trials probability."""
+        return self.trials * self.probability
+
+    @property
+    def variance(self) -> float:
+        """trials probability (1 - probability)."""
+        return self.trials * self.probability * (1 - self.probability)
+
+    def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
+        """The integers plus binomial counts: (..., dim) -> (..., dim)."""
+        exact = self.integers(value)
+        noise = noise_source(source).binomial(trials=self.trials, probability=self.probability, size=exact.shape)
+        return np.asarray(exact + noise)
+
+
+# Randomized response: one bit about a number in [0, 1], true with probability q; pure DP on the user's own device.
+
+
+_STEP = 2.0**-53  # of a uniform number
+LEAST = 1e-12  # an epsilon of many steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedResponse(Mechanism):
+    """One bit for every number x in [0, 1].
+
+        P(bit = 1 | x) = (1 - q) + (2q - 1) x,   q = e^epsilon / (1 + e^epsilon),   E[(bit - (1 - q)) / (2q - 1)] = x
+
+    A number between 0 and 1 is rounded to a bit at random (unbiased) and the bit is answered with; both in one coin.
+    A coin has 53 binary places: 1 - q is rounded up to them, so that every bit can lie, however large epsilon is.
+    Privacy: pure epsilon for each number, dim epsilon for all `dim` of a user. The answer to a bit is "x + Z >= 1" with
+    Z two-sided geometric, P(Z >= 0) = q: that release, of which it is a function, is the event.
+    Reference: Warner 1965.
+    """
+
+    epsilon: float
+    dim: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
+        if not LEAST <= self.epsilon < math.inf:
+            allowed = f"a finite number >= {LEAST}: a coin of 53 binary places"
+            raise InvalidBudget("epsilon", self.epsilon, allowed)
+        validation.store(self, validation.whole, "dim")
+        super().__post_init__()
+
+    @cached_property
+    def lie(self) -> float:
+        """1 - q = 1 / (1 + e^epsilon), a little above it: a whole number of the coin's steps, at least one."""
+        odds = math.exp(-self.epsilon)
+        return (math.floor(odds / (1 + odds) / _STEP * (1 + 1e-15)) + 1) * _STEP  # 1e-15: more than rounding errors
+
+    @property
+    def truth(self) -> float:
+        """2q - 1, at most tanh(epsilon/2): how much of the bit survives."""
+        return 1 - 2 * self.lie
+
+    @cached_property
+    def event(self) -> DiscreteLaplaceEvent:
+        """Bits with two-sided geometric noise, of which answers are functions; neighbours may differ in all `dim`."""
+        loss = 2 * math.atanh(self.truth) * (1 + 1e-15)  # log(q / (1 - q)) <= epsilon
+        scale = max(math.nextafter(1 / self.epsilon, math.inf), 1 / loss)  # so that 1 / scale is never above epsilon
+        return DiscreteLaplaceEvent(scale=scale, shift=float(self.dim), dim=self.dim)
+
+    @property
+    def variance(self) -> float:
+        """q (1 - q) / (2q - 1)^2, of an answer about a bit after `decode`."""
+        return self.lie * (1 - self.lie) / self.truth**2
+
+    def chance(self, value: Floats) -> Floats:
+        """Device: the probability of a 1, never outside of [1 - q, q]."""
+        return chance_of_one(value, self.lie)
+
+    def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
+        """Device: bits about numbers in [0, 1], (..., dim) -> (..., dim)."""
+        x = self.reals(value)
+        if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
+            raise InvalidStatistic(
+                "value", Summary("a number outside of [0, 1]"), "numbers in [0, 1]: clip before the release"
+            )
+        return answers(x, self.lie, noise_source(source)).astype(float)
+
+    def decode(self, ones: Floats, answers: int | Floats = 1) -> Floats:
+        """Unbiased estimates of sums from the number of ones among so many answers."""
+        return np.asarray((ones - self.lie * answers) / self.truth)
+
+
+# PrivUnit: a random direction that leans towards a vector; pure DP on the user's own device.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivUnit(Mechanism):
+    """An unbiased estimate u/m of a vector w of the unit ball, u a unit vector.
+
+        u0 = +-w/|w|, E u0 = w;     u uniform in the cap <u, u0> >= cosine with probability p, else outside of it
+        E u = m u0,     E|u/m - w|^2 = 1/m^2 - |w|^2
+
+    p is what `chance` and `candidates` make of it (`caps.share_inside`): a device draws N candidates, whatever its
+    data, and sends the first on the wanted side (`device.caps`). Candidates are Gaussian vectors in whole steps: the
+    mean is right to the share by which steps change the cap, some parts in 10^6 (`caps.masses`).
+
+    Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (calibration.md D).
+    References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022 (the best cosine and p,
+    and optimality). Ours: candidates of integers, a fixed number of them, and their price.
+    """
+
+    cosine: float
+    chance: float
+    candidates: int
+    dim: int
+    steps: int = CAP_STEPS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("cosine", "chance", "candidates", "dim", "steps"):
+            object.__setattr__(self, name, getattr(self.event, name))
+        if not self.lean > 0:
+            given = (self.cosine, self.chance, self.candidates)
+            allowed = "a cap that is hit, two candidates or more, and a chance that favours it: messages must lean"
+            raise InvalidArgument("cosine, chance, candidates", given, allowed)
+
+    @classmethod
+    def calibrate(cls, *, dim: int, epsilon: float) -> PrivUnit:
+        """The least variance for a pure epsilon."""
+        best = best_cap(dim=dim, epsilon=epsilon)
+        return cls(cosine=best.cosine, chance=best.chance, candidates=best.candidates, dim=best.dim)
+
+    @cached_property
+    def event(self) -> CapEvent:
+        """One direction."""
+        return CapEvent(
+            cosine=self.cosine, chance=self.chance, candidates=self.candidates, dim=self.dim, steps=self.steps
+        )
+
+    @cached_property
+    def lean(self) -> float:
+        """m = E<u, u0>."""
+        return spherical_cap.lean(self.event)
+
+    @property
+    def variance(self) -> float:
+        """1 / (m^2 dim): a bound on the mean over coordinates for every w, attained at w = 0."""
+        return 1 / (self.lean**2 * self.dim)
+
+    @property
+    def most_variance(self) -> float:
+        """E<u, u0>^2 / m^2: a bound in every direction, reached along w for |w| -> 0, where u0 is +-w/|w|."""
+        return spherical_cap.square(self.event) / self.lean**2
+
+    def device(self, domain: Domain) -> Direction:
+        """What draws it with a user, of statistics in the ball around a domain."""
+        return Direction(
+            domain=domain,
+            cosine=self.cosine,
+            chance=self.chance,
+            candidates=self.candidates,
+            steps=self.steps,
+        )
+
+    def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
+        """Estimates of vectors of the unit ball, (..., dim) -> (..., dim)."""
+        inside = self.reals(value)
+        if inside.size and not np.max(np.sum(inside * inside, axis=-1)) <= 1 + 1e-9:
+            raise InvalidStatistic("value", Summary("a vector longer than 1"), "vectors of the unit ball: clip before")
+        device = self.device(Ball(dim=self.dim))
+        sent = device.encode(inside.reshape(*inside.shape[:-1], 1, self.dim), noise_source(source))
+        return np.asarray(units(sent[..., 0, :]) / self.lean)

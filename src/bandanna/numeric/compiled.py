@@ -1,0 +1,71 @@
+"""Finds the compiled kernel where Numba is installed (extra `fast`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from bandanna.types import Floats
+
+# What the kernel of optimists must know of a policy for some rounds.
+
+
+DONE, INDEFINITE, OUTSIDE = 0, 1, 2  # why a kernel returns: a matrix must be repaired, an arm is longer than 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimism:
+    """Before each of N rounds, with G and v the released matrix and vector:
+
+        P = G + weight I,  theta = P^{-1} v                                                       where scale is 0, else
+        R = scale G + floor I,  P = G R^{-1} G + weight I,  theta = P^{-1} G R^{-1} v;
+
+    the index of an arm is <x, theta> + radius |x|_{P^{-1}}.
+    """
+
+    scale: float
+    floors: Floats  # (N,)
+    weights: Floats  # (N,)
+    radii: Floats  # (N,)
+    by_coins: bool = True  # between tied arms; else the first of them
+
+
+# Compiled loops for rounds that depend on the last one: Numba's, where it is installed (extra `fast`).
+#
+# A kernel is a plain function of arrays, beside the NumPy code that it accelerates and that stays the reference: draws
+# go
+# in, actions come out. Streams, tallies and whatever is rare - a matrix to be repaired, features to be clipped - stay
+# in
+# Python. Without Numba, or with BANDANNA_KERNELS=off, nothing is lost but time. There is one here, of LinUCB that
+# learns
+# in every round (`optimist`); another one is the published simulation's of paper 000, in `reproductions`.
+
+
+SWITCH = "BANDANNA_KERNELS"  # an environment variable
+SMALL = 24  # dimensions; larger matrices are BLAS's
+BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company
+
+
+def compiled(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callable[..., Any] | None:
+    """The kernel of this name for a run of so many rounds; None where the NumPy code is to be used.
+
+    `module` is where it is defined, by default a module of this folder with its name.
+    """
+    if rounds < BREAK_EVEN or os.environ.get(SWITCH, "on").lower() in ("off", "0", "no"):
+        return None
+    return _loaded(name, module or "bandanna.numeric.kernels")
+
+
+@cache
+def _loaded(name: str, module: str) -> Callable[..., Any] | None:
+    """Numba is imported here, at the first use of a kernel."""
+    try:
+        import_module("numba")
+    except ImportError:
+        return None
+    kernel: Callable[..., Any] = getattr(import_module(module), name)
+    return kernel

@@ -1,0 +1,88 @@
+"""Searches for the least or the greatest number with a monotone property."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+
+def least(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
+    """Smallest x in [low, high], 0 < low, from which a monotone condition holds; `meets(high)` must hold.
+
+    Bisection on log x. The returned x itself meets the condition and is at most a factor 1 + relative too large.
+    """
+    if meets(low):
+        return low
+    while high > low * (1 + relative):
+        middle = math.sqrt(low) * math.sqrt(high)
+        if not low < middle < high:
+            break
+        if meets(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def greatest(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
+    """Largest x in [low, high], 0 < low, up to which a monotone condition holds; `meets(low)` must hold."""
+    return 1 / least(lambda inverse: meets(1 / inverse), 1 / high, 1 / low, relative=relative)
+
+
+def crossing(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
+    """Smallest x in [low, high], 0 < low, from which a decreasing smooth function is at most 0; excess(high) must be.
+
+    False position on log x with the Illinois rule, and a bisection wherever three steps have not halved the interval.
+    The returned x itself meets the condition and is at most a factor 1 + relative too large; of those that do, one with
+    few digits is preferred.
+    """
+    above, below, side, widths = excess(low), excess(high), 0, [math.inf] * 3
+    if above <= 0:
+        return low
+    while high > low * (1 + relative):
+        width = math.log(high / low)
+        steady = math.isfinite(above - below) and width < widths[0] / 2
+        spare = relative / width / 3  # the ends shall close in from both sides
+        share = min(max(above / (above - below), spare), 1 - spare) if steady else 0.5
+        middle, widths = low * math.exp(width * share), [*widths[1:], width]
+        if not low < middle < high:
+            break
+        value = excess(middle)
+        if value > 0:
+            low, above, below, side = middle, value, below / 2 if side > 0 else below, 1
+        else:
+            high, below, above, side = middle, value, above / 2 if side < 0 else above, -1
+    return next((x for x in _shorter(low, high) if excess(x) <= 0), high)
+
+
+def _shorter(low: float, high: float) -> Iterator[float]:
+    """The number with the fewest digits in (low, high), if it has fewer than `high`."""
+    for digits in range(1, 14):
+        rounded = float(f"{high:.{digits}g}")
+        if low < rounded < high:
+            yield rounded
+            return
+
+
+def least_whole(meets: Callable[[int], bool], start: int, *, most: int) -> int | None:
+    """Smallest whole number from which a monotone condition holds, searched outwards from a good guess.
+
+    None if it does not hold at `most`.
+    """
+    first = max(1, start // 64)
+    low, high, step = 0, max(1, min(start, most)), first
+    while not meets(high):
+        if high >= most:
+            return None
+        low, high, step = high, min(most, high + step), 2 * step
+    step = first
+    while high - step > low and meets(high - step):
+        high, step = high - step, 2 * step
+    low = max(low, high - step)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if meets(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,295 @@
+"""Names, budgets and import paths of algorithms."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import isabstract, signature
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bandanna import validation
+from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, did_you_mean
+from bandanna.policies.base import Policy
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
+from bandanna.protocols import privacy_model
+from bandanna.protocols.privacy_model import Privacy
+
+# The budget of a policy that is made by name: its numbers, or the budget itself.
+
+
+Numbers = tuple[str, ...]
+
+KINDS: dict[Numbers, Callable[..., Budget]] = {
+    ("rho",): ZCDP,
+    ("epsilon", "delta"): ApproxDP,
+    ("alpha", "epsilon"): RenyiDP,
+    ("epsilon",): PureDP,
+}
+
+
+def named_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, ...]) -> Budget:
+    """What the algorithm `name` has to keep, taken out of the other arguments; it is given in one of the allowed ways.
+
+    >>> named_budget("AdaP-UCB", {"epsilon": 1.0}, (("epsilon",),))
+    PureDP(epsilon=1.0)
+    >>> named_budget("AdaP-UCB", {"budget": PureDP(epsilon=1.0)}, (("epsilon",),))
+    PureDP(epsilon=1.0)
+    """
+    given = {each: arguments.pop(each) for each in ("rho", "epsilon", "delta", "alpha") if each in arguments}
+    whole = arguments.pop("budget", None)
+    words = f"{name} takes {', or '.join(' and '.join(names) for names in allowed)}"
+    if whole is None:
+        for names in allowed:
+            if set(given) == set(names):
+                return KINDS[names](**given)
+        raise InvalidBudget("budget", given or None, words)
+    if given:
+        raise InvalidBudget("budget", whole, f"this, or {', '.join(given)}, not both")
+    if type(whole) not in [KINDS[names] for names in allowed]:
+        raise InvalidBudget("budget", whole, words)
+    return whole  # type: ignore[no-any-return]
+
+
+# What it takes to be known by name: a line above the policy's class.
+#
+# @algorithm("AdaP-UCB", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
+# class UCBEpisodes(...)
+
+
+Kind = TypeVar("Kind", bound=type)
+
+PURE, APPROX = ("epsilon",), ("epsilon", "delta")
+ANY = (("rho",), APPROX, ("alpha", "epsilon"))
+ANY_OF_THEM = "zCDP, DP or Renyi DP"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """A name, where it comes from, whom its users trust, what it protects, what it guarantees, and how it is made.
+
+    kind     the policy's class, whose arguments a file may set
+    options  the numbers of its budget, its calibration and the like, that `make` takes beside those arguments
+    whole    whether its budget may be given whole too, `budget=`
+    """
+
+    name: str
+    paper: str
+    trust: str
+    protects: str
+    guarantee: str
+    make: Callable[..., Any]
+    kind: type[Any]
+    options: tuple[str, ...] = ()
+    whole: bool = False
+
+
+def _suits(name: str, trust: str, chosen: Mapping[str, Any], numbers: tuple[str, ...]) -> None:
+    """Refuse a privacy of another trust model than the name says, or one beside the numbers of a budget."""
+    privacy = chosen["privacy"]
+    if not isinstance(privacy, Privacy) or privacy.model != trust:
+        shown = privacy.model if isinstance(privacy, Privacy) else privacy
+        raise InvalidArgument("privacy", shown, f"bd.{trust}({'...' * (trust != 'none')}), which {name} stands for")
+    for given in numbers:
+        if given in chosen:
+            raise InvalidArgument(given, chosen[given], f"left out: privacy= says what {name} promises")
+
+
+ALGORITHMS: dict[str, Algorithm] = {}  # by name; `catalogue` puts ours into their order
+
+
+def algorithm(
+    name: str,
+    *,
+    paper: str,
+    trust: str = "none",
+    guarantee: str = "none",
+    protects: str = "rewards",
+    budgets: tuple[Numbers, ...] = (),
+    options: tuple[str, ...] | None = None,
+    spends: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    **fixed: Any,
+) -> Callable[[Kind], Kind]:
+    """Names a policy's class: above it, one line for every name it has.
+
+    budgets   the ways in which its budget may be given, by their numbers; without them, as `bd.central`, ... take it
+    options   further arguments of `bd.central`, `bd.local`, ... that `make` takes: without budgets, all of them
+    spends    arguments of `bd.central`, ... that the name decides
+    defaults  arguments of the class that the name suggests; `fixed`: those that it decides
+    """
+    numbers = tuple(sorted({number for each in budgets for number in each}))
+    if options is None:
+        taken = {"budget", *(spends or ())} if not budgets else signature(getattr(privacy_model, trust)).parameters
+        options = tuple(each for each in signature(getattr(privacy_model, trust)).parameters if each not in taken)
+
+    def make(**arguments: Any) -> Any:
+        decided = {**fixed, **(spends or {})}
+        for given in sorted(set(decided) & set(arguments)):
+            raise InvalidArgument(given, arguments[given], f"left out: {name} says {given}={decided[given]!r}")
+        chosen = {**(defaults or {}), **fixed, **arguments}
+        if "n_arms" in own and "dim" not in own and "n_arms" not in chosen and "dim" in chosen:
+            chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
+        if "privacy" in chosen:
+            _suits(name, trust, chosen, (*numbers, *options, *(spends or ())))
+        elif trust == "none":
+            chosen["privacy"] = privacy_model.none()
+        else:
+            whole = {"budget": named_budget(name, chosen, budgets)} if budgets else {}
+            spent = {each: chosen.pop(each) for each in options if each in chosen and each not in own}
+            chosen["privacy"] = getattr(privacy_model, trust)(**whole, **(spends or {}), **spent)
+        return kind(**chosen)
+
+    kind: type[Any]
+    own: set[str]
+
+    def named(given: Kind) -> Kind:
+        nonlocal kind, own
+        kind, own = given, {each.name for each in fields(given)}
+        entry = Algorithm(
+            name=name,
+            paper=paper,
+            trust="concurrent shuffle" if trust == "concurrent" else trust,
+            protects="nothing" if trust == "none" else protects,
+            guarantee=guarantee,
+            make=make,
+            kind=given,
+            options=(*numbers, *(each for each in options if each not in own)),
+            whole=bool(budgets),
+        )
+        if name in ALGORITHMS and ALGORITHMS[name].kind.__qualname__ != given.__qualname__:
+            raise InvalidArgument("name", name, f"a name of its own: {ALGORITHMS[name].kind.__name__} has this one")
+        ALGORITHMS[name] = entry
+        return given
+
+    return named
+
+
+# Policies of one's own by their place: `"my_module:MyPolicy"` is as good as a name.
+#
+#     make("my_module:MyPolicy", dim=5, horizon=1000, trust="shuffle", epsilon=1.0, delta=1e-5)
+#
+# `trust` and the numbers of its budget become `privacy`, by `bd.shuffle(...)` or its siblings.
+
+
+TRUSTS = ("none", "central", "local", "shuffle", "concurrent")
+
+
+def is_place(name: Any) -> bool:
+    """Whether a name says where a class is."""
+    return isinstance(name, str) and ":" in name
+
+
+def importable(folder: Path) -> None:
+    """Let modules of a folder be imported, here and in processes that are started from now on."""
+    if (place := str(folder.resolve())) not in sys.path:
+        sys.path.append(place)
+
+
+def meant_place(name: Any) -> str:
+    """A question, to stand before what is allowed, where a module or a file with a policy is named, but no class of it.
+
+    Nothing is imported: its text is read.
+    """
+    if not isinstance(name, str) or not all(part.isidentifier() for part in _module_of(name).split(".")):
+        return ""
+    where = _module_of(name)
+    file = Path(f"{where.replace('.', '/')}.py")
+    try:
+        places = (Path.cwd(), *(Path(each) for each in sys.path))
+        text = next(each / file for each in places if (each / file).is_file()).read_text(encoding="utf-8")
+        classes = [each for each in ast.parse(text).body if isinstance(each, ast.ClassDef)]
+    except (StopIteration, OSError, ValueError, SyntaxError):  # there is none, or it is no Python
+        return ""
+    derived = [each.name for each in classes if each.bases] if "bandanna" in text else []
+    named = [each for each in derived if "Policy" in each] or derived
+    return f"did you mean {f'{where}:{named[-1]}'!r}? " if named else ""
+
+
+def _module_of(where: str) -> str:
+    """The name of a module, where that of its file was given."""
+    plain = where.removeprefix("./")
+    return plain.removesuffix(".py").replace("/", ".") if plain.endswith(".py") else where
+
+
+def algorithm_at(place: str) -> Algorithm:
+    """The policy of that place, as if it had a name."""
+    kind = _policy(place)
+    own = {each.name for each in fields(kind) if each.init}
+    options = dict.fromkeys(each for model in TRUSTS for each in signature(getattr(privacy_model, model)).parameters)
+
+    def make(**chosen: Any) -> Any:
+        if "n_arms" in own and "dim" not in own and "dim" in chosen:
+            chosen.setdefault("n_arms", chosen.pop("dim"))  # features of finite arms are unit vectors
+        if "privacy" in own and "privacy" not in chosen:
+            if "trust" not in chosen and len(kind.trusts) > 1:
+                models_of = ", ".join(f'"{each}"' for each in kind.trusts)
+                raise InvalidArgument("trust", None, f"{place} needs it, one of {models_of}")
+            model = validation.one_of("trust", chosen.pop("trust", kind.trusts[0]), TRUSTS)
+            takes = [each for each in signature(getattr(privacy_model, model)).parameters if each not in own]
+            for name in (set(chosen) & set(options)) - {*takes, *own}:
+                raise InvalidArgument(name, chosen[name], f"left out, or another trust: bd.{model} has no {name}")
+            chosen["privacy"] = getattr(privacy_model, model)(
+                **{each: chosen.pop(each) for each in takes if each in chosen}
+            )
+        return kind(**chosen)
+
+    return Algorithm(
+        name=place,
+        paper="",
+        trust="",
+        protects="",
+        guarantee="",
+        make=make,
+        kind=kind,
+        options=tuple(each for each in ("trust", *options) if each not in own) if "privacy" in own else (),
+    )
+
+
+def code_of(place: str) -> str:
+    """A fingerprint of the module that a policy of one's own is in: results of other code are others."""
+    module = sys.modules[_policy(place).__module__]
+    try:
+        source = inspect.getsource(module)
+    except OSError:
+        return "unknown"
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def _policy(place: str) -> type[Any]:
+    """The class, or an error of one line that says what is wrong with the place."""
+    where, _, name = place.partition(":")
+    if (plain := _module_of(where)) != where:
+        raise InvalidArgument("name", place, f"did you mean {f'{plain}:{name}'!r}? the name of a module, not of a file")
+    importable(Path.cwd())
+    try:
+        module = importlib.import_module(where)
+    except BandannaError as error:  # of ours, which may be a ValueError: the module was found
+        raise InvalidArgument("name", place, f"a module that can be imported: {error}") from error
+    except (ModuleNotFoundError, ValueError, TypeError) as error:
+        if not isinstance(error, ModuleNotFoundError) or (error.name and where.startswith(error.name)):
+            allowed = f"a module that can be imported, with a class: there is no module {where!r} here"
+            raise InvalidArgument("name", place, allowed) from None
+        raise InvalidArgument("name", place, f"a module that can be imported: {error}") from error
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InvalidArgument("name", place, f"a module that can be imported: {said}") from error
+    policies = [each for each, value in vars(module).items() if _is_policy(value)]
+    kind: Any = getattr(module, name, None)
+    if name not in vars(module):
+        allowed = (
+            f"{did_you_mean(name, policies)}one of the policies of {where}: {', '.join(policies) or 'there are none'}"
+        )
+        raise InvalidArgument("name", place, allowed)
+    if not _is_policy(kind):
+        raise InvalidArgument("name", place, "a subclass of bd.Policy that is a dataclass, with all of its methods")
+    return kind  # type: ignore[no-any-return]
+
+
+def _is_policy(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Policy) and is_dataclass(value) and not isabstract(value)

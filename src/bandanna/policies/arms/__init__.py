@@ -1,1 +1,0 @@
-"""Policies on a finite set of arms that stays."""

@@ -1,0 +1,318 @@
+"""G-optimal designs, nets of the unit ball, and pruning of arms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna import validation
+from bandanna.device.domain import reals
+from bandanna.errors import CalibrationError, InvalidArgument
+from bandanna.numeric.linalg import upper
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats
+
+# Coordinates of arms in their own span: nothing else can be learned from playing them, and nothing else is needed.
+
+
+_RELATIVE = 1e-10  # singular values below this share of the largest are rounding errors
+
+
+def arms_matrix(arms: ArrayLike) -> Floats:
+    """Arms as finite numbers, one per row, at least one of them not zero; or an error that says what is wrong."""
+    rows = reals("arms", arms)
+    if rows.ndim != 2 or not rows.size:
+        raise InvalidArgument("arms", f"array of shape {rows.shape}", "shape (K, d) with K, d >= 1")
+    if not np.all(np.isfinite(rows)):
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(rows))[0])
+        raise InvalidArgument(f"arms[{place[0]}, {place[1]}]", float(rows[place]), "finite numbers")
+    if not rows.any():
+        raise InvalidArgument("arms", "zero vectors only", "at least one arm that is not zero")
+    return rows
+
+
+def in_unit_ball(name: str, rows: Floats) -> Floats:
+    """Vectors of norm at most 1, one per row, or an error that names the longest."""
+    norms = np.linalg.norm(rows, axis=1)
+    if np.any(norms > 1 + 1e-9):
+        place = int(np.argmax(norms))
+        raise InvalidArgument(f"norm of {name}" + f"[{place}]" * (name == "arms"), float(norms[place]), "at most 1")
+    return rows
+
+
+def span_coordinates(arms: ArrayLike) -> Floats:
+    """Whitened coordinates of K arms in their span of r dimensions: (K, d) -> (K, r) with Z^T Z = I.
+
+    X = Z S W^T is the singular value decomposition without its zeros; Z is X in the basis S W^T of the span. Designs,
+    leverages x^T V^{-1} b and least-squares predictions do not depend on the basis, and this one is the best
+    conditioned.
+    """
+    rows = arms_matrix(arms)
+    if len(rows) > 2 * rows.shape[1]:  # a triangle has the same singular values, and fewer rows
+        q, triangle = np.linalg.qr(rows)
+        left, values, _ = np.linalg.svd(triangle)
+        left = q @ left
+    else:
+        left, values, _ = np.linalg.svd(rows, full_matrices=False)
+    return np.ascontiguousarray(left[:, values > _RELATIVE * values[0]])
+
+
+# Epsilon-nets: a finite set of actions in place of an infinite one (remark 3.1 of paper 001).
+#
+# A net of radius h leaves every action within h of one of its own, so with |theta| <= S the best action of the net
+# loses at most h S a round. A greedy net is a packing too: its points are farther than h from each other, so a set in
+# the unit ball of d dimensions has one of at most (1 + 2/h)^d points, which is at most (3/h)^d for h <= 1.
+
+
+_MOST = 2_000_000  # points of a lattice
+_SHARE = 0.25  # of the radius, for the lattice that is thinned out
+
+
+def epsilon_net(points: ArrayLike, *, radius: float) -> Floats:
+    """Some of the points, such that each point is within `radius` of one of them: (n, d) -> (m, d).
+
+    Farthest point first (Gonzalez 1985). For an infinite set give a sample so dense that it covers the set within h':
+    then the net covers the set within radius + h'.
+    """
+    validation.positive("radius", radius)
+    rows = arms_matrix(points)
+    chosen = [0]
+    distance = _squared(rows, rows[0])
+    while True:
+        farthest = int(np.argmax(distance))
+        if distance[farthest] <= radius**2:
+            return np.ascontiguousarray(rows[chosen])
+        chosen.append(farthest)
+        np.minimum(distance, _squared(rows, rows[farthest]), out=distance)
+
+
+def ball_net(dim: int, *, radius: float) -> Floats:
+    """A net of the unit ball of `dim` dimensions, inside the ball, on at most (1 + 8/(3 radius))^dim points.
+
+    A lattice that covers the ball within radius/4, moved into the ball and thinned out to 3/4 of the radius.
+    """
+    dim, radius = validation.whole("dim", dim), validation.positive("radius", radius)
+    if radius >= 1:
+        return np.zeros((1, dim))
+    spacing = 2 * _SHARE * radius / math.sqrt(dim)  # the farthest point of a cell is spacing sqrt(dim)/2 from a corner
+    side = math.ceil(1 / spacing)
+    if (2 * side + 1) ** dim > _MOST:
+        allowed = f"one with at most {_MOST} lattice points, or a sample of one's own and epsilon_net"
+        raise InvalidArgument("dim, radius", (dim, radius), allowed)
+    axis = spacing * np.arange(-side, side + 1)
+    lattice = np.array(list(itertools.product(axis, repeat=dim)))
+    norms = np.linalg.norm(lattice, axis=1)
+    near = lattice[norms <= 1 + _SHARE * radius]
+    norms = norms[norms <= 1 + _SHARE * radius]
+    inside = near / np.maximum(norms, 1.0)[:, None]  # projections do not move away from points of the ball
+    return epsilon_net(inside, radius=(1 - _SHARE) * radius)
+
+
+def _squared(rows: Floats, centre: Floats) -> Floats:
+    away = rows - centre
+    return np.asarray(np.einsum("ij,ij->i", away, away))
+
+
+# Fewer arms for the same design matrix, after Caratheodory: r(r+1)/2 of them always suffice.
+
+
+def prune(z: Floats, weights: Floats) -> Floats:
+    """Weights with the same V(pi), up to a factor that only raises it, on at most r(r+1)/2 arms: (K, r), (K,) -> (K,).
+
+    The entries of V(pi) are r(r+1)/2 equations for the weights, so with more arms there are directions in which the
+    weights can move without changing V. One moves along one of them, its sum not negative, until the first weight is
+    used up, and goes on in the directions that leave that arm alone. The sum of the weights can only fall: scaled back
+    to 1 they raise V, that is lower g. Which direction, which way and which arm is told apart from its like by the
+    order of the arms, not by rounding: machines agree.
+    """
+    rows, columns = upper(z.shape[1])
+    held = np.flatnonzero(weights > 0)
+    if len(held) <= len(rows):
+        return weights
+    products = z[held][:, rows] * z[held][:, columns]  # (n, r(r+1)/2)
+    left, sizes, _ = np.linalg.svd(products * len(z))  # whitened coordinates have squares of about 1/K
+    free = left[:, np.count_nonzero(sizes > 1e-10 * sizes[0]) :]  # (n, q): directions that do not change V
+    kept = weights[held].copy()
+    while free.shape[1]:
+        mover = int(np.argmax(np.einsum("ij,ij->i", free, free) > _TIED))  # the first arm that can move
+        along = free @ free[mover]  # its own direction, projected: the same for every basis of them
+        along = along / np.max(np.abs(along)) * (1 if np.sum(along) >= -_TIED * len(along) else -1)
+        steps = np.where(along > 1e-12, kept / np.maximum(along, 1e-12), np.inf)
+        first = int(np.argmax(steps <= (1 + _TIED) * np.min(steps)))
+        kept = np.maximum(kept - steps[first] * along, 0.0)
+        kept[first] = 0.0
+        free = _without(free, free[first])
+        free[first] = 0.0
+    pruned = np.zeros_like(weights)
+    pruned[held] = kept
+    return np.asarray(pruned / pruned.sum())
+
+
+def _without(basis: Floats, row: Floats) -> Floats:
+    """An orthonormal basis of those combinations of an orthonormal one in which this row is 0 (Householder)."""
+    mirror = row / np.linalg.norm(row)
+    mirror[0] += 1.0 if mirror[0] >= 0 else -1.0
+    return np.asarray(basis - np.outer(basis @ mirror, mirror / abs(mirror[0])))[:, 1:]
+
+
+# G-optimal designs: the distribution over arms whose least-squares estimate is least uncertain for every arm.
+#
+#     V(pi) = sum_x pi(x) x x^T,     g(pi) = max_x |x|^2_{V(pi)^{-1}},     min g = r, the dimension of the span
+#
+# Minimising g is maximising log det V (Kiefer and Wolfowitz 1960). Start: r arms, one for each of r orthogonal
+# directions, each the farthest along it (Kumar and Yildirim 2005, with the longest residual as direction). Steps: mass
+# towards the arm with the largest |x|^2 (Fedorov 1972, Wynn 1970) and, for the optimal design, away from the one with
+# the smallest (Atwood 1973; linear convergence),
+#
+#     pi <- (1 - t) pi + t e_x,     t = (|x|^2/r - 1) / (|x|^2 - 1)  the exact line search, in either direction,
+#
+# with V^{-1} and all |x|^2 updated by the rank-one formula. At the end g is computed anew: it is a certificate, not an
+# estimate.
+#
+# References: Lattimore, Szepesvari and Weisz 2020, Prop. 3.7 (near-optimal, small support); Todd 2016, Minimum-volume
+# ellipsoids, chapter 3.
+
+
+_REFRESH = 50  # steps after which the rank-one updates begin anew
+_STEPS = 200_000
+_FEW = 1 << 12  # numbers of arms whose designs are kept
+_TIED = 1e-9  # shares of the largest: more than rounding, less than any difference that matters
+
+
+@stored_as("Design")
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """`weights` on the arms `support`; `g` is max_x |x|^2_{V^{-1}} over all arms of the set, of span `rank`.
+
+    `coordinates` are those of all arms in their span, as `span_coordinates` gives them.
+    """
+
+    support: NDArray[np.int64]  # (s,): places in the set, increasing
+    weights: Floats  # (s,), positive, of sum 1
+    g: float
+    rank: int
+    coordinates: Floats = field(repr=False)  # (K, r)
+
+    def plays(self, total: float) -> NDArray[np.int64]:
+        """ceil(total pi(x)) for every arm of the support."""
+        return np.ceil(total * self.weights * (1 - 1e-12)).astype(np.int64)
+
+
+def support_limit(dim: int) -> int:
+    """4 d log log d + 16, log log d taken as 0 where it is negative; never below d."""
+    d = validation.whole("dim", dim)
+    return max(d, math.floor(4 * d * max(0.0, math.log(math.log(d)) if d > 1 else 0.0) + 16))
+
+
+def near_optimal_design(arms: ArrayLike, *, factor: float = 2.0) -> Design:
+    """g <= `factor` r, on at most `support_limit(r)` arms for factor = 2: few arms, most of them by the start alone."""
+    if not factor > 1:
+        raise InvalidArgument("factor", factor, "a number > 1")
+    z = span_coordinates(arms)  # (K, r)
+    weights = _walk(z, _start(z), target=factor * z.shape[1], away=False)
+    return _certified(z, weights)
+
+
+def optimal_design(arms: ArrayLike, *, tolerance: float = 1e-3) -> Design:
+    """g <= (1 + `tolerance`) r, on at most r(r+1)/2 arms."""
+    validation.positive("tolerance", tolerance)
+    z = span_coordinates(arms)
+    weights = _walk(z, _start(z), target=(1 + 0.99 * tolerance) * z.shape[1], away=True)
+    return _certified(z, prune(z, weights))
+
+
+def remembered(find: Callable[[Floats], Design], arms: Floats) -> Design:
+    """find(arms), once for these numbers where they are few: runs and horizons that have the same arms ask again."""
+    if arms.size > _FEW:
+        return find(arms)
+    return _found(find, arms.shape, np.ascontiguousarray(arms).tobytes())
+
+
+@lru_cache(maxsize=1 << 12)
+def _found(find: Callable[[Floats], Design], shape: tuple[int, ...], numbers: bytes) -> Design:
+    design = find(np.frombuffer(numbers).reshape(shape))
+    for shared in (design.support, design.weights, design.coordinates):
+        shared.flags.writeable = False
+    return design
+
+
+def _start(z: Floats) -> Floats:
+    """Equal weights on r arms: each the farthest from the span of those before it; (K, r) -> (K,)."""
+    rest, chosen = z.copy(), []
+    for _ in range(z.shape[1]):
+        chosen.append(_largest(np.einsum("ij,ij->i", rest, rest)))
+        axis = rest[chosen[-1]] / np.linalg.norm(rest[chosen[-1]])
+        rest -= np.outer(rest @ axis, axis)
+    weights = np.zeros(len(z))
+    weights[chosen] = 1 / len(chosen)
+    return weights
+
+
+def _walk(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
+    """Fedorov-Wynn steps until g <= target; with `away`, also steps that take mass from the least useful arm."""
+    r = z.shape[1]
+    for step in range(_STEPS):
+        if step % _REFRESH == 0:
+            inverse, squares = _leverages(z, weights)
+        most = _largest(squares)
+        if squares[most] <= target:
+            inverse, squares = _leverages(z, weights)  # without the rounding of the updates
+            if squares.max() <= target:
+                return weights
+            most = _largest(squares)
+        place = most
+        if away:
+            held = np.where(weights > 0, squares, np.inf)
+            least = int(np.argmax(held <= (1 + _TIED) * held.min()))
+            place = most if squares[most] - r >= r - squares[least] else least
+        t = _line_search(float(squares[place]), r, float(weights[place]))
+        if t == 0:
+            return weights
+        weights = (1 - t) * weights
+        weights[place] = max(0.0, weights[place] + t) if t > 0 or weights[place] + t > 1e-14 else 0.0
+        column = inverse @ z[place]  # V^{-1} x
+        along = z @ column
+        share = t / (1 - t + t * squares[place])
+        inverse = (inverse - share * np.outer(column, column)) / (1 - t)  # Sherman and Morrison
+        squares = (squares - share * along**2) / (1 - t)
+    raise CalibrationError(f"no design with g <= {target:.6g} after {_STEPS} steps")
+
+
+def _largest(values: Floats) -> int:
+    """The first of those that are the largest up to rounding: arms of one length are tied on every machine."""
+    return int(np.argmax(values >= (1 - _TIED) * values.max()))
+
+
+def _line_search(square: float, r: int, weight: float) -> float:
+    """The step along e_x that maximises log det V; away from x at most so far that its weight is used up."""
+    if r == 1 or square <= 1 + 1e-12:
+        best = 1.0 - 1e-12 if square > r else -math.inf
+    else:
+        best = (square / r - 1) / (square - 1)
+    return best if best >= 0 else max(best, -weight / (1 - weight) if weight < 1 else 0.0)
+
+
+def _leverages(z: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """V^{-1} and |x|^2_{V^{-1}} of every arm, from the weights alone."""
+    held = np.flatnonzero(weights)
+    inverse: Floats = np.asarray(np.linalg.inv((z[held] * weights[held, None]).T @ z[held]), dtype=float)
+    return inverse, np.einsum("ij,ij->i", z @ inverse, z)
+
+
+def _certified(z: Floats, weights: Floats) -> Design:
+    weights = weights / weights.sum()
+    _, squares = _leverages(z, weights)
+    support = np.flatnonzero(weights)
+    return Design(
+        support=support,
+        weights=weights[support],
+        g=float(squares.max()) * (1 + 1e-9),
+        rank=int(z.shape[1]),
+        coordinates=z,
+    )

@@ -1,1 +1,0 @@
-"""Phased elimination over a population: fresh clients answer in every phase."""

@@ -1,0 +1,3 @@
+"""Policies for finite arms."""
+
+from __future__ import annotations

@@ -1,0 +1,217 @@
+"""The base class of policies for finite arms, and domains of their rewards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna import validation
+from bandanna.device.domain import Bits, Box, Domain, Statistic, all_finite, numbers
+from bandanna.device.statistics import rounded
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.numeric.linalg import first_best
+from bandanna.numeric.rng import Coins
+from bandanna.policies.base import Ask, Played, Policy
+from bandanna.policies.theory import finite
+from bandanna.policies.theory.base import Found, Setting
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.base import Protocol
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+# What a device reports of a private reward: the reward itself, a bit, or the reward times a public direction.
+
+
+BITS = Bits()
+_ROUNDING = 1e-12  # relative; what rounding errors of an honest direction may exceed its bound by
+
+
+@stored_as("Rewards")
+@dataclass(frozen=True, kw_only=True)
+class Rewards(Box):
+    """Rewards in [low, high]: sums are exact, so one of them moves a sum by the width."""
+
+    dim: int = 1
+
+    @property
+    def width(self) -> float:
+        """high - low."""
+        return self.high - self.low
+
+    def outside(self, rewards: Floats) -> NDArray[np.bool_]:
+        """Which rewards have to be clipped."""
+        return np.asarray(np.abs(self.project(rewards) - rewards) > 1e-9)
+
+    def report(self, played: Played) -> Statistic:
+        """Rewards (*R, n) as statistics of one number each, clipped and counted."""
+        rewards, clipped = played.rewards, np.zeros(played.rewards.shape[:-1], dtype=np.int64)
+        if rewards.size and not (rewards.min() >= self.low and rewards.max() <= self.high):  # not a number, too
+            all_finite("rewards", rewards)
+            inside = self.project(rewards)
+            moved = self.outside(rewards)
+            clipped = np.asarray(np.sum(moved if played.counts is None else moved * played.counts, axis=-1))
+            rewards = inside
+        return self.sealed(rewards[..., None], clipped=clipped, counts=played.counts)
+
+    def bits(self, played: Played, coins: Coins) -> Statistic:
+        """Clipped rewards (*R, n), each rounded to an end of the range by a coin, without bias: bits.
+
+        Of users who share a row, as many are ones as their coins say.
+        """
+        rewards = self.report(played)
+        share = (rewards.values - self.low) / self.width  # (*R, n, 1), in [0, 1]
+        if played.counts is None:
+            return BITS.sealed(rounded(share, coins), clipped=rewards.clipped)
+        ones = coins.binomial(played.counts, share[..., 0], "rounded rewards")
+        counts = np.concatenate([played.counts - ones, ones], axis=-1)  # (*R, 2n): the zeros, then the ones
+        values = np.zeros((*counts.shape, 1))
+        values[..., ones.shape[-1] :, :] = 1.0
+        return BITS.sealed(values, clipped=rewards.clipped, counts=counts)
+
+
+@stored_as("PublicDirections")
+@dataclass(frozen=True, kw_only=True)
+class PublicDirections(Domain):
+    """Vectors r z, r a reward in a range of width w and z a public direction, |z| <= `bound`.
+
+    Neighbours differ in r, not in z: |r z - r' z| <= w bound in l2, whatever `dim` is, sqrt(dim) times that in l1.
+    Which z belongs to a vector cannot be told from it, so that none is admitted but those that `report` forms.
+    """
+
+    rewards: Rewards
+    bound: float = 1.0
+
+    @property
+    def sensitivity(self) -> float:
+        """w bound, and the rounding of directions and products."""
+        rounding = 2.0**-51 * math.sqrt(self.dim) * self.rewards.bound_of_entries
+        return self.bound * (self.rewards.width * (1 + _ROUNDING) + rounding)
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """sqrt(dim) times as much."""
+        return self.sensitivity * math.sqrt(self.dim)
+
+    @property
+    def lower(self) -> Floats:
+        """Of any reward times any direction."""
+        return -self.upper
+
+    @property
+    def upper(self) -> Floats:
+        """Of any reward times any direction."""
+        return np.full(self.dim, self.bound * self.rewards.bound_of_entries * (1 + _ROUNDING))
+
+    def project(self, values: Floats) -> Floats:
+        """There is no projection without the direction."""
+        raise InvalidStatistic(
+            "statistics", Summary("plain vectors"), "those that `report` forms: a reward times its direction"
+        )
+
+    def report(self, played: Played, directions: Floats) -> Statistic:
+        """Rewards (n,), clipped, each times a direction of its own, (n, dim)."""
+        if not np.all(np.einsum("...i,...i->...", directions, directions) <= (self.bound * (1 + _ROUNDING)) ** 2):
+            raise InvalidStatistic("directions", Summary("too long"), f"vectors of norm at most {self.bound:g}")
+        rewards = self.rewards.report(played)
+        return self.sealed(rewards.values * directions, clipped=rewards.clipped, counts=rewards.counts)
+
+
+def rewards_in(reward_range: tuple[float, float]) -> Rewards:
+    """The declared range of the rewards: they are clipped into it before any statistic is formed."""
+    allowed = "two finite numbers, low < high"
+    ends = numbers("reward_range", reward_range, allowed)
+    if ends.shape != (2,) or not ends[0] < ends[1]:
+        raise InvalidArgument("reward_range", reward_range, allowed)
+    low, high = (validation.finite("reward_range", end, allowed) for end in ends)
+    return Rewards(low=low, high=high)
+
+
+# What policies on K arms without features share: arguments, tallies, and the promise for a reward.
+
+
+State = TypeVar("State")
+
+PROTECTS = "a user's reward"
+SIGHT = (("the trusted server", "every user's reward"), ("everybody else", "actions, chosen from noisy statistics"))
+_EXACT = (("everybody", "actions, chosen from exact statistics"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FiniteArmed(Policy[State]):
+    """`n_arms` arms over `horizon` rounds; rewards are clipped into `reward_range`."""
+
+    n_arms: int
+    horizon: int
+    privacy: Privacy
+    reward_range: tuple[float, float] = (0.0, 1.0)
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "n_arms", "horizon")
+        self.check_trust()
+        _ = self.domain
+
+    @cached_property
+    def domain(self) -> Rewards:
+        """The declared range."""
+        return rewards_in(self.reward_range)
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """What every policy pays."""
+        return finite.of_finite_arms(setting)
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """Rewards, clipped into the range."""
+        return self.domain.report(played)
+
+
+@stored_as("Tallies")
+@dataclass(frozen=True, kw_only=True)
+class Tallies:
+    """Sums of what was learned of every arm, and how often it was played. R = replicate axes."""
+
+    sums: Floats  # (*R, K)
+    pulls: Floats  # (*R, K)
+    rounds: int
+
+    def means(self) -> Floats:
+        """Of what was learned, (*R, K); minus infinity of arms that were never played."""
+        return np.where(self.pulls > 0, self.sums / np.maximum(self.pulls, 1.0), -np.inf)
+
+    def plus(self, arms: Ints, values: Floats) -> Tallies:
+        """One more round: arms and values (*R)."""
+        place = np.arange(0, self.sums.size, self.sums.shape[-1]) + arms.reshape(-1)
+        sums, pulls = self.sums.copy(), self.pulls.copy()
+        sums.reshape(-1)[place] += values.reshape(-1)
+        pulls.reshape(-1)[place] += 1
+        return Tallies(sums=sums, pulls=pulls, rounds=self.rounds + 1)
+
+
+def no_tallies(n_arms: int, replicates: tuple[int, ...]) -> Tallies:
+    """Nothing played yet."""
+    shape = (*replicates, n_arms)
+    return Tallies(sums=np.zeros(shape), pulls=np.zeros(shape), rounds=0)
+
+
+def optimistic(state: Tallies, scale: float) -> NDArray[np.int64]:
+    """argmax of sums/N + sqrt(scale log t / N); while there are arms that were not played, the first of them."""
+    n_arms = state.sums.shape[-1]
+    if state.rounds < n_arms:
+        return np.full(state.sums.shape[:-1], state.rounds)
+    inverse = 1 / state.pulls
+    return first_best(state.sums * inverse + np.sqrt((scale * math.log(state.rounds + 1)) * inverse))
+
+
+def reward_guarantee(protocol: Protocol) -> Guarantee:
+    """What a protocol for sums of rewards promises for one of them."""
+    stated = protocol.guarantee
+    observers = _EXACT if stated.trust == "none" else SIGHT if stated.trust == "central" else stated.observers
+    return replace(
+        stated, protects=PROTECTS, observers=observers, delta=0.0 if stated.trust == "none" else stated.delta
+    )

@@ -1,0 +1,185 @@
+"""Successive elimination (DP-SE, SDP-SE)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna import validation
+from bandanna.device.domain import Estimate, Statistic
+from bandanna.errors import InvalidBudget
+from bandanna.numeric.rng import Coins
+from bandanna.policies.algorithm import APPROX, PURE, algorithm
+from bandanna.policies.base import Ask, Assigned, Played
+from bandanna.policies.finite.base import BITS, PROTECTS, FiniteArmed, reward_guarantee
+from bandanna.privacy.budgets import ApproxDP
+from bandanna.privacy.guarantee import Guarantee, worst_of
+from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
+from bandanna.protocols.factory import NEAR, open_batch
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+_LARGEST = 100.0  # bits for a larger epsilon are those for this one: a tenth of a reward of noise, on a whole batch
+
+
+@stored_as("EliminationState")
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One run: the epoch, which arms are left, and how many batches were released."""
+
+    epoch: int
+    active: NDArray[np.bool_]  # (K,)
+    batches: int = 0
+
+
+@algorithm("DP-SE", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
+@algorithm("SDP-SE", paper="004", trust="shuffle", guarantee="shuffle DP", budgets=(APPROX,))
+@stored_as("Elimination")
+@dataclass(frozen=True, kw_only=True)
+class Elimination(FiniteArmed[State]):
+    """Finite-armed successive elimination over `horizon` rounds.
+
+    privacy       `bd.none()`, `bd.central(...)` (delta=0.0: DP-SE) or `bd.shuffle(...)` (SDP-SE)
+    reward_range  rewards are clipped into it; the noise scales with its width
+    failure       b above, 1/T by default
+    """
+
+    trusts = ("none", "central", "shuffle")
+    player = "assigned"
+    noise_stream = "batch noise"
+    asks_again = True
+
+    failure: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.failure is not None:
+            validation.store(self, validation.chance, "failure")
+        budget = self.privacy.budget
+        bits = isinstance(budget, ApproxDP) and budget.delta > 0 and math.isfinite(budget.epsilon)
+        if self.shuffled and not bits:
+            raise InvalidBudget("privacy", budget, "bd.shuffle(epsilon, delta): a finite epsilon and delta > 0")
+        if not self.shuffled:
+            _ = self._central
+
+    @property
+    def shuffled(self) -> bool:
+        """The shuffle model: nobody but a shuffler is trusted."""
+        return self.privacy.model == "shuffle"
+
+    @cached_property
+    def _central(self) -> BatchProtocol:
+        """The trusted server's, for batches of any size."""
+        return open_batch(self.privacy, self.domain, self.horizon)
+
+    def protocol(self, users: int) -> BatchProtocol:
+        """Of a batch of this size."""
+        return open_batch(self._shuffle, BITS, users, quick=True) if self.shuffled else self._central
+
+    def _log(self, factor: float, epoch: int) -> float:
+        failure = min(1 / self.horizon, 0.5) if self.failure is None else self.failure
+        return math.log(factor * self.n_arms * epoch**2 / failure)
+
+    def _noise_quantile(self, epoch: int, std: float) -> float:
+        """Q, in units of the range: the noise of a sum stays below it, except with probability b/(4 K e^2)."""
+        if not self.shuffled and self._central.laplace:
+            scale, step = self._central.laplace
+            steps = scale * self._log(4, epoch) + 1  # half a step of noise, half a step of rounding
+            return steps * step / self.domain.width
+        return std * math.sqrt(2 * self._log(8, epoch))
+
+    def users(self, epoch: int) -> int:
+        """R_e: how often an epoch plays every active arm."""
+        gap, noise = 2.0**-epoch, self._noise_quantile(epoch, self._planned_std)
+        return max(2, math.ceil(max(32 * self._log(8, epoch) / gap**2, 8 * noise / gap)))
+
+    @cached_property
+    def _shuffle(self) -> Privacy:
+        """Shuffle model: what the bits are made for."""
+        budget = self.privacy.budget
+        assert isinstance(budget, ApproxDP)
+        return replace(self.privacy, budget=replace(budget, epsilon=min(budget.epsilon, _LARGEST)))
+
+    @cached_property
+    def _planned_std(self) -> float:
+        """Noise of a sum that lengths are planned for; in the shuffle model, what calibration hardly ever exceeds."""
+        if not self.shuffled:
+            return self._std(1)
+        assert self._shuffle.budget is not None
+        return NEAR * math.sqrt(self.privacy.participations) / self._shuffle.budget.mu()
+
+    def _std(self, users: int) -> float:
+        """Noise of a batch's sum, in units of the range."""
+        width = 1.0 if self.shuffled else self.domain.width
+        return self.protocol(users).std(users) / width
+
+    def width(self, epoch: int) -> float:
+        """h + c."""
+        users = self.users(epoch)
+        return math.sqrt(self._log(8, epoch) / (2 * users)) + self._noise_quantile(epoch, self._std(users)) / users
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Batch sizes that a run can complete: epoch e begins after at least two batches of every epoch before."""
+        found: list[int] = []
+        begun = 0
+        while self.n_arms > 1 and begun + (users := self.users(len(found) + 1)) <= self.horizon:
+            found.append(users)
+            begun += 2 * users
+        return tuple(found)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward; in the shuffle model, of every number the worst over all batch sizes."""
+        if not self.shuffled:
+            return reward_guarantee(self._central)
+        sizes = self.sizes or (max(2, self.users(1)),)
+        return replace(worst_of([self.protocol(size).guarantee for size in sizes]), protects=PROTECTS)
+
+    @property
+    def bits_per_user(self) -> int:
+        """The longest message."""
+        sizes = self.sizes if self.shuffled else ()
+        return max((self.protocol(size).bits_per_user for size in sizes), default=1 if self.shuffled else FLOAT_BITS)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """All arms, nothing released."""
+        return State(epoch=1, active=np.ones(self.n_arms, dtype=bool))
+
+    def episode(self, state: State) -> Assigned:
+        """All active arms in turn; the last one that is left, to the end."""
+        arms = np.flatnonzero(state.active)
+        alone = len(arms) == 1
+        plays = np.full(len(arms), self.horizon if alone else self.users(state.epoch))
+        return Assigned(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """Rewards; in the shuffle model, as bits."""
+        return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
+
+    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+        """One release for every active arm; then drop what is surely not best."""
+        users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
+        protocol = self.protocol(users)
+        for step, arm in enumerate(episode.arms.tolist()):
+            totals[step] = (yield Ask(protocol=protocol, arm=arm, step=step)).total[0]
+        units = totals if self.shuffled else (totals - users * self.domain.low) / self.domain.width
+        means = units / users
+        keep = means.max() - means <= 2 * self.width(state.epoch)  # the elimination rule
+        active = np.zeros(self.n_arms, dtype=bool)
+        active[episode.arms[keep]] = True
+        return State(epoch=state.epoch + 1, active=active, batches=state.batches + len(means))
+
+    def best(self, snapshot: State, contexts: Floats) -> Ints:
+        """The first arm that is left."""
+        return np.full(len(contexts), np.argmax(snapshot.active))
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """Released batches, and arms that may still be the best."""
+        return {"batches": np.asarray(state.batches), "arms left": np.asarray(np.count_nonzero(state.active))}

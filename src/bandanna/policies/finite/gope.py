@@ -1,0 +1,199 @@
+"""GOPE and AdaC-GOPE."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.device.domain import Estimate, Statistic, all_finite, reals
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.numeric.rng import Coins
+from bandanna.policies.algorithm import ANY, ANY_OF_THEM, algorithm
+from bandanna.policies.base import Ask, Assigned, Played, Policy
+from bandanna.policies.design import Design, optimal_design, remembered
+from bandanna.policies.finite.base import PublicDirections, Rewards, reward_guarantee, rewards_in
+from bandanna.policies.theory import linear
+from bandanna.policies.theory.base import Found, Setting
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.factory import open_batch
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+
+@stored_as("GOPEGeometry")
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """Active arms in the coordinates of their span, and their design: the same until an arm is dropped."""
+
+    coordinates: Floats  # (k, r)
+    design: Design
+    early: float  # k of noise in the beginning
+
+
+@stored_as("GOPEState")
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """One run: the phase, all arms (K, d), the places of those that are left, and their geometry (None: no choice)."""
+
+    phase: int
+    arms: Floats
+    active: Ints
+    geometry: Geometry | None
+
+
+@algorithm("GOPE", paper="004")
+@algorithm("AdaC-GOPE", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
+@algorithm("AdaC-GOPE-early", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY, noise="beginning")
+@stored_as("GOPE")
+@dataclass(frozen=True, kw_only=True)
+class GOPE(Policy[State]):
+    """Linear bandit with fixed arms in R^`dim`, over `horizon` rounds.
+
+    privacy       `bd.none()` (GOPE), or `bd.central(...)` with a budget for Gaussian noise
+    noise         "intermediate" (AdaC-GOPE) or "beginning" (AdaC-GOPE-early)
+    reward_range  rewards are clipped into it; the noise scales with its width
+    failure       probability with which a confidence bound may fail
+    reward_std    sub-Gaussian parameter of the rewards, half the range's width by default
+    """
+
+    trusts = ("none", "central")
+    player = "assigned"
+    noise_stream = "phase noise"
+
+    dim: int
+    horizon: int
+    privacy: Privacy
+    noise: str = "intermediate"
+    reward_range: tuple[float, float] = (-1.0, 1.0)
+    failure: float = 1e-3
+    reward_std: float | None = None
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "dim", "horizon")
+        validation.one_of("noise", self.noise, ("intermediate", "beginning"))
+        validation.store(self, validation.chance, "failure")
+        if self.reward_std is not None:
+            validation.store(self, validation.positive, "reward_std")
+        self.check_trust()
+        if self.privacy.pure and self.privacy.noisy:
+            allowed = "a budget for Gaussian noise: rho, or epsilon and delta > 0"
+            raise InvalidBudget("privacy", self.privacy.budget, allowed)
+        _ = self.protocol
+
+    @cached_property
+    def domain(self) -> Rewards:
+        """The declared range."""
+        return rewards_in(self.reward_range)
+
+    @property
+    def _early(self) -> bool:
+        return self.noise == "beginning"
+
+    @cached_property
+    def protocol(self) -> BatchProtocol:
+        """For V^{-1/2} sum a r / g_V, (d,), or the sums of at most d(d+1)/2 arms: a reward times a direction."""
+        dim = self.dim * (self.dim + 1) // 2 if self._early else self.dim
+        return open_batch(self.privacy, PublicDirections(dim=dim, rewards=self.domain), self.horizon)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward."""
+        return reward_guarantee(self.protocol)
+
+    @property
+    def subgaussian(self) -> float:
+        """s_r."""
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
+
+    def threshold(self, phase: int) -> float:
+        """D_l."""
+        return self.subgaussian * 2.0**-phase
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """All arms, (K, d); they are public."""
+        rows = reals("arms", np.zeros((0, self.dim)) if arms is None else arms)
+        if rows.ndim != 2 or rows.shape[1] != self.dim or not len(rows):
+            raise InvalidArgument("arms: shape", rows.shape, f"(K, {self.dim}), K at least 1")
+        all_finite("arms", rows)
+        active = np.arange(len(rows))
+        return State(phase=1, arms=rows, active=active, geometry=_geometry(rows, active))
+
+    def length(self, state: State) -> float:
+        """c_l [004, (4)]."""
+        geometry = state.geometry
+        assert geometry is not None
+        rank, g = geometry.design.rank, geometry.design.g
+        share = self.failure / (len(state.arms) * state.phase * (state.phase + 1))  # d_l
+        log = math.log(2 / share)
+        chi = rank + 2 * math.sqrt(rank * log) + 2 * log  # f(r, d_l)
+        far = geometry.early if self._early else g  # k
+        learning = 8 * g * self.subgaussian**2 / self.threshold(state.phase) ** 2 * math.log(4 / share)
+        return learning + 2 * far * self.protocol.std(1) / self.threshold(state.phase) * math.sqrt(chi)
+
+    def episode(self, state: State) -> Assigned:
+        """The design's arms, ceil(c_l pi(a)) times each; where nothing is left to decide, the first arm to the end."""
+        number = state.phase - 1
+        if state.geometry is None:
+            return Assigned(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
+        length = min(self.length(state), 4.0 * self.horizon + 4)  # a phase beyond the horizon is cut short anyway
+        design = state.geometry.design
+        return Assigned(number=number, arms=state.active[design.support], plays=design.plays(length))
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """The reward times the direction of its arm."""
+        domain = ask.protocol.domain
+        assert isinstance(domain, PublicDirections)
+        return domain.report(played, ask.at[played.arms])
+
+    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+        """Release the phase; then drop what is surely not best."""
+        assert state.geometry is not None
+        z = state.geometry.coordinates  # (k, r)
+        played = z[state.geometry.design.support]  # (s, r)
+        root = np.linalg.cholesky((played * episode.plays[:, None]).T @ played)  # V = L L^T
+        moved = np.linalg.solve(root, played.T)  # (r, s): V^{-1/2} a, up to a rotation
+        g = float(np.sqrt(np.max(np.einsum("ij,ij->j", moved, moved)))) * (1 + 1e-12)  # g_V, and rounding
+        directions = np.eye(len(played)) if self._early else moved.T / g  # (s, s) or (s, r)
+        table = np.zeros((len(state.arms), self.protocol.domain.dim))  # by arm; the dimension is the largest there is
+        table[episode.arms, : directions.shape[1]] = directions
+        released = yield Ask(protocol=self.protocol, at=table)
+        half = released.total[: directions.shape[1]]
+        half = moved @ half if self._early else g * half  # V^{-1/2} sum a r
+        values = z @ np.linalg.solve(root.T, half)  # <theta, b> of every active arm
+        keep = values.max() - values <= 2 * self.threshold(state.phase)
+        active = state.active[keep]
+        same = len(active) == len(state.active)
+        geometry = state.geometry if same else _geometry(state.arms, active)
+        return State(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
+
+    def best(self, snapshot: State, contexts: Floats) -> Ints:
+        """The first arm that is left."""
+        return np.full(len(contexts), snapshot.active[0])
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Of [004], appendix H."""
+        return linear.of_gope(setting)
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """Released phases, and arms that may still be the best."""
+        return {"phases": np.asarray(state.phase - 1), "arms left": np.asarray(len(state.active))}
+
+
+def _geometry(arms: Floats, active: Ints) -> Geometry | None:
+    """None where nothing is left to decide: one arm, or arms that are all equal."""
+    left = arms[active]
+    if np.all(left == left[0]):
+        return None
+    design = remembered(optimal_design, left)
+    z, held = design.coordinates, design.coordinates[design.support]
+    inverse = np.linalg.inv((held * design.weights[:, None]).T @ held)  # V(pi)^{-1}
+    early = float(np.sqrt(np.max(np.sum((z @ inverse @ held.T) ** 2, axis=1))))
+    return Geometry(coordinates=z, design=design, early=early)

@@ -1,0 +1,149 @@
+"""Thompson sampling for finite arms."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from bandanna.device.action_selection import Choice, Sampled
+from bandanna.device.domain import Box, Estimate, Statistic
+from bandanna.numeric.linalg import first_best
+from bandanna.numeric.rng import Coins, gamma
+from bandanna.policies.algorithm import algorithm
+from bandanna.policies.base import Ask, Frozen, Played
+from bandanna.policies.finite.base import FiniteArmed, Tallies, no_tallies, reward_guarantee
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.privacy_model import Privacy, none
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+# How likely each of several independent Beta numbers is the largest: by quadrature, when somebody asks.
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_TAIL = 1e-18  # of a posterior, beyond which nothing is integrated
+_CUTS = np.array([-32.0, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32])  # panels end so many deviations from a mean
+
+
+def chances_of(actions: Ints, counts: Floats) -> Floats:
+    """Of every device's arm, that it was best: actions (*R, n), posteriors (*R, 2K) as in `chance_of`."""
+    runs, rows = counts.reshape(-1, counts.shape[-1]), actions.reshape(-1, actions.shape[-1])
+    found = np.zeros(rows.shape)
+    for run, row, chances in zip(runs, rows, found, strict=True):
+        for arm in np.unique(row).tolist():
+            chances[row == arm] = chance_of(arm, *np.split(run, 2))
+    return found.reshape(actions.shape)
+
+
+def chance_of(arm: int, alphas: Floats, betas: Floats) -> float:
+    """P(theta_arm > all other theta_b), theta_b ~ Beta(alpha_b, beta_b) independent, alpha and beta >= 1.
+
+        integral of f_a(z) prod_{b != a} F_b(z) dz,   z = log(theta / (1 - theta)),
+
+    by Gauss and Legendre's rule on panels as short as the posteriors are there. Compared with 30-digit quadrature it is
+    exact to 1e-12 of itself after 1,000 plays, and sums over arms are 1 to 1e-10 after two million. Arms that are equal
+    in single precision count as the first, which has 1e-7 times the posteriors' density as probability: left out.
+    """
+    a, b = alphas[arm], betas[arm]
+    ends = _window(a, b)
+    means = special.digamma(alphas) - special.digamma(betas)
+    widths = np.sqrt(special.polygamma(1, alphas) + special.polygamma(1, betas))
+    cuts = np.concatenate([(means[:, None] + widths[:, None] * _CUTS).ravel(), np.arange(ends[0], ends[1], 1.0), ends])
+    edges = np.unique(cuts[(cuts >= ends[0]) & (cuts <= ends[1])])
+    half = np.diff(edges)[:, None] / 2
+    z = (edges[:-1, None] + half) + half * _NODES  # (panels, 16)
+    log_x, log_y = -np.logaddexp(0.0, -z), -np.logaddexp(0.0, z)  # of theta and 1 - theta
+    value = np.exp(a * log_x + b * log_y - special.betaln(a, b))
+    for other in range(len(alphas)):
+        if other != arm:
+            value = value * _below(alphas[other], betas[other], log_x, log_y)
+    return float(np.clip(np.sum(value * half * _WEIGHTS), 0.0, 1.0))
+
+
+def _window(a: float, b: float) -> NDArray[np.float64]:
+    """Where all but a tail of a posterior is, as z: from below by theta, from above by 1 - theta, which are small."""
+    low, high = special.betaincinv(a, b, _TAIL), special.betaincinv(b, a, _TAIL)
+    return np.array([np.log(low) - np.log1p(-low), np.log1p(-high) - np.log(high)])
+
+
+def _below(alpha: float, beta: float, log_x: Floats, log_y: Floats) -> Floats:
+    """F at theta = exp(log_x), 1 - theta = exp(log_y): from the smaller of them, where floats are finer."""
+    upper = 1 - special.betainc(beta, alpha, np.exp(log_y))
+    return np.asarray(np.where(log_x < log_y, special.betainc(alpha, beta, np.exp(log_x)), upper))
+
+
+# Thompson sampling with Beta posteriors: play the arm that is best in a random world that the data allow. Not private.
+#
+#     theta_a ~ Beta(1 + successes_a, 1 + failures_a),   action = argmax_a theta_a
+#
+# A reward y inside its range [low, high] counts as a success with probability (y - low)/(high - low), so the posterior
+# is that of Bernoulli rewards with the same means.
+# References: Thompson 1933; Agrawal and Goyal 2012 (rewards that are not 0 or 1).
+
+
+@algorithm("Thompson", paper="004")
+@stored_as("Thompson")
+@dataclass(frozen=True, kw_only=True)
+class Thompson(FiniteArmed[Tallies]):
+    """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.
+
+    The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was has
+    no closed form, and is integrated when somebody asks.
+    """
+
+    every_round = True
+    side_by_side = True
+    player = "lockstep"
+
+    privacy: Privacy = none()
+
+    @cached_property
+    def ask(self) -> Ask:
+        """Successes and plays of every arm, in the clear."""
+        return Ask(protocol=Clear(domain=Box(dim=2 * self.n_arms)))
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """No privacy."""
+        return reward_guarantee(self.ask.protocol)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Tallies:
+        """Nothing played yet."""
+        return no_tallies(self.n_arms, replicates)
+
+    def episode(self, state: Tallies) -> Frozen:
+        """One round."""
+        return Frozen(number=state.rounds, users=1)
+
+    def act(self, snapshot: Tallies, contexts: Floats, coins: Coins) -> Choice:
+        """The best arm of one draw from the posterior for every device, (*R, n)."""
+        shape = (*contexts.shape[:-2], 2 * self.n_arms)
+        counts = np.concatenate([1 + snapshot.sums, 1 + snapshot.pulls - snapshot.sums], axis=-1)  # (*R, 2K)
+        gammas = gamma(np.broadcast_to(counts[..., None, :], shape), coins)
+        successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
+        arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
+        return Sampled(actions=arms, chances=lambda: chances_of(arms, counts))
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """Which arm it was, and whether it succeeded."""
+        bits = self.domain.bits(played, coins)
+        assert played.arms is not None
+        chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
+        values = np.concatenate([bits.values * chosen, chosen], axis=-1)
+        return ask.protocol.domain.sealed(values, clipped=bits.clipped)
+
+    def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
+        """The largest mean."""
+        return np.full(len(contexts), np.argmax(snapshot.means()))
+
+    def learn(self, state: Tallies, episode: Frozen) -> Generator[Ask, Estimate, Tallies]:
+        """Successes and plays add up."""
+        released = yield self.ask
+        sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
+        return Tallies(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)

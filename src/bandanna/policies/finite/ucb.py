@@ -1,0 +1,275 @@
+"""UCB1, LDP-UCB, and UCB in episodes (AdaC-UCB, AdaP-UCB)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.device.domain import Estimate, Statistic
+from bandanna.errors import InvalidBudget
+from bandanna.numeric.linalg import first_best
+from bandanna.numeric.rng import Coins
+from bandanna.policies.algorithm import ANY, ANY_OF_THEM, PURE, algorithm
+from bandanna.policies.base import Ask, Assigned, Played
+from bandanna.policies.finite.base import BITS, FiniteArmed, Tallies, no_tallies, optimistic, reward_guarantee
+from bandanna.policies.theory import finite
+from bandanna.policies.theory.base import Found, Setting
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.factory import open_batch
+from bandanna.protocols.privacy_model import Privacy, none
+from bandanna.protocols.randomized_response import LocalBits
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+# UCB1: the mean of all rewards of an arm, plus a bonus for what is not known. Decides in every round; not private.
+#
+#     I_a(t) = mean of arm a's N rewards + w sqrt(b log t / (2 N))
+#
+# Symbols: w width of the range, b `optimism`: 4 is the printed sqrt(2 log t / N) of Auer, Cesa-Bianchi and Fischer
+# 2002.
+
+
+@dataclass(frozen=True, kw_only=True)
+class EveryRound(FiniteArmed[Tallies]):
+    """A policy that decides in every round, from one released sum for every arm."""
+
+    side_by_side = True
+
+    optimism: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.store(self, validation.positive, "optimism")
+        _ = self.ask
+
+    @cached_property
+    def ask(self) -> Ask:
+        """One reward."""
+        return Ask(protocol=open_batch(self.privacy, self.domain, 1))
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward."""
+        return reward_guarantee(self.ask.protocol)
+
+    @property
+    def scale(self) -> float:
+        """Of log t / N in the index: w^2 b / 2."""
+        return self.domain.width**2 * self.optimism / 2
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Tallies:
+        """Nothing played yet."""
+        return no_tallies(self.n_arms, replicates)
+
+    def episode(self, state: Tallies) -> Assigned:
+        """One round: every arm once, then the first with the largest index."""
+        arms = optimistic(state, self.scale)[..., None]
+        return Assigned(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
+
+    def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
+        """The largest mean."""
+        return np.full(len(contexts), np.argmax(snapshot.means()))
+
+    def learn(self, state: Tallies, episode: Assigned) -> Generator[Ask, Estimate, Tallies]:
+        """The released reward of one round."""
+        released = yield self.ask
+        return state.plus(episode.arms[..., 0], released.total[..., 0])
+
+
+_ONCE: Ints = np.ones(1, dtype=np.int64)
+
+
+@algorithm("UCB1", paper="004")
+@stored_as("UCB1")
+@dataclass(frozen=True, kw_only=True)
+class UCB1(EveryRound):
+    """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`. There is no private one."""
+
+    player = "lockstep"
+
+    privacy: Privacy = none()
+
+
+# LDP-UCB: every device sends one randomized bit about its reward; users trust it alone.
+#
+#     P(bit = 1 | y) = (1 - q) + (2q - 1) (y - low)/w,   q = e^epsilon / (1 + e^epsilon)
+#     I_a(t) = low + w (mean of arm a's N bits - (1 - q)) / (2q - 1) + w / (2q - 1) sqrt(b log t / (2N))
+#
+# Privacy: pure epsilon, local, by `LocalBits`: the reward is rounded to a bit at random, and the bit may lie.
+# Reference: Ren, Zhou, Liu and Shroff 2020 (LDP-UCB with Bernoulli responses).
+
+
+@algorithm("LDP-UCB", paper="004", trust="local", guarantee="local DP, pure", budgets=(PURE,))
+@stored_as("LDPUCB")
+@dataclass(frozen=True, kw_only=True)
+class LDPUCB(EveryRound):
+    """Finite-armed UCB on randomized bits, over `horizon` rounds; rewards are clipped into `reward_range`."""
+
+    trusts = ("local",)
+    player = "lockstep"
+
+    privacy: Privacy
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.privacy.noisy:
+            raise InvalidBudget("privacy", self.privacy, "a finite epsilon > 0 (UCB1 is the policy without noise)")
+
+    @cached_property
+    def ask(self) -> Ask:
+        """One answer."""
+        return Ask(protocol=open_batch(self.privacy, BITS, 1))
+
+    @property
+    def protocol(self) -> LocalBits:
+        """What a device answers."""
+        assert isinstance(self.ask.protocol, LocalBits)
+        return self.ask.protocol
+
+    @property
+    def scale(self) -> float:
+        """Of log t / N: b / (2 (2q - 1)^2); the argmax of (I - low)/w is that of I."""
+        return self.optimism / (2 * self.protocol.mechanism.truth**2)
+
+    @property
+    def bits_per_user(self) -> int:
+        """The answer."""
+        return self.protocol.bits_per_user
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """The reward, rounded to an end of its range at random."""
+        return self.domain.bits(played, coins)
+
+
+# UCB with adaptive episodes and forgetting: UCB-episodes, and its private forms AdaC-UCB (Gaussian) and AdaP-UCB.
+#
+# An arm is played in episodes that double its number of pulls; its index knows its last episode only, n rewards in a
+# range of width w, released once at the episode's end with noise of standard deviation s on their sum:
+#
+#     I_a(t) = (sum of the last episode + noise_a) / n + sqrt((w^2/(2n) + 2 s^2/n^2) b log t)         Gaussian [004,
+#     (14)]
+#     I_a(t) = (sum of the last episode + noise_a) / n + w sqrt(b log t/(2n)) + (l/n) b log t          Laplace, scale l
+#
+# Symbols: b `optimism`; rho-zCDP is s^2 = w^2/(2 rho), pure epsilon is l = w/epsilon. With w = 1 as printed.
+# Privacy: each reward is in one episode, and each episode is released once; which one follows from earlier releases
+# only. So a changed reward changes one release, and the promise is that of a single one, against an adversary who sees
+# all of them and chooses later data accordingly ([004], appendix D).
+# References: Azize and Basu 2024 [004], Algorithm 4, appendices C-E; Azize and Basu 2022 (AdaP-UCB).
+# Deviations: n is the real length of the last episode (the printed N/2 is 1/2 after the first pull); the noise is
+# drawn
+# once per arm and episode; any range; Gaussian noise is calibrated exactly, not by sqrt(2 log(1.25/delta))/epsilon.
+
+
+@stored_as("UCBEpisodesState")
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What was released: the noisy mean of every arm's last episode, kept until the arm's next one. R = replicates."""
+
+    estimates: Floats  # (*R, K)
+    lengths: Ints  # (*R, K): of the last episode, 0 before the first
+    pulls: Ints  # (*R, K): in all finished episodes
+    rounds: Ints  # (*R): in all finished episodes
+    episodes: Ints  # (*R): finished
+
+
+@algorithm("UCB-episodes", paper="004")
+@algorithm("AdaC-UCB", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
+@algorithm("AdaP-UCB", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
+@stored_as("UCBEpisodes")
+@dataclass(frozen=True, kw_only=True)
+class UCBEpisodes(FiniteArmed[State]):
+    """Finite-armed UCB in doubling episodes over `horizon` rounds.
+
+    privacy       `bd.none()`, `bd.central(...)`: rho, (epsilon, delta) or Renyi (AdaC-UCB), or delta=0.0 (AdaP-UCB)
+    reward_range  rewards are clipped into it; the noise scales with its width
+    optimism      b in the index: 1 as in the paper's experiments, above 3 for its theorems; no matter to privacy
+    """
+
+    trusts = ("none", "central")
+    player = "assigned"
+    side_by_side = True
+
+    optimism: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.store(self, validation.positive, "optimism")
+        _ = self.ask
+
+    @cached_property
+    def ask(self) -> Ask:
+        """The sum of an episode's rewards."""
+        return Ask(protocol=open_batch(self.privacy, self.domain, self.horizon))
+
+    @property
+    def protocol(self) -> BatchProtocol:
+        """How an episode's sum is released."""
+        assert isinstance(self.ask.protocol, BatchProtocol)
+        return self.ask.protocol
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward."""
+        return reward_guarantee(self.protocol)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """Nothing played yet."""
+        shape = (*replicates, self.n_arms)
+        whole, each = np.zeros(shape, dtype=np.int64), np.zeros(replicates, dtype=np.int64)
+        return State(estimates=np.zeros(shape), lengths=whole, pulls=whole, rounds=each, episodes=each)
+
+    def index(self, state: State) -> Floats:
+        """Optimistic indices, (*R, K); infinite for arms that were never played."""
+        n = np.maximum(state.lengths, 1).astype(float)
+        log_t = self.optimism * np.log(state.rounds + 1.0)[..., None]  # b log t_l
+        width = self.domain.width
+        if self.protocol.laplace:
+            scale, step = self.protocol.laplace
+            bonus = width * np.sqrt(log_t / (2 * n)) + scale * step * log_t / n  # AdaP-UCB
+        else:
+            bonus = np.sqrt((width**2 / (2 * n) + 2 * self.protocol.std(1) ** 2 / n**2) * log_t)  # [004, (14)]
+        return np.where(state.lengths == 0, math.inf, state.estimates + bonus)
+
+    def episode(self, state: State) -> Assigned:
+        """The arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
+        unplayed = state.lengths == 0
+        fresh = unplayed.any(axis=-1)
+        if fresh.all():
+            arms = np.argmax(unplayed, axis=-1)
+        else:
+            best = first_best(np.where(unplayed, -math.inf, self.index(state)))
+            arms = np.where(fresh, np.argmax(unplayed, axis=-1), best)
+        before = np.take_along_axis(state.pulls, arms[..., None], axis=-1)
+        return Assigned(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
+
+    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+        """One release per arm and episode."""
+        released = yield self.ask
+        played = np.arange(self.n_arms) == episode.arms  # (*R, K)
+        return State(
+            estimates=np.where(played, released.total / episode.plays, state.estimates),
+            lengths=np.where(played, episode.plays, state.lengths),
+            pulls=state.pulls + np.where(played, episode.plays, 0),
+            rounds=state.rounds + episode.plays[..., 0],
+            episodes=state.episodes + 1,
+        )
+
+    def best(self, snapshot: State, contexts: Floats) -> Ints:
+        """The largest noisy mean of a last episode."""
+        known = np.where(snapshot.lengths > 0, snapshot.estimates, -np.inf)
+        return np.full(len(contexts), np.argmax(known))
+
+    @classmethod
+    def bounds(cls, setting: Setting) -> Found:
+        """Of [004], appendices C and G."""
+        return finite.of_ucb_episodes(setting)
+
+    def counts(self, state: State) -> dict[str, Ints]:
+        """Finished episodes."""
+        return {"episodes": state.episodes}

@@ -1,0 +1,409 @@
+"""Baselines without privacy: GLM-UCB, GLOC and ECOLog."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from bandanna import validation
+from bandanna.device.action_selection import Choice
+from bandanna.device.domain import Estimate
+from bandanna.errors import InvalidArgument
+from bandanna.numeric.linalg import inner
+from bandanna.numeric.rng import Coins
+from bandanna.policies.algorithm import algorithm
+from bandanna.policies.base import Ask, Frozen
+from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.policies.glm.estimation import (
+    Expansion,
+    expandable,
+    maximum_likelihood,
+    no_rows,
+    onto_ball,
+    onto_ball_in_norm,
+)
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats
+
+# GLM-UCB: the estimate of all data in every round, and a bonus that carries kappa (Filippi et al. 2010).
+#
+#     theta_t = argmin sum_{s < t} l_s + (ridge/2) |theta|^2,   M_t = lambda I + sum x x^T,
+#     action  = argmax_x mu(<x, theta_t>) + rho_t |x|_{M_t^{-1}},
+#     rho_t   = 2 L_mu kappa R c sqrt(2 d log(t) log(2 d T / failure)),   c = sqrt(3 + 2 log(1 + 2/lambda)),   lambda =
+#     d.
+#
+# Presets: `published`, as run by the authors of [003]: ridge = 2 lambda (their penalty multiplies |theta|^2), no
+# factor
+# sqrt(log t) for the logistic link, no projection; `corrected`: ridge = lambda, sqrt(log t) for all links, theta
+# projected onto |theta| <= S. Deviation from the published run: theta_0 = 0 instead of a normal draw (one round).
+
+
+_TOLERANCE = 1e-6  # of an estimate
+
+
+@stored_as("GLMUCBState")
+@dataclass(frozen=True, kw_only=True)
+class UCBState:
+    """M_t^{-1} and theta_t.
+
+    near: the gradient of the loss around some earlier estimate, so that not every estimate asks for all rows again.
+    """
+
+    rounds: int
+    inverse: Floats  # (*R, d, d)
+    theta: Floats  # (*R, d): before any projection
+    near: Expansion | None = None
+
+
+@algorithm("GLM-UCB", paper="003")
+@stored_as("GLMUCB")
+@dataclass(frozen=True, kw_only=True)
+class GLMUCB(EveryRound[UCBState]):
+    """GLM-UCB with the constants of a preset; `refit` asks for a new estimate every so many rounds, 1 as published."""
+
+    keeps = ("everybody",)
+    player = "every round"
+
+    refit: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.store(self, validation.whole, "refit")
+
+    @property
+    def regulariser(self) -> float:
+        """lambda = d."""
+        return float(self.dim)
+
+    def bonus(self, rounds: int) -> float:
+        """rho_t in round t = rounds + 1."""
+        link, d = self.model, self.dim
+        c = math.sqrt(3 + 2 * math.log(1 + 2 / self.regulariser))
+        rho = 2 * link.slope_bound * c * link.reward_bound * self.curvature
+        rho *= math.sqrt(2 * d * math.log(2 * d * self.horizon / self.failure))  # Filippi et al. 2010, Theorem 2
+        logarithmic = self.preset == "corrected" or link.name != "logistic"
+        return rho * math.sqrt(math.log(rounds + 1)) if logarithmic else rho
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> UCBState:
+        """No data."""
+        return UCBState(
+            rounds=0,
+            inverse=np.broadcast_to(np.eye(self.dim) / self.regulariser, (*replicates, self.dim, self.dim)),
+            theta=np.zeros((*replicates, self.dim)),
+            near=no_rows(math.prod(replicates), self.dim) if expandable(self.model, self.dim) else None,
+        )
+
+    def act(self, snapshot: UCBState, contexts: Floats, coins: Coins) -> Choice:
+        """Optimism around the estimate."""
+        theta = snapshot.theta if self.preset == "published" else onto_ball(snapshot.theta, self.parameter_bound)
+        spread = np.sqrt(quadratic(contexts, snapshot.inverse[..., None, :, :]))
+        return optimistic(self.model.mean(along(contexts, theta)), self.bonus(snapshot.rounds) * spread)
+
+    def learn(self, state: UCBState, episode: Frozen) -> Generator[Ask, Estimate, UCBState]:
+        """One more row, and the estimate of all."""
+        features, rewards = self.row((yield self.ask))
+        theta, near = state.theta, state.near
+        if near is not None:
+            near = near.add(self.model, features.reshape(-1, self.dim), rewards.reshape(-1))
+        if (state.rounds + 1) % self.refit == 0:
+            theta, near = yield from self._estimate(theta, near)
+        return UCBState(rounds=state.rounds + 1, inverse=rank_one(state.inverse, features), theta=theta, near=near)
+
+    @property
+    def _ridge(self) -> float:
+        return self.regulariser * (2 if self.preset == "published" else 1)
+
+    def _estimate(
+        self, start: Floats, near: Expansion | None
+    ) -> Generator[Ask, Estimate, tuple[Floats, Expansion | None]]:
+        """theta_t: near the last one from the polynomial of its loss, far from it from all rows."""
+        ridge, link = self._ridge, self.model
+        theta = start.reshape(-1, self.dim)
+        far = np.arange(len(theta))
+        if near is not None:
+            found, fine = near.minimise(link, theta, ridge, _TOLERANCE)
+            theta, far = np.where(fine[:, None], found, theta), far[~fine]
+        if len(far):
+            released = yield self.ask_of("everybody", step=1)
+            rows, results, _ = self.rows.parts(released.total.reshape(len(theta), -1, self.rows.dim)[far])
+            theta = theta.copy()
+            theta[far] = maximum_likelihood(
+                link, rows, results, ridge=ridge, start=theta[far], tolerance=_TOLERANCE
+            ).theta
+            near = None if near is None else near.move(link, far, theta[far], rows, results)
+        return theta.reshape(start.shape), near
+
+
+# GLOC: an online Newton step a round, turned into a confidence set (Jun, Bhargava, Nowak and Willett 2017).
+#
+#     V += x x^T,   g = (mu(<x, theta>) - r) x,   B += |g|^2_{V^{-1}} / (2c),   z += <x, theta> x,
+#     theta <- Proj( theta - V^{-1} g / c ),         c = 1/kappa,   V_0 = lambda I,   B_0 = 2 c S^2 lambda,   lambda =
+#     d,
+#     radius^2 = 1 + (4/c) B + 8 (q/c)^2 log( (2/failure) sqrt(1 + 2B/c + 4 (q/c)^4 / failure^2) ).
+#
+# Presets: `published`, as run by the authors of [003]: index mu(<x, theta>) + radius |x|_{V^{-1}} of the Newton
+# iterate,
+# q = L_mu^2, and theta always rescaled to the sphere |theta| = S; `corrected`: index <x, V^{-1} z> + radius |x|, q =
+# R/2
+# (rewards in [0, R]), and the projection onto the ball in the norm of V.
+
+
+@stored_as("GLOCState")
+@dataclass(frozen=True, kw_only=True)
+class GLOCState:
+    """V and its inverse, the Newton iterate, z and the online regret bound B."""
+
+    rounds: int
+    matrix: Floats  # (*R, d, d)
+    inverse: Floats  # (*R, d, d)
+    theta: Floats  # (*R, d)
+    vector: Floats  # (*R, d)
+    bound: Floats  # (*R)
+
+
+@algorithm("GLOC", paper="003")
+@stored_as("GLOC")
+@dataclass(frozen=True, kw_only=True)
+class GLOC(EveryRound[GLOCState]):
+    """GLOC with the constants of a preset."""
+
+    player = "every round"
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
+        """lambda = d."""
+        eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
+        first = 2 / self.curvature * self.parameter_bound**2 * self.dim  # B_0
+        return GLOCState(
+            rounds=0,
+            matrix=self.dim * eye,
+            inverse=eye / self.dim,
+            theta=np.zeros((*replicates, self.dim)),
+            vector=np.zeros((*replicates, self.dim)),
+            bound=np.full(replicates, first),
+        )
+
+    def radius(self, bound: Floats) -> Floats:
+        """From B, (*R)."""
+        kappa, q = self.curvature, self._q
+        inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
+        log = math.log(2 / self.failure) + 0.5 * np.log(inside)
+        return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
+
+    @property
+    def _q(self) -> float:
+        return float(self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2)
+
+    def act(self, snapshot: GLOCState, contexts: Floats, coins: Coins) -> Choice:
+        """Optimism, with the iterate or with V^{-1} z."""
+        inverse, radius = snapshot.inverse, self.radius(snapshot.bound)
+        if self.preset == "published":
+            values = self.model.mean(along(contexts, snapshot.theta))
+        else:
+            values = along(contexts, (inverse @ snapshot.vector[..., None])[..., 0])
+        spread = np.sqrt(quadratic(contexts, inverse[..., None, :, :]))
+        return optimistic(values, radius[..., None, None] * spread)
+
+    def learn(self, state: GLOCState, episode: Frozen) -> Generator[Ask, Estimate, GLOCState]:
+        """One online Newton step."""
+        features, rewards = self.row((yield self.ask))
+        z = inner(features, state.theta)
+        inverse = rank_one(state.inverse, features)
+        residual = self.model.mean(z) - rewards
+        step = (inverse @ features[..., None])[..., 0]  # V^{-1} x
+        gained = residual**2 * inner(step, features)  # |g|^2_{V^{-1}}
+        theta = state.theta - self.curvature * residual[..., None] * step
+        matrix = state.matrix
+        if self.preset == "published":
+            length = np.sqrt(inner(theta, theta))[..., None]
+            theta = self.parameter_bound * theta / np.maximum(length, 1e-300)
+        else:
+            matrix = matrix + features[..., :, None] * features[..., None, :]
+            outside = inner(theta, theta) > self.parameter_bound**2
+            if outside.any():
+                theta[outside] = onto_ball_in_norm(theta[outside], matrix[outside], self.parameter_bound)
+        return GLOCState(
+            rounds=state.rounds + 1,
+            matrix=matrix,
+            inverse=inverse,
+            theta=theta,
+            vector=state.vector + z[..., None] * features,
+            bound=state.bound + gained * self.curvature / 2,
+        )
+
+
+# ECOLog: constant work a round, logistic rewards only (ada-OFU-ECOLog; Faury, Abeille, Jun and Calauzenes 2022).
+#
+#     theta'    = argmin_{|v| <= S} w |v - theta|^2_W + l(v; x, r),       theta'' = the same with l(.; x, 0) + l(.; x,
+#     1),
+#     C        += 2 (1 + S) (l(theta'') - l(theta')) - n(theta' - theta'')/2,
+#     W        += s'(<x, theta'>) x x^T,      theta <- theta',
+#     radius^2  = 2 lambda S^2 + (1 + S)^2 gamma + C,
+#     gamma     = sqrt(lambda)/2 + (2/sqrt lambda) log( (2/failure) sqrt(1 + t/(4 lambda)) ),   W_0 = lambda I,
+#     lambda    = 10,
+#     action    = argmax_x s(<x, theta>) + radius |x|_{W^{-1}}.
+#
+# Presets: `published`, as run by the authors of [003]: w = 1/2, theta'' regularised at theta', n the norm |.|_W;
+# `corrected`: w = 1/(2 + 2S), theta'' regularised at theta, n the squared norm; the index <x, theta> + radius |x|.
+# Deviations: both minima are found exactly - without the constraint they lie on the line theta - a W^{-1} x, a one-
+# dimensional equation - where the published run makes a number of gradient steps towards them; C is kept >= 0; the
+# stop
+# with an error when s'(theta'')/s'(theta') > 2 is left out.
+
+
+_LAMBDA = 10.0
+
+
+@stored_as("ECOLogState")
+@dataclass(frozen=True, kw_only=True)
+class ECOLogState:
+    """W and its inverse, the iterate, the correction C."""
+
+    rounds: int
+    matrix: Floats  # (*R, d, d)
+    inverse: Floats  # (*R, d, d)
+    theta: Floats  # (*R, d)
+    correction: Floats  # (*R)
+
+
+@algorithm("ECOLog", paper="003")
+@stored_as("ECOLog")
+@dataclass(frozen=True, kw_only=True)
+class ECOLog(EveryRound[ECOLogState]):
+    """ECOLog with the constants of a preset; the logistic link only."""
+
+    player = "every round"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model.name != "logistic":
+            raise InvalidArgument("link", self.link, "logistic: ECOLog is made for it alone")
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ECOLogState:
+        """W = lambda I."""
+        eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
+        zero = np.zeros((*replicates, self.dim))
+        return ECOLogState(
+            rounds=0, matrix=_LAMBDA * eye, inverse=eye / _LAMBDA, theta=zero, correction=np.zeros(replicates)
+        )
+
+    def radius(self, state: ECOLogState) -> Floats:
+        """From C and the number of rounds, (*R)."""
+        s, root = self.parameter_bound, math.sqrt(_LAMBDA)
+        inside = math.log(2 / self.failure) + 0.5 * math.log(1 + (state.rounds + 1) / (4 * _LAMBDA))
+        gamma = root / 2 + 2 / root * inside
+        return np.asarray(np.sqrt(2 * _LAMBDA * s**2 + (1 + s) ** 2 * gamma + state.correction))
+
+    def act(self, snapshot: ECOLogState, contexts: Floats, coins: Coins) -> Choice:
+        """Optimism around the iterate."""
+        z = along(contexts, snapshot.theta)
+        values = special.expit(z) if self.preset == "published" else z
+        spread = np.sqrt(quadratic(contexts, snapshot.inverse[..., None, :, :]))
+        return optimistic(values, self.radius(snapshot)[..., None, None] * spread)
+
+    def learn(self, state: ECOLogState, episode: Frozen) -> Generator[Ask, Estimate, ECOLogState]:
+        """One implicit step."""
+        features, rewards = self.row((yield self.ask))
+        published, s = self.preset == "published", self.parameter_bound
+        weight = 0.5 if published else 1 / (2 + 2 * s)
+        theta = _proximal(state.theta, state.matrix, state.inverse, features, rewards, 1.0, weight, s)
+        centre = theta if published else state.theta
+        other = _proximal(centre, state.matrix, state.inverse, features, np.full(rewards.shape, 0.5), 2.0, weight, s)
+        z, z_other = inner(features, theta), inner(features, other)
+        gain = np.logaddexp(0, z_other) - np.logaddexp(0, z) - rewards * (z_other - z)
+        square = np.einsum("...i,...ij,...j->...", theta - other, state.matrix, theta - other)
+        lost = np.sqrt(np.maximum(square, 0.0)) if published else square
+        correction = np.maximum(state.correction + 2 * (1 + s) * gain - lost / 2, 0.0)
+        slope = special.expit(z) * special.expit(-z)
+        outer = features[..., :, None] * features[..., None, :]
+        return ECOLogState(
+            rounds=state.rounds + 1,
+            matrix=state.matrix + slope[..., None, None] * outer,
+            inverse=rank_one(state.inverse, features, slope),
+            theta=theta,
+            correction=correction,
+        )
+
+
+def _proximal(
+    centre: Floats,
+    matrix: Floats,
+    inverse: Floats,
+    x: Floats,
+    r: Floats,
+    copies: float,
+    weight: float,
+    bound: float,
+) -> Floats:
+    """argmin_{|v| <= S} w |v - c|^2_W + k (log(1 + e^z) - r z), z = <x, v>, k = `copies`: all (*R, d).
+
+    Free minimum: v = c - a W^{-1} x k/(2w), a = s(z) - r, with z the root of z + (k q/2w) (s(z) - r) = <x, c>,
+    q = |x|^2_{W^{-1}}. Beyond the ball: the multiplier nu of |v|^2 <= S^2, the matrix w W + nu I.
+    """
+    found = _on_line(centre, inverse, x, r, copies / (2 * weight))
+    outside = np.sum(found**2, axis=-1) > bound**2
+    if not outside.any():
+        return found
+    values, vectors = np.linalg.eigh(matrix[outside])
+    c = (centre[outside][..., None, :] @ vectors)[..., 0, :] * values * weight  # w W c in the eigenvectors
+    rotated, rewards = (x[outside][..., None, :] @ vectors)[..., 0, :], r[outside]
+
+    def excess(nu: Floats) -> tuple[Floats, Floats]:
+        """The minimum with the matrix w W + nu I, and 1/S - 1/|y|, nearly linear in nu: positive outside."""
+        diagonal = 1 / (weight * values + nu[:, None])
+        y = _diagonal_line(c * diagonal, diagonal, rotated, rewards, copies / 2)
+        return y, 1 / bound - 1 / np.sqrt(np.maximum(np.sum(y**2, axis=-1), 1e-300))
+
+    y = _onto_sphere(excess, len(c), 1e-11 / bound)
+    length = np.sqrt(np.sum(y**2, axis=-1, keepdims=True))
+    found[outside] = (vectors @ (y * np.minimum(1.0, bound / length))[..., None])[..., 0]
+    return found
+
+
+def _onto_sphere(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, tolerance: float) -> Floats:
+    """The points where the falling function `excess` of nu >= 0 vanishes: false position, ends halved (Illinois)."""
+    low, high = np.zeros(count), np.ones(count)
+    found, left = np.zeros((count, 0)), np.ones(count, dtype=bool)  # each stops by itself, in any company
+    at_low, at_high = excess(low)[1], excess(high)[1]
+    while np.any(far := at_high > 0):
+        low, at_low, high = np.where(far, high, low), np.where(far, at_high, at_low), np.where(far, 8 * high, high)
+        at_high = excess(high)[1]
+    for _ in range(60):
+        middle = (low * at_high - high * at_low) / np.minimum(at_high - at_low, -1e-300)
+        y, value = excess(middle)
+        found = np.where(left[:, None], y, found) if found.size else y
+        left &= np.abs(value) > tolerance
+        if not left.any():
+            break
+        far = value > 0
+        low, high = np.where(far, middle, low), np.where(far, high, middle)
+        at_low, at_high = np.where(far, value, at_low / 2), np.where(far, at_high / 2, value)
+    return found
+
+
+def _on_line(centre: Floats, inverse: Floats, x: Floats, r: Floats, scale: float) -> Floats:
+    direction = (inverse @ x[..., None])[..., 0]
+    residual = _residual(inner(x, centre), scale * inner(x, direction), r)
+    return np.asarray(centre - scale * residual[..., None] * direction)
+
+
+def _diagonal_line(centre: Floats, diagonal: Floats, x: Floats, r: Floats, scale: float) -> Floats:
+    residual = _residual(np.sum(x * centre, axis=-1), scale * np.sum(x * x * diagonal, axis=-1), r)
+    return np.asarray(centre - scale * residual[..., None] * diagonal * x)
+
+
+def _residual(base: Floats, spread: Floats, r: Floats) -> Floats:
+    """s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
+    z = base - spread * (special.expit(base) - r) / (1 + spread / 4)
+    left = np.ones(z.shape, dtype=bool)  # each stops by itself, in any company
+    for _ in range(50):
+        s = special.expit(z)
+        step = (z + spread * (s - r) - base) / (1 + spread * s * (1 - s))
+        z = np.where(left, z - step, z)
+        left &= np.abs(step) > 1e-8  # the next one would be below 1e-16
+        if not left.any():
+            break
+    return np.asarray(special.expit(z) - r)

@@ -1,0 +1,372 @@
+"""Private optimisers for generalised linear models."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.device.domain import Ball, Statistic, SymmetricMatrix, all_finite, clip_norm
+from bandanna.device.noise import NoiseSource, noise_source
+from bandanna.mechanisms.noise import Gaussian
+from bandanna.policies.glm.estimation import linear_parts, onto_ball
+from bandanna.policies.glm.links import Link
+from bandanna.privacy.events import RepetitionEvent
+from bandanna.protocols.base import BatchProtocol
+from bandanna.protocols.gaussian import CentralGaussian
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Bools, Floats
+
+# Projected descent along noisy gradient sums: what the central and the shuffle-private optimisers share.
+#
+#     theta_{j+1} = Proj( theta_j - A (g_j + ridge theta_j) ),       g_j a noisy sum of gradients at theta_j
+#
+# A is (eta/t) I with eta = 2S/(L sqrt N), L = G + ridge S/t, the rule of Lemma U.4 [003], and the answer the mean of
+# theta_1..theta_N; or A is the inverse of a public matrix (noisy Newton steps) and the answer the mean of the later
+# half
+# of the iterates. `descend` reads no data: everything is post-processing of the sums g_j. What a device adds to them
+# is
+# `gradients`, clipped: |x| <= 1, residuals in [-G, G], so a user's gradient lies in the ball of radius G.
+#
+# Utility (Lemma U.2 [003], derived anew: our copy lacks its formulas). Let F = (loss)/t with minimum F* on
+# |theta| <= S, D = 2S, and let the noise of a sum have independent coordinates that are sub-Gaussian with standard
+# deviation s: Gaussian ones, or sums of fair coins and of rounding. One step of the lemma's rule has
+#
+#     F(theta_j) - F* <= (|theta_j - theta*|^2 - |theta_{j+1} - theta*|^2)/(2 eta)
+#                        + (eta/2) |g + z|^2 - <z, theta_j - theta*>
+#
+# with g the exact gradient of F and z the noise over t. Summed over N steps, |g + z|^2 = |g|^2 + 2 <g, z> + |z|^2,
+# sum |z|^2 <= (s/t)^2 (d N + 2 sqrt(d N l) + 2 l) and sum <z, v_j> <= (s/t) max |v_j| sqrt(2 N l), each except with
+# probability e^{-l}, l = log(2/failure) (Hsu, Kakade and Zhang 2012; Azuma), so that
+#
+#     F(mean) - F* <= D L / sqrt N  +  D (s/t)^2 (d + 2 sqrt(d l/N) + 2 l/N) / (2 L sqrt N)
+#                     +  D (s/t) (1 + 1/sqrt N) sqrt(2 l/N),
+#
+# in the mean without the terms that have an l; and never above D L.
+
+
+Project = Callable[[Floats], Floats]
+Points = Generator[Floats, Floats, Floats]  # where sums of gradients are wanted; is sent them; returns the estimate
+
+
+def gradient_ball(link: Link, dim: int, parameter_bound: float) -> Ball:
+    """Where one user's gradient lies: |clip(mu - r) x| <= G."""
+    return Ball(dim=dim, bound=link.residual_bound(parameter_bound))
+
+
+def gradients(link: Link, ball: Ball, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
+    """Clipped gradients at theta, (*R, d), of users: (*R, n, d), (*R, n) -> statistics of the ball."""
+    all_finite("features", features)
+    all_finite("rewards", rewards)
+    x = clip_norm(features, 1.0)
+    residuals = np.clip(link.mean(linear_parts(x, theta)) - rewards, -ball.bound, ball.bound)
+    values = clip_norm(residuals[..., None] * x, ball.bound)
+    return ball.sealed(values, clipped=np.zeros(values.shape[:-2], dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientSums(ABC):
+    """`steps` noisy sums of gradients an estimate, each a release of `protocol`, which is calibrated on the ball."""
+
+    link: Link
+    parameter_bound: float
+    steps: int
+    protocol: BatchProtocol
+
+    @property
+    def residual_bound(self) -> float:
+        """G."""
+        return self.link.residual_bound(self.parameter_bound)
+
+    @property
+    def event(self) -> RepetitionEvent:
+        """What one user pays whose data are replaced."""
+        return RepetitionEvent(event=self.protocol.event, times=self.steps)
+
+    @property
+    @abstractmethod
+    def std(self) -> float:
+        """Of the noise in each coordinate of a sum."""
+
+    def excess_bound(self, *, count: int, ridge: float, failure: float | None = None) -> float:
+        """Bound the excess of the mean loss by the lemma's rule, for the steps that run.
+
+        Parameters
+        ----------
+        count
+            t, at least the number of rows.
+        ridge
+            Of the loss.
+        failure
+            Probability with which the excess may be above the bound; None: the bound is on the expected excess.
+
+        Returns
+        -------
+        float
+            The excess over the minimum on |theta| <= S of the mean loss, which is the loss divided by t.
+        """
+        slope = lipschitz(self.residual_bound, ridge, self.parameter_bound, count)
+        return self._excess(count * slope, failure) / count
+
+    def worst_excess(self, *, horizon: int, ridge: float, failure: float) -> float:
+        """Bound the excess of the loss, not divided by t, for every t up to a horizon.
+
+        With u = t L it is D min(u, u/sqrt N + q/u + c): it rises until both are equal, and is convex from there on.
+
+        Parameters
+        ----------
+        horizon
+            The largest t.
+        ridge
+            Of the loss.
+        failure
+            Probability with which the excess of one estimate may be above the bound.
+
+        Returns
+        -------
+        float
+            The largest of `count * excess_bound(count=count, ...)`, or a little more.
+        """
+        bound, offset = self.residual_bound, ridge * self.parameter_bound
+        first, last = bound + offset, horizon * bound + offset
+        (q, c), shrunk = self._noise_terms(failure), 1 - 1 / math.sqrt(self.steps)
+        equal = (c + math.sqrt(c**2 + 4 * shrunk * q)) / (2 * shrunk) if shrunk > 0 else last
+        return max(self._excess(u, failure) for u in (first, min(max(first, equal), last), last))
+
+    def _noise_terms(self, failure: float | None) -> tuple[float, float]:
+        """q and c of `worst_excess`."""
+        d, steps = self.protocol.domain.dim, self.steps
+        log = 0.0 if failure is None else math.log(2 / failure)
+        size = d + 2 * math.sqrt(d * log / steps) + 2 * log / steps
+        root = math.sqrt(steps)
+        return self.std**2 * size / (2 * root), self.std * (1 + 1 / root) * math.sqrt(2 * log) / root
+
+    def _excess(self, u: float, failure: float | None) -> float:
+        """Bound the excess of the loss, not divided by t, where u = t L."""
+        q, c = self._noise_terms(failure)
+        return 2 * self.parameter_bound * min(u, u / math.sqrt(self.steps) + q / u + c)
+
+    def gradients(self, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
+        """Device: what a user adds to a sum."""
+        assert isinstance(self.protocol.domain, Ball)
+        return gradients(self.link, self.protocol.domain, theta, features, rewards)
+
+    def descend(
+        self,
+        start: Floats,
+        *,
+        count: int,
+        ridge: float,
+        matrix: Floats | None = None,
+        project: Project | None = None,
+    ) -> Points:
+        """Theta (*R, d) from `start`: yields points, is sent the noisy sums there.
+
+        `count`: the public number t that scales the steps, never a private number of rows; `matrix`: a public positive
+        definite matrix (*R, d, d) for Newton steps in place of the lemma's; `project`: onto a public set, the ball
+        |theta| <= S by default.
+        """
+        bound = self.parameter_bound
+        onto: Project = project if project is not None else (lambda point: onto_ball(point, bound))
+        eta = 2 * bound / (lipschitz(self.residual_bound, ridge, bound, count) * math.sqrt(self.steps))
+        inverse = None if matrix is None else np.linalg.inv(matrix)
+        theta, total, kept = start, np.zeros_like(start), 0
+        for step in range(self.steps):
+            if inverse is None:
+                total, kept = total + theta, kept + 1
+            gradient = (yield theta) + ridge * theta
+            move = eta / count * gradient if inverse is None else (inverse @ gradient[..., None])[..., 0]
+            theta = onto(theta - move)
+            if inverse is not None and 2 * (step + 1) > self.steps:
+                total, kept = total + theta, kept + 1
+        return np.asarray(onto(total / kept))
+
+    def minimise(
+        self,
+        features: Floats,
+        rewards: Floats,
+        source: NoiseSource,
+        *,
+        ridge: float,
+        count: int | None = None,
+        start: Floats | None = None,
+        matrix: Floats | None = None,
+        project: Project | None = None,
+        path: str | None = None,
+    ) -> Floats:
+        """One estimate from features (*R, n, d) and rewards (*R, n): theta (*R, d); see `descend`.
+
+        `count`: None where the number of rows is public; `path`: by messages with a secure source, else by law.
+        """
+        way = path or ("messages" if noise_source(source).secure else "law")
+        begin = np.zeros((*features.shape[:-2], features.shape[-1])) if start is None else np.array(start, dtype=float)
+        public = features.shape[-2] if count is None else count
+        points = self.descend(begin, count=public, ridge=ridge, matrix=matrix, project=project)
+        try:
+            theta = next(points)
+            while True:
+                statistic = self.gradients(theta, features, rewards)
+                theta = points.send(self.protocol.release(statistic, source, path=way).total)
+        except StopIteration as found:
+            return np.asarray(found.value)
+
+
+def lipschitz(residual_bound: float, ridge: float, parameter_bound: float, count: int) -> float:
+    """L of the mean loss on |theta| <= S: G + ridge S/t."""
+    return residual_bound + ridge * parameter_bound / count
+
+
+# Private estimation by noisy projected gradient steps, priced in zCDP (paper [003], Lemma U.4).
+#
+#     g_j = sum_i clip(mu(<x_i, theta_j>) - r_i) x_i + z_j,       z_j ~ N(0, std^2 I),
+#
+# with the steps of `descent`. Symbols: N `steps`; S `parameter_bound`; G = sup |mu - r| the residuals' bound; t
+# `count`,
+# a public number.
+#
+# Privacy. Features are clipped to |x| <= 1 and residuals to [-G, G], so one user's gradient has norm at most G and the
+# sum moves by at most 2G when a user is replaced, by at most G when one is added or removed. Step sizes, N, the start
+# and
+# the projection depend on public quantities only, the regulariser on no data at all. Hence every step is a Gaussian
+# release of price 2G/std, and a call costs rho = N (2G)^2 / (2 std^2) in zCDP; later gradients are taken at points
+# that
+# depend on earlier releases, which adaptive composition allows.
+#
+# Utility. For the lemma's rule the excess of the mean loss is bounded in `descent`; in expectation by
+#
+#     2S L / sqrt N + S d std^2 / (t^2 L sqrt N).
+#
+# With std^2 = 2 G^2 N / rho and N = rho t^2 / (2 (d + log(1/failure))) this is at most
+# 2.13 * 2S L sqrt(d + log(1/failure)) / (t sqrt rho); with fewer steps than that the first term is larger.
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyGradient(GradientSums):
+    """`calls` estimations of `steps` noisy gradients each, by a trusted server."""
+
+    protocol: CentralGaussian
+    calls: int = 1
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "steps", "calls")
+        validation.store(self, validation.positive, "parameter_bound")
+
+    @classmethod
+    def of_std(
+        cls, std: float, *, link: Link, dim: int, parameter_bound: float, steps: int, calls: int = 1
+    ) -> NoisyGradient:
+        """With Gaussian noise of this standard deviation in every coordinate of a sum."""
+        protocol = CentralGaussian(domain=gradient_ball(link, dim, parameter_bound), noise_std=std)
+        return cls(link=link, parameter_bound=parameter_bound, steps=steps, protocol=protocol, calls=calls)
+
+    @classmethod
+    def priced(
+        cls, *, link: Link, dim: int, parameter_bound: float, steps: int, mu: float, calls: int = 1
+    ) -> NoisyGradient:
+        """All calls together cost `mu` in Gaussian DP (rho = mu^2/2), the grid's share aside.
+
+        (2G)^2 steps calls / std^2 = mu^2.
+        """
+        bound = link.residual_bound(parameter_bound)
+        std = 2 * bound * math.sqrt(steps * calls) / validation.positive("mu", mu)
+        return cls.of_std(std, link=link, dim=dim, parameter_bound=parameter_bound, steps=steps, calls=calls)
+
+    @property
+    def std(self) -> float:
+        """Of the noise in each coordinate of a sum."""
+        return self.protocol.noise_std
+
+    @property
+    def event(self) -> RepetitionEvent:
+        """What a user whose data are replaced pays over all calls: sensitivity 2G."""
+        return RepetitionEvent(event=self.protocol.event, times=self.steps * self.calls)
+
+    @property
+    def half_event(self) -> RepetitionEvent:
+        """What a user pays whose data are added or removed: sensitivity G, on the grid that is used."""
+        whole = self.protocol.mechanism
+        added = Gaussian(std=whole.std, sensitivity=self.residual_bound, dim=whole.dim, grid=whole.step)
+        return RepetitionEvent(event=added.event, times=self.steps * self.calls)
+
+
+def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int = 500) -> int:
+    """N = rho t^2 / (2 (d + log(1/failure))) of Lemma U.4, between 1 and a cap.
+
+    Each step reads all rows, so N steps cost t N: uncapped that is t^3. Fewer steps have a larger `excess_bound`.
+    """
+    balanced = math.ceil(rho * count**2 / (2 * (dim + math.log(1 / validation.chance("failure", failure)))))
+    return max(1, min(most, balanced))
+
+
+# Private estimation in the shuffle model: every gradient is a shuffled vector sum (paper [003], Algorithm 7).
+#
+# All n users of a batch take part in each of N rounds: in round j they receive theta_j, form their clipped gradients,
+# and
+# the binomial vector sum (`protocols.shuffle_binomial`) turns these into a noisy total. The regulariser and the
+# projection are the analyzer's. Deviations: our tight binomial noise with its composable price (calibration.md A.3b)
+# instead of the printed constants, numerical composition over the rounds instead of advanced composition, and sums.
+#
+# Privacy: one release of a batch is a BinomialEvent; a user is in N of them (and in one for the batch's matrix), which
+# the accountant composes; batches have disjoint users.
+
+
+@stored_as("OuterProducts")
+@dataclass(frozen=True, kw_only=True)
+class OuterProducts(SymmetricMatrix):
+    """Positive semi-definite matrices of Frobenius norm at most `bound`, such as w x x^T with |x| <= 1, w <= bound.
+
+    Two of them have <A, B> >= 0, so |A - B|^2 <= |A|^2 + |B|^2: sensitivity sqrt 2 bound, not 2 bound.
+    """
+
+    @property
+    def sensitivity(self) -> float:
+        """sqrt 2 times the bound."""
+        return math.sqrt(2) * self.bound
+
+    @property
+    def lower(self) -> Floats:
+        """0 on the diagonal; above it |sqrt 2 A_ij| <= bound / sqrt 2."""
+        above = self.dim - self.size
+        return np.concatenate([np.zeros(self.size), np.full(above, -self.bound / math.sqrt(2))])
+
+    @property
+    def upper(self) -> Floats:
+        """The bound on the diagonal."""
+        above = self.dim - self.size
+        return np.concatenate([np.full(self.size, self.bound), np.full(above, self.bound / math.sqrt(2))])
+
+    def project(self, values: Floats) -> Floats:
+        """Negative eigenvalues are cut off, then the norm."""
+        eigenvalues, vectors = np.linalg.eigh(self.unpack(values))
+        positive = (vectors * np.maximum(eigenvalues, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+        return clip_norm(self.pack((positive + np.swapaxes(positive, -1, -2)) / 2), self.bound)
+
+    def statistic(self, features: Floats, weights: Floats, clipped: Bools | bool = False) -> Statistic:
+        """w x x^T of features (..., users, d) and weights (..., users), both clipped before it is formed.
+
+        clipped: whose reward is clipped too, (..., users): such a report is counted, once.
+        """
+        all_finite("features", features)
+        all_finite("weights", weights)
+        x, w = clip_norm(features, 1.0), np.clip(weights, 0.0, self.bound)
+        rows, columns = self._above
+        stacked = np.concatenate([x * x, math.sqrt(2) * x[..., rows] * x[..., columns]], axis=-1) * w[..., None]
+        moved = np.any(np.abs(x - features) > 1e-9, axis=-1) | (np.abs(w - weights) > 1e-9 * self.bound) | clipped
+        return self.sealed(stacked, clipped=moved.sum(axis=-1, dtype=np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledGradient(GradientSums):
+    """`steps` shuffled gradient sums of one batch; `protocol` is the calibrated vector sum on the ball of radius G."""
+
+    protocol: ShuffleBinomial
+
+    @property
+    def std(self) -> float:
+        """Of the noise in each coordinate of a sum, rounding included."""
+        return self.protocol.noise.std()

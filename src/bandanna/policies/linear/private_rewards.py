@@ -1,0 +1,301 @@
+"""LinTS with public contexts and private rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.device.action_selection import Choice, Thompson
+from bandanna.device.domain import Ball, Estimate, Statistic
+from bandanna.device.linear_report import LinearReport
+from bandanna.device.statistics import Public, Weighted
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.rng import Coins
+from bandanna.policies.algorithm import APPROX, PURE, algorithm
+from bandanna.policies.base import Ask, Frozen, Played, Policy
+from bandanna.policies.finite.base import PROTECTS
+from bandanna.policies.linear.base import FixedBatches, Schedule, informed
+from bandanna.policies.linear.lints import LinTS, Posterior, posterior
+from bandanna.privacy.guarantee import Guarantee
+from bandanna.protocols.clear import PublicSum
+from bandanna.protocols.privacy_model import Privacy, none
+from bandanna.protocols.randomized_response import LocalSigns
+from bandanna.protocols.running_sum import Channel, open_channel
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+_CONSTANT = 0.25  # weight of the constant in a private report
+_INSIDE = 1 - 1e-15  # rounding errors leave a weighted vector in the unit ball
+_PUBLIC = (("everybody", "every user's features and arm, and whether an answer came: they are public"),)
+
+
+@stored_as("LinTSRewardsState")
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What was released of rewards, what is public of features, and what follows."""
+
+    released: Floats  # (d,): sum of w x (r - 1/2), noisy
+    public: Floats  # (d + d(d+1)/2): sums of x/2 and x x^T, stacked
+    batches: int
+    snapshot: Posterior
+
+
+_named = partial(algorithm, paper="-", protects="rewards")
+
+
+@_named("LinTS-JDP-rewards", trust="central", guarantee="joint DP or zCDP")
+@_named(
+    "LinTS-LDP-rewards",
+    trust="local",
+    guarantee="local DP, pure",
+    budgets=(PURE, APPROX, ("rho",)),
+    options=("participations",),
+)
+@_named("LinTS-SDP-rewards", trust="shuffle", guarantee="shuffle DP")
+@stored_as("LinTSRewards")
+@dataclass(frozen=True, kw_only=True)
+class LinTSRewards(Policy[State]):
+    """Thompson sampling with `dim` features over `horizon` rounds that protects rewards; features are public.
+
+    privacy          `bd.central(...)`, `bd.local(...)` (pure: delta is not spent), `bd.shuffle(...)`, `bd.none()`
+    public_contexts  True says that everybody may know every user's features; else arms must stay: `Agent(arms=...)`,
+                     a world with fixed arms
+    intercept, batch, alpha, prior, reward_std   as those of `LinTS`
+
+    Rewards are clipped to [0, 1] before a statistic is formed.
+    """
+
+    trusts = ("none", "central", "local", "shuffle")
+    asks_again = True
+
+    dim: int
+    horizon: int
+    privacy: Privacy
+    public_contexts: bool = False
+    intercept: bool = False
+    batch: int | str | Schedule | None = "auto"
+    alpha: float = 0.5
+    prior: float | None = None
+    reward_std: float = 0.5
+
+    def __post_init__(self) -> None:
+        self.check_trust()
+        validation.store(self, validation.whole, "dim", most=1_000)
+        validation.store(self, validation.whole, "horizon", most=10**15)
+        validation.store(self, validation.flag, "intercept", "public_contexts")
+        for name in ("alpha", "prior", "reward_std"):  # which the sampler checks
+            object.__setattr__(self, name, getattr(self.sampler, name))
+        if self.privacy.noisy and self.privacy.pure and self.privacy.model != "local":
+            raise InvalidBudget("delta", 0.0, "a number in (0, 1): only local answers are pure")
+        if self.privacy.calibration != "tight":
+            raise InvalidArgument("calibration", self.privacy.calibration, '"tight": there is no printed noise')
+        if self.privacy.model == "local" and self.privacy.protocol not in ("default", "auto"):
+            raise InvalidArgument("protocol", self.privacy.protocol, "left out: a reward is answered with one bit")
+        _ = self.schedule
+
+    @cached_property
+    def sampler(self) -> LinTS:
+        """Devices see, draw and choose as those of LinTS."""
+        shared = {name: getattr(self, name) for name in ("dim", "horizon", "intercept", "alpha", "prior", "reward_std")}
+        return LinTS(**shared, privacy=none())  # what it learns from is answered here
+
+    @property
+    def _answers(self) -> bool:
+        """Whether devices answer with a randomized bit."""
+        return self.privacy.model == "local" and self.privacy.noisy
+
+    @cached_property
+    def domain(self) -> Ball:
+        """What is private: w x (r - 1/2)."""
+        return Ball(dim=self.dim, bound=0.5)
+
+    @cached_property
+    def public(self) -> Ask:
+        """What is public: sums of x/2 and x x^T, of features in the unit ball."""
+        return Ask(protocol=PublicSum(domain=LinearReport(features=self.dim)), step=1)
+
+    @cached_property
+    def _weights(self) -> Floats:
+        """w, (d,): of (z, 1) with |z| <= 1, or of |x| <= 1, it makes a vector of the unit ball."""
+        if not self.intercept:
+            return np.ones(self.dim)
+        return np.append(np.ones(self.dim - 1), _CONSTANT) * (_INSIDE / math.hypot(1.0, _CONSTANT))
+
+    @property
+    def _scale(self) -> float:
+        """What makes features as they are seen those of a report."""
+        return 0.5 if self.intercept else 1.0
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """When the policy learns."""
+        if isinstance(self.batch, Schedule):
+            return self.batch
+        if self.batch is None or isinstance(self.batch, str):
+            if self.batch in (None, "auto"):
+                return self._informed()
+            raise InvalidArgument("batch", self.batch, 'a whole number, a schedule or "auto"')
+        size = validation.whole("batch", self.batch, least=2 if self.privacy.model == "shuffle" else 1)
+        if size > self.horizon:
+            raise InvalidArgument("batch", self.batch, f"at most the horizon, {self.horizon} rounds")
+        return FixedBatches(size=size)
+
+    def _informed(self) -> Schedule:
+        """As that of LinTS, for less noise; where every batch pays anew, fewer of them: they double."""
+        found = informed(self.privacy, domain=self.domain, dim=self.dim, horizon=self.horizon)
+        doubling = self.privacy.model == "shuffle" and self.privacy.noisy
+        return replace(found, ratio=max(found.ratio, 2.0)) if doubling else found
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        sizes = self.schedule.sizes(self.horizon)
+        if not len(sizes):
+            raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
+        return sizes
+
+    @cached_property
+    def channel(self) -> Channel:
+        """The calibrated protocols for the private sums."""
+        privacy = self.privacy
+        if not self._answers:
+            return open_channel(privacy, domain=self.domain, sizes=self._sizes)
+        assert privacy.budget is not None
+        answered = LocalSigns.calibrate(
+            domain=self.domain, budget=privacy.budget, participations=privacy.participations
+        )
+        return Channel(protocols=dict.fromkeys(self._sizes.counts(), answered), sizes=self._sizes)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What is promised for a reward, and that features are public."""
+        stated = self.channel.guarantee
+        observers = (*stated.observers, *_PUBLIC)
+        return replace(stated, protects=PROTECTS, adjacency="replacement of one user's reward", observers=observers)
+
+    @property
+    def bits_per_user(self) -> int:
+        """The longest message about a reward."""
+        return self.channel.bits_per_user
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """Nothing known; contexts that were not declared public are refused."""
+        if arms is None and not self.public_contexts:
+            allowed = (
+                "True, if everybody may know every user's features, or arms that stay, as of Agent(arms=...) and "
+                "fixed=True: only rewards are protected here; bd.LinTS protects contexts too"
+            )
+            raise InvalidArgument("public_contexts", False, allowed)
+        released, public = np.zeros(self.dim), np.zeros(self.public.protocol.domain.dim)
+        return State(released=released, public=public, batches=0, snapshot=self._posterior(released, public, 0))
+
+    def episode(self, state: State) -> Frozen | None:
+        """The next batch of the schedule, then what is left of the horizon."""
+        return self._episode(state.batches)
+
+    def following(self, episode: Frozen) -> Frozen | None:
+        """The schedule is public."""
+        return self._episode(episode.number + 1)
+
+    def _episode(self, number: int) -> Frozen | None:
+        if number < len(self._sizes):
+            return Frozen(number=number, users=self._sizes[number])
+        left = self.horizon - self._sizes.users
+        return Frozen(number=number, users=left, released=False) if left and number == len(self._sizes) else None
+
+    def publish(self, state: State) -> Posterior:
+        """What devices draw from."""
+        return state.snapshot
+
+    def seen(self, contexts: Floats) -> Floats:
+        """Features as they are reported."""
+        return self.sampler.seen(contexts)
+
+    def act(self, snapshot: Posterior, contexts: Floats, coins: Coins) -> Choice:
+        """Device: the best arm of its draw."""
+        return self.sampler.act(snapshot, contexts, coins)
+
+    def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+        """With which probability devices choose these arms, and its standard error: see `chances`."""
+        return self.sampler.probabilities(snapshot, contexts, actions)
+
+    def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
+        """The largest expected reward."""
+        return self.sampler.best(snapshot, contexts)
+
+    def theta(self, snapshot: Posterior) -> Floats:
+        """The posterior's mean, in units of (z, 1) with an intercept."""
+        return self.sampler.theta(snapshot)
+
+    @property
+    def choose(self) -> Thompson:
+        """As those of LinTS."""
+        return self.sampler.choose
+
+    @cached_property
+    def tell(self) -> tuple[Weighted, Public]:
+        """Of the private ask: w x (r - 1/2), its sign answered at random in the local model; of the public one, x/2
+        and x x^T.
+        """
+        seen, weights = self.sampler.domain, tuple(self._weights.tolist())
+        return Weighted(seen=seen, weights=weights, bits=self._answers), Public(seen=seen, scale=self._scale)
+
+    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+        """By the tell of the ask."""
+        assert played.features is not None
+        private, public = self.tell
+        tell = public if isinstance(ask.protocol.domain, LinearReport) else private
+        return tell.statistic(ask.protocol.domain, played.features, played.rewards, None, coins)
+
+    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+        """The private sum of a batch, and the public ones."""
+        answer = yield Ask(protocol=self.channel.protocols[episode.users])
+        features = yield self.public
+        released = answer.total if self.channel.stream is not None else state.released + answer.total
+        public, batches = state.public + features.total, state.batches + 1
+        snapshot = self._posterior(released, public, batches)
+        return State(released=released, public=public, batches=batches, snapshot=snapshot)
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """Variances of a coordinate of the released sum after 0, 1, ..., M batches; answers are in `_reward_std`."""
+        if self._answers:
+            return np.zeros(1 + len(self._sizes))
+        return np.append(0.0, self.channel.prefix_std() ** 2)
+
+    @property
+    def _reward_std(self) -> float:
+        """Of a reward as it is learned from: c/2 of answers."""
+        if not self._answers:
+            return self.reward_std
+        (answered,) = set(self.channel.protocols.values())
+        assert isinstance(answered, LocalSigns)
+        return 0.5 / answered.mechanism.truth
+
+    def _posterior(self, released: Floats, public: Floats, batches: int) -> Posterior:
+        """What the sums of so many batches say."""
+        report = self.public.protocol.domain
+        assert isinstance(report, LinearReport)
+        half, gram = report.unpack(public)
+        vector = released / self._weights
+        if not self.intercept:
+            vector = vector + half  # sum x r = sum x (r - 1/2) + sum x/2
+        size = (0.5 if self.intercept else 1.0) if self.prior is None else self.prior
+        mean, root, _ = posterior(
+            vector,
+            gram / self._scale**2,
+            noise=(self._noise[batches] / self._weights**2, np.zeros_like(gram)),
+            second_moments=size**2 * self.sampler.domain.second_moments,
+            reward_std=self._reward_std,
+        )
+        return Posterior(theta=mean, root=self.alpha * root)
+
+    def facts(self) -> dict[str, Any]:
+        """What a result should remember."""
+        return {"batch": max(self._sizes.counts()), "participations": self.privacy.participations}

@@ -1,0 +1,404 @@
+"""Regret bounds for linear contextual bandits."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.policies.theory.base import Found, Setting, above, plain, rho_of, states, within
+from bandanna.types import Floats
+
+# Linear contextual bandits with private contexts and rewards: LinUCB in every trust model.
+#
+# Symbols: T `horizon`, d `dim`, B `batch`, epsilon, delta, alpha of the paper `failure`, M `batches` that a returning
+# user may be in, k `shufflers`, sigma `reward_std`.
+# `linucb_lemma` and `regular_linucb` have all their constants; the theorems for each trust model put the noise's size
+# into them and keep rates only, so `constant` multiplies those.
+# References: Chowdhury and Zhou 2022 [000]; Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002].
+
+
+_ARBITRARY = "arbitrary contexts, features and theta in the unit ball; except with probability `failure`"
+
+
+@states(
+    "upper", "000", "Lemma A.2", explicit=True, holds="LinUCB in batches, any noise within its bounds; " + _ARBITRARY
+)
+def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest: float) -> Any:
+    """d B log(1 + T/(d l)) / log 2 + 8 beta sqrt(d T log(1 + T/(d l))), l = lambda_min `smallest`, beta `radius`."""
+    t = above("horizon", horizon, 0)
+    growth = np.log1p(t / (dim * above("smallest", smallest, 0)))
+    return plain(dim * batch * growth / math.log(2) + 8 * np.asarray(radius) * np.sqrt(dim * t * growth))  # Lemma A.2
+
+
+@states(
+    "upper",
+    "000",
+    "Lemma A.2 for the summed ellipsoid",
+    explicit=True,
+    holds="LinUCB in batches with the ellipsoid of docs/bounds.md; " + _ARBITRARY,
+)
+def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, smallest: float) -> Any:
+    """B (1 + d L / log 2) + sqrt(8) Gamma sqrt(d T L / (b log(1 + 1/b))), L = log(1 + T/(d b)).
+
+    Gamma `ellipsoid`, b `smallest`: radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch.
+    """
+    t, least = above("horizon", horizon, 0), float(above("smallest", smallest, 0))
+    growth = np.log1p(t / (dim * least))
+    known = np.sqrt(dim * t * growth / (least * math.log1p(1 / least)))
+    return plain(batch * (1 + dim * growth / math.log(2)) + math.sqrt(8) * np.asarray(ellipsoid) * known)
+
+
+@states("upper", "002", "Theorem C.2", explicit=True, holds="LinUCB that learns every round; " + _ARBITRARY)
+def regular_linucb(
+    *,
+    horizon: Any,
+    dim: int,
+    smallest: float,
+    largest: float,
+    shift: float,
+    failure: float,
+    reward_std: float = 0.5,
+    reward_bound: float = 1.0,
+    parameter_bound: float = 1.0,
+) -> Any:
+    """B sqrt(8 T) (s (2 log(2/a) + d log(l'/l + T/(d l))) + (S sqrt(l') + g) sqrt(d log(1 + T/(d l)))).
+
+    l = rho_min `smallest`, l' = rho_max `largest`, g = gamma `shift`, s `reward_std`, B `reward_bound`,
+    S `parameter_bound` (Shariff and Sheffet 2018).
+    """
+    t, least = above("horizon", horizon, 0), float(above("smallest", smallest, 0))
+    certain = 2 * math.log(2 / float(within("failure", failure, 0, 1)))
+    rewards = reward_std * (certain + dim * np.log(largest / least + t / (dim * least)))
+    noise = (parameter_bound * math.sqrt(largest) + shift) * np.sqrt(dim * np.log1p(t / (dim * least)))
+    return plain(reward_bound * np.sqrt(8 * t) * (rewards + noise))  # Theorem C.2
+
+
+@states("upper", "000", "Lemma 3.9", explicit=False, holds="LinUCB in batches without noise; " + _ARBITRARY)
+def linucb_rate(*, horizon: Any, dim: int, batch: float = 1.0, constant: float = 1.0) -> Any:
+    """d B + d sqrt(T), logarithms left out."""
+    return plain(constant * (dim * batch + dim * np.sqrt(above("horizon", horizon, 0))))
+
+
+@states("upper", "000", "Proposition F.3", explicit=False, holds="LinUCB-JDP, batched or not; " + _ARBITRARY)
+def linucb_jdp_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
+) -> Any:
+    """d B + sqrt(T) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * (dim * batch + np.sqrt(t) * dim**0.75 * privacy * np.log(t / failure)))
+
+
+@states("upper", "000", "Proposition F.1", explicit=False, holds="LinUCB-LDP, batched or not; " + _ARBITRARY)
+def linucb_ldp_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
+) -> Any:
+    """d B + T^(3/4) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * (dim * batch + t**0.75 * dim**0.75 * privacy * np.log(t / failure)))
+
+
+@states("upper", "000", "Theorem 3.2 (B.1)", explicit=False, holds="LinUCB-SDP-Amp, nominal epsilon; " + _ARBITRARY)
+def linucb_sdp_amp_rate(
+    *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d B log T + log(B/delta)^(1/4) log(2/delta)^(1/4) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4)).
+
+    As restated in appendix B; proven for epsilon <= sqrt(log(2/delta)/B), and for O(epsilon, delta) only.
+    """
+    tail = within("delta", delta, 0, 1)
+    t, privacy = _private(horizon, epsilon, (np.log(batch / tail) * np.log(2 / tail)) ** 0.25)
+    return plain(constant * _batched(t, dim, batch, privacy, failure))
+
+
+@states("upper", "000", "Theorem 3.5 (C.1)", explicit=False, holds="LinUCB-SDP-Vec; " + _ARBITRARY)
+def linucb_sdp_vec_rate(
+    *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d B log T + log(d^2/delta)^(1/2) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4))."""
+    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / within("delta", delta, 0, 1))))
+    return plain(constant * _batched(t, dim, batch, privacy, failure))
+
+
+@states("upper", "000", "Corollary B.2", explicit=False, holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
+def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5), other logarithms left out."""
+    t, tail = above("horizon", horizon, 0), within("delta", delta, 0, 1)
+    logs = (np.log(t / tail) * np.log(2 / tail)) ** 0.2
+    return plain(constant * dim**0.8 * t**0.6 * above("epsilon", epsilon, 0) ** -0.4 * logs)
+
+
+@states("upper", "000", "Corollary C.2", explicit=False, holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
+def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5), other logarithms left out."""
+    logs = np.log(dim**2 / within("delta", delta, 0, 1)) ** 0.4
+    return plain(
+        constant * dim**0.8 * above("horizon", horizon, 0) ** 0.6 * above("epsilon", epsilon, 0) ** -0.4 * logs
+    )
+
+
+@states("upper", "000", "Corollary 3.3", explicit=False, holds="LinUCB-SDP-Amp, batches of T^(3/5); " + _ARBITRARY)
+def linucb_sdp_fixed_rate(*, horizon: Any, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """T^(3/5) log(T/delta)^(1/2) / sqrt(epsilon) (Vec: log(d^2/delta), Remark 3.6): a batch that ignores the budget."""
+    t, privacy = _private(horizon, epsilon, 1.0)
+    return plain(constant * t**0.6 * privacy * np.sqrt(np.log(t / within("delta", delta, 0, 1))))
+
+
+@states("upper", "000", "Corollary B.3", explicit=False, holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY)
+def linucb_sdp_amp_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * dim**0.75 * t**0.75 * privacy)
+
+
+@states("upper", "000", "Corollary C.3", explicit=False, holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY)
+def linucb_sdp_vec_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
+    """d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), epsilon and delta of the local guarantee."""
+    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / within("delta", delta, 0, 1))))
+    return plain(constant * dim**0.75 * t**0.75 * privacy)
+
+
+@states("upper", "000", "Theorem 4.2(i) (E.3)", explicit=False, holds="LinUCB-SDP-Amp, returning users; " + _ARBITRARY)
+def linucb_sdp_amp_returning_rate(
+    *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(T/delta)^(1/4) log(2/delta)^(1/2) log T log(T/alpha)."""
+    tail = within("delta", delta, 0, 1)
+    t, privacy = _private(horizon, epsilon, np.log(2 / tail) ** 0.5)
+    privacy = privacy * np.log(t / tail) ** 0.25
+    return plain(constant * _returning(t, dim, batches, privacy, failure))
+
+
+@states("upper", "000", "Theorem 4.2(ii) (E.5)", explicit=False, holds="LinUCB-SDP-Vec, returning users; " + _ARBITRARY)
+def linucb_sdp_vec_returning_rate(
+    *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
+) -> Any:
+    """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(d^2 M/delta)^(3/4) log T log(T/alpha)."""
+    t, privacy = _private(horizon, epsilon, np.log(dim**2 * batches / within("delta", delta, 0, 1)) ** 0.75)
+    return plain(constant * _returning(t, dim, batches, privacy, failure))
+
+
+@states(
+    "upper",
+    "000",
+    "Corollary E.4",
+    explicit=False,
+    holds="LinUCB-SDP-Amp, returning users, best batch; " + _ARBITRARY,
+)
+def linucb_sdp_amp_returning_best_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
+) -> Any:
+    """d^(5/6) T^(2/3) epsilon^(-1/3) log(T/delta)^(1/2), other logarithms left out."""
+    t = above("horizon", horizon, 0)
+    logs = np.sqrt(np.log(t / within("delta", delta, 0, 1)))
+    return plain(constant * dim ** (5 / 6) * t ** (2 / 3) * above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
+
+
+@states(
+    "upper",
+    "000",
+    "Corollary E.6",
+    explicit=False,
+    holds="LinUCB-SDP-Vec, returning users, best batch; " + _ARBITRARY,
+)
+def linucb_sdp_vec_returning_best_rate(
+    *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
+) -> Any:
+    """d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2), other logarithms left out."""
+    t = above("horizon", horizon, 0)
+    logs = np.sqrt(np.log(dim**2 * t / within("delta", delta, 0, 1)))
+    return plain(constant * dim ** (5 / 6) * t ** (2 / 3) * above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
+
+
+@states("upper", "000", "Proposition 4.3 (E.7)", explicit=False, holds="LinUCB-JDP per user of M rounds; " + _ARBITRARY)
+def linucb_jdp_returning_rate(
+    *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, constant: float = 1.0
+) -> Any:
+    """d sqrt(T) + sqrt(M T/epsilon) d^(3/4) log(1/delta)^(1/4), other logarithms left out."""
+    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
+    return plain(constant * (dim * np.sqrt(t) + np.sqrt(batches * t) * dim**0.75 * privacy))
+
+
+@states(
+    "upper", "002", "Theorem 5.1", explicit=False, holds="LinUCB with k concurrent shufflers, epsilon < 1; expectation"
+)
+def linucb_concurrent_rate(
+    *, horizon: Any, dim: int, shufflers: int, epsilon: Any, reward_std: float = 0.5, constant: float = 1.0
+) -> Any:
+    """k^(3/4) T^((k+1)/(2k+1)) (sigma + d) / sqrt(epsilon), logarithms left out; Corollary 5.2 is k = log T."""
+    t, privacy = _private(horizon, epsilon, 1.0)
+    k = float(above("shufflers", shufflers, 1, strict=False))
+    return plain(constant * k**0.75 * t ** ((k + 1) / (2 * k + 1)) * privacy * (reward_std + dim))
+
+
+@states(
+    "lower", "000", "introduction (Chu et al. 2011)", explicit=False, holds="every policy, private or not; K < infinity"
+)
+def contextual_lower_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
+    """sqrt(d T)."""
+    return plain(constant * np.sqrt(dim * above("horizon", horizon, 0)))
+
+
+def _private(horizon: Any, epsilon: Any, logs: Any) -> tuple[Floats, Floats]:
+    """T, and logs / sqrt(epsilon)."""
+    return above("horizon", horizon, 1, strict=False), np.asarray(logs / np.sqrt(above("epsilon", epsilon, 0)))
+
+
+def _batched(t: Floats, dim: int, batch: float, privacy: Floats, failure: float) -> Floats:
+    """d B log T + privacy d^(3/4) T^(3/4) log T log(T/alpha) / B^(1/4)."""
+    size = above("batch", batch, 1, strict=False)
+    slow = privacy * dim**0.75 * t**0.75 * np.log(t) * np.log(t / within("failure", failure, 0, 1)) / size**0.25
+    return np.asarray(dim * size * np.log(t) + slow)
+
+
+def _returning(t: Floats, dim: int, batches: float, privacy: Floats, failure: float) -> Floats:
+    """d T log(T)/M + sqrt(M T) privacy d^(3/4) log T log(T/alpha)."""
+    m = above("batches", batches, 1, strict=False)
+    slow = np.sqrt(m * t) * privacy * dim**0.75 * np.log(t) * np.log(t / within("failure", failure, 0, 1))
+    return np.asarray(dim * t * np.log(t) / m + slow)
+
+
+def of_linucb(setting: Setting) -> Found:
+    """LinUCB: from above by its own radius or rate; from below what every policy pays."""
+    yield from _linucb_upper(setting)
+    yield contextual_lower_rate, {"dim": setting["dim"]}
+
+
+def _linucb_upper(setting: Setting) -> Found:
+    """Lemma A.2 with the set of theta that it ran with; a narrower one is outside of it."""
+    for formula, size in ((linucb_lemma, "radius"), (linucb_ellipsoid, "ellipsoid")):
+        if setting.get("width", 1.0) >= 1 and size in setting:
+            yield formula, {name: setting[name] for name in ("dim", "batch", size, "smallest")}
+            return
+    problem: dict[str, Any] = {"dim": setting["dim"]}
+    times = setting.get("participations", 1)
+    if setting["trust"] == "none" or math.isinf(setting["epsilon"]):
+        yield linucb_rate, {**problem, "batch": setting["batch"]}
+        return
+    problem |= {"epsilon": setting["epsilon"], "delta": setting["delta"]}
+    if setting.get("shufflers"):
+        problem.pop("delta")
+        yield linucb_concurrent_rate, {**problem, "shufflers": setting["shufflers"]}
+    elif setting["trust"] == "shuffle":
+        rates = {
+            ("gaussian", False): linucb_sdp_amp_best_rate,
+            ("binomial", False): linucb_sdp_vec_best_rate,
+            ("gaussian", True): linucb_sdp_amp_returning_best_rate,
+            ("binomial", True): linucb_sdp_vec_returning_best_rate,
+        }
+        yield rates[setting["protocol"], times > 1], problem
+    elif times == 1:
+        rate = linucb_jdp_rate if setting["trust"] == "central" else linucb_ldp_rate
+        yield rate, {**problem, "batch": setting["batch"], "failure": setting["failure"]}
+    elif setting["trust"] == "central":  # the paper has none for returning users in the local model
+        yield linucb_jdp_returning_rate, {**problem, "batches": times}
+
+
+# Linear contextual bandits whose contexts are public and whose rewards are private: AdaC-OFUL.
+#
+# Symbols: T `horizon`, d `dim`, rho, delta of the paper `failure`, lambda `ridge`, C `growth` (an episode ends when
+# the
+# determinant has grown by 1 + C), lambda_0 `least_eigenvalue` of E[A A^T], w `width` of the rewards' range.
+# Reference: Azize and Basu 2024 [004], Table I, Theorems 5 and 14, appendix F.
+
+
+@states(
+    "upper",
+    "004",
+    "Theorem 5, with the constants of its proof",
+    explicit=True,
+    holds="AdaC-OFUL with unit features that satisfy Assumption 2, |theta| <= 1; except with probability 3 `failure`",
+)
+def adac_oful_proof(
+    *,
+    horizon: Any,
+    dim: int,
+    rho: float,
+    failure: float,
+    ridge: float,
+    least_eigenvalue: float,
+    growth: float = 1.0,
+    width: float = 2.0,
+    reward_std: float = 1.0,
+) -> Any:
+    """2 sqrt(1 + C) sqrt(2 d log(1 + T/(lambda d))) (beta_T sqrt(T) + sqrt(sum_t g(tau_t)^2)), at most 2 T.
+
+    beta_T = s sqrt(2 log(1/failure) + d log(1 + T/(lambda d))) + sqrt(lambda), s = `reward_std`, bounds the reward
+    noise, and g(tau) = sqrt((w^2 l_T / (2 rho)) f / max(lambda, lambda + lambda_0 tau/4 - 8 L - 2 sqrt(tau L))) the
+    privacy noise after l_T = d log(1 + T/(lambda d)) / log(1 + C) episodes, L = log((tau + 3) d / failure).
+    Deviations: the printed gamma_T / sqrt(tau) needs a denominator that is positive for every tau; it is not for small
+    ones, so g keeps at least lambda there. The last update before round t is at
+    tau >= (t - 1 + lambda)/(1 + C) - lambda (Step 5 with any ridge; printed for lambda >= 1).
+    """
+    validation.chance("failure", failure)
+    t = np.atleast_1d(above("horizon", horizon, 1, strict=False))
+    log_det = dim * np.log1p(t / (above("ridge", ridge, 0) * dim))
+    beta = reward_std * np.sqrt(2 * math.log(1 / failure) + log_det) + math.sqrt(ridge)
+    episodes = log_det / math.log1p(float(above("growth", growth, 0)))
+    log_share = np.log(t / failure)
+    norm = dim + 2 * np.sqrt(dim * log_share) + 2 * log_share  # f(d, failure / T)
+    scale = width**2 / (2 * float(above("rho", rho, 0))) * episodes * norm
+    sums = np.array([_harmonic(float(end), dim, failure, ridge, least_eigenvalue, growth) for end in t])
+    found = 2 * math.sqrt(1 + growth) * np.sqrt(2 * log_det) * (beta * np.sqrt(t) + np.sqrt(scale * sums))  # Step 6
+    return plain(np.minimum(found, 2 * t).reshape(np.shape(horizon)))
+
+
+def _harmonic(horizon: float, dim: int, failure: float, ridge: float, least_eigenvalue: float, growth: float) -> float:
+    """An upper bound of sum_{t <= T} 1 / max(lambda, lambda + lambda_0 tau_t/4 - ...): blocks of rounds 1 % long."""
+    starts = np.unique(np.floor(np.geomspace(1, horizon, 2 + int(100 * math.log(max(horizon, math.e)))))).astype(float)
+    lengths = np.diff(np.append(starts, horizon + 1))
+    tau = np.maximum((starts - 1 + ridge) / (1 + growth) - ridge, 0.0)  # Step 5, at the block's first round
+    return float(np.sum(lengths / _eigenvalue(tau, dim, failure, ridge, least_eigenvalue)))  # it never falls with tau
+
+
+def _eigenvalue(tau: Floats, dim: int, failure: float, ridge: float, least_eigenvalue: float) -> Floats:
+    """What lambda_min(V_tau) is at least, by Lemma 12 where it says anything."""
+    log = np.log((tau + 3) * dim / failure)
+    grown = float(above("least_eigenvalue", least_eigenvalue, 0)) * tau / 4 - 8 * log - 2 * np.sqrt(tau * log)
+    return np.asarray(ridge + np.maximum(grown, 0.0))
+
+
+@states("upper", "004", "Table I (Theorem 5)", explicit=False, holds="AdaC-OFUL under Assumption 2, with high chance")
+def adac_oful_rate(*, horizon: Any, dim: int, rho: Any, constant: float = 1.0) -> Any:
+    """d log(T) sqrt(T) + d^2 log(T)^2 / sqrt(rho)."""
+    t = above("horizon", horizon, 1, strict=False)
+    return plain(constant * (dim * np.log(t) * np.sqrt(t) + dim**2 * np.log(t) ** 2 / np.sqrt(above("rho", rho, 0))))
+
+
+@states("upper", "004", "section V-B2, remark 2", explicit=False, holds="AdaC-OFUL with private contexts (joint DP)")
+def adac_oful_joint_rate(*, horizon: Any, rho: Any, constant: float = 1.0) -> Any:
+    """sqrt(T) + sqrt(T / rho): then privacy is not free any more."""
+    t = above("horizon", horizon, 0)
+    return plain(constant * (np.sqrt(t) + np.sqrt(t / above("rho", rho, 0))))
+
+
+def of_oful(setting: Setting) -> Found:
+    """RS-OFUL and AdaC-OFUL: with constants where the contexts' least eigenvalue was given, else the rate.
+
+    The theorem is for features and theta of norm at most 1; the policy gives half of `failure` to each kind of noise.
+    """
+    problem = {"dim": setting["dim"], "rho": rho_of(setting)}
+    outside = setting.get("width", 1.0) < 1 or setting["feature_bound"] != 1 or setting["parameter_bound"] != 1
+    if not setting.get("eigenvalue") or outside:
+        yield adac_oful_rate, problem
+        yield contextual_lower_rate, {"dim": setting["dim"]}
+        return
+    width = setting.get("reward_width", 2.0)
+    known = {
+        "least_eigenvalue": setting["eigenvalue"],
+        "failure": setting["failure"] / 2,
+        "ridge": setting["ridge"],
+        "growth": setting["growth"],
+        "width": width,
+        "reward_std": setting.get("reward_std") or width / 2,
+    }
+    yield adac_oful_proof, {**problem, **known}
+    yield contextual_lower_rate, {"dim": setting["dim"]}
+
+
+def of_oful_joint(setting: Setting) -> Found:
+    """AdaC-OFUL-JDP: a rate."""
+    yield adac_oful_joint_rate, {"rho": rho_of(setting)}
+    yield contextual_lower_rate, {"dim": setting["dim"]}

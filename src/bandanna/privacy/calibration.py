@@ -1,0 +1,588 @@
+"""The least noise for a budget, by numerical accounting or by the papers' printed constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from scipy import special
+
+from bandanna import validation
+from bandanna.errors import CalibrationError, InvalidBudget, OutsideTheorem
+from bandanna.numeric import search
+from bandanna.privacy import accountant, calibration_cache, events, shuffled_gaussian
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
+from bandanna.privacy.events import BinomialEvent, Event, RepetitionEvent, joint_share
+from bandanna.privacy.factorisation import Factorisation
+from bandanna.privacy.prices import fine_grid
+from bandanna.storage.encoding import stored_as
+
+# Least Gaussian and Laplace noise for a budget: one release, M releases, or a continual release.
+
+
+_LARGEST = 600.0  # epsilon beyond which e^epsilon leaves the floats
+
+
+def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
+    """Least std of Gaussian noise on a `dim`-vector of l2 `sensitivity`, for a user in `participations` releases.
+
+    The analytic Gaussian mechanism: std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
+    """
+    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
+    return _gaussian_std(sensitivity, dim, budget, participations, sensitivity / finite_mu(budget))
+
+
+@lru_cache(maxsize=4096)  # policies of one kind calibrate alike
+def _gaussian_std(sensitivity: float, dim: int, budget: Budget, participations: int, once: float) -> float:
+    """From `once`, the std for a user in one release, without a grid."""
+
+    def event(std: float) -> events.Event:
+        one = events.GaussianEvent(std=std, sensitivity=sensitivity, dim=dim, grid=fine_grid(std, sensitivity, dim))
+        return events.RepetitionEvent(event=one, times=participations)
+
+    return _least_std(event, budget, start=once * math.sqrt(participations))
+
+
+def continual_std(
+    *, factorisation: Factorisation, sensitivity: float, dim: int, budget: Budget, participations: int = 1
+) -> float:
+    """Least std of the noise on every released number of a continual sum, M0 participations inside one stream.
+
+    std = sensitivity |C|_M0 / mu(epsilon, delta), |C|_M0 the largest norm of a sum of M0 columns, plus the grid's
+    share; the worst prefix has factorisation.error() times it.
+    """
+    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
+    apart = participations * sensitivity * factorisation.sensitivity()  # what the grid must be fine for
+    change = sensitivity * factorisation.sensitivity(participations)
+    touched = dim * factorisation.releases(participations)
+
+    def event(std: float) -> events.Event:
+        return events.ContinualEvent(
+            factorisation=factorisation,
+            std=std,
+            sensitivity=sensitivity,
+            participations=participations,
+            dim=dim,
+            grid=fine_grid(std, apart, touched),
+        )
+
+    return _least_std(event, budget, start=change / finite_mu(budget))
+
+
+def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
+    """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure.
+
+    In zCDP each release may have the epsilon with epsilon tanh(epsilon/2) = rho / M (calibration.md F).
+    """
+    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
+    if isinstance(budget, PureDP | ApproxDP):
+        if math.isinf(budget.epsilon):
+            raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
+        pure = participations * sensitivity / budget.epsilon
+    else:
+        pure = sensitivity / ZCDP(rho=finite_mu(budget) ** 2 / (2 * participations)).pure()
+
+    def event(scale: float) -> events.Event:
+        one = events.LaplaceEvent(
+            scale=scale, sensitivity=sensitivity, dim=dim, grid=fine_grid(scale, sensitivity, dim**2)
+        )
+        return events.RepetitionEvent(event=one, times=participations)
+
+    if isinstance(budget, ApproxDP) and budget.delta > 0:  # a delta buys little for few releases: keep it pure
+        budget = PureDP(epsilon=budget.epsilon)
+    return _least_std(event, budget, start=pure)
+
+
+def finite_mu(budget: Budget) -> float:
+    """The Gaussian price of a budget; an infinite one has no least noise."""
+    if not isinstance(budget, Budget):
+        raise InvalidBudget("budget", budget, "ApproxDP, ZCDP, RenyiDP or PureDP")
+    if isinstance(budget, ApproxDP) and _LARGEST < budget.epsilon < math.inf:
+        raise InvalidBudget("epsilon", budget.epsilon, f"at most {_LARGEST:g}, or math.inf for no noise")
+    mu = budget.mu()
+    if math.isinf(mu):
+        raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
+    return mu
+
+
+def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True) -> float:
+    """m with m^2 = mu_matrix^2 + mu_vector^2, the matrix's `share` of it given, for parts of one record: at least mu.
+
+    Not `joint`: mu itself, as if the worst cases of both could meet.
+    """
+    return finite_mu(budget) / math.sqrt(joint_share(share, weighted=weighted) if joint else 1.0)
+
+
+def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
+    """Split a price over levels of which `nodes` m_j are summed: mu_j^2 proportional to sqrt(m_j).
+
+    Minimises sum m_j / mu_j^2 subject to sum mu_j^2 = mu^2; the variance is then (sum sqrt m_j)^2 / mu^2.
+    """
+    roots = [math.sqrt(validation.positive("nodes", m)) for m in nodes]
+    return tuple(mu * math.sqrt(root / math.fsum(roots)) for root in roots)
+
+
+def _checked(sensitivity: float, dim: int, participations: int) -> tuple[float, int, int]:
+    checked = validation.positive("sensitivity", sensitivity), validation.whole("dim", dim)
+    return *checked, validation.whole("participations", participations)
+
+
+def _least_std(event: Callable[[float], events.Event], budget: Budget, *, start: float) -> float:
+    high = start
+    for _ in range(60):
+        if accountant.satisfies(event(high), budget):
+            return search.least(lambda std: accountant.satisfies(event(std), budget), start / 2, high, relative=1e-7)
+        high *= 1.001 if high < 1.02 * start else 1.5
+    raise CalibrationError(f"no noise up to {high:.3g} meets {budget}")
+
+
+# The largest epsilon of a pure release that a budget allows, made once or several times by one user.
+
+
+def largest_epsilon(
+    event: Callable[[float], Event], budget: Budget, participations: int, *, least: float, most: float
+) -> float:
+    """The largest epsilon in [least, most] at which `participations` releases of `event(epsilon)` meet the budget.
+
+    One release is pure: for (epsilon, delta) it spends epsilon and no delta. Several, and other kinds of budgets, are
+    left to the accountant.
+    """
+    if not isinstance(budget, Budget):
+        raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
+    if validation.whole("participations", participations, most=100_000) == 1 and isinstance(budget, PureDP | ApproxDP):
+        return min(budget.epsilon, most)
+
+    def meets(epsilon: float) -> bool:
+        return accountant.satisfies(RepetitionEvent(event=event(epsilon), times=participations), budget)
+
+    if not meets(least):
+        raise CalibrationError(f"no answer is noisy enough for {participations} participations at {budget}")
+    return search.greatest(meets, least, most, relative=1e-7)
+
+
+def spends_delta(budget: Budget, participations: int) -> bool:
+    """Whether the promise of releases calibrated above is stated at a delta: not where they are pure in all."""
+    return not (isinstance(budget, PureDP) or (participations == 1 and isinstance(budget, ApproxDP)))
+
+
+# Least Gaussian noise per report, so that a shuffled batch keeps a promise: amplification by shuffling.
+
+
+def calibrated_shuffled_std(
+    *, sensitivity: float, dim: int, users: int, budget: Budget, participations: int = 1
+) -> float:
+    """Least std of every report, a user being in at most `participations` shuffled batches of `users`.
+
+    At most that of the local mechanism (which needs no shuffler), and never below what the exact accounting proves.
+    """
+    if not isinstance(budget, ApproxDP):
+        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): amplification by shuffling has no other form")
+    sensitivity, dim = validation.positive("sensitivity", sensitivity), validation.whole("dim", dim)
+    users = validation.whole("batch", users, least=2)
+    participations = validation.whole("participations", participations, most=100_000)
+    central = math.sqrt(participations) / finite_mu(budget)
+
+    def search_std() -> dict[str, float]:
+        return {
+            "std": shuffled_gaussian.composed_shuffled_gaussian_std(
+                sensitivity=1.0, users=users, times=participations, epsilon=budget.epsilon, delta=budget.delta
+            )
+        }
+
+    def meets(found: Mapping[str, float]) -> bool:
+        """One evaluation of the accountant, below a second: a file is never trusted with a promise."""
+        if not central / math.sqrt(users) * (1 - 1e-9) <= found["std"] <= central * (1 + 1e-9):
+            return False  # less noise than the sums alone need, or more than reports need without a shuffler
+        one = events.ShuffledGaussianEvent(std=found["std"], sensitivity=1.0, users=users, dim=dim)
+        return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
+
+    key = {"users": users, "epsilon": budget.epsilon, "delta": budget.delta, "participations": participations}
+    key["bound"] = 3  # what was found with the clones bound would do, but has more noise
+    return sensitivity * float(calibration_cache.remember("shuffled", key, search_std, valid=meets)["std"])
+
+
+# Least binomial noise for a private vector sum in the shuffle model (calibration.md A.4).
+#
+# Statistics are encoded on a lattice of `scale` steps per unit, and every user adds Bin(b, 1/2) to each coordinate, so
+# a batch of B users carries Bin(B b, 1/2): std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding.
+
+
+_OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before a finer one is tried
+
+
+@stored_as("BinomialNoise")
+@dataclass(frozen=True, kw_only=True)
+class BinomialNoise:
+    """Encoding and noise of one batch: `scale` s lattice steps per unit, `trials` b fair (or p-) coins per user."""
+
+    scale: float
+    trials: int
+    users: int
+    probability: float = 0.5
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.positive, "scale")
+        validation.store(self, validation.whole, "trials", "users")
+        validation.store(self, validation.chance, "probability")
+
+    def for_users(self, users: int) -> BinomialNoise:
+        """What every user does stays the same in a batch of so many."""
+        return self if users == self.users else replace(self, users=users)
+
+    def std(self) -> float:
+        """Standard deviation of a coordinate of the batch sum: sqrt(B b p (1-p) + B/4) / s, rounding included."""
+        noise = self.users * self.trials * self.probability * (1 - self.probability)
+        return math.sqrt(noise + self.users / 4) / self.scale
+
+    def event(self, *, sensitivity: float, reach: float, dim: int) -> events.BinomialEvent:
+        """What the analyzer sees: totals with Bin(B b, p) noise."""
+        return self._view(self.users, sensitivity, reach, dim)
+
+    def local_event(self, *, sensitivity: float, reach: float, dim: int) -> events.BinomialEvent:
+        """What the shuffler sees of one user: counts with Bin(b, p) noise only."""
+        return self._view(1, sensitivity, reach, dim)
+
+    def _view(self, users: int, sensitivity: float, reach: float, dim: int) -> events.BinomialEvent:
+        return events.BinomialEvent(
+            trials=users * self.trials,
+            shift=self.scale * sensitivity,
+            reach=math.ceil(self.scale * reach),
+            dim=dim,
+            probability=self.probability,
+        )
+
+
+def binomial_noise(
+    *, sensitivity: float, reach: float, dim: int, users: int, budget: Budget, participations: int = 1
+) -> BinomialNoise:
+    """Least noise for a batch of `users`, a user being in at most `participations` batches of this size.
+
+    `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The first lattice is that of
+    A.4; it is refined until the sum's std is within 2 % of the central Gaussian's.
+    """
+    if not isinstance(budget, ApproxDP):
+        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
+    sensitivity, reach = validation.positive("sensitivity", sensitivity), validation.positive("reach", reach)
+    dim, users = validation.whole("dim", dim), validation.whole("batch", users, least=2)
+    participations = validation.whole("participations", participations)
+    central = sensitivity * math.sqrt(participations) / finite_mu(budget)
+
+    def search_lattices() -> dict[str, float]:
+        for scale in _scales(sensitivity, dim, users, central, composed=participations > 1):
+            noise = _least_trials(scale, central, sensitivity, reach, dim, users, budget, participations)
+            if noise is not None:
+                return {"scale": noise.scale, "trials": noise.trials}
+        raise CalibrationError(f"no binomial noise within 2 % of the central mechanism meets {budget}, batch {users}")
+
+    key = {
+        "sensitivity": sensitivity,
+        "reach": reach,
+        "dim": dim,
+        "users": users,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "participations": participations,
+    }
+
+    def build(found: Mapping[str, float]) -> BinomialNoise:
+        return BinomialNoise(scale=found["scale"], trials=validation.whole("trials", found["trials"]), users=users)
+
+    def meets(found: Mapping[str, float]) -> bool:
+        """A file is never trusted with a promise, nor with more noise than a search would find."""
+        noise = build(found)
+        near = noise.std() <= 1.01 * _OVERHEAD * central
+        return near and _meets(noise, sensitivity, reach, dim, budget, participations)
+
+    return build(calibration_cache.remember("binomial", key, search_lattices, valid=meets))
+
+
+def _scales(sensitivity: float, dim: int, users: int, central: float, *, composed: bool) -> Iterator[float]:
+    """Lattices to try, coarsest first. A composed price pays for the spread of the rounding: it starts finer."""
+    first = max(5 * math.sqrt(dim) / sensitivity, 5 * math.sqrt(users) / central, math.sqrt(375) / central)
+    if composed:
+        first = max(first, 240 / sensitivity)
+    for step in range(24):
+        yield float(math.ceil(first * 1.5**step))
+
+
+def _least_trials(
+    scale: float,
+    central: float,
+    sensitivity: float,
+    reach: float,
+    dim: int,
+    users: int,
+    budget: ApproxDP,
+    participations: int,
+) -> BinomialNoise | None:
+    """Least b on this lattice, or None where even a std of 1.02 times the central one is not enough."""
+    most = int(((_OVERHEAD * central * scale) ** 2 - users / 4) * 4 / users)
+    unit = max(1, most // 4000)  # a step of 1/4000 in b is 0.0125 % in std
+
+    def meets(units: int) -> bool:
+        noise = BinomialNoise(scale=scale, trials=units * unit, users=users)
+        return _meets(noise, sensitivity, reach, dim, budget, participations)
+
+    if most < 1 or not meets(most // unit):
+        return None
+    guess = 4 * ((scale * sensitivity) ** 2 + dim / 4) * participations / (users * finite_mu(budget) ** 2)
+    units = search.least_whole(meets, math.ceil(guess / unit), most=most // unit)
+    return None if units is None else BinomialNoise(scale=scale, trials=units * unit, users=users)
+
+
+def _meets(
+    noise: BinomialNoise, sensitivity: float, reach: float, dim: int, budget: ApproxDP, participations: int
+) -> bool:
+    one = noise.event(sensitivity=sensitivity, reach=reach, dim=dim)
+    return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
+
+
+def noise_of_std(std: float, *, sensitivity: float, dim: int, users: int, composed: bool) -> BinomialNoise:
+    """The first lattice of A.4 on which some coins give the batch sum the std, rounding included, within 0.1 %."""
+    for scale in _scales(sensitivity, dim, users, std, composed=composed):
+        trials = math.floor(((std * scale) ** 2 - users / 4) * 4 / users)
+        if trials >= 50:  # fewer coins than that are not near the Gaussian of their std
+            noise = BinomialNoise(scale=scale, trials=trials, users=users)
+            if noise.std() > (1 - 1e-3) * std:
+                return noise
+    raise CalibrationError(f"no lattice gives a batch of {users} a standard deviation of {std:.3g}")
+
+
+# Least noise for a private sum of bits in the shuffle model: c copies of the value bit and b fair bits per user.
+#
+# A batch of B users sums to c (sum of bits) + Bin(B b, 1/2): neighbours differ by exactly c, values are never rounded,
+# and the privacy profile is known exactly (`exact.binomial_delta`). std = sqrt(B b) / (2 c); copies are there only
+# because b is a whole number: with c = 1 a large batch would have far more noise than it needs.
+
+
+_WITHIN = 1.002  # the fewest copies with a std within this factor of the Gaussian's are taken
+_LATTICES = 24
+
+
+def bit_std(noise: BinomialNoise) -> float:
+    """sqrt(B b) / (2 c): no rounding."""
+    return math.sqrt(noise.users * noise.trials) / (2 * noise.scale)
+
+
+def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
+    """Totals of `users` (a whole batch unless told) whose neighbours differ by exactly c."""
+    copies = int(noise.scale)
+    return BinomialEvent(
+        trials=(noise.users if users is None else users) * noise.trials,
+        shift=copies,
+        reach=copies,
+        probability=noise.probability,
+        rounded=False,
+    )
+
+
+def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> BinomialNoise:
+    """Least noise for a batch of `users`, a user being in at most `participations` batches of this size."""
+    if not isinstance(budget, ApproxDP):
+        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
+    users, times = validation.whole("batch", users, least=2), validation.whole("participations", participations)
+    central = math.sqrt(times) / finite_mu(budget)
+    best: BinomialNoise | None = None
+    for copies in _copies(users, central):
+        noise = _least(copies, users, budget, times, central)
+        if noise is not None and (best is None or bit_std(noise) < bit_std(best)):
+            best = noise
+            if bit_std(best) <= _WITHIN * central:
+                return best
+    if best is None:
+        raise CalibrationError(f"no binomial noise meets {budget}, batch {users}")
+    return best
+
+
+def bit_noise_of_std(std: float, *, users: int) -> BinomialNoise:
+    """The fewest copies with which some fair bits give a batch at least the std, and at most 0.1 % more."""
+    least = math.ceil(
+        max(math.sqrt(625) / std, 1)
+    )  # 2500 coins: the price of Theorem A is within 1 % of the Gaussian's
+    for copies in range(least, 64 * least + math.ceil(16 * math.sqrt(users) / std)):
+        trials = math.ceil((2 * copies * std) ** 2 / users * (1 - 1e-12))
+        noise = BinomialNoise(scale=float(copies), trials=trials, users=users)
+        if bit_std(noise) <= (1 + 1e-3) * std:
+            return noise
+    raise CalibrationError(f"no coins give a batch of {users} a standard deviation of {std:.3g}")
+
+
+def _copies(users: int, std: float) -> list[int]:
+    """1, 2, 3, ... and, for large batches, enough for the coins of a user to be at least one."""
+    first = max(1, math.floor(math.sqrt(users) / (2 * std)))
+    return sorted({*range(1, 9), *(first * step for step in range(1, _LATTICES))})
+
+
+def _least(copies: int, users: int, budget: ApproxDP, times: int, central: float) -> BinomialNoise | None:
+    """Least b for so many copies, or None where twice the central std is not enough."""
+
+    def noise(trials: int) -> BinomialNoise:
+        return BinomialNoise(scale=float(copies), trials=trials, users=users)
+
+    def meets(trials: int) -> bool:
+        return accountant.satisfies(RepetitionEvent(event=bit_event(noise(trials)), times=times), budget)
+
+    guess = math.ceil((2 * copies * central) ** 2 / users)
+    trials = search.least_whole(meets, guess, most=4 * guess + 4)
+    return None if trials is None else noise(trials)
+
+
+# What honest devices hardly ever send, counts and noisy numbers; and what refusing it costs (calibration.md A.9).
+
+
+REFUSED = 2.0**-60  # an honest device's count of one coordinate, at most
+_SIDE = REFUSED / 2 * (1 - 1e-6)  # at either end, and what floats may lose
+
+
+@lru_cache(maxsize=1024)
+def likely_coins(noise: BinomialNoise) -> tuple[int, int]:
+    """Low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61, the closest such.
+
+    About 8.85 standard deviations from the mean, fewer of few fair coins, whose tails are lighter than the Gaussian's.
+    """
+    b, p = noise.trials, noise.probability
+    return _refusals_least(b, p), b - _refusals_least(b, 1 - p)  # what is above for p is below for 1 - p
+
+
+def _refusals_least(trials: int, probability: float) -> int:
+    """The largest k with P(Bin(b, p) < k) <= 2^-61."""
+    lost = 1 - probability
+    low, high = 0, math.ceil(trials * probability)  # P(X < low) is small enough, P(X < high + 1) is not
+    while low < high:
+        middle = (low + high + 1) // 2
+        below = special.betainc(trials - middle + 1, middle, lost)  # P(Bin(b, p) < middle)
+        low, high = (middle, high) if below <= _SIDE else (low, middle - 1)
+    return low
+
+
+@lru_cache(maxsize=1024)
+def likely_reach(dim: int) -> float:
+    """Give t with P(some of dim standard normal numbers has a size above t) <= 2^-60, the least such but for 1e-9.
+
+    8.85 for one number, 9.59 for a thousand. A discrete Gaussian of parameter s is beyond ceil(t s) with no greater
+    probability: P(Z >= m) <= P(N(0, s^2) >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
+
+    Parameters
+    ----------
+    dim
+        How many numbers a report has.
+
+    Returns
+    -------
+    float
+        The bound, in standard deviations.
+    """
+    return float(-special.ndtri(_SIDE / dim)) * (1 + 1e-9)
+
+
+def refusal_tail(users: int, dim: int) -> float:
+    """Total variation between the totals of a batch with and without refusals: B D 2^-60 at most."""
+    return users * dim * REFUSED
+
+
+def left_for_coins(budget: Budget, users: int, dim: int, participations: int = 1) -> Budget:
+    """What refusals leave of a budget: delta - (1 + e^epsilon) M tail."""
+    if not isinstance(budget, ApproxDP) or math.isinf(budget.epsilon):
+        return budget
+    cost = (1 + math.exp(min(budget.epsilon, 700.0))) * participations * refusal_tail(users, dim)
+    if cost >= budget.delta / 2:
+        allowed = f"above {2 * cost:.2g}, twice what refusing improbable counts costs, or noise drawn by the mixer"
+        raise InvalidBudget("delta", budget.delta, allowed)
+    return replace(budget, delta=budget.delta - cost * (1 + 1e-9))
+
+
+# The papers' printed noise, for `calibration="paper"`: outside a theorem's range an error, inside it what was printed.
+#
+# These are upper bounds of their time; what they really guarantee is computed by the accountant and stated beside
+# them.
+# References: [000] Chowdhury and Zhou, Shuffle private linear contextual bandits; [001] Li, Zhou and Ji, Distributed
+# linear bandits with differential privacy; [004] Azize and Basu, Concentrated DP for bandits.
+
+
+def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: int = 1) -> float:
+    """Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm 18]."""
+    sensitivity, participations = (
+        validation.positive("sensitivity", sensitivity),
+        validation.whole("participations", participations),
+    )
+    if isinstance(budget, ZCDP):
+        return sensitivity * math.sqrt(participations / (2 * budget.rho))
+    epsilon, delta = _share(_approximate(budget), participations)
+    _within("epsilon", epsilon, epsilon <= 1, "at most 1: the classical Gaussian mechanism holds only there")
+    return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def report_std(*, budget: Budget, participations: int = 1) -> float:
+    """4 sqrt(2 log(2.5/delta)) / epsilon on vector and matrix of a report, epsilon <= 1 [000, Prop. F.1]."""
+    epsilon, delta = _share(_approximate(budget), participations)
+    _within("epsilon", epsilon, epsilon <= 1, "at most 1 [000, Prop. F.1]")
+    return 4 * math.sqrt(2 * math.log(2.5 / delta)) / epsilon
+
+
+def shuffled_report_std(*, users: int, budget: Budget, participations: int = 1) -> float:
+    """Noise on every shuffled report, B users.
+
+    4 sqrt(2 log(2.5 B/delta) log(2/delta)) / (epsilon sqrt B) for epsilon <= sqrt(log(2/delta)/B)   [000, Thm 3.2]
+    16 log(2/delta) sqrt(T log(5 T/delta)) / (epsilon B) for epsilon <= (2/B) log(2/delta) sqrt(2 T)   [000, Thm E.3]
+
+    with T = M B.
+    """
+    budget, participations = _approximate(budget), validation.whole("participations", participations)
+    epsilon, delta, b = budget.epsilon, budget.delta, validation.whole("batch", users, least=2)
+    log = math.log(2 / delta)
+    if participations == 1:
+        bound = math.sqrt(log / b)
+        _within("epsilon", epsilon, epsilon <= bound, f"at most sqrt(log(2/delta)/B) = {bound:.4g} [000, Thm 3.2]")
+        return 4 * math.sqrt(2 * math.log(2.5 * b / delta) * log) / (epsilon * math.sqrt(b))
+    horizon = participations * b
+    bound = 2 / b * log * math.sqrt(2 * horizon)
+    _within("epsilon", epsilon, epsilon <= bound, f"at most (2/B) log(2/delta) sqrt(2T) = {bound:.4g} [000, Thm E.3]")
+    return 16 * log * math.sqrt(horizon * math.log(5 * horizon / delta)) / (epsilon * b)
+
+
+def paper_binomial_noise(
+    *, features: int, bound: float, users: int, budget: Budget, participations: int = 1
+) -> BinomialNoise:
+    """Noise of the vector sum, p = 1/4, g = max(2 sqrt B, d, 4) lattice steps per unit of `bound`.
+
+    b = 24e4 g^2 log^2(4 (d^2+1)/delta) / (epsilon^2 B)                      [000, Thm C.1]
+    b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon^2 B^2), T = M B   [000, Thm E.5]
+
+    both for epsilon <= 15, delta < 1/2. The printed range of the encoder is too short for shifted data; totals do not
+    care (calibration.md 0.1), so the printed resolution bound/g is kept.
+    """
+    budget, participations = _approximate(budget), validation.whole("participations", participations)
+    epsilon, delta, users = budget.epsilon, budget.delta, validation.whole("batch", users, least=2)
+    _within("epsilon", epsilon, epsilon <= 15, "at most 15 [000, Thm C.1]")
+    _within("delta", delta, delta < 0.5, "below 1/2 [000, Thm C.1]")
+    g = max(2 * math.sqrt(users), features, 4)
+    if participations == 1:
+        log = math.log(4 * (features**2 + 1) / delta)
+        trials = 24e4 * g**2 * log**2 / (epsilon**2 * users)
+    else:
+        horizon = participations * users
+        log = math.log(8 * horizon * (features**2 + 1) / (users * delta))
+        trials = 1e7 * math.log(2 / delta) * g**2 * horizon * log**2 / (epsilon**2 * users**2)
+    return BinomialNoise(scale=g / bound, trials=math.ceil(trials), users=users, probability=0.25)
+
+
+def _share(budget: ApproxDP, participations: int) -> tuple[float, float]:
+    """Each of M releases by advanced composition: epsilon/(2 sqrt(2 M log(2/delta))), delta/(2M) [000, Thm E.2]."""
+    m = validation.whole("participations", participations)
+    if m == 1:
+        return budget.epsilon, budget.delta
+    _within("epsilon", budget.epsilon, budget.epsilon < 1, "below 1 for advanced composition [000, Thm E.2]")
+    return budget.epsilon / (2 * math.sqrt(2 * m * math.log(2 / budget.delta))), budget.delta / (2 * m)
+
+
+def _approximate(budget: Budget) -> ApproxDP:
+    if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
+        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0: the papers' form")
+    return budget
+
+
+def _within(argument: str, value: float, holds: bool, allowed: str) -> None:
+    if not holds:
+        raise OutsideTheorem(argument, value, allowed + '; calibration="tight" has no such limit')

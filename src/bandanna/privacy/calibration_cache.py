@@ -1,0 +1,110 @@
+"""Results of calibration searches, kept on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from bandanna.errors import BandannaError
+from bandanna.storage.files import write_whole
+
+VERSION = 1  # part of every key: raise it when a search changes, and old results are no longer found
+
+_LARGEST = 1 << 16  # bytes of a file; ours have some hundreds
+_MOST = 1e300  # size of a stored number (false for NaN)
+
+Key = Mapping[str, int | float | str]
+_memory: dict[tuple[str, str], dict[str, Any]] = {}  # results found in this process: (directory, identity) -> result
+
+
+def directory() -> Path | None:
+    """Where results are kept on disk, or None if the disk is switched off."""
+    chosen = os.environ.get("BANDANNA_CACHE")
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base:
+        return Path(base) / "bandanna"
+    try:
+        return Path.home() / ".cache" / "bandanna"
+    except RuntimeError:  # no home directory
+        return None
+
+
+def remember(
+    kind: str,
+    key: Key,
+    compute: Callable[[], dict[str, Any]],
+    *,
+    valid: Callable[[dict[str, Any]], bool],
+) -> dict[str, Any]:
+    """The result stored under (kind, key), or compute() - stored for the next time.
+
+    `compute` returns finite numbers, texts and lists of numbers by name, which JSON carries exactly. A file's result
+    for which `valid` is false, or raises, is computed again and replaced: `valid` must be cheap for any numbers.
+    """
+    identity = json.dumps({"version": VERSION, "kind": kind, "key": dict(key)}, sort_keys=True)
+    place = directory()
+    slot = (str(place), identity)
+    if slot not in _memory:
+        stored = None if place is None else _read(_path(place, kind, identity), identity, valid)
+        if stored is None:
+            stored = compute()
+            if place is not None:
+                _write(
+                    _path(place, kind, identity),
+                    {"identity": identity, "result": stored, "digest": _digest(identity, stored)},
+                )
+        _memory[slot] = stored
+    return deepcopy(_memory[slot])
+
+
+def forget() -> None:
+    """Empty this process's memory (the files stay)."""
+    _memory.clear()
+
+
+def _path(place: Path, kind: str, identity: str) -> Path:
+    return place / f"{kind}-{hashlib.sha256(identity.encode()).hexdigest()[:24]}.json"
+
+
+def _digest(identity: str, result: dict[str, Any]) -> str:
+    return hashlib.sha256((identity + json.dumps(result, sort_keys=True)).encode()).hexdigest()
+
+
+def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
+    """The stored result, or None if there is none that can be used."""
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe would never end
+            return None
+        document = json.loads(path.read_text(encoding="utf-8"))
+        result = document["result"]
+        whole = document["identity"] == identity and document["digest"] == _digest(identity, result)
+        usable = whole and _is_plain(result) and valid(result)
+    except Exception:  # whatever is wrong with a stored file, computing anew is the answer
+        return None
+    return dict(result) if usable else None
+
+
+def _is_plain(result: Any) -> bool:
+    """Whether a result is of the kind that searches have: finite numbers, texts and lists of numbers by name."""
+    if not isinstance(result, dict):
+        return False
+    entries = [entry for value in result.values() for entry in (value if isinstance(value, list) else [value])]
+    numbers = [entry for entry in entries if type(entry) in (int, float)]
+    texts = [value for value in result.values() if isinstance(value, str)]
+    return len(numbers) + len(texts) == len(entries) and all(abs(number) <= _MOST for number in numbers)
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    """A whole file or none, for readers; what cannot be written is not kept."""
+    with contextlib.suppress(OSError, TypeError, ValueError, BandannaError):
+        text = json.dumps(document)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))

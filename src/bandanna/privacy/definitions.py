@@ -1,0 +1,394 @@
+"""View, Table and Interactive DP of small explicit policies, computed exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna import validation
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.types import Floats
+
+# The supremum of D_alpha / alpha over all orders alpha > 1, bracketed from both sides.
+
+
+def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
+    """An upper bound of sup_{alpha > 1} D_alpha / alpha, at most a factor 1 + `relative` above it.
+
+    Between two orders a < b the curve is bounded by what is known of Renyi divergences (van Erven and Harremoes 2014):
+    psi(alpha) = (alpha - 1) D_alpha is convex, hence below its chord, and D_alpha does not fall. Beyond
+    alpha = D_infinity / best nothing can be larger. Intervals whose bound is above the best value found are halved.
+    """
+    top = renyi(math.inf)
+    if top == 0 or math.isinf(top):
+        return top
+    known = {1.0: renyi(1.0), 2.0: renyi(2.0)}
+    best = max(value / order for order, value in known.items())
+    while max(known) * best < top:
+        order = 2 * max(known)
+        known[order] = renyi(order)
+        best = max(best, known[order] / order)
+    orders = sorted(known)
+    intervals = [(_bound(a, b, known), a, b) for a, b in pairwise(orders)]
+    while True:
+        open_ = [each for each in intervals if each[0] > best * (1 + relative)]
+        if not open_:
+            return max([best, *(bound for bound, _, _ in intervals)])
+        intervals = [each for each in intervals if each[0] <= best * (1 + relative)]
+        for bound, a, b in open_:
+            middle = math.sqrt(a * b) if a > 1 else 1 + (b - 1) / 2
+            known[middle] = renyi(middle)
+            best = max(best, known[middle] / middle)
+            intervals += [(min(bound, _bound(*each, known)), *each) for each in ((a, middle), (middle, b))]
+
+
+def _bound(a: float, b: float, known: dict[float, float]) -> float:
+    """What D_alpha / alpha cannot exceed for alpha in [a, b]."""
+    monotone = known[b] / a
+    if a == 1:
+        return monotone
+    low, high = (a - 1) * known[a], (b - 1) * known[b]  # psi at both ends
+    slope = (high - low) / (b - a)
+    level = low - slope * a  # chord: level + slope alpha
+    candidates = [a, b]
+    if level * (level + slope) >= 0 and slope > 0:  # d/dalpha (level + slope alpha) / (alpha (alpha - 1)) = 0
+        candidates += [(-level + sign * math.sqrt(level * (level + slope))) / slope for sign in (-1, 1)]
+    inside = [alpha for alpha in candidates if a <= alpha <= b]
+    return min(monotone, max((level + slope * alpha) / (alpha * (alpha - 1)) for alpha in inside))
+
+
+# The exact privacy of a mechanism that is given by its laws on a few datasets: delta, epsilon, Renyi, rho.
+#
+#     delta(epsilon) = max_{d ~ d'} sum_o (P_d(o) - e^epsilon P_d'(o))_+                    hockey-stick divergence
+#     D_alpha        = max_{d ~ d'} 1/(alpha - 1) log sum_o P_d(o)^alpha P_d'(o)^(1 - alpha)
+#     rho            = sup_{alpha > 1} D_alpha / alpha
+#
+# No event has to be enumerated: the worst one is {o : P_d(o) > e^epsilon P_d'(o)}. An adversary who chooses a question
+# after each output appears as an axis that is maximised instead of summed: what he asks after one output does not bind
+# him after another, so the best deterministic adversary is found by backward induction, one axis after the other.
+# Deterministic adversaries suffice: a randomised one is a mixture of them, and the sums above are convex.
+
+
+_ROUNDING = 1e-14  # laws are sums of a few products of floats: a delta is met if it is met up to this
+_LARGEST = 600.0  # exponents beyond this are handled as logarithms
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Definition:
+    """A privacy definition applied to one mechanism (or, with leading axes, to many at once).
+
+    laws   probability of every output under every dataset: (..., datasets, *outputs)
+    pairs  neighbours, in both orders: (2, pairs)
+    asked  which of the output axes are an adversary's questions: maximised, not summed
+    """
+
+    laws: Floats
+    pairs: NDArray[np.int64]
+    asked: tuple[bool, ...] = (False,)
+
+    def delta(self, epsilon: Any) -> Any:
+        """Smallest delta for `epsilon` >= 0 (a number, or one for every mechanism): exact up to rounding."""
+        asked = np.asarray(epsilon, dtype=float)
+        if not np.all(asked >= 0):  # also not a number
+            raise InvalidBudget("epsilon", epsilon, "a number >= 0")
+        excess, _ = self._hockey_stick(np.exp(np.minimum(asked, 700.0)))  # beyond, e^epsilon is no float: not less
+        return _plain(np.clip(excess, 0.0, 1.0))
+
+    def epsilon(self, delta: float = 0.0) -> Any:
+        """Smallest epsilon >= 0 for `delta`: math.inf if there is none. Exact up to rounding.
+
+        In x = e^epsilon the divergence is convex and piecewise linear, so Newton's steps from x = 1 end at the root.
+        """
+        target = validation.delta(delta)
+        if target == 0:
+            return _plain(np.log(np.maximum(self._largest_ratio, 1.0)))
+        x = np.ones(self.laws.shape[: self._leading])
+        while True:
+            excess, slope = self._hockey_stick(x)
+            left = (excess > target + _ROUNDING) & np.isfinite(x)
+            if not np.any(left):
+                return _plain(np.log(x))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                x = np.where(left, x + (excess - target) / slope, x)
+
+    def renyi(self, order: float) -> Any:
+        """Largest Renyi divergence of `order` >= 1 between neighbours; 1: Kullback-Leibler, math.inf: the pure loss."""
+        if not order >= 1:
+            raise InvalidArgument("order", order, "a number >= 1")
+        if order == math.inf:
+            return _plain(np.log(self._largest_ratio))
+        first, _, ratio = self._leaves
+        power = order - 1
+        if power == 0:
+            return _plain(np.maximum(self._worst(_product(first, ratio), np.sum), 0.0))
+        if power * np.max(np.abs(ratio), initial=0.0, where=np.isfinite(ratio)) > _LARGEST:
+            with np.errstate(divide="ignore"):
+                return _plain(self._worst(np.log(first) + power * ratio, _log_sum) / power)
+        sums = self._worst(_product(first, np.expm1(power * ratio)), np.sum)  # sum P (P / Q)^(alpha - 1), minus 1
+        return _plain(np.log1p(np.maximum(sums, 0.0)) / power)
+
+    def rho(self, *, relative: float = 1e-6) -> Any:
+        """Smallest rho of zCDP over all orders: an upper bound, at most a factor 1 + `relative` too large."""
+        found = np.empty(self.laws.shape[: self._leading])
+        for index in np.ndindex(found.shape):
+            one = replace(self, laws=self.laws[index])
+            found[index] = largest_ratio(one.renyi, relative=relative)
+        return _plain(found)
+
+    @property
+    def _leading(self) -> int:
+        return self.laws.ndim - 1 - len(self.asked)
+
+    @cached_property
+    def _leaves(self) -> tuple[Floats, Floats, Floats]:
+        """P, Q and log P / Q for all neighbours, (..., pairs, *outputs); the ratio is 0 where nothing can happen."""
+        first, second = (np.take(self.laws, each, axis=self._leading) for each in self.pairs)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.log(first) - np.log(second)
+        ratio[np.isnan(ratio)] = 0.0
+        return first, second, ratio
+
+    @cached_property
+    def _largest_ratio(self) -> Floats:
+        """max P / Q over neighbours and outputs: every question can be asked, so none needs an adversary's plan."""
+        _, _, ratio = self._leaves
+        return np.asarray(np.exp(np.max(ratio, axis=tuple(range(self._leading, ratio.ndim)), initial=0.0)))
+
+    def _hockey_stick(self, x: Floats) -> tuple[Floats, Floats]:
+        """max sum (P - x Q)_+ and, at that maximum, sum Q over the event: minus the slope in x. Both (...)."""
+        first, second, _ = self._leaves
+        factor = np.asarray(x)[(..., *(None,) * (1 + len(self.asked)))]
+        gain = first - np.multiply(factor, second, where=second > 0, out=np.zeros_like(second))  # x may be infinite
+        paid = np.where(gain > 0, second, 0.0)
+        gain = np.maximum(gain, 0.0)
+        for asked in reversed(self.asked):
+            if asked:
+                best = np.argmax(gain, axis=-1)[..., None]
+                gain, paid = (np.take_along_axis(each, best, axis=-1)[..., 0] for each in (gain, paid))
+            else:
+                gain, paid = np.sum(gain, axis=-1), np.sum(paid, axis=-1)
+        best = np.argmax(gain, axis=-1)[..., None]
+        return np.take_along_axis(gain, best, axis=-1)[..., 0], np.take_along_axis(paid, best, axis=-1)[..., 0]
+
+    def _worst(self, values: Floats, total: Callable[..., Any]) -> Floats:
+        """Outputs summed, questions maximised, from the last round to the first; then the worst pair."""
+        for asked in reversed(self.asked):
+            values = np.max(values, axis=-1) if asked else total(values, axis=-1)
+        return np.asarray(np.max(values, axis=-1))
+
+
+def _product(chance: Floats, value: Floats) -> Floats:
+    """chance * value, and 0 where the chance is 0, whatever the value."""
+    with np.errstate(invalid="ignore"):
+        return np.where(chance > 0, chance * value, 0.0)
+
+
+def _log_sum(values: Floats, axis: int) -> Floats:
+    return np.asarray(np.logaddexp.reduce(values, axis=axis))
+
+
+def _plain(values: Any) -> Any:
+    """A float if it is a single number."""
+    return float(values) if np.ndim(values) == 0 else values
+
+
+# Small policies written out in full, and what View, Table and Interactive DP say about them.
+#
+#     View DP          neighbours are two lists of rewards r_1, ..., r_T that differ in one place
+#     Table DP         neighbours are two tables of potential rewards x_{t,a} that differ in one row, a user's
+#     Interactive DP   as Table DP, but an adversary answers each recommendation o_t by an arm q_t of his choice, and
+#     the
+#                      policy learns x_{t,q_t}; what he sees are the recommendations
+#
+# Symbols: T `rounds`, K `arms`, R `rewards` (how many values a reward may take), o_t recommended, q_t asked, r_t
+# reward.
+# Reference: Azize and Basu 2024 [004], Definitions 2 to 4. The last reward influences nothing and is left out.
+
+
+Wholes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExplicitPolicy:
+    """A policy as the probability of every sequence of recommendations, given what it was told.
+
+    paths       P(o_1, ..., o_T | q_1, r_1, ..., q_{T-1}, r_{T-1}), axes (..., o_1, q_1, r_1, o_2, ..., r_{T-1}, o_T)
+    replicates  leading axes, for many policies at once
+
+    A policy whose noise is kept from round to round (AdaC-UCB) has such an array too, though it is no product of rules.
+    """
+
+    paths: Floats
+    replicates: int = 0
+
+    def __post_init__(self) -> None:
+        paths = np.asarray(self.paths, dtype=float)
+        object.__setattr__(self, "paths", paths)
+        validation.store(self, validation.whole, "replicates", least=0)
+        if paths.shape[self.replicates :] != self._shape(self.rounds, self.arms, self.rewards):
+            raise InvalidArgument("shape of paths", paths.shape, "(..., K, K, R, K, K, R, ..., K)")
+        if not np.all(paths >= 0):
+            raise InvalidArgument("paths", float(np.min(paths)), "probabilities >= 0")
+        while paths.ndim > self.replicates + 1:  # what is recommended first does not know what is told later
+            total = np.sum(paths, axis=-1)
+            paths = total[..., 0, 0]
+            if np.max(np.abs(total - paths[..., None, None])) > 1e-9:
+                raise InvalidArgument("paths", "they look ahead", "recommendations that do not depend on later rewards")
+        if np.max(np.abs(np.sum(paths, axis=-1) - 1)) > 1e-9:
+            raise InvalidArgument("paths", float(np.max(np.sum(paths, axis=-1))), "probabilities that sum to 1")
+
+    @classmethod
+    def from_rules(cls, rules: Sequence[Any], *, rewards: int = 2) -> ExplicitPolicy:
+        """pi_1, ..., pi_T: rule t is (..., (K R)^(t-1), K), one row of probabilities for every history.
+
+        Histories (a_1, r_1, ..., a_{t-1}, r_{t-1}) are counted in lexicographic order, the latest reward fastest.
+        """
+        tables = [_table(t + 1, rule) for t, rule in enumerate(rules)]
+        if not tables:
+            raise InvalidArgument("rules", rules, "at least one rule")
+        arms, width = tables[0].shape[-1], validation.whole("rewards", rewards)
+        paths = np.ones(())
+        for t, table in enumerate(tables):
+            if table.ndim != tables[0].ndim or table.shape[-2:] != ((arms * width) ** t, arms):
+                raise InvalidArgument(f"shape of rule {t + 1}", table.shape, f"(..., {(arms * width) ** t}, {arms})")
+            if not (np.all(table >= 0) and np.allclose(np.sum(table, axis=-1), 1, atol=1e-9)):
+                raise InvalidArgument(f"rule {t + 1}", rules[t], "rows of probabilities that sum to 1")
+            told = (slice(None), slice(None)) if t else ()
+            split = table.reshape(*table.shape[:-2], *(arms, width) * t, arms)
+            split = split[(..., *(None, *told) * t, slice(None))]  # the rule does not look at its own recommendations
+            paths = paths[(..., *(None,) * (3 if t else 1))] * split
+        return cls(paths=paths, replicates=tables[0].ndim - 2)
+
+    @property
+    def rounds(self) -> int:
+        """T."""
+        return (self.paths.ndim - self.replicates + 2) // 3
+
+    @property
+    def arms(self) -> int:
+        """K."""
+        return int(self.paths.shape[-1]) if self.paths.ndim else 0
+
+    @property
+    def rewards(self) -> int:
+        """R."""
+        return int(self.paths.shape[-2]) if self.rounds > 1 else 1
+
+    @cached_property
+    def view(self) -> Definition:
+        """View DP: lists of rewards."""
+        lists = np.array(list(product(range(self.rewards), repeat=self.rounds - 1)), dtype=np.int64)  # (n, T - 1)
+        laws = self._read(np.broadcast_to(lists[..., None], (*lists.shape, self.arms)), self._played)
+        return Definition(laws=laws, pairs=_neighbours(lists))
+
+    @cached_property
+    def table(self) -> Definition:
+        """Table DP: tables of potential rewards."""
+        return Definition(laws=self._read(self._tables, self._played), pairs=self._pairs)
+
+    @cached_property
+    def interactive(self) -> Definition:
+        """Interactive DP: tables, and the best of all deterministic adversaries."""
+        grid = np.indices((self.arms,) * (2 * self.rounds - 1))  # o_1, q_1, o_2, ..., o_T
+        laws = self._read(self._tables, (list(grid[0::2]), list(grid[1::2])))
+        return Definition(laws=laws, pairs=self._pairs, asked=(False, *(True, False) * (self.rounds - 1)))
+
+    def seen_by(self, adversary: Sequence[Any]) -> Definition:
+        """What one deterministic adversary sees: `q_t = adversary[t - 1][o_1, ..., o_t]` for t < T."""
+        recommended, _ = self._played
+        asked = [np.asarray(rule)[tuple(recommended[: t + 1])] for t, rule in enumerate(adversary)]
+        return Definition(laws=self._read(self._tables, (recommended, asked)), pairs=self._pairs)
+
+    @cached_property
+    def _tables(self) -> Wholes:
+        """All tables of potential rewards: (n, T - 1, K)."""
+        rows = np.array(list(product(range(self.rewards), repeat=self.arms)), dtype=np.int64)  # (R^K, K)
+        return rows[self._rows]
+
+    @cached_property
+    def _rows(self) -> Wholes:
+        """Which row each user of each table has: (n, T - 1)."""
+        return np.array(list(product(range(self.rewards**self.arms), repeat=self.rounds - 1)), dtype=np.int64)
+
+    @cached_property
+    def _pairs(self) -> Wholes:
+        return _neighbours(self._rows)
+
+    @cached_property
+    def _played(self) -> tuple[list[Wholes], list[Wholes]]:
+        """Recommendations that are followed: every sequence of T arms, in one axis."""
+        sequences = np.indices((self.arms,) * self.rounds).reshape(self.rounds, -1)
+        return list(sequences), list(sequences[:-1])
+
+    def _read(self, tables: Wholes, path: tuple[list[Wholes], list[Wholes]]) -> Floats:
+        """Probabilities of the outputs under each table (n, T - 1, K): (..., n, *outputs)."""
+        recommended, asked = path
+        index: list[Wholes] = []
+        for t, q in enumerate(asked):
+            index += [recommended[t], q, tables[:, t, :][:, q]]  # reward x_{t,q}: (n, *outputs)
+        place: tuple[Any, ...] = (..., *index, recommended[-1])
+        found: Floats = self.paths[place]
+        return found.reshape(*self.paths.shape[: self.replicates], len(tables), *recommended[-1].shape)
+
+    @staticmethod
+    def _shape(rounds: int, arms: int, rewards: int) -> tuple[int, ...]:
+        return (arms, arms, rewards) * (rounds - 1) + (arms,)
+
+
+def _table(round: int, rule: Any) -> Floats:
+    """Its rows of probabilities, or an error that names it."""
+    try:
+        table = np.asarray(rule, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"rule {round}", rule, "rows of probabilities, all of one length") from None
+    if table.ndim < 2:
+        raise InvalidArgument(f"rule {round}", rule, "a list of rows, one for every history; round 1 has one row")
+    return table
+
+
+def _neighbours(datasets: Wholes) -> Wholes:
+    """Ordered pairs of rows (n, T - 1) that differ in at most one place: (2, pairs)."""
+    apart = np.sum(datasets[:, None] != datasets[None], axis=-1)
+    return np.array(np.nonzero(apart <= 1), dtype=np.int64)
+
+
+# Deterministic adversaries of Interactive DP, one by one: the plain route beside backward induction.
+
+
+Adversary = tuple[NDArray[np.int64], ...]  # q_t = adversary[t - 1][o_1, ..., o_t], t = 1, ..., T - 1
+
+
+def adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
+    """Every deterministic adversary: prod_{t<T} K^(K^t) of them; 64 for T = 3, K = 2 and 27 for T = 2, K = 3."""
+    shapes = [(arms,) * t for t in range(1, rounds)]
+    sizes = [arms**t for t in range(1, rounds)]
+    for questions in product(range(arms), repeat=sum(sizes)):
+        parts = np.split(np.array(questions, dtype=np.int64), np.cumsum(sizes)[:-1]) if sizes else []
+        yield tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+def identity(*, rounds: int, arms: int) -> Adversary:
+    """The adversary who asks for what is recommended: Interactive DP against him is Table DP."""
+    return tuple(np.indices((arms,) * t, dtype=np.int64)[-1] for t in range(1, rounds))
+
+
+def pretending(policy: ExplicitPolicy, adversary: Adversary) -> ExplicitPolicy:
+    """pi^B of [004], Proposition 2(b): plays on its own, but believes that q_t = B(o_1, ..., o_t) was played.
+
+    Its rewards are x_{t,o_t}, those of its own arms, where the adversary's view has x_{t,q_t}.
+    """
+    arms, rewards, lead = policy.arms, policy.rewards, policy.paths.shape[: policy.replicates]
+    own = np.indices(policy.paths.shape[policy.replicates :])  # axes o_1, q_1, r_1, ..., o_T; now q_t is its own arm
+    index: list[NDArray[np.int64]] = list(own)
+    for t, rule in enumerate(adversary):
+        index[3 * t + 1] = rule[tuple(own[3 * s + 1] for s in range(t + 1))]
+    place: tuple[Any, ...] = (..., *index)
+    paths = policy.paths[place].reshape(*lead, *(arms, arms, rewards) * (policy.rounds - 1), arms)
+    return ExplicitPolicy(paths=paths, replicates=policy.replicates)

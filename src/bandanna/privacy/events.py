@@ -1,0 +1,317 @@
+"""What a release is, for the accountant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from bandanna import validation
+from bandanna.device.domain import Estimate
+from bandanna.device.randomizers import CAP_CANDIDATES, CAP_COORDINATES, CAP_STEPS
+from bandanna.errors import InvalidArgument, UnknownEvent
+from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation
+from bandanna.storage.encoding import by_name, has_name, name_of, stored_as
+
+# What was released, as frozen values: the only things the accountant will price.
+#
+# An event describes one release completely enough to be priced again by anybody: noise, sensitivity, dimension, grid.
+# Sensitivities are those of one user's replacement; the adjacency is fixed here, never in the accountant.
+
+
+_ALLOWED: dict[Callable[..., float], tuple[str, ...]] = {
+    validation.positive: ("std", "scale", "sensitivity", "shift"),
+    validation.whole: ("dim", "users", "trials", "reach", "participations", "times"),
+    validation.non_negative: ("grid", "tail"),
+    validation.chance: ("probability",),
+}
+
+PARTS = ("matrix", "weighted", "vector")
+
+
+class Event:
+    """Base of all releases. An accountant refuses an event of a class it does not know.
+
+    What a parameter of a name may be is the same in all of them, and checked here.
+    """
+
+    def __post_init__(self) -> None:
+        for check, names in _ALLOWED.items():
+            validation.store(self, check, *(name for name in names if name in vars(self)))
+
+
+@stored_as("NothingEvent")
+@dataclass(frozen=True, kw_only=True)
+class NothingEvent(Event):
+    """Nothing about anybody was released: price zero."""
+
+
+@stored_as("ClearEvent")
+@dataclass(frozen=True, kw_only=True)
+class ClearEvent(Event):
+    """Raw data was released: no guarantee holds for any epsilon."""
+
+
+@stored_as("GaussianEvent")
+@dataclass(frozen=True, kw_only=True)
+class GaussianEvent(Event):
+    """x + N(0, std^2 I) with l2 `sensitivity`, on a grid.
+
+    With `grid` > 0 the value was rounded to multiples of `grid` and the noise is a discrete Gaussian on it
+    (what the secure source runs); the rounding raises the sensitivity by grid * sqrt(dim). grid = 0 is the ideal.
+    """
+
+    std: float
+    sensitivity: float
+    dim: int = 1
+    grid: float = 0.0
+
+
+@stored_as("DiscreteGaussianEvent")
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussianEvent(Event):
+    """An integer vector plus a discrete Gaussian of parameter `std` per coordinate; neighbours differ by l2 `shift`."""
+
+    std: float
+    shift: float
+    dim: int = 1
+
+
+@stored_as("LaplaceEvent")
+@dataclass(frozen=True, kw_only=True)
+class LaplaceEvent(Event):
+    """x + Laplace(scale) per coordinate with l1 `sensitivity`; `grid` as in GaussianEvent (adds grid * dim in l1)."""
+
+    scale: float
+    sensitivity: float
+    dim: int = 1
+    grid: float = 0.0
+
+
+@stored_as("DiscreteLaplaceEvent")
+@dataclass(frozen=True, kw_only=True)
+class DiscreteLaplaceEvent(Event):
+    """An integer vector plus discrete Laplace(scale) per coordinate; neighbours differ by l1 <= `shift`."""
+
+    scale: float
+    shift: float
+    dim: int = 1
+
+
+@stored_as("CapEvent")
+@dataclass(frozen=True, kw_only=True)
+class CapEvent(Event):
+    """One of `candidates` random directions: the first within, or without, the cap <u, u0> >= `cosine` about u0.
+
+    Within is wanted with probability `chance`; where none is as wanted, the first is taken. A direction is that of a
+    Gaussian vector of `dim` coordinates in whole steps, `steps` to a standard deviation. Neighbours have any two u0.
+    """
+
+    cosine: float
+    chance: float
+    candidates: int
+    dim: int
+    steps: int = CAP_STEPS
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.share, "cosine", "chance")
+        validation.store(self, validation.whole, "candidates", most=CAP_CANDIDATES)
+        validation.store(self, validation.whole, "dim", least=2, most=CAP_COORDINATES)
+        validation.store(self, validation.whole, "steps", most=CAP_STEPS)
+
+
+@stored_as("BinomialEvent")
+@dataclass(frozen=True, kw_only=True)
+class BinomialEvent(Event):
+    """Totals of a batch: integers plus Bin(trials, probability) per coordinate.
+
+    `shift` bounds the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2);
+    `reach` bounds the change of any one coordinate after rounding (an integer). With `rounded`, statistics were
+    rounded stochastically to the lattice, independently per coordinate; otherwise they were integers already. All of
+    that holds up to a total-variation mass `tail` (what the refusal of improbable counts leaves).
+    """
+
+    trials: int
+    shift: float
+    reach: int
+    dim: int = 1
+    probability: float = 0.5
+    rounded: bool = True
+    tail: float = 0.0
+
+
+@stored_as("ShuffledGaussianEvent")
+@dataclass(frozen=True, kw_only=True)
+class ShuffledGaussianEvent(Event):
+    """`users` reports x_i + N(0, std^2 I), each with l2 `sensitivity`, in a uniformly random order.
+
+    Each report is that Gaussian up to a total-variation mass `tail` (what discrete noise on a grid leaves).
+    """
+
+    std: float
+    sensitivity: float
+    users: int
+    dim: int = 1
+    tail: float = 0.0
+
+
+@stored_as("ContinualEvent")
+@dataclass(frozen=True, kw_only=True)
+class ContinualEvent(Event):
+    """All prefix sums of a stream through a factorisation A = B C: C x + z is released, z_i ~ N(0, std^2 I).
+
+    One element of the stream changes by at most `sensitivity` in l2, and one user changes at most `participations`
+    different elements. `grid` as in GaussianEvent: every released number is rounded to it before the noise is added.
+    """
+
+    factorisation: Factorisation
+    std: float
+    sensitivity: float
+    participations: int = 1
+    dim: int = 1
+    grid: float = 0.0
+
+
+@stored_as("RecordEvent")
+@dataclass(frozen=True, kw_only=True)
+class RecordEvent(Event):
+    """A release of one part of somebody's features x, |x| <= 1, beside which other parts of the same x may be released.
+
+    part    "matrix": x x^T; "weighted": w x x^T with any w in [0, 1]; "vector": y x with any |y| <= 1; each in a unit
+            of its own, of which the sensitivity of `event` is sqrt 2, sqrt 2 and 2
+    record  all releases of one person with this name are of the same x; nothing is said of those with another name
+
+    By itself it costs what `event` costs. Parts of one record have no common worst case: together they cost less than
+    the sum (`accounting.records`).
+    """
+
+    event: GaussianEvent | ContinualEvent | BinomialEvent
+    part: str
+    record: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.event) not in (GaussianEvent, ContinualEvent, BinomialEvent):
+            raise InvalidArgument("event", self.event, "a GaussianEvent, ContinualEvent or BinomialEvent")
+        if isinstance(self.event, ContinualEvent) and self.event.participations != 1:
+            raise InvalidArgument("event", self.event, "a stream in which somebody's features are once")
+        validation.one_of("part", self.part, PARTS)
+        if not isinstance(self.record, str):
+            raise InvalidArgument("record", self.record, "a text")
+
+
+@stored_as("CompositionEvent")
+@dataclass(frozen=True, kw_only=True)
+class CompositionEvent(Event):
+    """Several releases about the same person, each possibly chosen after seeing the earlier ones."""
+
+    events: tuple[Event, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(self.events))
+        for event in self.events:
+            if not isinstance(event, Event):
+                raise InvalidArgument("events", event, "events of bandanna.privacy.events")
+
+
+@stored_as("RepetitionEvent")
+@dataclass(frozen=True, kw_only=True)
+class RepetitionEvent(Event):
+    """`times` independent releases of the same kind about the same person."""
+
+    event: Event
+    times: int
+
+
+def plain(event: Event) -> Event:
+    """The release itself, where `event` says of what it is a part."""
+    return event.event if isinstance(event, RecordEvent) else event
+
+
+def apart(event: Event) -> Event:
+    """The same releases, of which nothing is known to be about the same features."""
+    if isinstance(event, CompositionEvent):
+        return CompositionEvent(events=tuple(apart(part) for part in event.events))
+    if isinstance(event, RepetitionEvent):
+        return RepetitionEvent(event=apart(event.event), times=event.times)
+    return plain(event)
+
+
+def text_of(event: Any) -> str:
+    """Write an event as its `repr` does, by its stored name, whatever has interrupted an earlier `repr` of it.
+
+    The `repr` of a dataclass notes that it runs. If a signal raises there, the note stays, and every later `repr` of
+    the object is `...`.
+    """
+    if isinstance(event, tuple):
+        return f"({', '.join(map(text_of, event))}{',' * (len(event) == 1)})"
+    if not is_dataclass(event):
+        return repr(event)
+    if not has_name(type(event)):
+        raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
+    parts = (f"{each.name}={text_of(getattr(event, each.name))}" for each in fields(event) if each.repr)
+    return f"{name_of(type(event))}({', '.join(parts)})"
+
+
+# Events and estimates by name: what the file of a ledger may contain.
+
+
+EVENTS = by_name(
+    NothingEvent,
+    ClearEvent,
+    GaussianEvent,
+    DiscreteGaussianEvent,
+    LaplaceEvent,
+    DiscreteLaplaceEvent,
+    CapEvent,
+    BinomialEvent,
+    ShuffledGaussianEvent,
+    ContinualEvent,
+    RecordEvent,
+    CompositionEvent,
+    RepetitionEvent,
+    BLT,
+    BinaryTree,
+    Estimate,
+)
+
+
+# What parts of the same features cost together: their worst cases exclude each other (calibration.md 0.4).
+#
+# Somebody's features |x| <= 1 are replaced by x'. With t = |<x, x'>|, A the squared Gaussian price of all releases of
+# x x^T and B that of all releases of y x, |y| <= 1, each taken at its own worst case, the two together cost at most
+#
+#     mu^2 = max over t of A (1 - t^2) + B (1 + t)/2 = A + B/2 + B^2/(16 A)  if B <= 4 A (t = B/(4 A)),  else B (t =
+#     1),
+#
+# instead of A + B: the vector moves most for x' = -x, and x x^T does not move at all then. Where the matrix is w x x^T
+# with weights that anybody chose, one of two weights may be 0 beside t = 1: mu^2 = max(the above, A/2 + B).
+
+
+PRICINGS = ("joint", "separate")  # of a matrix and a vector: by the above, or their worst cases added
+
+
+def together(matrix: float, vector: float, *, weighted: bool) -> float:
+    """mu^2 of both, from A and B."""
+    both = vector if vector > 4 * matrix else matrix + vector / 2 + (vector**2 / (16 * matrix) if matrix else 0.0)
+    return max(both, matrix / 2 + vector) if weighted else both
+
+
+def joint_share(share: float, *, weighted: bool) -> float:
+    """What is really paid of a squared price of which `share` is the matrix's and the rest the vector's."""
+    return together(share, 1 - share, weighted=weighted)
+
+
+def spared(parts: Iterable[tuple[RecordEvent, float]]) -> float:
+    """By how much the squared prices of parts add up to more than they cost, by record; of each part its own mu^2.
+
+    These must be prices without rounding, which moves every part whatever x is: what rounding adds stays added.
+    """
+    squares: dict[str, dict[str, float]] = {}
+    for event, square in parts:
+        found = squares.setdefault(event.record, {})
+        found[event.part] = found.get(event.part, 0.0) + square
+    total = 0.0
+    for found in squares.values():
+        matrix, vector = found.get("matrix", 0.0) + found.get("weighted", 0.0), found.get("vector", 0.0)
+        total += matrix + vector - together(matrix, vector, weighted="weighted" in found)
+    return max(total, 0.0)

@@ -1,0 +1,418 @@
+"""Factorisations of prefix sums: banded linear Toeplitz (BLT) and trees."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna import validation
+from bandanna.errors import InvalidArgument
+from bandanna.privacy.calibration_cache import remember
+from bandanna.storage.encoding import stored_as
+
+# What every factorisation of the prefix sums must state: its sensitivity, its error, and what it releases.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factorisation(ABC):
+    """A = B C with A the lower-triangular matrix of ones: all prefix sums of a stream of `horizon` elements.
+
+    The mechanism releases y = C x + z, z_i ~ N(0, std^2), and estimates the prefix sums A x by B y, whose noise is B z.
+    One element that changes by Delta in l2 moves C x by at most Delta `sensitivity()`, hence
+
+        price mu = Delta sensitivity() / std,       std of the prefix at step t = std prefix_std(t),
+
+    and at mu = 1, Delta = 1 the worst prefix has the standard deviation `unit_std()`.
+
+    Adaptive streams. Every factorisation here is lower triangular in time: a released number depends on elements that
+    have already arrived, and is noised once. For such matrices Gaussian noise has the same price when each element
+    may be chosen after seeing the earlier releases (Denisov, McMahan, Rush, Smith, Thakurta: Improved Differential
+    Privacy for SGD via Optimal Private Linear Operators on Adaptive Streams, 2022).
+
+    Several participations. A user who changes M0 different elements, each by at most Delta, moves C x by at most
+    Delta `sensitivity(M0)`, the largest norm of a sum of M0 different columns: no entry of a C here is negative, so
+    moves into one direction are the worst (calibration.md C.1).
+    """
+
+    horizon: int
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "horizon")
+
+    @abstractmethod
+    def sensitivity(self, participations: int = 1) -> float:
+        """Largest norm of a sum of so many different columns of C: how far as many elements that move by 1 move C x."""
+
+    @abstractmethod
+    def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
+        """Row norms of B at the (1-based) steps: std of the prefix sums for unit noise on every released number."""
+
+    @abstractmethod
+    def releases(self, participations: int = 1) -> int:
+        """How many released numbers (per coordinate) `participations` elements of the stream can touch."""
+
+    @abstractmethod
+    def total_releases(self) -> int:
+        """How many numbers (per coordinate) are released over the whole horizon."""
+
+    def error(self) -> float:
+        """Largest row norm of B: std of the worst prefix for unit noise. Rows are nested here unless overridden."""
+        return float(self.prefix_std(self.horizon))
+
+    def unit_std(self) -> float:
+        """Std of the worst prefix at price mu = 1 and element sensitivity 1."""
+        return self.sensitivity() * self.error()
+
+    def _steps(self, steps: ArrayLike) -> NDArray[np.int64]:
+        """Steps as integers in 1..horizon, of any shape."""
+        given: NDArray[Any] = np.asarray(steps)
+        numeric = given.dtype.kind in "iuf"
+        if not numeric or not np.all((given >= 1) & (given <= self.horizon) & (given == np.floor(given))):
+            raise InvalidArgument("steps", steps, f"whole numbers from 1 to the horizon {self.horizon}")
+        return given.astype(np.int64)
+
+
+# Closed forms for sums of exponentials: norms of a BLT at any horizon, without a loop over time.
+#
+# A rational generating function with poles theta_i = 1 - rate_i has coefficients sum_i amplitude_i (1 - rate_i)^k. All
+# amplitudes here are positive and everything is written in the rates, which are exact in floating point near theta =
+# 1:
+# no step subtracts nearly equal numbers, whatever the horizon. Arrays may have leading axes; poles are on the last
+# one.
+
+
+_STEPS = 4096
+
+
+def residues(rate: Array, rate_hat: Array) -> Array:
+    """w of C(x) = prod_j (1 - thh_j x)/(1 - th_j x) = 1 + sum_i w_i x/(1 - th_i x); with swapped arguments, -w_hat.
+
+    w_i = prod_j (th_i - thh_j) / prod_{j != i} (th_i - th_j); for interlaced parameters all w_i > 0 and w_hat_i > 0.
+    """
+    zeros = rate_hat[..., None, :] - rate[..., :, None]  # (..., n, n): th_i - thh_j
+    poles = rate[..., None, :] - rate[..., :, None] + np.eye(rate.shape[-1])  # (..., n, n): th_i - th_j; 1 for j = i
+    return np.asarray(np.prod(zeros, axis=-1) / np.prod(poles, axis=-1))  # (..., n)
+
+
+def geometric(rate: Array, count: Array | int) -> Array:
+    """sum_{k < count} (1 - rate)^k for rate in [0, 1]."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # rate = 0 and rate = 1 are settled below
+        total = -np.expm1(count * np.log1p(-rate)) / rate
+    total = np.where(rate > 0, total, count)
+    return np.asarray(np.where(np.equal(count, 0), 0.0, total))
+
+
+def energy(amplitude: Array, rate: Array, count: Array | int) -> Array:
+    """sum_{k < count} (sum_i amplitude_i (1 - rate_i)^k)^2, by one geometric series for each pair of poles."""
+    total = np.zeros(())
+    for i in range(rate.shape[-1]):
+        for j in range(i + 1):
+            both = rate[..., i] + rate[..., j] - rate[..., i] * rate[..., j]  # 1 - theta_i theta_j
+            pair = amplitude[..., i] * amplitude[..., j] * geometric(both, count)
+            total = total + (pair if i == j else 2 * pair)
+    return np.asarray(total)
+
+
+def column_square(rate: Array, rate_hat: Array, horizon: int) -> Array:
+    """Squared norm of C's first column: c_0 = 1, c_k = sum_i w_i theta_i^{k-1}."""
+    return np.asarray(1 + energy(residues(rate, rate_hat), rate, horizon - 1))
+
+
+def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> float:
+    """Squared norm of the sum of C's first `count` <= horizon columns; above _STEPS of them, a bound from above.
+
+    Row t < count of that sum holds c_0 + ... + c_t = 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row
+    t >= count holds c_{t-count+1} + ... + c_t = sum_i w_i (1 + ... + theta_i^{count-1}) theta_i^{t-count}.
+    """
+    if count == 1:
+        return float(column_square(rate, rate_hat, horizon))
+    weights = residues(rate, rate_hat)
+    ends = np.unique(np.rint(np.linspace(0, count, min(count, _STEPS) + 1)))  # rows in groups, each as its last
+    grown = 1 + np.sum(weights * geometric(rate, ends[1:, None] - 1), axis=-1)
+    falling = energy(weights * geometric(rate, count), rate, horizon - count)
+    return float(np.sum(np.diff(ends) * grown**2) + falling)
+
+
+def row_square(rate: Array, rate_hat: Array, steps: Array | int) -> Array:
+    """Squared norm of row t of B: b_k = b_inf + sum_i u_i theta_hat_i^k.
+
+    b_inf = prod_i (1 - theta_i) / (1 - theta_hat_i), u_i = w_hat_i / (1 - theta_hat_i); both positive.
+    """
+    limit = np.prod(rate / rate_hat, axis=-1, keepdims=True)  # (..., 1): b_inf, the pole of 1/(1-x)
+    amplitude = np.concatenate([limit, -residues(rate_hat, rate) / rate_hat], axis=-1)  # (..., n + 1)
+    return energy(amplitude, np.concatenate([np.zeros_like(limit), rate_hat], axis=-1), steps)
+
+
+# The search for a BLT's parameters: smooth and unconstrained, from a guess that is already close.
+
+
+Array = NDArray[np.float64]
+_STEP = 1e-5  # of the central differences: their error, about 1e-10, is far below what the result needs
+_FLAT = 1e-5  # gradient at which the search ends: the cost is then within about 1e-7 of its minimum
+
+
+def rates(point: Array) -> tuple[Array, Array]:
+    """Free numbers (..., 2n) to interlaced 0 < rate_1 < rate_hat_1 < rate_2 < ... < 1: logits with positive gaps.
+
+    The first number is the lowest logit, the others are logarithms of the gaps between neighbours.
+    """
+    gaps = np.concatenate([point[..., :1], np.exp(point[..., 1:])], axis=-1)
+    mixed = 1 / (1 + np.exp(-np.cumsum(gaps, axis=-1)))  # (..., 2n)
+    return mixed[..., 0::2], mixed[..., 1::2]
+
+
+def guess(horizon: int, buffers: int) -> Array:
+    """Logits of the rates evenly spaced from ln(1/T) to 0.6: the poles' time scales fill 1..T geometrically."""
+    lowest, highest = -math.log(horizon), 0.6
+    gap = (highest - lowest) / (2 * buffers - 1)
+    return np.concatenate([[lowest], np.full(2 * buffers - 1, math.log(gap))])
+
+
+def search(horizon: int, buffers: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(theta, theta_hat) that minimise ln sensitivity^2 + ln error^2 at this horizon."""
+    from scipy import optimize
+
+    def objective(point: Array) -> Array:
+        rate, rate_hat = rates(point)
+        with np.errstate(all="ignore"):  # a wild step of the line search may collapse two poles: infinite cost
+            value = np.log(column_square(rate, rate_hat, horizon)) + np.log(row_square(rate, rate_hat, horizon))
+        return np.where(np.isfinite(value), value, 1e6)
+
+    def with_gradient(point: Array) -> tuple[float, Array]:
+        steps = _STEP * np.eye(point.size)
+        values = objective(np.concatenate([point[None], point + steps, point - steps]))  # (1 + 4n,)
+        return float(values[0]), (values[1 : 1 + point.size] - values[1 + point.size :]) / (2 * _STEP)
+
+    found = optimize.minimize(with_gradient, guess(horizon, buffers), jac=True, method="BFGS", options={"gtol": _FLAT})
+    rate, rate_hat = rates(np.asarray(found.x))
+    return tuple((1 - rate).tolist()), tuple((1 - rate_hat).tolist())
+
+
+# Buffered linear Toeplitz: nearly the noise of the square root, in the memory of a few running sums.
+
+
+_WORTHWHILE = 1e-4  # a further buffer is kept only if it lowers the unit std by at least this fraction
+_BEGUN: ContextVar[Mapping[int, BLT] | None] = ContextVar("begun", default=None)  # by horizon
+
+
+@stored_as("BLT")
+@dataclass(frozen=True, kw_only=True)
+class BLT(Factorisation):
+    """C is lower-triangular Toeplitz with the rational generating function
+
+        C(x) = prod_i (1 - theta_hat_i x) / prod_i (1 - theta_i x),   1 >= th_1 > thh_1 > th_2 > ... > thh_n >= 0.
+
+    Interlacing makes all residues positive: c_0 = 1, c_k = sum_i w_i theta_i^{k-1} > 0, and B(x) = 1/((1-x) C(x)) has
+    b_k = b_inf + sum_i u_i theta_hat_i^k > 0 (see `series`), so that both norms are finite sums of positive terms:
+
+        sensitivity^2 = sum_{k < T} c_k^2,      prefix_std(t)^2 = sum_{k < t} b_k^2.
+
+    Column j of C holds c_0..c_{T-j}: the first column has every term that another one has, and is the longest. Row t of
+    B holds b_{t-1}..b_0: the last row is the longest. Both are evaluated in closed form by geometric series, so the
+    cost does not depend on T. Without buffers C = I, and every element is noised by itself.
+
+    Streaming: (C x)_t = x_t + sum_i w_i s_i, s_i <- theta_i s_i + x_t; C^{-1} the same with -w_hat_i and theta_hat_i.
+
+    Adaptive streams: C is lower triangular, so the price holds for them too (Denisov et al. 2022; see Factorisation).
+
+    References: Dvijotham, McMahan, Pillutla, Steinke, Thakurta, Efficient and Near-Optimal Noise Generation for
+    Streaming Differential Privacy (2024). Deviation: parameters found by our own search for the worst prefix.
+    """
+
+    theta: tuple[float, ...]
+    theta_hat: tuple[float, ...]
+    name: ClassVar[str] = "blt"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "theta", tuple(float(value) for value in self.theta))
+        object.__setattr__(self, "theta_hat", tuple(float(value) for value in self.theta_hat))
+        if not interlaced(self.theta, self.theta_hat):
+            allowed = "as many as theta_hat, interlaced: 1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0"
+            raise InvalidArgument("theta, theta_hat", (self.theta, self.theta_hat), allowed)
+
+    @classmethod
+    def optimal(cls, *, horizon: int, buffers: int = 4) -> BLT:
+        """The least unit_std() that the search finds with at most `buffers` buffers; remembered on disk.
+
+        Never worse than with fewer buffers: one more is kept only if it helps, and the search ends when it does not.
+        n buffers can match the first 2n + 1 coefficients of the square root, so more than T // 2 are not tried.
+        What is remembered are parameters: sensitivity and error are computed anew from them. Inside of `begun` it is
+        the one that was begun.
+        """
+        horizon, buffers = validation.whole("horizon", horizon), validation.whole("buffers", buffers)
+        most = min(buffers, horizon // 2)
+
+        def build(found: Mapping[str, Any]) -> BLT:
+            return cls(horizon=horizon, theta=tuple(found["theta"]), theta_hat=tuple(found["theta_hat"]))
+
+        def compute() -> dict[str, Any]:
+            best = cls(horizon=horizon, theta=(), theta_hat=())
+            for count in range(1, most + 1):
+                theta, theta_hat = search(horizon, count)
+                if not interlaced(theta, theta_hat):  # pragma: no cover - two poles met in floating point
+                    break
+                found = cls(horizon=horizon, theta=theta, theta_hat=theta_hat)
+                if found.unit_std() > best.unit_std() * (1 - _WORTHWHILE):
+                    break
+                best = found
+            return {"theta": list(best.theta), "theta_hat": list(best.theta_hat)}
+
+        def valid(found: Mapping[str, Any]) -> bool:
+            stored = build(found)
+            return (
+                stored.buffers <= most and stored.unit_std() <= cls(horizon=horizon, theta=(), theta_hat=()).unit_std()
+            )
+
+        started = (_BEGUN.get() or {}).get(horizon)
+        if started is not None and started.buffers <= most:
+            return started
+        return build(remember("blt", {"horizon": horizon, "buffers": most}, compute, valid=valid))
+
+    @property
+    def buffers(self) -> int:
+        """n, the running sums that a stream must keep (and as many for the estimate)."""
+        return len(self.theta)
+
+    @cached_property
+    def _rates(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """1 - theta and 1 - theta_hat, exact for parameters above 1/2."""
+        return 1 - np.asarray(self.theta), 1 - np.asarray(self.theta_hat)
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """w > 0 of C(x) = 1 + sum_i w_i x / (1 - theta_i x)."""
+        rate, rate_hat = self._rates
+        return residues(rate, rate_hat)
+
+    @cached_property
+    def inverse_weights(self) -> NDArray[np.float64]:
+        """w_hat > 0 of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x)."""
+        rate, rate_hat = self._rates
+        return -residues(rate_hat, rate)
+
+    def sensitivity(self, participations: int = 1) -> float:
+        """Norm of C's first column, its longest; for several, of the sum of the first ones.
+
+        c_0 >= c_1 >= ... (c_1 <= theta_1 by interlacing), so columns have the more in common the earlier they are and
+        the closer together (calibration.md C.1).
+        """
+        count = min(validation.whole("participations", participations), self.horizon)
+        return math.sqrt(columns_square(*self._rates, self.horizon, count))
+
+    def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
+        """Norm of row t of B, in closed form."""
+        return np.asarray(np.sqrt(row_square(*self._rates, self._steps(steps).astype(np.float64))))
+
+    def releases(self, participations: int = 1) -> int:
+        """The first element touches every later release."""
+        validation.whole("participations", participations)
+        return self.horizon
+
+    def total_releases(self) -> int:
+        """One number per step."""
+        return self.horizon
+
+
+@contextmanager
+def begun(factorisations: Iterable[BLT]) -> Iterator[None]:
+    """Inside, `optimal` is one of these where one has the horizon.
+
+    The search ends where its cost is flat, and its last digits depend on the processor. Half a stream of one
+    factorisation and half of another has no price: whoever goes on with a stream, perhaps elsewhere, has its own.
+    """
+    token = _BEGUN.set({each.horizon: each for each in factorisations})
+    try:
+        yield
+    finally:
+        _BEGUN.reset(token)
+
+
+def interlaced(theta: Sequence[float], theta_hat: Sequence[float]) -> bool:
+    """1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0 (false for NaN, true for no buffers)."""
+    if len(theta) != len(theta_hat):
+        return False
+    mixed = [value for pair in zip(theta, theta_hat, strict=True) for value in pair]
+    inside = all(0 <= value <= 1 for value in mixed)
+    return inside and all(upper > lower for upper, lower in pairwise(mixed))
+
+
+# The binary tree over the stream, as in the papers.
+
+
+@stored_as("BinaryTree")
+@dataclass(frozen=True, kw_only=True)
+class BinaryTree(Factorisation):
+    """Noisy sums of all complete dyadic blocks; a prefix adds the blocks of its binary expansion.
+
+    C has one row for each block ((j-1) 2^l, j 2^l] with j 2^l <= T; L = floor(log2 T) + 1 levels. An element lies in at
+    most one block of a level, and the first element in one of every level:
+
+        sensitivity = sqrt(L),      prefix_std(t)^2 = popcount(t).
+
+    References: Dwork, Naor, Pitassi, Rothblum (2010); Chan, Shi, Song (2011).
+    """
+
+    name: ClassVar[str] = "tree"
+
+    @property
+    def levels(self) -> int:
+        """L = floor(log2 T) + 1."""
+        return self.horizon.bit_length()
+
+    def sensitivity(self, participations: int = 1) -> float:
+        """sqrt(L) for one. M elements of which n_b lie in block b move it by sqrt(sum_b n_b^2), at most as the first M.
+
+        On a level of blocks of w = 2^l elements the sum of squares is largest where blocks are full but for one:
+        q w^2 + r^2 with q w + r = M, or what the level's blocks hold in all; the first M reach it on all levels.
+        """
+        each, square = validation.whole("participations", participations), 0
+        for level in range(self.levels):
+            full, rest = divmod(min(each, self.horizon >> level << level), 1 << level)
+            square += (full << 2 * level) + rest * rest
+        return math.sqrt(square)
+
+    def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
+        """sqrt(popcount(t)): the blocks of a prefix share no noise."""
+        t = self._steps(steps)  # (...)
+        total = np.zeros(t.shape)
+        for level in range(self.levels):  # one bit of all steps at a time: there may be millions
+            total += (t >> level) & 1
+        return np.sqrt(total)
+
+    def error(self) -> float:
+        """Largest over t <= T: T itself, or T with one of its bits cleared and every lower bit set."""
+        cleared = [((self.horizon >> bit) ^ 1) << bit | (1 << bit) - 1 for bit in range(self.levels)]
+        worst = [t for t in (self.horizon, *cleared) if 1 <= t <= self.horizon]
+        return float(np.max(self.prefix_std(worst)))
+
+    def releases(self, participations: int = 1) -> int:
+        """On a level with n blocks, M elements touch at most min(M, n) of them."""
+        each = validation.whole("participations", participations)
+        return sum(min(each, self.horizon >> level) for level in range(self.levels))
+
+    def total_releases(self) -> int:
+        """All complete blocks: 2 T - popcount(T)."""
+        return sum(self.horizon >> level for level in range(self.levels))
+
+
+# Factorisations of the prefix sums: how a stream is turned into released numbers, and these into running totals.
+#
+# `factorise("blt", horizon=20_000)` is the one to use; the tree is the papers'.
+
+
+def factorise(name: str, *, horizon: int, buffers: int = 4) -> Factorisation:
+    """The factorisation of that name ("blt", "tree"); `buffers` concerns "blt" only."""
+    validation.one_of("mechanism", name, ("blt", "tree"))
+    return BinaryTree(horizon=horizon) if name == "tree" else BLT.optimal(horizon=horizon, buffers=buffers)

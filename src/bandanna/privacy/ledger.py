@@ -1,0 +1,294 @@
+"""The ledger: a release is checked against the budget, recorded, and only then drawn."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Callable, Iterable, Set
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bandanna import validation
+from bandanna.device.domain import Statistic, numbers
+from bandanna.errors import (
+    BudgetExceeded,
+    ConflictingRelease,
+    InvalidArgument,
+    InvalidStatistic,
+    Summary,
+    UnknownEvent,
+    shown,
+)
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP, Budget
+from bandanna.privacy.events import ContinualEvent, Event, GaussianEvent, plain, text_of
+from bandanna.privacy.guarantee import rounded_up
+from bandanna.privacy.stores.base import Entry, LedgerStore, MemoryStore
+
+# What may be shown of a ledger: its budget, what was spent, what was released - and nothing that leads to the rest.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """What everybody may see of an expense: `release` is the noisy result, None if it was not drawn yet."""
+
+    task: str
+    batch: str
+    event: Event
+    release: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerView:
+    """A ledger at one moment, as everybody may see it: values only, without key, fingerprints, members or store.
+
+    A fingerprint is not noisy: with the key, who knows all data of a batch but one person's finds that person's by
+    trying. So neither is here, and a view may be kept, pickled and published.
+    """
+
+    budget: Budget
+    participations: int
+    _released: tuple[Released, ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, budget: Budget, participations: int, entries: Iterable[Entry]) -> LedgerView:
+        """What may be shown of these entries."""
+        released = tuple(
+            Released(task=one.task, batch=one.batch, event=one.event, release=one.release and one.release[0])
+            for one in entries
+        )
+        return cls(budget=budget, participations=participations, _released=released)
+
+    @property
+    def releases(self) -> tuple[Released, ...]:
+        """What was released, in order; a copy, so that the stored releases stay what they are."""
+        shown = (replace(one, task=one.task.replace(accountant.SEPARATOR, ", ")) for one in self._released)
+        return deepcopy(tuple(shown))
+
+    def __str__(self) -> str:
+        """Price, budget and count, in a line."""
+        spent, delta, count = rounded_up(self.spent()), stated_delta(self.budget), len(self._released)
+        times = "once" if self.participations == 1 else f"{self.participations:,} times"
+        released = "1 release" if count == 1 else f"{count:,} releases"
+        return (
+            f"epsilon = {spent} at delta = {delta:g} spent in {released}, by who takes part {times}; of {self.budget}"
+        )
+
+    def spent(self) -> float:
+        """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
+        tasks: dict[str, Counter[Event]] = {}
+        for one in self._released:
+            tasks.setdefault(one.task, Counter())[one.event] += 1
+        return accountant.spent(tasks, self.participations, stated_delta(self.budget))
+
+
+def stated_delta(budget: Budget) -> float:
+    """The delta at which an expense is stated."""
+    return budget.delta if isinstance(budget, ApproxDP) else 1e-6
+
+
+# The ledger: check, commit, then release - and a released batch is released once.
+#
+# A release is asked for by (task, batch). The first time, the ledger checks that it fits the budget, commits the
+# expense, has the noise drawn, stores the release and returns it. Asked again - after a crash, by another reader - it
+# returns the stored release and spends nothing. Other data, or another mechanism, under the same id is refused: fresh
+# noise on the same data would be a second release. If the noise could not be drawn or stored, the expense stays
+# committed and the same request may be repeated.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Guards one budget per person over any number of tasks.
+
+    A person is in at most `participations` batches of a task; without `members` that is the caller's promise, with
+    them the ledger counts and refuses. Tasks compose: a person may be in all of them.
+    """
+
+    budget: Budget
+    participations: int = 1
+    store: LedgerStore = field(default_factory=MemoryStore)
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "participations")
+        if not isinstance(self.budget, Budget):
+            raise InvalidArgument("budget", self.budget, "a Budget: ApproxDP, PureDP, ZCDP or RenyiDP")
+        if not isinstance(self.store, LedgerStore):
+            raise InvalidArgument("store", self.store, "a LedgerStore")
+
+    def release(
+        self,
+        event: Event,
+        *,
+        task: str,
+        batch: str | int,
+        data: Statistic | ArrayLike | bytes,
+        draw: Callable[[], Any],
+        members: Iterable[str] | None = None,
+        streams: int = 1,
+        one_of: str | None = None,
+    ) -> Any:
+        """Release (task, batch) once: `draw` is called at most once per stored result, after the expense is committed.
+
+        `data` is what the release is about; only a keyed fingerprint of it is kept. `event` is the price of `draw`.
+        `streams`: how many continual releases with this very price the task has begun, one after the other, for
+        different people; more than one only where each person is in one batch.
+        `one_of`: the batch is about those who are in this alternative of the task, all of them, and in no other one
+        (see `accounting.parallel`): batches of an alternative compose, and the dearest alternative counts. For Gaussian
+        sums of reports in a ball around 0, of people with one report each; `members` of two alternatives are refused.
+        """
+        task, batch = entry_name(task, batch, one_of)
+        if not isinstance(event, Event):
+            raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
+        if not callable(draw):
+            raise InvalidArgument("draw", draw, "a function without arguments that draws the release")
+        people = _people(members)
+        if validation.whole("streams", streams) > 1 and self.participations > 1:
+            raise InvalidArgument("streams", streams, f"1 for {self.participations} participations: nobody is in two")
+        if one_of is not None:
+            self._check_alternative(event, one_of)
+        mark = self._fingerprint(data, event)
+
+        def once() -> Any:
+            entry = self.store.find(task, batch)
+            if entry is None:
+                self._check_members(task, batch, people)
+                self._check_apart(task, people)
+                tasks = self.store.tasks()
+                self._check_streams(task, event, steps=tasks.get(task, Counter())[event], streams=streams)
+                self._check_budget(task, event, tasks)
+                entry = Entry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
+                self.store.commit(entry)
+            elif not hmac.compare_digest(entry.fingerprint, mark):
+                raise ConflictingRelease(
+                    f"task {shown(task)}, batch {shown(batch)} belongs to other data or another mechanism; "
+                    "nothing was released"
+                )
+            if entry.release is None:
+                result = draw()
+                self.store.keep(task, batch, deepcopy(result))
+                return result
+            return deepcopy(entry.release[0])  # the stored release stays what it was, whatever a caller does with his
+
+        return self.store.alone(once)
+
+    def spent(self) -> float:
+        """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
+        return accountant.spent(self.store.tasks(), self.participations, stated_delta(self.budget))
+
+    def view(self) -> LedgerView:
+        """What may be shown: the ledger itself has the key, the fingerprints and the members of what it released."""
+        return LedgerView.of(self.budget, self.participations, self.store.entries())
+
+    def _check_budget(self, task: str, event: Event, tasks: dict[str, accountant.Batches]) -> None:
+        tasks.setdefault(task, Counter())[event] += 1
+        if not accountant.within(tasks, self.participations, self.budget):
+            delta = stated_delta(self.budget)
+            would = accountant.spent(tasks, self.participations, delta)
+            raise BudgetExceeded(
+                f"task {shown(task)} would bring epsilon to {would:.4g} at delta {delta:.3g}, from {self.spent():.4g}; "
+                f"the budget is {self.budget}; nothing was spent or released"
+            )
+
+    def _check_streams(self, task: str, event: Event, steps: int, streams: int) -> None:
+        for atom in map(plain, accountant.atoms(event)):
+            if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
+                allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
+                raise InvalidArgument("event.participations", atom.participations, allowed)
+            if isinstance(atom, ContinualEvent) and steps >= streams * atom.factorisation.horizon:
+                raise BudgetExceeded(
+                    f"the stream of task {shown(task)} is priced for {atom.factorisation.horizon} steps"
+                )
+
+    def _check_alternative(self, event: Event, one_of: str) -> None:
+        """To move from one alternative to another costs less than to stay, for Gaussian noise on one report each."""
+        if self.participations > 1:
+            allowed = f"None for {self.participations} participations: somebody's reports would be in one sum"
+            raise InvalidArgument("one_of", one_of, allowed)
+        if not all(isinstance(plain(atom), GaussianEvent) for atom in accountant.atoms(event)):
+            raise InvalidArgument("event", type(event).__name__, "Gaussian noise on a sum, where alternatives are")
+
+    def _check_apart(self, task: str, people: tuple[str, ...]) -> None:
+        """Nobody is in two alternatives."""
+        for other in accountant.others(task, self.store.tasks()) if people else ():
+            seen = self.store.appearances(other, people)
+            for place, person in enumerate(people):
+                if seen[person]:
+                    allowed = "who are in no other alternative of the task"
+                    raise InvalidArgument(f"members[{place}]", "one who is in another one", f"people {allowed}")
+
+    def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
+        named = self.store.named(task)
+        if named is not None and named != bool(people):
+            allowed = f"given for all batches of task {shown(task)}, or for none"
+            raise InvalidArgument("members", f"{len(people)} ids", allowed)
+        counts, seen = Counter(people), self.store.appearances(task, people)
+        for place, person in enumerate(people):  # an id does not belong in a message
+            if counts[person] > 1:
+                allowed = f"each person at most once in batch {shown(batch)}"
+                raise InvalidArgument(f"members[{place}]", "one who is there twice", allowed)
+            if seen[person] >= self.participations:
+                allowed = f"at most {self.participations} batches of task {shown(task)} for each person"
+                raise BudgetExceeded(f"members[{place}] has been in {seen[person]}; allowed are {allowed}")
+
+    def _fingerprint(self, data: Statistic | ArrayLike | bytes, event: Event) -> str:
+        if isinstance(data, bytes):
+            kind, content = "bytes", data
+        else:
+            array = numbers("data", data.values if isinstance(data, Statistic) else data, "numbers or bytes")
+            kind, content = f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes()
+            if isinstance(data, Statistic) and data.counts is not None:
+                kind, content = f"{kind} by counts", content + np.ascontiguousarray(data.counts).tobytes()
+        return hmac.new(self.store.secret(), f"{text_of(event)}|{kind}|".encode() + content, hashlib.sha256).hexdigest()
+
+
+def entry_name(task: str | int, batch: str | int, one_of: str | None = None) -> tuple[str, str]:
+    """Under which task and batch a store has an entry."""
+    named = _name("task", task), _name("batch", batch)
+    return named if one_of is None else (accountant.SEPARATOR.join((named[0], _name("one_of", one_of), named[1])), "0")
+
+
+def _name(argument: str, value: Any) -> str:
+    """The name of a task or a batch, as a text that a file can hold."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
+        return str(validation.whole(argument, value, least=-validation.EXACT))
+    if (
+        not isinstance(value, str)
+        or accountant.SEPARATOR in value
+        or (not value.isascii() and "\ufffd" in value.encode(errors="replace").decode())
+    ):
+        raise InvalidArgument(argument, value, "a text or a whole number")
+    return value
+
+
+def _people(members: Any) -> tuple[str, ...]:
+    """The ids of a batch's users, as texts."""
+    if members is None:
+        return ()
+    return tuple(map(str, members if isinstance(members, Set) else validation.several("members", members, "user ids")))
+
+
+# People in a ledger: known by a keyed hash, never by the name that a caller has for them.
+
+
+_BITS = 4096  # of a whole number: its digits can be written
+
+
+def hashed(secret: bytes, user: Any, name: str) -> str:
+    """The name under which a user is kept; 17, NumPy's 17 and "17" are the same. Messages never show an id."""
+    allowed = "a user's id: a text that is not empty, or a whole number"
+    if isinstance(user, bool | np.timedelta64) or not isinstance(user, str | int | np.integer):
+        raise InvalidStatistic(name, user, allowed)
+    if isinstance(user, str):
+        plain = str.__str__(user)  # an enumeration's member is its value
+    elif int.bit_length(number := int(user)) <= _BITS:
+        plain = int.__repr__(number)
+    else:
+        raise InvalidStatistic(name, Summary("a longer number"), f"{allowed} of at most {_BITS} bits")
+    if not plain:
+        raise InvalidStatistic(name, Summary("an empty text"), allowed)
+    return hmac.digest(secret, f"user {plain}".encode(errors="surrogatepass"), hashlib.sha256).hex()

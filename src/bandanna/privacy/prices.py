@@ -1,0 +1,557 @@
+"""The price of every event, and of integer noise, rounding and grids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, singledispatch
+
+import numpy as np
+from scipy import special
+
+from bandanna import validation
+from bandanna.errors import CalibrationError, UnknownEvent
+from bandanna.privacy import events, gdp, spherical_cap
+from bandanna.privacy.budgets import pure_rho
+from bandanna.privacy.gdp import Price
+from bandanna.types import Floats
+
+# Theorem A: the price of log-concave noise on the integers, by its quantile transform.
+#
+# Let Q be a log-concave law on Z, F(j) = Q(X < j), z_j = Phi^{-1}(F(j)). For a cut `zmax`, let lo, hi be the first and
+# last j with |z_j| <= zmax, and
+#
+#     mu_1 = max_{lo < j <= hi} (z_j - z_{j-1}),        t = max(Phi(z_lo), Phi(-z_hi)).
+#
+# Then for every integer shift v with max_k |v_k| <= hi - lo, noise Q per coordinate and D coordinates,
+#
+#     HS_epsilon(Q^D + v, Q^D) <= delta_G(epsilon; mu_1 |v|_2) + D (1 + e^epsilon) t,
+#
+# that is: a shift v costs mu = mu_1 |v|_2 in Gaussian DP with tail D t. (Monotone likelihood ratio makes the tests {X
+# >= j} optimal; their trade-off points lie above those of a Gaussian pair with mass t moved; Blackwell's theorem makes
+# the pair a post-processing of that one, and Gaussian pairs tensorise.)
+#
+# Where the standard deviation is above 10000, points are grouped in blocks of w = std/1000. Outwards from the mode,
+# block sums of Q are bounded from below by the geometric chord (log-concavity). An increment d_j = z_{j+1} - z_j
+# equals
+# Q(j)/phi(x) for some x between them, Q(j) lies below the chord of the block before, extended, and z_j below z_a + (j
+# -
+# a) m for any bound m on the block's increments; the resulting bound on log d_j is convex in j, so its maximum is at
+# an
+# end of the block. This overstates mu_1 by a factor of about 1 + zmax/std + (zmax w/std)^2, below 1 + 1e-3.
+
+
+_DENSE = 1e4  # standard deviation up to which every lattice point is looked at
+_BLOCK = 1e-3  # width of a block beyond that, in standard deviations
+_NEAR = 0.1  # relative deviations from a mean of which a series is summed
+_SLACK = 1e-9  # relative allowance for rounding errors of the increments (measured below 1e-11)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticePrice:
+    """mu_1 per unit of l2 shift, total-variation mass `tail` per coordinate, valid for shifts up to `reach`."""
+
+    mu: float
+    tail: float
+    reach: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeLaw:
+    """A log-concave law on the integers: log of its mass function, its mode, standard deviation and support."""
+
+    log_mass: Callable[[Floats], Floats]
+    mode: int
+    std: float
+    least: float = -math.inf
+    most: float = math.inf
+    even: bool = False  # Q(mode + j) = Q(mode - j)
+
+
+@lru_cache(maxsize=4096)
+def binomial_price(trials: int, probability: float, zmax: float) -> LatticePrice:
+    """Price of Bin(trials, probability) noise by Theorem A."""
+    return price(binomial_law(trials, probability), zmax)
+
+
+@lru_cache(maxsize=1024)
+def discrete_gaussian_price(std: float, zmax: float) -> LatticePrice:
+    """Price of discrete Gaussian noise, mass proportional to exp(-j^2 / (2 std^2)), by Theorem A."""
+    return price(discrete_gaussian_law(std), zmax)
+
+
+def binomial_law(trials: int, probability: float) -> LatticeLaw:
+    """Bin(n, p), its mass by the saddle-point form, to about 1e-14 for n up to 1e15 and dyadic p (Loader 2000)."""
+    n, p = float(trials), probability
+
+    def log_mass(j: Floats) -> Floats:
+        inner = n > 1 and bool(np.all((j >= 1) & (j <= n - 1)))  # most often
+        k = j if inner else np.clip(j, 1, n - 1) if n > 1 else np.ones_like(j)
+        rest = n - k
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = (
+                _stirling_error(np.asarray(n)) - _stirling_error(k) - _stirling_error(rest)
+                - _deviance(k, n * p) - _deviance(rest, n * (1 - p))
+                + 0.5 * np.log(n / (2 * math.pi * k * rest))
+            )  # fmt: skip
+        if inner:
+            return np.asarray(value)
+        ends = np.where(j <= 0, n * math.log1p(-p), n * math.log(p))
+        value = np.where((j <= 0) | (j >= n), ends, value)
+        return np.where((j < 0) | (j > n), -np.inf, value)
+
+    mode = min(math.floor((trials + 1) * p), trials)
+    return LatticeLaw(
+        log_mass=log_mass,
+        mode=mode,
+        std=math.sqrt(n * p * (1 - p)),
+        least=0,
+        most=trials,
+        even=p == 0.5 and trials % 2 == 0,
+    )
+
+
+def discrete_gaussian_law(std: float) -> LatticeLaw:
+    """Discrete Gaussian; its normaliser is std sqrt(2 pi) up to e^{-19 std^2} (Poisson summation), else summed."""
+    if std > 2:
+        log_norm = math.log(std) + 0.5 * math.log(2 * math.pi)
+    else:
+        points = np.arange(-100, 101, dtype=float)
+        log_norm = float(special.logsumexp(-(points**2) / (2 * std**2)))
+    return LatticeLaw(log_mass=lambda j: -(j**2) / (2 * std**2) - log_norm, mode=0, std=std, even=True)
+
+
+def price(law: LatticeLaw, zmax: float) -> LatticePrice:
+    """Theorem A for any log-concave law on the integers."""
+    width = math.floor(_BLOCK * law.std) if law.std > _DENSE else 1
+    up_z, up_mass = _side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
+    down_z, down_mass = (up_z, up_mass) if law.even else _side(law, zmax, width, -1)  # cuts at mode, mode-w, ...
+    if not len(up_z) or not len(down_z):
+        raise CalibrationError(f"noise of std {law.std:.3g} is too small for Theorem A at zmax = {zmax:.3g}")
+    # z_{mode+1} - z_mode, or Q(mode)/phi at the farther of the two where block sums blur the difference
+    peak = float(np.exp(law.log_mass(np.asarray(float(law.mode)))) / _phi(max(abs(up_z[0]), abs(down_z[0]))))
+    middle = float(up_z[0] + down_z[0]) if width == 1 else peak
+    steepest = max(middle, _steepest(up_z, up_mass, width), _steepest(down_z, down_mass, width))
+    tail = float(special.ndtr(-min(up_z[-1], down_z[-1]))) * (1 + 1e-6)  # block sums are a little short
+    return LatticePrice(mu=steepest * (1 + _SLACK), tail=tail, reach=1 + width * (len(up_z) + len(down_z) - 2))
+
+
+def _phi(x: float) -> float:
+    return math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
+
+def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
+    """Largest increment of |z| between lattice neighbours, outwards along one side."""
+    if len(z) < 2:
+        return 0.0
+    if width == 1:
+        return float(np.max(np.diff(z)))
+    start, reach = np.abs(z[:-1]), np.maximum(np.abs(z[1:]), np.abs(z[:-1]))
+    log_root_tau = 0.5 * math.log(2 * math.pi)
+    bound = np.exp(log_mass[:-1] + 0.5 * reach**2 + log_root_tau)  # m: max Q / min phi over the block
+    chord = np.append(0.0, np.diff(log_mass)[:-1] / width)  # of the block before; Q falls outwards
+    for _ in range(2):  # a better bound m gives a better bound again
+        at_start = 0.5 * (start + bound) ** 2
+        at_end = (width - 1) * np.minimum(chord, 0.0) + 0.5 * (start + width * bound) ** 2
+        bound = np.exp(log_mass[:-1] + np.maximum(at_start, at_end) + log_root_tau)
+    return float(np.max(bound))
+
+
+def _side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Floats, Floats]:
+    """Cuts outwards from the mode with |z| <= zmax: |z| there, and the log mass of the lattice point just outside.
+
+    sign = +1: cuts j = mode+1, mode+1+w, ... and the tail P(X >= j); sign = -1: j = mode, mode-w, ... and P(X < j).
+    """
+    reach = law.most - law.mode if sign > 0 else law.mode - law.least
+    span = min(reach, (zmax + 4 + zmax**2 / max(law.std, 1.0)) * law.std + 40)
+    outside = law.mode + sign * (1 + np.arange(0.0, span, width))
+    log_mass = law.log_mass(outside)
+    log_sums = _chord_sums(log_mass, width)
+    with np.errstate(divide="ignore"):
+        log_tail = np.log(np.cumsum(np.exp(log_sums[::-1]))[::-1])  # from the far end inwards: small terms first
+    z = -special.ndtri_exp(np.minimum(log_tail, -1e-300))
+    keep = z <= zmax
+    return z[keep], log_mass[keep]
+
+
+def _chord_sums(log_mass: Floats, width: int) -> Floats:
+    """Lower bounds on the log of the mass of [j, j + width) from the chord of log mass; exact for width 1."""
+    if width == 1 or len(log_mass) < 2:
+        return log_mass
+    slope = (log_mass[1:] - log_mass[:-1]) / width  # <= 0 outwards of the mode
+    # sum_{i<w} e^{slope i} = expm1(slope w) / expm1(slope)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        geometric = np.where(slope < 0, np.expm1(slope * width) / np.expm1(slope), float(width))
+    return np.append(log_mass[:-1] + np.log(geometric), log_mass[-1])
+
+
+def _stirling_error(n: Floats) -> Floats:
+    """log n! - log(sqrt(2 pi n) (n/e)^n): series for n > 15, direct below."""
+    large = np.maximum(n, 15.0)
+    far = 1 / large**2
+    series = (1 / 12 - far * (1 / 360 - far * (1 / 1260 - far * (1 / 1680 - far / 1188)))) / large
+    if np.all(n > 15):
+        return series
+    near = np.clip(n, 1.0, 15.0)
+    direct = special.gammaln(near + 1) - (near + 0.5) * np.log(near) + near - 0.5 * math.log(2 * math.pi)
+    return np.where(n > 15, series, direct)
+
+
+def _deviance(x: Floats, mean: float) -> Floats:
+    """x log(x/mean) + mean - x = mean h((x - mean)/mean), h(e) = (1+e) log(1+e) - e, without cancellation."""
+    e = np.asarray((x - mean) / mean)
+    size = np.abs(e)
+    if not np.all(near := size < _NEAR):
+        series = mean * np.where(near, _series(np.clip(e, -_NEAR, _NEAR), _NEAR), special.xlog1py(1 + e, e) - e)
+        return np.asarray(series)
+    return np.asarray(mean * _series(e, float(np.max(size, initial=0.0))))
+
+
+def _series(e: Floats, most: float) -> Floats:
+    """h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most: as many terms as double precision can tell."""
+    last = next((k for k in range(3, 20) if most ** (k - 2) < 1e-18 * k * (k - 1)), 20)
+    total, turned = np.full(e.shape, 1 / (last * (last - 1))), -e
+    for k in range(last - 1, 1, -1):
+        total *= turned
+        total += 1 / (k * (k - 1))
+    return np.asarray(total * e**2)
+
+
+# What stochastic rounding to the lattice costs (calibration.md A.3 and A.3b).
+#
+# A statistic x is encoded as floor(s x + U), U uniform per coordinate. Coupling two neighbours by the same U, their
+# encodings differ by an integer vector v that rounds s (x' - x) coordinate by coordinate, so with R = s Delta_2 and D
+# coordinates
+#
+#     E |v|^2 <= R^2 + D/4,   v_k^2 has range at most 2 |s (x'-x)_k| + 1,   sum of squared ranges <= (2 R + sqrt D)^2.
+#
+# By joint convexity the pair is a mixture over U of the shifts v, and Hoeffding's lemma bounds |v|^2.
+
+
+_CELLS, _TOGETHER = 2000, 16
+
+
+def composable_shift(shift: float, dim: int, tail: float) -> float:
+    """|v|_2 is at most this except with probability `tail` (A.3b): what a release that will be composed must assume.
+
+    |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2)
+    """
+    spread = (2 * shift + math.sqrt(dim)) * math.sqrt(math.log(1 / tail) / 2)
+    return min(math.sqrt(shift**2 + dim / 4 + spread), shift + math.sqrt(dim))  # the latter always holds
+
+
+def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> float:
+    """Bound on E_v delta_G(epsilon; mu_1 |v|), for one release at one epsilon only (A.3); never to be composed.
+
+    min over lambda of C(lambda) exp(lambda (R^2 + D/4) + lambda^2 (2 R + sqrt D)^2 / 8),
+    C(lambda) = sup_q delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}.
+
+    The supremum is bounded cell by cell (delta_G increases in q), so the result is an upper bound, not an estimate. The
+    logarithm is convex in lambda, a largest of lines plus a parabola: its least on a grid is where it begins to rise.
+    """
+    mean, width = shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
+    most = (shift + math.sqrt(dim)) ** 2  # |v| <= |s(x'-x)| + sqrt D always
+    grid = np.linspace(0.0, 1.0, _CELLS + 1) ** 0.5 * most
+    grid = np.unique(
+        np.concatenate([grid, np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), _CELLS)])
+    )
+    cells = _Cells(epsilon, mu_unit, grid)
+    lambdas = np.geomspace(1e-3, 300.0, 300) / mean
+
+    def bound(log_c: Callable[[float], float], place: int) -> float:
+        lambda_ = float(lambdas[place])
+        return log_c(lambda_) + lambda_ * mean + lambda_**2 * width**2 / 8
+
+    low, high = 0, len(lambdas) - 1
+    while low < high:  # nearly there, at little cost
+        middle = (low + high) // 2
+        falls = bound(cells.coarsely, middle) > bound(cells.coarsely, middle + 1)
+        low, high = (middle + 1, high) if falls else (low, middle)
+    found = bound(cells.finely, low)
+    for step in (-1, 1):
+        while 0 <= low + step < len(lambdas) and (beside := bound(cells.finely, low + step)) < found:
+            low, found = low + step, beside
+    worst = float(gdp.delta(epsilon, mu_unit * math.sqrt(most)))
+    return min(float(np.exp(found)), worst, 1.0)
+
+
+class _Cells:
+    """log C(lambda), at least: by cells of a grid, or by some of them together, which is more and takes less."""
+
+    def __init__(self, epsilon: float, mu_unit: float, grid: Floats) -> None:
+        missing = (0, -(len(grid) - 1) % _TOGETHER)
+        self._starts, ends = (np.pad(each, missing, "edge").reshape(-1, _TOGETHER) for each in (grid[:-1], grid[1:]))
+        self._epsilon, self._mu = epsilon, mu_unit * np.sqrt(ends)
+        self._first, self._last = self._starts[:, 0].copy(), self._starts[:, -1].copy()
+        self._most = gdp.log_delta(epsilon, self._mu[:, -1])  # delta_G increases: at the end of each
+        self._log_delta, self._known = np.empty(ends.shape), np.zeros(len(ends), dtype=bool)
+
+    def coarsely(self, lambda_: float) -> float:
+        return float((self._most - lambda_ * self._first).max())
+
+    def finely(self, lambda_: float) -> float:
+        """Where a larger one may lie than at the end of some cells, every cell is looked at."""
+        reached = (self._most - lambda_ * self._last).max()
+        higher = self._most - lambda_ * self._first >= reached
+        new = higher & ~self._known
+        if new.any():
+            self._log_delta[new], self._known[new] = gdp.log_delta(self._epsilon, self._mu[new]), True
+        return float((self._log_delta[higher] - lambda_ * self._starts[higher]).max())
+
+
+# The grid on which secure noise lives: fine enough that rounding to it costs next to nothing.
+
+
+_FINEST = 20  # at least 2^20 steps per standard deviation
+_SHARE = 2.0**-14  # rounding may raise the sensitivity by this share
+
+
+def fine_grid(std: float, change: float, touched: int) -> float:
+    """A grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20.
+
+    `change` is the l2 sensitivity before rounding and `touched` the number of released coordinates that one user can
+    change: rounding moves each by at most one step. Powers of two keep std/grid exact and let prices be remembered.
+    (In l1, one step for each of `dim` coordinates: pass touched = dim^2.)
+    """
+    std, change = validation.positive("std", std), validation.positive("sensitivity", change)
+    steps = std * math.sqrt(touched) / (_SHARE * change)
+    return std * 2.0 ** -max(_FINEST, math.ceil(math.log2(steps)))
+
+
+# The exact privacy profile of binomial noise on one integer: no bound, a finite sum.
+#
+# For X ~ Bin(n, p) and an integer shift k, the neighbours' views are X + k and X; binomial laws have monotone
+# likelihood
+# ratios, so a smaller shift is never easier to see than k, and
+#
+#     delta(epsilon) = max over both directions of  sum_j (P(X + k = j) - e^epsilon P(X = j))_+ .
+#
+# Terms farther than 7 sqrt(n) from the mean are left out: by Hoeffding they hold at most 2 e^-98, which is added.
+
+
+MOST_TRIALS = 10**8  # 14 sqrt(n) terms: up to here the sum is quick
+_LEFT_OUT = 2 * math.exp(-98)
+
+
+@lru_cache(maxsize=4096)
+def binomial_delta(trials: int, probability: float, shift: int, epsilon: float) -> float:
+    """Smallest delta at `epsilon` for integers that differ by at most `shift`, with Bin(trials, probability) noise."""
+    law = binomial_law(trials, probability)
+    mean, reach = trials * probability, 7 * math.sqrt(trials)
+    first, last = max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
+    points = np.arange(first - shift, last + shift + 1, dtype=float)
+    mass = np.exp(law.log_mass(points))
+    moved, still = mass[:-shift], mass[shift:]  # of X + shift and of X, at first .. last + shift
+    factor = math.exp(min(epsilon, 700.0))
+    upwards = np.sum(np.maximum(moved - factor * still, 0.0))
+    downwards = np.sum(np.maximum(still - factor * moved, 0.0))
+    return min(1.0, float(max(upwards, downwards)) * (1 + _SLACK) + _LEFT_OUT)
+
+
+# The Gaussian price of one event: mu-GDP up to a tail, or the statement that there is none.
+#
+# Every price takes the total-variation mass that it may spend as `tail` (calibration.md, "One currency"): the same
+# release has a slightly smaller mu if a larger tail is allowed. Ideal Gaussians need none.
+
+
+NO_PRICE = Price(mu=math.inf, tail=0.0)
+
+
+@singledispatch
+def gaussian_price(event: events.Event, tail: float) -> Price:
+    """Price of `event` in Gaussian DP, spending a tail of about `tail` where the event is not exactly Gaussian."""
+    raise UnknownEvent(f"no Gaussian price is known for {type(event).__name__}: {event!r}")
+
+
+@gaussian_price.register
+def _(event: events.NothingEvent, tail: float) -> Price:
+    return Price(mu=0.0)
+
+
+@gaussian_price.register
+def _(event: events.ClearEvent, tail: float) -> Price:
+    return NO_PRICE
+
+
+@gaussian_price.register
+def _(event: events.GaussianEvent, tail: float) -> Price:
+    """mu = Delta_2 / sigma; on a grid, rounding moves each coordinate by one more step, Theorem A prices the noise."""
+    if event.grid == 0.0:
+        return Price(mu=event.sensitivity / event.std)
+    shift = event.sensitivity / event.grid + math.sqrt(event.dim)
+    return _discrete_gaussian(event.std / event.grid, shift, touched=event.dim, tail=tail)
+
+
+@gaussian_price.register
+def _(event: events.DiscreteGaussianEvent, tail: float) -> Price:
+    return _discrete_gaussian(event.std, event.shift, touched=event.dim, tail=tail)
+
+
+@gaussian_price.register
+def _(event: events.ContinualEvent, tail: float) -> Price:
+    """mu = Delta_2 |c_1 + ... + c_M0| / sigma for the worst M0 columns of C, rounding of the touched numbers added."""
+    change, touched = _moved(event)
+    if event.grid == 0.0:
+        return Price(mu=change / event.std)
+    shift = change / event.grid + math.sqrt(touched)
+    return _discrete_gaussian(event.std / event.grid, shift, touched=touched, tail=tail)
+
+
+@gaussian_price.register
+def _(event: events.BinomialEvent, tail: float) -> Price:
+    """Theorem A with the composable rounding bound of A.3b; half of the tail for each."""
+    if not event.rounded:
+        return _lattice_price(binomial_unit(event, tail), event, event.shift, 0.0)
+    shift = composable_shift(event.shift, event.dim, tail / 2)
+    return _lattice_price(binomial_unit(event, tail / 2), event, shift, tail / 2)
+
+
+@gaussian_price.register
+def _(event: events.ShuffledGaussianEvent, tail: float) -> Price:
+    """Shuffling is post-processing of the local reports: mu = Delta_2 / sigma, without amplification."""
+    return Price(mu=event.sensitivity / event.std, tail=event.tail)
+
+
+@gaussian_price.register
+def _(event: events.RecordEvent, tail: float) -> Price:
+    """By itself."""
+    return gaussian_price(event.event, tail)
+
+
+def unrounded(event: events.Event, tail: float) -> float:
+    """What share of a release's mu the change of the data has; the rest is that of rounding, whatever they are."""
+    event = events.plain(event)
+    if isinstance(event, events.BinomialEvent):
+        return event.shift / composable_shift(event.shift, event.dim, tail / 2) if event.rounded else 1.0
+    if not isinstance(event, events.GaussianEvent | events.ContinualEvent):
+        raise UnknownEvent(f"no part of {type(event).__name__} is known to be rounding: {event!r}")
+    change, touched = _moved(event)
+    return change / (change + event.grid * math.sqrt(touched))
+
+
+def _moved(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
+    """By how much a person moves a release in l2, and how many numbers of it."""
+    if isinstance(event, events.GaussianEvent):
+        return event.sensitivity, event.dim
+    factors, often = event.factorisation, event.participations
+    return event.sensitivity * factors.sensitivity(often), event.dim * factors.releases(often)
+
+
+def binomial_unit(event: events.BinomialEvent, tail: float) -> LatticePrice | None:
+    """Theorem A for the event's noise, or None where its reach is too short for the event's shifts."""
+    try:
+        unit = binomial_price(event.trials, event.probability, _cut(tail / event.dim))
+    except CalibrationError:
+        return None
+    return unit if event.reach <= unit.reach else None
+
+
+def _lattice_price(unit: LatticePrice | None, event: events.BinomialEvent, shift: float, rounding_tail: float) -> Price:
+    if unit is None:
+        return NO_PRICE
+    return Price(mu=unit.mu * shift, tail=rounding_tail + event.dim * unit.tail + event.tail)
+
+
+def _discrete_gaussian(std: float, shift: float, *, touched: int, tail: float) -> Price:
+    try:
+        unit = discrete_gaussian_price(std, _cut(tail / touched))
+    except CalibrationError:
+        return NO_PRICE
+    if shift > unit.reach:
+        return NO_PRICE
+    return Price(mu=unit.mu * shift, tail=touched * unit.tail)
+
+
+def _cut(tail: float) -> float:
+    """zmax with Phi(-zmax) <= tail, rounded up to a quarter so that prices can be remembered."""
+    return math.ceil(-4 * float(special.ndtri(min(max(tail, 1e-300), 0.1)))) / 4
+
+
+@singledispatch
+def concentrated_price(event: events.Event) -> float:
+    """rho of `event` in zCDP, mu^2/2 for every kind of Gaussian; infinity where the release has none."""
+    raise UnknownEvent(f"no zCDP price is known for {type(event).__name__}: {event!r}")
+
+
+@concentrated_price.register
+def _(event: events.NothingEvent) -> float:
+    return 0.0
+
+
+@concentrated_price.register(events.ClearEvent)
+@concentrated_price.register(events.BinomialEvent)
+def _(event: events.Event) -> float:
+    """Binomial noise has bounded support: its Renyi divergence is infinite."""
+    return math.inf
+
+
+@concentrated_price.register(events.GaussianEvent)
+@concentrated_price.register(events.ContinualEvent)
+def _(event: events.GaussianEvent | events.ContinualEvent) -> float:
+    """A discrete Gaussian is (shift^2 / 2 std^2)-zCDP for integer shifts (Canonne, Kamath and Steinke 2020, Thm 4)."""
+    change, touched = _moved(event)
+    return (change + event.grid * math.sqrt(touched)) ** 2 / (2 * event.std**2)
+
+
+@concentrated_price.register
+def _(event: events.DiscreteGaussianEvent) -> float:
+    return event.shift**2 / (2 * event.std**2)
+
+
+@concentrated_price.register(events.LaplaceEvent)
+@concentrated_price.register(events.DiscreteLaplaceEvent)
+@concentrated_price.register(events.CapEvent)
+def _(event: events.Event) -> float:
+    """Of anything with that pure epsilon (calibration.md F)."""
+    return pure_rho(pure_price(event))
+
+
+@concentrated_price.register
+def _(event: events.RecordEvent) -> float:
+    """By itself."""
+    return concentrated_price(event.event)
+
+
+@concentrated_price.register
+def _(event: events.ShuffledGaussianEvent) -> float:
+    return math.inf if event.tail > 0 else (event.sensitivity / event.std) ** 2 / 2
+
+
+@singledispatch
+def pure_price(event: events.Event) -> float:
+    """Pure epsilon of `event`; infinity where it is not pure."""
+    raise UnknownEvent(f"no pure price is known for {type(event).__name__}: {event!r}")
+
+
+@pure_price.register
+def _(event: events.NothingEvent) -> float:
+    return 0.0
+
+
+@pure_price.register
+def _(event: events.LaplaceEvent) -> float:
+    """Delta_1 / scale; on a grid, rounding adds at most one step per coordinate."""
+    return (event.sensitivity + event.grid * event.dim) / event.scale
+
+
+@pure_price.register
+def _(event: events.DiscreteLaplaceEvent) -> float:
+    return event.shift / event.scale
+
+
+@pure_price.register
+def _(event: events.CapEvent) -> float:
+    """Of the worst two directions, for what the candidates really are (calibration.md D.3)."""
+    return spherical_cap.cap_epsilon(event)
+
+
+@pure_price.register(events.ClearEvent)
+@pure_price.register(events.GaussianEvent)
+@pure_price.register(events.DiscreteGaussianEvent)
+@pure_price.register(events.ContinualEvent)
+@pure_price.register(events.BinomialEvent)
+@pure_price.register(events.ShuffledGaussianEvent)
+@pure_price.register(events.RecordEvent)
+def _(event: events.Event) -> float:
+    return math.inf

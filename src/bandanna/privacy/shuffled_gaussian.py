@@ -1,0 +1,361 @@
+"""Privacy of shuffled Gaussian reports: delta, epsilon and the least noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.errors import InvalidBudget
+from bandanna.numeric import search
+from bandanna.privacy import gdp
+from bandanna.privacy.blanket import MOST, composed_blanket, loss_std, stop_loss
+
+# The bound on shuffled Gaussian batches, minimised: one class answers for delta, epsilon and the noise.
+#
+# With mu = 1 / scale, scale = sigma / Delta_2, p = e^-eps0 and delta0 = delta_G(eps0; mu), one batch of n = `users`
+# has
+#
+#     delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
+#
+# M = `times` of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (calibration.md B.1),
+# for
+# every eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle. What holds at a
+# smaller epsilon holds at a larger one: that matters where the second term dominates. Wherever a search ends, the
+# bound
+# found is valid.
+
+
+_LEAST = 1e-5  # eps0
+_BEYOND = 8.0  # eps0 > log(n) + 8: nobody to hide among, nothing to gain
+_POINTS = 8  # values of eps0 that are tried before a minimum is narrowed down
+_WIDTH = 3e-4  # how far (relative), for one batch
+_NEAR = 4e-3  # while noise or epsilon are searched for
+_GRID = 0.01  # of log eps0, for several batches: compositions are kept
+_LOUD = 9.0  # mu of reports that nobody hides: nearly all losses, mu^2/2 in the middle, are beyond the last knot
+_MARGIN = 1e-5  # added to the std (relative), for `delta` to agree: its search may end elsewhere
+_ROUNDING, _NEARLY = 1e-12, 1e-6  # added to an epsilon, the second where searches end elsewhere
+_CONVOLUTION_ERROR = 1e-16  # per batch, absolute: rounding of the Fourier transforms (measured below 6e-17)
+_GOLDEN = 0.3819660112501051  # (3 - sqrt 5) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShuffledBatches:
+    """M shuffled batches of n users, the same person in each."""
+
+    users: int
+    times: int = 1
+
+    def delta(self, scale: float, epsilon: float) -> float:
+        """Least delta at `epsilon`."""
+        alone = self._alone(scale, epsilon)
+        if self.users == 1 or not 0.0 < epsilon <= MOST:
+            return alone
+        return min(alone, self._least(scale, epsilon)[0])
+
+    def epsilon(self, scale: float, delta: float) -> float:
+        """Least epsilon at which `delta` is proven."""
+        alone = gdp.epsilon(delta, math.sqrt(self.times) / scale)
+        if self.users == 1 or alone == 0.0:
+            return alone
+        high, sums_only = min(alone, MOST), gdp.epsilon(delta, math.sqrt(self.times / self.users) / scale)
+        low = max(sums_only, 1e-9 * high)
+        if alone > MOST and self.delta(scale, MOST) > delta:
+            return alone
+        guess = _crossing(lambda e: self._sketched(scale, e)[0], delta, low, high, relative=1e-2)
+        place = self._least(scale, guess)[1]
+
+        @cache
+        def reached(epsilon: float) -> float:
+            nonlocal place  # the next least is near the last
+            value, place = self._near(place, scale, epsilon)
+            return min(value, self._alone(scale, epsilon))
+
+        found = _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, guess, low, high))
+        return self._proven(scale, delta, found, low, high)
+
+    def _proven(self, scale: float, delta: float, found: float, low: float, high: float) -> float:
+        """An epsilon near `found` that `delta` proves: a little above where its search ends elsewhere; below it, where
+        the eps0 of that search is the better one, for as long as it is.
+        """
+        proven, margin = high, _ROUNDING
+        while found < proven * (1 - _ROUNDING):
+            value, place = self._least(scale, found)
+            if min(value, self._alone(scale, found)) > delta:
+                found, margin = found * (1 + margin), max(_NEARLY, 2 * margin)
+                continue
+            proven, lower = found, self._fallen(place, scale, delta, found, low, high)
+            found = lower if lower < proven * (1 - _NEARLY) else proven
+        return proven
+
+    def _fallen(self, place: float, scale: float, delta: float, start: float, low: float, high: float) -> float:
+        """Least epsilon by the bound at log eps0 = `place`, searched from `start`."""
+        reached = cache(lambda e: min(self._before(math.exp(place), scale, e), self._alone(scale, e)))
+        return _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, start, low, high))
+
+    def scale(self, epsilon: float, delta: float) -> float:
+        """Least sigma / Delta_2."""
+        alone = math.sqrt(self.times) / gdp.mu(epsilon, delta)
+        if self.users == 1 or epsilon > MOST:
+            return alone
+        least, relative = alone / math.sqrt(self.users), 1e-6 if self.times == 1 else 1e-4
+        scale, margin = self._alternating(epsilon, delta, least, alone, relative), _MARGIN
+        while scale < alone:
+            scale, margin = min(alone, scale * (1 + margin)), 2 * margin
+            if self.delta(scale, epsilon) <= delta:
+                break
+        return scale
+
+    def _alternating(self, epsilon: float, delta: float, low: float, high: float, relative: float) -> float:
+        """Least scale between two, of which the second keeps `delta`.
+
+        By turns the eps0 with the least delta for this noise, and the least noise with this eps0, until it falls no
+        more; first for the noise that the sketch needs.
+        """
+
+        def needed(bound: Callable[[float, float], float], start: float, relative: float) -> float:
+            reached = cache(lambda scale: min(bound(scale, epsilon), self._alone(scale, epsilon)))
+            ends = _beside(lambda scale: reached(scale) <= delta, start, low, high)
+            return _crossing(reached, delta, *ends, relative=relative)
+
+        best, found = math.inf, needed(lambda *there: self._sketched(*there)[0], high, 1e-2)
+        place = self._least(found, epsilon)[1]
+        while True:
+            found = needed(partial(self._before, math.exp(place)), found, relative)
+            if found > best * (1 - relative):
+                return min(found, best)
+            best, place = found, self._near(place, found, epsilon)[1]
+
+    def _near(self, place: float, scale: float, epsilon: float) -> tuple[float, float]:
+        """Least bound that a walk downhill from log eps0 = `place` finds, and where."""
+        reached = partial(self._at, scale=scale, epsilon=epsilon)
+        if self.times == 1:
+            return _lowest(reached, *_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
+        return _settled(reached, place, (2 * _GRID, _GRID))
+
+    def _at(self, place: float, scale: float, epsilon: float) -> float:
+        """Bound at log eps0 = `place`."""
+        local = math.exp(place)
+        return self._before(local, scale, epsilon) if _LEAST <= local <= self._most else math.inf
+
+    def _alone(self, scale: float, epsilon: float) -> float:
+        """Of M reports that nobody shuffles."""
+        return float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
+
+    def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
+        """Least bound over eps0 that a search finds, and log eps0; kept for who asks again what was proven."""
+        return _searched(self, scale, epsilon)
+
+    def _search(self, scale: float, epsilon: float) -> tuple[float, float]:
+        reached = partial(self._at, scale=scale, epsilon=epsilon)
+        if self.times == 1:
+            return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)
+        place = _GRID * round(math.log(self._sketched(scale, epsilon)[1]) / _GRID)
+        return _settled(reached, place, (6 * _GRID, 2 * _GRID, _GRID))  # compositions take time: few of them
+
+    @property
+    def _most(self) -> float:
+        """eps0 with next to nobody to hide among."""
+        return math.log(self.users) + _BEYOND
+
+    def _range(self, scale: float, epsilon: float) -> tuple[float, float]:
+        """Logarithms of the least eps0 that may be better than no shuffle, by its tail, and of the greatest."""
+        alone, most = self._alone(scale, epsilon), self._most
+        low = search.least(lambda local: self._tail(local, scale, 0.0) < alone, _LEAST, most, relative=1e-2)
+        return math.log(low), math.log(most)
+
+    def _before(self, local: float, scale: float, epsilon: float) -> float:
+        """Least bound from this eps0 up to `epsilon`: it is convex in e^epsilon, and may rise at its end."""
+        value = self._bound(local, scale, epsilon)
+        if self._bound(local, scale, 0.98 * epsilon) >= value:
+            return value
+        end = math.log(epsilon)
+        return min(value, _lowest(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
+
+    def _bound(self, local: float, scale: float, epsilon: float) -> float:
+        """delta at `epsilon`, from eps0."""
+        if self.times == 1:
+            left = stop_loss(users=self.users, chance=math.exp(-local), mu=1 / scale, epsilon=epsilon)
+            return (1 + math.exp(epsilon)) * left + self._tail(local, scale, epsilon)
+        if 1 / scale > _LOUD:
+            return 1.0
+        local = math.exp(_GRID * round(math.log(local) / _GRID))
+        composed = composed_blanket(self.users, local, 1 / scale, self.times)
+        hidden = composed.get_delta_for_epsilon(epsilon) + self.times * _CONVOLUTION_ERROR
+        return hidden + self._tail(local, scale, epsilon)
+
+    def _tail(self, local: float, scale: float, epsilon: float) -> float:
+        """What it costs that others' reports are not quite mixtures: in total variation (n - 1) p delta0 a batch."""
+        moved = self.times * (self.users - 1) * math.exp(-local) * float(gdp.delta(local, 1 / scale))
+        return self._weight(scale, epsilon) * moved
+
+    def _weight(self, scale: float, epsilon: float) -> float:
+        """Of total variation, in delta."""
+        if self.times == 1:
+            return math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, 1 / scale))  # B.1, step 3
+        return 1 + math.exp(epsilon)
+
+    def _sketched(self, scale: float, epsilon: float) -> tuple[float, float]:
+        """About the least delta and its eps0, among some: with a Gaussian of the same variance for the mixtures."""
+        local = np.geomspace(_LEAST, self._most, 200)
+        spread = math.sqrt(self.times) * loss_std(users=self.users, local_epsilon=local, mu=1 / scale)
+        moved = self.times * (self.users - 1) * np.exp(-local) * gdp.delta(local, 1 / scale)
+        bound = gdp.delta(epsilon, spread) + self._weight(scale, epsilon) * moved
+        best = int(np.argmin(bound))
+        return min(float(bound[best]), self._alone(scale, epsilon)), float(local[best])
+
+
+@lru_cache(maxsize=64)
+def _searched(batches: ShuffledBatches, scale: float, epsilon: float) -> tuple[float, float]:
+    return batches._search(scale, epsilon)
+
+
+def _crossing(
+    delta: Callable[[float], float], target: float, low: float, high: float, *, relative: float = 1e-6
+) -> float:
+    """Least place at which a falling delta is at most `target`, as it is at `high`."""
+    return search.crossing(lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative)
+
+
+def _beside(kept: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
+    """Two places, `kept` at the second alone, as at `high` and not at `low`: by growing steps from `start`."""
+    ratio, last = 1.02, start
+    if kept(start):
+        while last / ratio > low and kept(last / ratio):
+            last, ratio = last / ratio, ratio**2
+        return max(low, last / ratio), last
+    while last * ratio < high and not kept(last * ratio):
+        last, ratio = last * ratio, ratio**2
+    return last, min(high, last * ratio)
+
+
+def _narrowed(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
+    """Least of some values between `low` and `high`, narrowed down, and where."""
+    step = (high - low) / _POINTS
+    best = min((value(low + (turn + 0.5) * step), low + (turn + 0.5) * step) for turn in range(_POINTS))
+    return min(best, _lowest(value, max(low, best[1] - step), min(high, best[1] + step), width))
+
+
+def _downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
+    """A place whose value is below those of the two beside it, and these: by steps from `place` that double."""
+    at, ahead = value(place), value(place + step)
+    if ahead >= at:
+        step, ahead = -step, value(place - step)
+    behind = place - step
+    while ahead < at:
+        behind, place, at, step = place, place + step, ahead, 2 * step
+        ahead = value(place + step)
+    return place, min(behind, place + step), max(behind, place + step)
+
+
+def _settled(value: Callable[[float], float], place: float, steps: tuple[float, ...]) -> tuple[float, float]:
+    """Least value, and where, that a walk downhill finds with one length of steps after the other."""
+    for step in steps:
+        place = _downhill(value, place, step)[0]
+    return value(place), place
+
+
+def _lowest(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
+    """Least value of a unimodal function, and where, within `width`; parabolas and golden sections (Brent 1973)."""
+    near, ahead, last = width / 4, 0.0, 0.0  # the last two steps
+    place = second = third = low + _GOLDEN * (high - low)
+    at = at_second = at_third = value(place)
+    while (middle := (low + high) / 2) - low > 2 * near - abs(place - middle):
+        step = _vertex((place, second, third), (at, at_second, at_third))
+        if not (low < place + step < high and 2 * abs(step) < abs(ahead)):  # nor where there is no parabola
+            last = (low if place >= middle else high) - place
+            step = _GOLDEN * last
+        elif min(place + step - low, high - place - step) < 2 * near:
+            step = math.copysign(near, middle - place)
+        ahead, last = last, step
+        new = place + (step if abs(step) >= near else math.copysign(near, step))
+        there = value(new)
+        if there <= at:
+            low, high = (low, place) if new < place else (place, high)
+            third, at_third, second, at_second, place, at = second, at_second, place, at, new, there
+            continue
+        low, high = (new, high) if new < place else (low, new)
+        if there <= at_second or second == place:
+            third, at_third, second, at_second = second, at_second, new, there
+        elif there <= at_third or third in (place, second):
+            third, at_third = new, there
+    return at, place
+
+
+def _vertex(places: tuple[float, float, float], values: tuple[float, float, float]) -> float:
+    """How far the vertex of the parabola through three points lies from the first; NaN where there is none."""
+    (x, w, v), (at, at_w, at_v) = places, values
+    one, other = (x - w) * (at - at_v), (x - v) * (at - at_w)
+    twice = 2 * (one - other)
+    return ((x - v) * other - (x - w) * one) / twice if twice else math.nan
+
+
+# Price and least noise of shuffled Gaussian reports (P_Amp), for one batch or for users who return.
+#
+# Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. But
+# for a
+# total-variation mass (n - 1) e^-eps0 delta_G(eps0; Delta_2 / sigma), everybody else's report is with probability
+# e^-eps0 a draw from the mixture of the person's two laws, for every eps0 > 0. Among those the person's report hides:
+# `blanket` computes what such a batch reveals, `returning` the privacy losses of several, `bound` the least over eps0
+# (calibration.md B.1, with the proof). A shuffle is a post-processing of the reports, so the price without it,
+# delta_G(epsilon; sqrt(M) Delta_2 / sigma), bounds delta too; where that is smaller, this analysis certifies no gain
+# from
+# shuffling. The sum of a batch is a post-processing of the shuffle, so no valid answer is below the price of the sums,
+# delta_G(epsilon; sqrt(M/n) Delta_2 / sigma).
+#
+# Symbols: n `users`, M `times`, sigma `std` (per user), Delta_2 `sensitivity`.
+# Reference: Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model" (CRYPTO 2019), for the sum over n;
+# the mixture and its price are our own. Never more than the clones bound (Feldman, McMillan, Talwar, arXiv
+# 2012.12803).
+
+
+def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsilon: float) -> float:
+    """Least delta that we can prove at `epsilon` for one shuffled batch."""
+    return composed_shuffled_gaussian_delta(std=std, sensitivity=sensitivity, users=users, times=1, epsilon=epsilon)
+
+
+def shuffled_gaussian_epsilon(*, std: float, sensitivity: float, users: int, delta: float) -> float:
+    """Least epsilon that we can prove at `delta` for one shuffled batch."""
+    return composed_shuffled_gaussian_epsilon(std=std, sensitivity=sensitivity, users=users, times=1, delta=delta)
+
+
+def shuffled_gaussian_std(*, sensitivity: float, users: int, epsilon: float, delta: float) -> float:
+    """Least standard deviation per user and coordinate with which one shuffled batch is (epsilon, delta)-DP."""
+    return composed_shuffled_gaussian_std(sensitivity=sensitivity, users=users, times=1, epsilon=epsilon, delta=delta)
+
+
+def composed_shuffled_gaussian_delta(
+    *, std: float, sensitivity: float, users: int, times: int, epsilon: float
+) -> float:
+    """Least delta that we can prove at `epsilon` for a person in `times` shuffled batches of `users` each."""
+    batches = ShuffledBatches(users=validation.whole("users", users), times=validation.whole("times", times))
+    scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
+    return batches.delta(scale, validation.non_negative("epsilon", epsilon))
+
+
+def composed_shuffled_gaussian_epsilon(
+    *, std: float, sensitivity: float, users: int, times: int, delta: float
+) -> float:
+    """Least epsilon that we can prove at `delta` for a person in `times` shuffled batches of `users` each."""
+    batches = ShuffledBatches(users=validation.whole("users", users), times=validation.whole("times", times))
+    scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
+    return batches.epsilon(scale, _positive_delta(delta))
+
+
+def composed_shuffled_gaussian_std(
+    *, sensitivity: float, users: int, times: int, epsilon: float, delta: float
+) -> float:
+    """Least standard deviation per user with which `times` shuffled batches are (epsilon, delta)-DP for each person."""
+    batches = ShuffledBatches(users=validation.whole("users", users), times=validation.whole("times", times))
+    sensitivity = validation.positive("sensitivity", sensitivity)
+    return sensitivity * batches.scale(validation.epsilon(epsilon), _positive_delta(delta))
+
+
+def _positive_delta(delta: float) -> float:
+    if validation.delta(delta) == 0.0:
+        raise InvalidBudget("delta", delta, "a number in (0, 1): shuffled Gaussian reports are never pure")
+    return float(delta)

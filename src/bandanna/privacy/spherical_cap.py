@@ -1,0 +1,209 @@
+"""The price and the calibration of random directions (PrivUnit)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from bandanna import validation
+from bandanna.device.randomizers import CAP_CANDIDATES, few_coordinates
+from bandanna.errors import CalibrationError, InvalidBudget
+from bandanna.numeric import search
+from bandanna.privacy.events import CapEvent
+
+# Caps of the sphere: how large they are, where they point, and the price of a direction drawn from one.
+#
+# A uniform direction u in dim coordinates has T = <u, u0> with T^2 ~ Beta(1/2, (dim - 1)/2). A cap is T >= cosine.
+
+
+_BEGIN = 2.0**-34  # of epsilon: the place where the search begins has 53 binary places (calibration.md D.3)
+_PLACES = 2.0**53  # of a coin
+_ROUNDED = 1e-12  # relative; more than the errors of special functions
+_CUT = 2.0**-64  # probability for each pair of coordinates that a candidate is none of our Gaussians
+_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 8.0, 0.125)])  # lengths of Gaussian vectors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cap:
+    """The cap T >= cosine: mass = P(cap), first = E[T; cap], second = E[T^2; cap]."""
+
+    mass: float
+    first: float
+    second: float
+
+
+@lru_cache(maxsize=4096)
+def cap_moments(dim: int, cosine: float) -> Cap:
+    """For 0 <= cosine <= 1; E[T; T >= t] = f(0) (1 - t^2)^((dim-1)/2) / (dim - 1), f the density of T."""
+    half, rest = (dim - 1) / 2, 1 - cosine * cosine
+    density = math.exp(special.gammaln(dim / 2) - special.gammaln(half)) / math.sqrt(math.pi)  # f(0)
+    return Cap(
+        mass=float(beyond(dim, np.asarray(cosine))),
+        first=density * rest**half / (dim - 1),
+        second=float(special.betainc(half, 1.5, rest)) / (2 * dim),
+    )
+
+
+def beyond(dim: int, cosine: Any) -> Any:
+    """P(T >= cosine) for cosine in [-1, 1]; what lies beyond is cut to it."""
+    near = np.clip(cosine, -1.0, 1.0)
+    tail = special.betainc((dim - 1) / 2, 0.5, (1 - near) * (1 + near)) / 2
+    return np.where(near >= 0, tail, 1 - tail)
+
+
+def masses(event: CapEvent) -> tuple[float, float]:
+    """Between what and what the probability lies that a candidate is inside the cap, whatever u0 is.
+
+    A candidate is within one step of a Gaussian G in every coordinate, and x -> <x, u0> - cosine |x| moves by at most
+    1 + cosine times as far as x: so it is inside if T >= cosine + s/|G|, and outside if T < cosine - s/|G|, with
+    s = (1 + cosine) sqrt(dim) / steps. T and |G| are independent, and |G| is cut into classes, each as short as its
+    shortest (calibration.md D.3).
+    """
+    return _masses(event.dim, event.cosine, event.steps)
+
+
+@lru_cache(maxsize=4096)
+def _masses(dim: int, cosine: float, steps: int) -> tuple[float, float]:
+    """Of all chances and numbers of candidates."""
+    slack = (1 + cosine) * math.sqrt(dim) / steps
+    classes = np.diff(special.gammainc(dim / 2, np.append(_EDGES, np.inf) ** 2 / 2))
+    with np.errstate(divide="ignore"):
+        moved = slack / _EDGES  # infinite for the shortest: all of [-1, 1]
+    rare = dim * _CUT
+    low = float(np.sum(classes * beyond(dim, cosine + moved))) * (1 - _ROUNDED) - rare
+    high = float(np.sum(classes * beyond(dim, cosine - moved))) * (1 + _ROUNDED) + rare
+    return max(low, 0.0), min(high, 1.0)
+
+
+@lru_cache(maxsize=4096)
+def cap_epsilon(event: CapEvent) -> float:
+    """log of the largest over the smallest density that any direction's message has at any point.
+
+    Relative to the law of one candidate, with Q the probability that it is inside the cap, c the chance, N candidates:
+
+        inside   c sum_{j<N} (1-Q)^j + (1-c) Q^(N-1),        outside   (1-c) sum_{j<N} Q^j + c (1-Q)^(N-1).
+
+    Both are taken at whichever ends of the range of Q make the quotient largest.
+    """
+    low, high = masses(event)
+    if not 0 < low <= high < 1:
+        return math.inf
+    c, n = math.ceil(event.chance * _PLACES) / _PLACES, event.candidates  # P(coin < chance), exactly
+    inside = [c * _series(1 - q, n) + (1 - c) * r ** (n - 1) for q, r in ((low, high), (high, low))]
+    outside = [(1 - c) * _series(q, n) + c * (1 - r) ** (n - 1) for q, r in ((high, low), (low, high))]
+    largest, smallest = max(inside[0], outside[0]), min(inside[1], outside[1])
+    if smallest <= 0:
+        return math.inf
+    return math.log(largest / smallest) * (1 + _ROUNDED) + _ROUNDED + _BEGIN
+
+
+def _series(x: float, n: int) -> float:
+    """1 + x + ... + x^(n-1)."""
+    return -math.expm1(n * math.log(x)) / (1 - x) if x > 0 else 1.0
+
+
+def share_inside(event: CapEvent) -> float:
+    """With which probability the message is inside the cap: c (1 - (1-q)^N) + (1-c) q^N for a cap of mass q."""
+    q, c, n = cap_moments(event.dim, event.cosine).mass, event.chance, event.candidates
+    return c * -math.expm1(n * math.log1p(-q)) + (1 - c) * q**n
+
+
+def lean(event: CapEvent) -> float:
+    """m = E<u, u0> of a message's direction u: p E[T | cap] + (1-p) E[T | outside]."""
+    inside, p = cap_moments(event.dim, event.cosine), share_inside(event)
+    if inside.mass == 0:
+        return 0.0  # nothing ever is inside
+    return inside.first * (p / inside.mass - (1 - p) / (1 - inside.mass))
+
+
+def square(event: CapEvent) -> float:
+    """E<u, u0>^2, at least 1/dim."""
+    inside, p = cap_moments(event.dim, event.cosine), share_inside(event)
+    return p * inside.second / inside.mass + (1 - p) * (1 / event.dim - inside.second) / (1 - inside.mass)
+
+
+# The best cap for an epsilon: the direction that leans furthest towards the statistic, E<u, u0> = m, at that price.
+#
+# An estimate is r u / m, of squared length r^2 / m^2 whatever u is: the largest m has the least variance.
+
+
+LEAST, LARGEST = 1e-4, 36.0  # epsilon: below, steps cost too much of it; above, a coin of 53 places cannot tell
+_NUMBERS = 2**21  # of all candidates together
+_GRID = 16
+_SMALLEST = 1e-9  # mass of a cap
+_NARROWEST = 1 - 2.0**-10  # cosine: steps are small beside the cap
+_WORTH = 0.1  # of what exact candidates would tell
+
+
+def best_cap(*, dim: int, epsilon: float) -> CapEvent:
+    """Cosine, chance and number of candidates of the least variance among those that cost at most epsilon.
+
+    Searched for exact candidates, p (1-q) / ((1-p) q) = e^epsilon; the chance is then lowered until the price of what
+    is drawn, steps included, is met.
+    """
+    dim, epsilon = few_coordinates(dim), validation.epsilon(epsilon)
+    if not LEAST <= epsilon < math.inf:
+        raise InvalidBudget("epsilon", epsilon, f"a finite number >= {LEAST:g} for one report")
+    return _searched(dim, epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _searched(dim: int, epsilon: float) -> CapEvent:
+    cosine = _best_cosine(dim, min(epsilon, LARGEST))
+    n, p = _inside(dim, cosine, min(epsilon, LARGEST))
+    q = cap_moments(dim, cosine).mass
+    event = CapEvent(cosine=cosine, chance=0.0, candidates=n, dim=dim)
+    least, most = ((share - q**n) / (-math.expm1(n * math.log1p(-q)) - q**n) for share in (q, p))
+    return replace(event, chance=_affordable(event, least, min(most, 1.0), epsilon))
+
+
+def _inside(dim: int, cosine: float, epsilon: float) -> tuple[int, float]:
+    """The number N of candidates and the share p inside: p (1-q) / ((1-p) q) = e^epsilon and (1-q)^N <= 1 - p.
+
+    As few candidates as that takes, and at least two; where it takes more than there may be, the p that they reach.
+    """
+    q, most = cap_moments(dim, cosine).mass, min(CAP_CANDIDATES, max(2, _NUMBERS // dim))
+    outside = 1 / (1 + math.exp(epsilon) * q / (1 - q))
+    needed = math.log(outside) / math.log1p(-q) * (1 + 1e-12)
+    if needed > most:
+        return most, -math.expm1(most * math.log1p(-q))
+    return max(2, math.ceil(needed)), 1 - outside
+
+
+def _best_cosine(dim: int, epsilon: float) -> float:
+    """Of the largest m: a grid that closes in."""
+
+    def value(cosine: float) -> float:
+        cap = cap_moments(dim, cosine)
+        if cap.mass < _SMALLEST:
+            return -1.0
+        _, p = _inside(dim, cosine, epsilon)
+        return cap.first * (p / cap.mass - (1 - p) / (1 - cap.mass))
+
+    low, high = 0.0, _NARROWEST
+    while high - low > 1e-9:
+        grid = np.linspace(low, high, _GRID)
+        best = int(np.argmax([value(float(cosine)) for cosine in grid]))
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, _GRID - 1)])
+    return low if value(low) >= value(high) else high
+
+
+def _affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
+    """The largest chance from `least`, which tells nothing, to `most`, in whole steps of a coin, that costs epsilon."""
+
+    def chance(fraction: float) -> float:
+        return math.floor((least + fraction * (most - least)) * _PLACES) / _PLACES
+
+    def meets(fraction: float) -> bool:
+        return cap_epsilon(replace(event, chance=chance(fraction))) <= epsilon
+
+    if meets(1.0):
+        return chance(1.0)
+    if not meets(_WORTH):
+        raise CalibrationError(f"no cap costs as little as epsilon = {epsilon:g} in {event.dim} coordinates")
+    return chance(search.greatest(meets, _WORTH, 1.0, relative=1e-12))

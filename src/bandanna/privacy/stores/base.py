@@ -1,0 +1,172 @@
+"""The interface of ledger stores, and a store in memory."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from bandanna.errors import ConflictingRelease
+from bandanna.privacy.events import Event
+
+# What every store of a ledger can do.
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One committed expense; `release` is None until the noisy result is stored, then a one-tuple with it."""
+
+    task: str
+    batch: str
+    event: Event
+    fingerprint: str
+    members: tuple[str, ...] = ()
+    release: tuple[Any] | None = None
+
+
+class LedgerStore(ABC):
+    """Where entries live. Every method is durable when it returns; `alone` makes check-and-commit one step.
+
+    Inside `alone`, a store may make everything durable at once, when the work is done: nobody has seen the release
+    before. The last three methods are summaries of the entries, which a store may keep instead of counting anew.
+    """
+
+    @abstractmethod
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """Do some work with exclusive access, across all threads and processes that share the store; re-entrant.
+
+        A signal may raise between any two lines of Python: whatever it leaves behind must not be in the way of the
+        next call.
+        """
+
+    @abstractmethod
+    def secret(self) -> bytes:
+        """A random key made with the store: fingerprints of small data must not be guessable."""
+
+    @abstractmethod
+    def entries(self) -> list[Entry]:
+        """All entries, in the order of their commitment."""
+
+    @abstractmethod
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry under an id."""
+
+    @abstractmethod
+    def commit(self, entry: Entry) -> None:
+        """Record an expense under a new id."""
+
+    @abstractmethod
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """Store the release of a committed entry, once."""
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """How many batches of each event every task has committed; the caller may change the counters."""
+        tasks: dict[str, Counter[Event]] = {}
+        for entry in self.entries():
+            tasks.setdefault(entry.task, Counter())[entry.event] += 1
+        return tasks
+
+    def named(self, task: str) -> bool | None:
+        """Whether the task's batches name their members; None before its first batch."""
+        named = [bool(entry.members) for entry in self.entries() if entry.task == task]
+        return any(named) if named else None
+
+    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+        """In how many batches of the task each of these people has been."""
+        seen = Counter(person for entry in self.entries() if entry.task == task for person in entry.members)
+        return {person: seen[person] for person in people}
+
+
+# Entries in memory.
+
+
+@dataclass(kw_only=True)
+class _Summary:
+    """How many batches of each event, and how many of each person, every task has."""
+
+    tasks: dict[str, Counter[Event]] = field(default_factory=dict)
+    people: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, entry: Entry) -> None:
+        self.tasks.setdefault(entry.task, Counter())[entry.event] += 1
+        self.people.setdefault(entry.task, Counter()).update(entry.members)
+
+
+class MemoryStore(LedgerStore):
+    """A store that lives as long as the process."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str], Entry] = {}
+        self._summary: _Summary | None = None  # counted when it is needed
+        self._lock = threading.RLock()
+        self._secret = secrets.token_bytes(32)
+
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """One thread at a time."""
+        with self._lock:
+            return work()
+
+    def secret(self) -> bytes:
+        """Drawn when the store is made."""
+        return self._secret
+
+    def count(self) -> int:
+        """How many entries there are."""
+        return len(self._entries)
+
+    def entries(self) -> list[Entry]:
+        """In order of commitment."""
+        return list(self._entries.values())
+
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry or None."""
+        return self._entries.get((task, batch))
+
+    def commit(self, entry: Entry) -> None:
+        """Refuses an id that is taken."""
+        with self._lock:
+            if (entry.task, entry.batch) in self._entries:
+                raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+            summary, self._summary = self._counted(), None  # an interrupt from here on leaves it to be counted anew
+            self._entries[entry.task, entry.batch] = entry
+            summary.add(entry)
+            self._summary = summary
+
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """Refuses to replace a release."""
+        entry = self._entries[task, batch]
+        if entry.release is not None:
+            raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
+        self._entries[task, batch] = replace(entry, release=(release,))
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """Kept up to date."""
+        with self._lock:
+            return {task: Counter(batches) for task, batches in self._counted().tasks.items()}
+
+    def named(self, task: str) -> bool | None:
+        """Kept up to date."""
+        with self._lock:
+            people = self._counted().people.get(task)
+            return None if people is None else bool(people)
+
+    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+        """Kept up to date."""
+        with self._lock:
+            seen = self._counted().people.get(task, Counter())
+            return {person: seen[person] for person in people}
+
+    def _counted(self) -> _Summary:
+        if self._summary is None:
+            summary = _Summary()
+            for entry in self.entries():
+                summary.add(entry)
+            self._summary = summary
+        return self._summary

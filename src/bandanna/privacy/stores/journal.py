@@ -1,0 +1,321 @@
+"""A ledger store in journals beside an agent's save."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bandanna.errors import BandannaError, ConflictingRelease
+from bandanna.privacy.events import Event
+from bandanna.privacy.stores import sqlite
+from bandanna.privacy.stores.base import Entry, LedgerStore, MemoryStore, Result
+from bandanna.privacy.stores.sqlite import SQLiteStore
+from bandanna.storage.encoding import Encoding
+
+# One journal: a ledger's file that belongs to an agent, and notes that are kept in the same transactions.
+
+
+NOTES = "agent", "terms", "siblings", "writer", "state", "calibrations"  # whose, for what, where else, how to go on
+
+
+class Journal(SQLiteStore):
+    """One journal: a ledger's file that belongs to an agent and knows the newest state of its policy."""
+
+    _undone = True  # a release that fails never was
+
+    def count(self) -> int:
+        """How many releases it holds."""
+        return int(self._ask("select coalesce(max(number), 0) from entries")[0][0])
+
+    def newest(self) -> Entry:
+        """The newest of its releases."""
+        ((task, batch),) = self._ask("select task, batch from entries order by number desc limit 1")
+        entry = self.find(task, batch)
+        assert entry is not None
+        return entry
+
+    def notes(self) -> dict[str, Any]:
+        """All that was noted; None where nothing was."""
+        rows = [str(key) for (key,) in self._ask("select key from meta where key like 'kept %'")]
+        return {key: self.note(key) for key in (*NOTES, *rows)}
+
+    def note(self, key: str) -> Any:
+        """What was noted under a key, or None."""
+        with self._errors():
+            for (text,) in self._ask("select value from meta where key = ?", key):
+                return self._encoding.loads(text)
+        return None
+
+    def write(self, key: str, value: Any) -> None:
+        """Note a value."""
+        self.alone(lambda: self._write(key, self._encoding.dumps(value)))
+
+    def _write(self, key: str, text: str) -> None:
+        old = self._ask("select value from meta where key = ?", key)
+        with self._together():
+            self._sql.execute("insert or replace into meta values (?, ?)", (key, text))
+            replaced = [sqlite.of_note(key, before) for (before,) in old]
+            self._account(plus=[sqlite.of_note(key, text)], minus=replaced)
+
+    def lacks(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Which of these entries it does not have, of which it has a first part."""
+        mine = self.entries()
+        same = [one.fingerprint for one in mine] == [one.fingerprint for one in entries[: len(mine)]]
+        if not same or len(mine) > len(entries):
+            raise ConflictingRelease(f"{self.path} has releases that this agent does not know: load the agent anew")
+        return entries[len(mine) :]
+
+    def clear(self) -> None:
+        """Forget everything but the secret."""
+        self.alone(self._clear)
+
+    def _clear(self) -> None:
+        with self._together():
+            for table in ("entries", "members", "tallies", "events"):
+                self._sql.execute(f"delete from {table}")
+            self._sql.execute("delete from meta where key not in ('secret', 'sum')")
+            self._sql.execute("update meta set value = zeroblob(32) where key = 'sum'")
+
+    def catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
+        """Bring it to exactly these entries, of which it has a first part."""
+        self.alone(lambda: self._catch_up(entries, notes))
+
+    def _catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
+        for entry in self.lacks(entries):
+            self.commit(entry)
+        for key, value in notes.items():
+            self.write(key, value)
+
+
+# The release journals beside the saves of an agent: what was released since stays released, whichever save is loaded.
+#
+# A release is one transaction: the expense, the noisy result and the policy's new state become durable together,
+# before
+# anybody sees them. If the process dies earlier, nothing was released; if it dies later, everything is there. And if
+# it
+# is interrupted and lives on, the journals say what has happened: `settle` brings memory up to them.
+
+
+class Journals(LedgerStore):
+    """The ledger's store of an agent: in memory, and in the journals of all paths at which the agent was saved.
+
+    Its owner sees to it that one thread uses it at a time, and calls `settle` after a call that was interrupted.
+    """
+
+    def __init__(self, *, agent: str, terms: Any, secret: bytes, encoding: Encoding) -> None:
+        self._agent, self._secret, self._encoding = agent, secret, encoding
+        self._terms = {"of": terms, "secret": hashlib.sha256(secret).hexdigest()}  # of every journal, from the first on
+        self._writer = secrets.token_hex(16)  # tells what this run has written from what another process has
+        self._memory = MemoryStore()
+        self._states: dict[int, Any] = {}  # what was noted as the state, by the number of releases
+        self._files: dict[Path, Journal] = {}
+        self._pending: Entry | None = None
+        self._coming: Any = None
+
+    @classmethod
+    def load(
+        cls, path: Path, *, agent: str, terms: Any, secret: bytes, encoding: Encoding
+    ) -> tuple[Journals, dict[str, Any]]:
+        """The journals of an agent that was saved at `path`, all brought up to the newest, and its notes."""
+        made, first = cls(agent=agent, terms=terms, secret=secret, encoding=encoding), _owned(path, agent, encoding)
+        others = {Path(name) for name in _names(first)} - {first.path}
+        found = [Journal(other, create=False, encoding=encoding) for other in sorted(others) if other.is_file()]
+        files = [first, *(file for file in found if file.note("agent") == agent)]  # a path may be another's by now
+        for file in files:
+            made._bind(file)
+        newest = max(files, key=Journal.count)
+        entries, notes = newest.entries(), newest.notes()
+        for file in files:
+            if file.lacks(entries):
+                file.catch_up(entries, notes)
+        for entry in entries:
+            made._memory.commit(entry)
+        made._states = {len(entries): notes["state"]}
+        made._files = {file.path: file for file in files}
+        return made, notes
+
+    def attach(self, save: Path, notes: dict[str, Any]) -> None:
+        """Write every release to the journal of a save too, from the first one on."""
+        path = journal_of(save)
+        if path in self._files and path.is_file() and self._files[path].note("agent") == self._agent:
+            return
+        file = Journal(path, encoding=self._encoding)
+        self._files.pop(path, None)  # that file is gone
+        siblings = [str(one) for one in (*self._files, path)]
+        own = {"agent": self._agent, "terms": self._terms, "siblings": siblings, "writer": self._writer}
+
+        def begin() -> None:
+            self._claim(file, save)
+            file.catch_up(self.entries(), notes | own | {"saved": save.exists()})
+
+        file.alone(begin)
+        self.alone(lambda: self._write({"siblings": siblings}))
+        self._files[path] = file  # now that each knows of all
+
+    def saved(self, save: Path) -> None:
+        """There is a save beside the journal from now on."""
+        file = self._files[journal_of(save)]
+        if file.note("saved") is False:
+            file.write("saved", True)
+
+    def _claim(self, file: Journal, save: Path) -> None:
+        """A journal is ours, or nobody's: of a first save that was interrupted, so that nothing can go on from it."""
+        if file.note("agent") in (None, self._agent):
+            return
+        if file.note("saved") is not False or save.exists():
+            raise BandannaError(
+                f"{file.path} is the journal of another agent: load it, save elsewhere, or remove it with its save"
+            )
+        file.clear()
+
+    def _bind(self, file: Journal) -> None:
+        """A journal is for one policy and one key, whatever a save says."""
+        if file.note("terms") != self._terms:
+            raise BandannaError(f"{file.path} was made for another policy, budget or key than the save's")
+
+    def count(self) -> int:
+        """How many releases there are."""
+        return self._memory.count()
+
+    def state(self) -> Any:
+        """What was noted as the state with the newest release."""
+        return self._states.get(self.count())
+
+    def advance(self, notes: dict[str, Any]) -> None:
+        """Note the newest state, as part of the release that is being made."""
+        self._coming = notes["state"]
+        self._write(notes | {"writer": self._writer})
+
+    def _write(self, notes: dict[str, Any]) -> None:
+        for file in self._files.values():
+            for key, value in notes.items():
+                file.write(key, value)
+
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """One transaction in all journals: it takes place as a whole, or - if the work raises - not at all."""
+        self._pending = None
+        result = self._in_each(sorted(self._files), work)  # in one order: no two processes wait for each other
+        if self._pending is not None:
+            entry, self._pending = self._pending, None
+            self._remember(entry, self._coming)
+        return result
+
+    def _in_each(self, paths: Sequence[Path], work: Callable[[], Result]) -> Result:
+        if not paths:
+            return work()
+        file = self._files[paths[0]]
+
+        def inside() -> Result:
+            if (file.note("agent"), file.count()) != (self._agent, self.count()):
+                raise ConflictingRelease(
+                    f"{file.path} has a release by another process that runs this agent too; nothing was released "
+                    "here. Load the agent anew, and run it once"
+                )
+            return self._in_each(paths[1:], work)
+
+        return file.alone(inside)
+
+    def _remember(self, entry: Entry, state: Any) -> None:
+        """Once the entry is there it counts, and its state with it: an interrupt finds both or neither."""
+        count = self.count()
+        self._states = {count: self._states.get(count), count + 1: state}
+        self._memory.commit(entry)
+
+    def settle(self) -> None:
+        """After an interruption: what the journals hold has happened, and nothing else."""
+        self._pending = None
+        files = [self._files[path] for path in sorted(self._files) if not self._files[path].read_only]
+        for file in files:
+            file.alone(partial(self._adopt, file))
+        newest = max(files, key=Journal.count, default=None)
+        if newest is not None and newest.count() == self.count():
+            for file in files:
+                if file.count() < self.count():
+                    file.catch_up(self.entries(), newest.notes())
+
+    def _adopt(self, file: Journal) -> None:
+        """A release that this run has written, and was interrupted before it knew."""
+        if file.count() == self.count() + 1 and file.note("writer") == self._writer:
+            self._remember(file.newest(), file.note("state"))
+
+    def secret(self) -> bytes:
+        """The agent's."""
+        return self._secret
+
+    def entries(self) -> list[Entry]:
+        """In order of commitment."""
+        return self._memory.entries() + ([self._pending] if self._pending is not None else [])
+
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry or None."""
+        if self._pending is not None and (self._pending.task, self._pending.batch) == (task, batch):
+            return self._pending
+        return self._memory.find(task, batch)
+
+    def commit(self, entry: Entry) -> None:
+        """In all journals, as part of `alone`; in memory when they have it."""
+        if self.find(entry.task, entry.batch) is not None or self._pending is not None:
+            raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+        for file in self._files.values():
+            file.commit(entry)
+        self._pending, self._coming = entry, self.state()
+
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """In all journals, as part of `alone`; in memory when they have it."""
+        entry = self._pending
+        if entry is None or (entry.task, entry.batch) != (task, batch) or entry.release is not None:
+            raise ConflictingRelease(f"task {task!r}, batch {batch!r} is not being released")
+        for file in self._files.values():
+            file.keep(task, batch, release)
+        self._pending = replace(entry, release=(release,))
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """From memory."""
+        return self._memory.tasks()
+
+    def named(self, task: str) -> bool | None:
+        """From memory."""
+        return self._memory.named(task)
+
+    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+        """From memory."""
+        return self._memory.appearances(task, people)
+
+
+def journal_of(save: Path) -> Path:
+    """The journal stands beside the save; one file has one name, whatever links lead to its folder."""
+    return save.absolute().parent.resolve() / (save.name + ".journal")
+
+
+def refuse_journal(save: Path) -> None:
+    """Where nothing is promised there is no journal: one that is there belongs to somebody who promised something."""
+    path = journal_of(save)
+    if os.path.lexists(path):
+        raise BandannaError(f"{path} belongs to a save with a promise, and {save.name} promises nothing: one is astray")
+
+
+def _owned(path: Path, agent: str, encoding: Encoding) -> Journal:
+    if not os.path.lexists(path):
+        raise BandannaError(
+            f"{path} does not exist: it belongs to the save and knows what was released; keep them together, and with "
+            f"them {path.name}-journal, if it is there"
+        )
+    file = Journal(path, create=False, encoding=encoding)
+    if file.note("agent") != agent:
+        raise BandannaError(f"{path} is the journal of another agent")
+    return file
+
+
+def _names(file: Journal) -> list[str]:
+    """Where the agent keeps further journals."""
+    names = file.note("siblings") or []
+    if not (isinstance(names, list) and all(isinstance(name, str) and "\0" not in name for name in names)):
+        raise BandannaError(f"{file.path} is damaged: its siblings are no paths")
+    return names

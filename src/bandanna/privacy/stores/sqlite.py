@@ -1,0 +1,436 @@
+"""A ledger store in an SQLite file, protected by checksums of its rows."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import sqlite3
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
+from itertools import groupby
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from bandanna import validation
+from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
+from bandanna.privacy.events import EVENTS, Event
+from bandanna.privacy.stores.base import Entry, LedgerStore, Result
+from bandanna.storage import files
+from bandanna.storage.encoding import Encoding
+
+# Whether a ledger's file is whole: a keyed sum over all its rows, kept in the same transactions as the rows.
+#
+# Every row has a keyed hash, and the file keeps their sum modulo 2^256, so that a row can be added or taken away
+# without
+# reading the others. A file of which some pages are of before a transaction and some of after it - because its
+# rollback
+# journal was lost when it was moved - has another sum than it says, and so has one in which a bit was flipped.
+
+
+SCHEMA = """
+create table meta (key text primary key, value blob) without rowid;
+create table events (id integer primary key, event text unique not null);
+create table entries (
+    number integer primary key, task text not null, batch text not null, event integer not null,
+    fingerprint text not null, release text, unique (task, batch));
+create table members (
+    entry integer, place integer, task text not null, member text not null, primary key (entry, place)) without rowid;
+create index people on members (task, member);
+create table tallies (task text, event integer, count integer, primary key (task, event)) without rowid;
+"""
+ENTRY = """
+select number, task, batch, events.event, fingerprint, release
+from entries join events on events.id = entries.event
+"""
+_HASH = re.compile("[0-9a-f]{64}", re.ASCII)
+_SIZE = 32  # bytes of a hash
+_LAWS = {  # what must not be found
+    "an entry without its event": "select 1 from entries where event not in (select id from events)",
+    "members of no entry": "select 1 from members where entry not in (select number from entries)",
+    "members of another task than their entry": """
+        select 1 from members join entries on entry = number where members.task is not entries.task""",
+    "members that are missing": "select 1 from members group by entry having count(*) != max(place) + 1",
+    "tallies that are not those of the entries": """
+        select 1 from (select task, event, count(*) from entries group by task, event except select * from tallies)
+        union all
+        select 1 from (select * from tallies except select task, event, count(*) from entries group by task, event)""",
+    "values of a wrong type": """
+        select 1 from entries where typeof(task) != 'text' or typeof(batch) != 'text' or typeof(fingerprint) != 'text'
+            or typeof(release) not in ('text', 'null')
+        union all select 1 from members where typeof(task) != 'text'
+            or typeof(member) != case when length(member) = 32 and typeof(member) = 'blob' then 'blob' else 'text' end
+        union all select 1 from events where typeof(event) != 'text'
+        union all select 1 from meta where typeof(key) != 'text'
+            or typeof(value) != case when key in ('secret', 'sum') then 'blob' else 'text' end""",
+}
+
+
+def pack_member(member: str) -> str | bytes:
+    """As a member is stored: a hash of 64 hexadecimal digits by its 32 bytes, anything else as it is."""
+    return bytes.fromhex(member) if _HASH.fullmatch(member) else member
+
+
+def unpack_member(stored: str | bytes) -> str:
+    """The inverse of `packed`."""
+    return stored.hex() if isinstance(stored, bytes) else stored
+
+
+def hash_entry(number: int, task: str, batch: str, event: str, fingerprint: str, members: Iterable[str]) -> list[Any]:
+    """What is hashed of an expense."""
+    return ["entry", number, task, batch, event, fingerprint, *members]
+
+
+def hash_release(number: int, release: str) -> list[Any]:
+    """What is hashed of a stored release."""
+    return ["release", number, release]
+
+
+def of_note(key: str, value: str) -> list[Any]:
+    """What is hashed of a note."""
+    return ["note", key, value]
+
+
+def shift_sum(total: bytes, secret: bytes, *, plus: Iterable[list[Any]] = (), minus: Iterable[list[Any]] = ()) -> bytes:
+    """The sum after rows were added and taken away."""
+    number = int.from_bytes(total)
+    number += sum(_hash(secret, row) for row in plus) - sum(_hash(secret, row) for row in minus)
+    return (number % (1 << 8 * _SIZE)).to_bytes(_SIZE)
+
+
+def sum_rows(sql: sqlite3.Connection, secret: bytes) -> bytes:
+    """The sum of all rows that are there."""
+    return shift_sum(bytes(_SIZE), secret, plus=_rows(sql))
+
+
+def find_fault(sql: sqlite3.Connection) -> str | None:
+    """What is wrong with the tables, whatever their sum; None if nothing is."""
+    (first,) = sql.execute("pragma integrity_check(1)").fetchone()
+    if first != "ok":
+        return str(first)
+    if _tables(sql) != _expected_tables():
+        return "its tables are not those of a ledger"
+    return next((told for told, law in _LAWS.items() if sql.execute(law).fetchone()), None)
+
+
+def _tables(sql: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(sql.execute("select type, name, tbl_name, sql from sqlite_master"))
+
+
+@lru_cache(maxsize=1)
+def _expected_tables() -> set[tuple[str, ...]]:
+    with closing(sqlite3.connect(":memory:")) as sql:
+        sql.executescript(SCHEMA)
+        return _tables(sql)
+
+
+def _rows(sql: sqlite3.Connection) -> Iterator[list[Any]]:
+    query = "select entry, member from members order by entry, place"
+    grouped = groupby(sql.execute(query), lambda row: row[0])
+    people = {entry: [unpack_member(member) for _, member in rows] for entry, rows in grouped}
+    for number, task, batch, event, fingerprint, release in sql.execute(ENTRY):
+        yield hash_entry(number, task, batch, event, fingerprint, people.get(number, ()))
+        if release is not None:
+            yield hash_release(number, release)
+    for key, value in sql.execute("select key, value from meta where key not in ('secret', 'sum')"):
+        yield of_note(key, value)
+
+
+def _hash(secret: bytes, row: list[Any]) -> int:
+    return int.from_bytes(hmac.digest(secret, json.dumps(row).encode(), hashlib.sha256))
+
+
+# An SQLite file under threads, processes and signals: one transaction at a time, whole or undone.
+
+
+_PATIENCE = 30.0  # seconds to wait for another process's lock
+
+
+class SQLiteFile:
+    """A file, made with mode 0600 if it may be, and a connection to it.
+
+    A signal may raise between any two lines. So threads are kept apart by locks that only `with` takes, which no signal
+    splits, and a transaction that was left open is undone before the next one begins.
+    """
+
+    _undone = False  # whether a transaction whose work raises is undone; or what was done stays, as in other stores
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self.path = path
+        self._pid, self._guard, self._begun = os.getpid(), threading.RLock(), threading.Lock()
+        self._whole = True  # False while something is half written
+        with self._errors():
+            if create and not os.path.lexists(self.path):
+                files.make(self.path)
+            elif not os.path.lexists(self.path):
+                raise BandannaError(f"{self.path} does not exist")
+            self.read_only = not files.secure(self.path)
+            for other in companions(self.path):
+                with suppress(FileNotFoundError):  # another process has just ended its transaction
+                    files.secure(other)
+            self._connect()
+
+    def _connect(self) -> None:
+        address = f"{self.path.as_uri()}?mode={'ro' if self.read_only else 'rw'}"
+        self._sql = sqlite3.connect(
+            address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        self.close = weakref.finalize(self, self._sql.close)
+
+    def alone(self, work: Callable[[], Result]) -> Result:
+        """A write transaction around some work, waiting for other threads and processes; re-entrant."""
+        self._at_home()
+        if self.read_only:
+            raise BandannaError(f"{self.path} can only be read where it is: nothing was released or spent")
+        with self._guard:
+            if self._begun.locked():  # by this thread, which has the guard: inside a transaction of its own
+                return work()
+            with self._begun:
+                self._begin()
+                try:
+                    result = work()
+                except BaseException:
+                    with suppress(sqlite3.Error):  # the cause is what was raised
+                        self._end("commit" if self._whole and not self._undone else "rollback")
+                    raise
+                with self._errors():
+                    self._end("commit")
+                return result
+
+    def _begin(self) -> None:
+        with self._errors():
+            if self._sql.in_transaction:  # an interrupt has left it; nothing of it was seen
+                self._sql.execute("rollback")
+            self._whole = True
+            self._sql.execute("begin immediate")
+
+    def _end(self, how: str) -> None:
+        try:
+            self._sql.execute(how)
+        finally:
+            with suppress(sqlite3.Error):
+                if self._sql.in_transaction:  # that failed: others need not wait until we use the file again
+                    self._sql.execute("rollback")
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Statements of which none stays without the others: if one fails, the transaction is undone."""
+        with self._errors():
+            self._whole = False
+            yield
+            self._whole = True
+
+    def _ask(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        self._at_home()
+        with self._guard, self._errors():
+            return self._sql.execute(query, values).fetchall()
+
+    def _at_home(self) -> None:
+        if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
+            raise BandannaError(f"{self.path} was opened by another process: open it anew in this one")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Errors of SQLite and of the file, as ours."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, UnicodeError, Unreadable) as error:
+            raise BandannaError(f"{self.path} cannot be used as a ledger's file: {error}") from error
+
+
+def companions(path: Path) -> list[Path]:
+    """The files that SQLite keeps beside a ledger's file: while they are not empty they belong to it."""
+    return [other for end in ("-journal", "-wal", "-shm") if os.path.lexists(other := path.with_name(path.name + end))]
+
+
+# Entries in an SQLite file: durable, and exclusive across threads and processes.
+
+
+APPLICATION, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
+_MARKS = """
+select application_id, user_version, (select count(*) from sqlite_master)
+from pragma_application_id, pragma_user_version
+"""
+
+
+class SQLiteStore(SQLiteFile, LedgerStore):
+    """A store in one file, made with mode 0600. What happens in `alone` is one transaction, synced when it is done.
+
+    Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s.
+    """
+
+    def __init__(self, path: str | PathLike[str], *, create: bool = True, encoding: Encoding | None = None) -> None:
+        super().__init__(validation.path("path", path).absolute(), create=create)
+        self._encoding = encoding or Encoding(EVENTS)
+        self._known: dict[str, Event] = {}  # decoded events by their text
+        with self._errors():
+            try:
+                self._open(create)
+                self._secret = bytes(self._get("secret"))
+                self._verify()
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self, create: bool) -> None:
+        """Make the tables in a new file: in one transaction, by one process."""
+        if self._version() != VERSION and not self.read_only:
+            self.alone(lambda: self._make(create))
+        self._sql.execute("pragma journal_mode = truncate")
+        self._sql.execute("pragma synchronous = full")
+        self._sql.execute("pragma secure_delete = on")  # what is forgotten is overwritten
+
+    def _make(self, create: bool) -> None:
+        if self._version() == VERSION:  # another process may have been quicker
+            return
+        if not create:
+            raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
+        with self._together():
+            for statement in SCHEMA.split(";"):
+                self._sql.execute(statement)
+            self._sql.execute("insert into meta values ('secret', ?)", (secrets.token_bytes(32),))
+            self._sql.execute(f"pragma application_id = {APPLICATION}")
+            total = sum_rows(self._sql, bytes(self._get("secret")))
+            self._sql.execute("insert into meta values ('sum', ?)", (total,))
+            self._sql.execute(f"pragma user_version = {VERSION}")
+
+    def _version(self) -> int:
+        """Of the file's tables; 0 if it is empty. One statement: between two, another process may make the file."""
+        ((mark, version, tables),) = self._ask(_MARKS)
+        if not tables:
+            return 0
+        if mark != APPLICATION or version != VERSION:
+            raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
+        return int(version)
+
+    def _verify(self) -> None:
+        """Refuse a file that is not whole."""
+        self._sql.execute("begin")
+        try:
+            wrong = find_fault(self._sql)
+            if wrong is None and self._get("sum") != sum_rows(self._sql, self._secret):
+                wrong = "its rows do not add up to its checksum"
+        finally:
+            with suppress(sqlite3.Error):
+                self._end("rollback")
+        if wrong is not None:
+            raise BandannaError(
+                f"{self.path} is damaged: {wrong}. If it was moved or copied after a crash, {self.path.name}-journal "
+                "belongs to it: put it back beside it"
+            )
+
+    def _account(self, *, plus: list[Any], minus: list[Any] | None = None) -> None:
+        """Keep the sum of all rows, in the transaction that changes them."""
+        total = shift_sum(self._get("sum"), self._secret, plus=plus, minus=minus or [])
+        self._sql.execute("update meta set value = ? where key = 'sum'", (total,))
+
+    def secret(self) -> bytes:
+        """Drawn when the file was made."""
+        return self._secret
+
+    def entries(self) -> list[Entry]:
+        """In order of commitment."""
+        rows = self._ask(ENTRY + " order by number")  # before their members: those of every row are there
+        people: dict[int, list[str]] = {}
+        for number, member in self._ask("select entry, member from members order by entry, place"):
+            people.setdefault(number, []).append(unpack_member(member))
+        with self._errors():
+            return [self._entry(row, people.get(row[0], [])) for row in rows]
+
+    def find(self, task: str, batch: str) -> Entry | None:
+        """The entry or None."""
+        for row in self._ask(ENTRY + " where task = ? and batch = ?", task, batch):
+            members = self._ask("select member from members where entry = ? order by place", row[0])
+            with self._errors():
+                return self._entry(row, [unpack_member(member) for (member,) in members])
+        return None
+
+    def _entry(self, row: tuple[Any, ...], members: list[str]) -> Entry:
+        _, task, batch, event, fingerprint, release = row
+        return Entry(
+            task=task,
+            batch=batch,
+            event=self._event(event),
+            fingerprint=fingerprint,
+            members=tuple(members),
+            release=None if release is None else (self._encoding.loads(release),),
+        )
+
+    def _event(self, text: str) -> Event:
+        if text not in self._known:
+            self._known[text] = self._encoding.loads(text)
+        return self._known[text]
+
+    def commit(self, entry: Entry) -> None:
+        """Refuses an id that is taken."""
+        self.alone(lambda: self._insert(entry))
+
+    def _insert(self, entry: Entry) -> None:
+        text = self._encoding.dumps(entry.event)
+        release = None if entry.release is None else self._encoding.dumps(entry.release[0])
+        if self._ask("select 1 from entries where task = ? and batch = ?", entry.task, entry.batch):
+            raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
+        with self._together():
+            self._sql.execute("insert or ignore into events (event) values (?)", (text,))
+            ((event,),) = self._ask("select id from events where event = ?", text)
+            row = entry.task, entry.batch, event, entry.fingerprint, release
+            number = self._sql.execute(
+                "insert into entries (task, batch, event, fingerprint, release) values (?, ?, ?, ?, ?)", row
+            ).lastrowid
+            assert number is not None
+            members = map(pack_member, entry.members)
+            people = ((number, place, entry.task, member) for place, member in enumerate(members))
+            self._sql.executemany("insert into members values (?, ?, ?, ?)", people)
+            self._sql.execute(
+                "insert into tallies values (?, ?, 1) on conflict do update set count = count + 1", (entry.task, event)
+            )
+            rows = [hash_entry(number, entry.task, entry.batch, text, entry.fingerprint, entry.members)]
+            self._account(plus=rows + ([hash_release(number, release)] if release is not None else []))
+
+    def keep(self, task: str, batch: str, release: Any) -> None:
+        """Refuses to replace a release."""
+        self.alone(lambda: self._store(task, batch, self._encoding.dumps(release)))
+
+    def _store(self, task: str, batch: str, text: str) -> None:
+        rows = self._ask(ENTRY + " where task = ? and batch = ?", task, batch)
+        if not rows:
+            raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
+        number, *_, release = rows[0]
+        if release is not None:
+            raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
+        with self._together():
+            self._sql.execute("update entries set release = ? where number = ?", (text, number))
+            self._account(plus=[hash_release(number, text)])
+
+    def tasks(self) -> dict[str, Counter[Event]]:
+        """Kept up to date in a table."""
+        tasks: dict[str, Counter[Event]] = {}
+        query = "select task, events.event, count from tallies join events on events.id = tallies.event"
+        with self._errors():
+            for task, event, count in self._ask(query):
+                tasks.setdefault(task, Counter())[self._event(event)] = count
+        return tasks
+
+    def named(self, task: str) -> bool | None:
+        """Looked up in an index."""
+        query = "select exists (select 1 from members where task = ?), exists (select 1 from tallies where task = ?)"
+        ((named, begun),) = self._ask(query, task, task)
+        return bool(named) if begun else None
+
+    def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
+        """Looked up in an index."""
+        query = "select count(*) from members where task = ? and member = ?"
+        return {person: self._ask(query, task, pack_member(person))[0][0] for person in people}
+
+    def _get(self, key: str) -> Any:
+        for (value,) in self._ask("select value from meta where key = ?", key):
+            return value
+        raise BandannaError(f"{self.path} has no {key!r}: the file is damaged")

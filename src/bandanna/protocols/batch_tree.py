@@ -1,0 +1,439 @@
+"""Trees of batches for concurrent shufflers: plan, schedule and privacy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from operator import mul
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandanna import validation
+from bandanna.device.domain import Bits, Domain
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ApproxDP, Budget
+from bandanna.privacy.calibration import BinomialNoise, bit_noise_of_std, finite_mu, level_prices, noise_of_std
+from bandanna.privacy.events import BinomialEvent, ClearEvent, CompositionEvent
+from bandanna.protocols import shuffle_binomial, shuffle_bits
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats
+
+# The tree of batches: which users share a batch on which level, and which batches cover a prefix.
+#
+# Level j = 1..k has batches of s_j = d_1 d_2 ... d_j consecutive users: d_1 = d_low users in the lowest ones, and
+# d_{j+1}
+# batches of level j in one of level j + 1. The top level has as many complete batches as the horizon holds; the root
+# of
+# the paper's tree, a batch of everybody, is not used. A batch that the horizon does not complete is never released.
+#
+# Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithms 2 and 3.
+
+
+@stored_as("BatchTree")
+@dataclass(frozen=True, kw_only=True)
+class BatchTree:
+    """Batches over `horizon` users with `degrees` (d_low, d_2, ..., d_k), one level for each shuffler."""
+
+    horizon: int
+    degrees: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        validation.store(self, validation.whole, "horizon", least=2)
+        degrees = tuple(validation.whole("degrees", degree, least=2) for degree in self.degrees)
+        object.__setattr__(self, "degrees", degrees)
+        if not degrees or math.prod(degrees) > self.horizon:
+            allowed = f"at least one, with a product of at most the horizon {self.horizon}: a batch must fill"
+            raise InvalidArgument("degrees", degrees, allowed)
+
+    @property
+    def levels(self) -> int:
+        """k: as many as shufflers."""
+        return len(self.degrees)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """s_1, ..., s_k: users in a batch of each level."""
+        return tuple(accumulate(self.degrees, mul))
+
+    @cached_property
+    def batches(self) -> tuple[int, ...]:
+        """Complete batches of each level."""
+        return tuple(self.horizon // size for size in self.sizes)
+
+    @property
+    def delay(self) -> int:
+        """d_low - 1: most users who have arrived and are in no released batch."""
+        return self.degrees[0] - 1
+
+    def covering(self, steps: ArrayLike) -> NDArray[np.int64]:
+        """V*_t by levels: how many batches of each level the prefixes of `steps` users add up, (...) -> (..., k).
+
+        The maximal complete batches are the digits of t in the mixed radix of the tree; the top digit is not bounded.
+        """
+        sizes, above = self._radix
+        return np.asarray(np.asarray(steps, dtype=np.int64)[..., None] % above // sizes)
+
+    @cached_property
+    def _radix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Users of a batch of each level, and of one above it; above the top, beyond every step."""
+        sizes = np.asarray(self.sizes)
+        return sizes, np.append(sizes[1:], self.horizon + sizes[-1])
+
+    @cached_property
+    def worst_steps(self) -> NDArray[np.int64]:
+        """Prefixes of which one has the largest variance, whatever the variances of the levels are.
+
+        The horizon itself, or the horizon with one digit lowered by one and all lower digits at their largest.
+        """
+        steps = [self.horizon]
+        for size in self.sizes:
+            lowered = self.horizon // size * size - 1
+            steps.append(lowered)
+        return np.asarray([step for step in steps if step >= self.sizes[0]])
+
+    def spans(self) -> Iterator[tuple[int, int, int]]:
+        """Every released batch as (level, first user, last user), counted from 1, in the order of their release."""
+        for t in range(self.sizes[0], self.horizon + 1, self.sizes[0]):
+            for level, size in enumerate(self.sizes, start=1):
+                if t % size == 0:
+                    yield level, t - size + 1, t
+
+
+# How the price of a user is split over the levels, and how noisy a prefix is then.
+#
+# A batch of level j has its own release, of variance w_j = 1/mu_j^2 in units of Delta^2. With averaging, its estimate
+# combines that with the estimates of its d_j parts (Honaker): precisions p_1 = mu_1^2 and
+#
+#     p_j = mu_j^2 + p_{j-1} / d_j,        prefix variance = sum_j m_j / p_j,
+#
+# m_j batches of level j in the prefix. Subject to sum_j mu_j^2 = mu^2, i.e. sum_j c_j p_j = mu^2 with c_j = 1 -
+# 1/d_{j+1}
+# and c_k = 1, the least variance is (sum_j sqrt(m_j c_j))^2 / mu^2, at p_j proportional to sqrt(m_j / c_j). Without
+# averaging p_j = mu_j^2, c_j = 1: mu_j^2 proportional to sqrt(m_j).
+
+
+def shares(tree: BatchTree, averaging: bool) -> tuple[float, ...]:
+    """mu_j^2 / mu^2 of the levels: the split with the least variance of the worst prefix."""
+    top = tree.batches[-1]
+    tries = [_shares(tree, last, averaging) for last in {top, max(1, top - 1)}]
+    return min(tries, key=lambda split: worst_variance(tree, [1 / share for share in split], averaging))
+
+
+def _shares(tree: BatchTree, top: int, averaging: bool) -> tuple[float, ...]:
+    """The least variance for d_{j+1} - 1 batches of level j and `top` of the highest."""
+    above = tree.degrees[1:]
+    nodes = (*(degree - 1.0 for degree in above), float(top))  # m_j
+    if not averaging:
+        return tuple(price**2 for price in level_prices(1.0, nodes))
+    costs = (*(1 - 1 / degree for degree in above), 1.0)  # c_j
+    precision = [math.sqrt(m / c) for m, c in zip(nodes, costs, strict=True)]  # p_j, up to a factor
+    own = [precision[0], *(p - q / d for p, q, d in zip(precision[1:], precision[:-1], above, strict=True))]
+    return tuple(share / math.fsum(own) for share in own)
+
+
+def node_variances(tree: BatchTree, own: Sequence[float], averaging: bool) -> list[float]:
+    """Variance of a batch's estimate on each level, from that of its own release."""
+    variances = [own[0]]
+    for release, degree in zip(own[1:], tree.degrees[1:], strict=True):
+        parts = degree * variances[-1]
+        variances.append(1 / (1 / release + 1 / parts) if averaging else release)  # Honaker: inverse-variance average
+    return variances
+
+
+def worst_variance(tree: BatchTree, own: Sequence[float], averaging: bool) -> float:
+    """Largest variance of a prefix's estimate."""
+    return float(np.max(tree.covering(tree.worst_steps) @ np.asarray(node_variances(tree, own, averaging))))
+
+
+def unit_std(tree: BatchTree, averaging: bool) -> float:
+    """Std of the worst prefix for Gaussian releases at price mu = 1 and sensitivity 1."""
+    return math.sqrt(worst_variance(tree, [1 / share for share in shares(tree, averaging)], averaging))
+
+
+# Privacy of the concurrent shufflers: a user is in one batch of each level, so the k releases compose.
+#
+# Levels have prices mu_j with sum mu_j^2 = mu(epsilon, delta)^2 (Gaussian DP, exact for Gaussians, proven for binomial
+# noise up to tails); the composed event of the calibrated integers is priced by the accountant, and noise is raised
+# until
+# it meets the budget. Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4]: for vectors the printed
+# noise
+# of the vector sum, M_vec [002, section 3.1.1; 000, Theorem C.1]; for bits, M_bin, of which [002] prints the order of
+# the
+# variance only, the least noise. What that really guarantees is priced as always.
+
+
+def approximate(budget: Budget) -> ApproxDP:
+    """A budget with a delta: binomial noise has bounded support."""
+    if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
+        raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0")
+    return budget
+
+
+def calibrate(
+    domain: Domain, budget: Budget, tree: BatchTree, *, averaging: bool, calibration: str, coins: str = "device"
+) -> tuple[BinomialNoise, ...]:
+    """Noise of every level, lowest first."""
+    whole = approximate(budget)
+    exact = isinstance(domain, Bits) or not _is_box(domain)  # one level: the profile of one release is tighter
+    if calibration == "paper" or (tree.levels == 1 and exact):
+        k = tree.levels
+        share = ApproxDP(epsilon=whole.epsilon / k, delta=whole.delta / k)  # simple composition [002, Thm 3.4]
+        return tuple(_single(domain, share, size, calibration, coins) for size in tree.sizes)
+    split = shares(tree, averaging)
+    mu, factor = finite_mu(whole), 1.0
+    stds = [domain.sensitivity / (mu * math.sqrt(share)) for share in split]  # Delta_2 / mu_j
+    for _ in range(60):
+        noises = [_of_std(domain, factor * std, size) for std, size in zip(stds, tree.sizes, strict=True)]
+        composed = event(domain, noises, coins)
+        if accountant.satisfies(composed, whole):
+            return tuple(noises)
+        paid = accountant.price(composed, accountant.tail_for(whole.delta, whole.epsilon)).mu
+        factor *= max(1.0005, min(paid / mu, 2.0))
+    raise CalibrationError(f"no noise of {tree.levels} shufflers meets {budget}")
+
+
+def _single(domain: Domain, budget: ApproxDP, size: int, calibration: str, coins: str) -> BinomialNoise:
+    """Noise of one level by itself."""
+    if isinstance(domain, Bits):
+        return shuffle_bits.calibrate_bit_sum(budget, size, 1, coins)
+    return shuffle_binomial.calibrate_vector_sum(domain, budget, size, 1, calibration, coins)
+
+
+def _of_std(domain: Domain, std: float, size: int) -> BinomialNoise:
+    """Noise of one level with a given std."""
+    if isinstance(domain, Bits):
+        return bit_noise_of_std(std, users=size)
+    composed = not _is_box(domain)  # a box pays nothing for rounding, see `level_event`
+    return noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=size, composed=composed)
+
+
+def _is_box(domain: Domain) -> bool:
+    """Whether the l2 diameter is that of the box around the domain."""
+    return domain.sensitivity >= domain.reach * math.sqrt(domain.dim) * (1 - 1e-12)
+
+
+def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, coins: str = "device") -> BinomialEvent:
+    """One level's view of `users` (a whole batch unless told).
+
+    Encodings lie in {0, ..., ceil(s reach)}: in a box they never differ by more than sqrt(D) ceil(s reach) in l2,
+    whatever the rounding, and that is a sure bound in place of A.3b's.
+    """
+    many = noise if users is None else replace(noise, users=users)
+    if isinstance(domain, Bits):
+        return shuffle_bits.bit_sum_event(many, coins)
+    view = shuffle_binomial.vector_sum_event(domain, many, coins)
+    return replace(view, shift=view.reach * math.sqrt(view.dim), rounded=False) if _is_box(domain) else view
+
+
+def event(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> CompositionEvent:
+    """All that is released about one user: a batch of every level."""
+    return CompositionEvent(events=tuple(level_event(domain, noise, coins=coins) for noise in noises))
+
+
+def local_event(
+    domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device"
+) -> CompositionEvent | ClearEvent:
+    """What all shufflers together see of one user: the counts for every level."""
+    if coins == "mixer":
+        return ClearEvent()
+    return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
+
+
+def exposed(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> float:
+    """The probability with which some shuffler is sure, of the level where it is largest."""
+    if isinstance(domain, Bits):
+        return max(shuffle_bits.bit_exposure_delta(noise, coins) for noise in noises)
+    return max(shuffle_binomial.exposure_delta(domain, noise, coins) for noise in noises)
+
+
+# Which tree: the degrees with the least error.
+#
+# The variance falls with equal degrees (2 sinh(x/2) and sqrt(e^x - 1), e^x >= 2, are convex in x = log d): only
+# degrees
+# that differ by at most one are tried, beside every lowest degree. From the best of them, single degrees are changed
+# and
+# exchanged as long as that helps: what the horizon leaves over at its end is not in the convex bound.
+
+
+_SHORTLIST = 24
+_NEAR = 1.05  # numbers of levels whose first tree is within this factor of the best are looked at more closely
+
+_MOST = 10**8  # users among whom the search for a tree takes seconds
+
+
+def plan_tree(
+    domain: Domain,
+    budget: Budget,
+    horizon: int,
+    *,
+    shufflers: int | str,
+    degrees: str | tuple[int, ...] = "best",
+    averaging: bool = True,
+    lowest: int | None = None,
+) -> BatchTree:
+    """The public schedule, before any noise is calibrated; arguments as in `ConcurrentShuffle.calibrate`."""
+    if not isinstance(shufflers, str):
+        shufflers = validation.whole("shufflers", shufflers)
+    if not isinstance(degrees, str):
+        listed = validation.several("degrees", degrees, '"best", "paper", or one whole number for each level')
+        tree = BatchTree(horizon=horizon, degrees=tuple(listed))
+        if shufflers not in ("best", tree.levels):
+            raise InvalidArgument("shufflers", shufflers, f'{tree.levels}, as many as degrees, or "best"')
+        if lowest not in (None, tree.sizes[0]):
+            raise InvalidArgument("degrees", degrees, f"lowest batches of {lowest} users, as the schedule says")
+        return tree
+    noise = domain.sensitivity / finite_mu(approximate(budget))
+    bound = float(np.max(np.maximum(np.abs(domain.lower), np.abs(domain.upper))))
+    horizon = validation.whole("horizon", horizon, least=2, most=_MOST if lowest is None else validation.EXACT)
+    if validation.one_of("degrees", degrees, ("best", "paper")) == "best":
+        return best_tree(horizon, shufflers, noise=noise, bound=bound, averaging=averaging, lowest=lowest)
+    ks = _counts(horizon, shufflers, lowest or 2)
+    return min((paper_tree(horizon, k, lowest) for k in ks), key=lambda tree: _error(tree, noise, bound, averaging))
+
+
+def most_shufflers(horizon: int) -> int:
+    """floor(log2 n): with more, the largest batch would not fill."""
+    return horizon.bit_length() - 1
+
+
+def check_shufflers(horizon: int, shufflers: int) -> int:
+    """A number of levels for which there is a tree."""
+    count, most = (
+        validation.whole("shufflers", shufflers),
+        most_shufflers(validation.whole("horizon", horizon, least=2)),
+    )
+    if count > most:
+        raise InvalidArgument("shufflers", shufflers, f"at most log2 of the horizon {horizon}, here {most}")
+    return count
+
+
+def paper_tree(horizon: int, shufflers: int, lowest: int | None = None) -> BatchTree:
+    """d_low = n^{1/(2k+1)} and d = n^{2/(2k+1)} above, rounded, at least 2 [002, Algorithm 3]; degree 2: Algorithm 2.
+
+    `lowest` fixes d_low. Where rounding made the top batch larger than the horizon, degrees are lowered from the top
+    until it fits.
+    """
+    k = check_shufflers(horizon, shufflers)
+    low = lowest or max(2, round(horizon ** (1 / (2 * k + 1))))
+    degrees = [low] + [max(2, round(horizon ** (2 / (2 * k + 1))))] * (k - 1)
+    last = 0 if lowest is None else 1
+    while math.prod(degrees) > horizon and any(degree > 2 for degree in degrees[last:]):
+        level = max(range(last, k), key=lambda j: (degrees[j], j))  # the largest degree, of the highest level
+        degrees[level] -= 1
+    return BatchTree(horizon=horizon, degrees=tuple(degrees))
+
+
+@lru_cache(maxsize=512)
+def best_tree(
+    horizon: int,
+    shufflers: int | str,
+    *,
+    noise: float,
+    bound: float,
+    averaging: bool = True,
+    lowest: int | None = None,
+) -> BatchTree:
+    """The tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise` at full price.
+
+    shufflers="best" chooses k as well; `lowest` fixes d_low.
+    """
+    ks = _counts(horizon, shufflers, lowest or 2)
+
+    def error(tree: BatchTree) -> float:
+        return _error(tree, noise, bound, averaging)
+
+    shortlists = [list(_shortlist(horizon, k, noise, bound, averaging, lowest)) for k in ks]
+    firsts = [min(trees, key=error) for trees in shortlists if trees]
+    if not firsts:
+        raise InvalidArgument("shufflers", shufflers, f"fewer: {horizon} users do not fill a batch of every level")
+    least = min(map(error, firsts))
+    return min((_climbed(tree, error, lowest) for tree in firsts if error(tree) <= _NEAR * least), key=error)
+
+
+def _climbed(tree: BatchTree, error: Callable[[BatchTree], float], lowest: int | None) -> BatchTree:
+    """Change a degree by one, or exchange two neighbours, as long as the error falls."""
+    while True:
+        around = [BatchTree(horizon=tree.horizon, degrees=degrees) for degrees in _around(tree, lowest)]
+        best = min([tree, *around], key=error)
+        if best is tree:
+            return tree
+        tree = best
+
+
+def _around(tree: BatchTree, lowest: int | None) -> Iterator[tuple[int, ...]]:
+    first = 0 if lowest is None else 1
+    for j in range(first, tree.levels):
+        for step in (-1, 1):
+            changed = (*tree.degrees[:j], tree.degrees[j] + step, *tree.degrees[j + 1 :])
+            if min(changed) >= 2 and math.prod(changed) <= tree.horizon:
+                yield changed
+    for j in range(first, tree.levels - 1):
+        if tree.degrees[j] != tree.degrees[j + 1]:
+            yield (*tree.degrees[:j], tree.degrees[j + 1], tree.degrees[j], *tree.degrees[j + 2 :])
+
+
+def _shortlist(
+    horizon: int, k: int, noise: float, bound: float, averaging: bool, lowest: int | None
+) -> Iterator[BatchTree]:
+    """Trees with a small upper bound on the error: every prefix takes fewer than d_{j+1} batches of level j < k."""
+    if lowest is None:
+        start = paper_tree(horizon, k)
+        worth = _error(start, noise, bound, averaging) / bound + 1  # beyond that, the delay alone costs more
+        lows = _thinned(2, max(2, min(int(worth), horizon // 2 ** (k - 1))))
+        yield start
+    else:
+        lows = np.asarray([validation.whole("lowest", lowest, least=2)])
+    rows: list[Floats] = []
+    for raised in range(max(k - 1, 1)):  # how many of the k - 1 upper degrees are d + 1, the others d
+        degrees = _degrees(horizon, k, int(lows[0]))
+        low, d = (grid.ravel().astype(float) for grid in np.meshgrid(lows, degrees))
+        size = low * d ** (k - 1 - raised) * (d + 1) ** raised if k > 1 else low
+        top = np.floor(horizon / size)
+        upper = (k - 1 - raised) * _cost(d, averaging) + raised * _cost(d + 1, averaging) if k > 1 else 0.0
+        score = np.where(top >= 1, noise * (upper + np.sqrt(top)) + (low - 1) * bound, np.inf)
+        rows.append(np.stack([score, low, d, np.full_like(d, raised)], axis=-1))
+    every = np.concatenate(rows)
+    every = every[np.isfinite(every[:, 0])]
+    for _, low_, d_, raised_ in every[np.argsort(every[:, 0], kind="stable")[:_SHORTLIST]]:
+        upper_degrees = (int(d_),) * (k - 1 - int(raised_)) + (int(d_) + 1,) * int(raised_)
+        yield BatchTree(horizon=horizon, degrees=(int(low_), *upper_degrees))
+
+
+def _cost(degree: Floats, averaging: bool) -> Floats:
+    """sqrt(m c) of a level below one of this degree: (d - 1)/sqrt d with averaging, else sqrt(d - 1)."""
+    return (degree - 1) / np.sqrt(degree) if averaging else np.sqrt(degree - 1)
+
+
+def _degrees(horizon: int, k: int, low: int) -> NDArray[np.int64]:
+    """Upper degrees around the one that would make all levels equal."""
+    if k == 1:
+        return np.asarray([2])
+    even = (horizon / low) ** (1 / k)
+    return np.arange(max(2, int(even / 4)), int(4 * even) + 3)
+
+
+def _thinned(first: int, last: int) -> NDArray[np.int64]:
+    """All whole numbers up to 200, then steps of 2 %."""
+    if last <= 200:
+        return np.arange(first, last + 1)
+    further = np.geomspace(200, last, 1 + math.ceil(math.log(last / 200) / 0.02))
+    return np.unique(np.concatenate([np.arange(first, 201), np.rint(further).astype(np.int64)]))
+
+
+def _error(tree: BatchTree, noise: float, bound: float, averaging: bool) -> float:
+    """Std of the worst prefix + (d_low - 1) bound."""
+    return noise * unit_std(tree, averaging) + tree.delay * bound
+
+
+def _counts(horizon: int, shufflers: int | str, lowest: int) -> tuple[int, ...]:
+    """Numbers of levels to try, with lowest batches of at least `lowest` users."""
+    if shufflers == "best":
+        return tuple(range(1, 1 + max(1, 1 + most_shufflers(max(1, horizon // lowest)))))
+    if isinstance(shufflers, str):
+        raise InvalidArgument("shufflers", shufflers, 'a whole number or "best"')
+    return (check_shufflers(horizon, shufflers),)

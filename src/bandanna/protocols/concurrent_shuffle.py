@@ -1,0 +1,655 @@
+"""Several concurrent shufflers: the protocol and its roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bandanna import validation
+from bandanna.device.base import Device, Messages
+from bandanna.device.domain import Bits, Domain, Estimate, Statistic
+from bandanna.device.linear_report import entrywise
+from bandanna.device.noise import Draws, NoiseSource
+from bandanna.device.randomizers import Levels, level_source
+from bandanna.device.samplers import words_for
+from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.numeric import trees
+from bandanna.privacy.budgets import Budget
+from bandanna.privacy.calibration import BinomialNoise, bit_std
+from bandanna.privacy.events import ClearEvent, CompositionEvent
+from bandanna.protocols import batch_tree, shuffle_binomial, shuffle_bits
+from bandanna.protocols.base import StreamProtocol, a_domain, checked_path, stated_delta
+from bandanna.protocols.batch_tree import BatchTree, node_variances, plan_tree
+from bandanna.protocols.mixers import (
+    COINS,
+    Analyzer,
+    Counting,
+    Full,
+    Held,
+    HeldLevels,
+    Mixer,
+    batch_coins,
+    same_replicates,
+    shuffler_sees,
+)
+from bandanna.protocols.shuffle_binomial import (
+    VectorMixer,
+    VectorSum,
+    encode_few,
+    encode_groups,
+    encode_sums,
+    largest_counts,
+)
+from bandanna.protocols.shuffle_bits import BitMixer, BitSum
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Bools, Floats, Ints
+
+# Analyzer of the tree: estimates of full batches, averaged with their parts, and the maximal ones added up.
+#
+# Kept are, for each level, the sum of the estimates of the batches that have no full batch above them yet: O(k)
+# memory,
+# since siblings are only ever added. When a batch fills, its own total and the sum of its parts' estimates are
+# averaged
+# by inverse variances, and the parts are dropped.
+
+
+Sums = tuple[Floats, ...]  # for each level, (*R, dim)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """For each level: variance of a batch's estimate, and the weight of its own release in it."""
+
+    variances: tuple[float, ...]
+    own: tuple[float, ...]
+
+
+def weights(tree: BatchTree, stds: Sequence[float], *, averaging: bool) -> Weights:
+    """From the standard deviations of the releases; weight v_j / w_j (1 without averaging)."""
+    releases = [std**2 for std in stds]
+    variances = node_variances(tree, releases, averaging)
+    shares = (v / w if averaging else 1.0 for v, w in zip(variances, releases, strict=True))
+    return Weights(variances=tuple(variances), own=tuple(shares))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeSums(Analyzer):
+    """The sums of maximal full batches; its state is made of released numbers only."""
+
+    tree: BatchTree
+    levels: tuple[VectorSum | BitSum, ...]
+    weights: Weights
+    dim: int
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Sums:
+        """Nothing released."""
+        return tuple(np.zeros((*replicates, self.dim)) for _ in self.levels)
+
+    def analyze(self, state: Sums, view: Full, source: NoiseSource) -> tuple[Sums, Estimate]:
+        """The full batches of a view, lowest first, and the sum of everything released."""
+        following = self.taken(state, view)
+        return following, self.estimate(following, view.users)
+
+    def taken(self, state: Sums, view: Full) -> Sums:
+        """The sums with the batches that are full."""
+        for level, batch in enumerate(view.levels):
+            state = take_in(state, level, self.release(level, batch), self.weights.own)
+        return state
+
+    def release(self, level: int, batch: Held) -> Floats:
+        """Unbiased sum of one full batch from its totals, (..., dim)."""
+        return self.levels[level].estimate(np.asarray(batch.numbers, dtype=np.int64), batch.users).total
+
+    def estimate(self, state: Sums, users: int) -> Estimate:
+        """After so many users."""
+        low = self.tree.sizes[0]
+        total, variance = reduce(np.add, state[1:], state[0].copy()), float(self.variance(users))
+        return Estimate(total=total, count=users // low * low, variance=variance)
+
+    def variance(self, users: ArrayLike) -> Floats:
+        """Of each coordinate of the estimate after so many users."""
+        return np.asarray(self.tree.covering(users) @ self._variances)
+
+    @cached_property
+    def _variances(self) -> Floats:
+        return np.asarray(self.weights.variances)
+
+
+def level_sum(domain: Domain, noise: BinomialNoise) -> VectorSum | BitSum:
+    """Analyzer of one level's batches."""
+    return BitSum(noise=noise) if isinstance(domain, Bits) else VectorSum(domain=domain, noise=noise)
+
+
+def take_in(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
+    """The sums of maximal batches after a batch of `level` (from 0) was released; its parts are taken out."""
+    following = list(sums)
+    estimate = release
+    if level > 0:
+        if own[level] < 1.0:  # without averaging the parts are only dropped
+            estimate = own[level] * release + (1 - own[level]) * sums[level - 1]
+        following[level - 1] = np.zeros_like(sums[level - 1])
+    following[level] = sums[level] + estimate
+    return tuple(following)
+
+
+# Randomizer of the concurrent shufflers: runs on the user's device, one message for each level's shuffler.
+
+
+def level_device(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> Levels:
+    """Integer counts for each level, with fresh rounding and fresh coins: k blocks of `dim` numbers."""
+    return Levels(domain=domain, levels=tuple(_level(domain, noise, coins) for noise in noises))
+
+
+def _level(domain: Domain, noise: BinomialNoise, coins: str) -> Device:
+    return (
+        shuffle_bits.bit_sum_device(noise, coins)
+        if isinstance(domain, Bits)
+        else shuffle_binomial.vector_device(domain, noise, coins)
+    )
+
+
+def level_message_bits(noises: Sequence[BinomialNoise], domain: Domain, coins: str = "device") -> int:
+    """Length of the messages to all shufflers together, as integers: as many bits as the largest counts have."""
+    return sum(int(most).bit_length() for noise in noises for most in largest_counts(noise, domain, coins))
+
+
+# Shufflers of the tree, one per level: each adds up counts, forwards the total of a full batch and starts afresh.
+
+
+@stored_as("LevelMixer")
+@dataclass(frozen=True, kw_only=True)
+class LevelMixer(Mixer):
+    """The k shufflers side by side; each has its own block of a message. A batch that is not full has no way out.
+
+    Where shufflers draw the coins, each owes those of the users that it has, until its batch is full.
+    """
+
+    levels: tuple[Counting, ...]
+
+    @property
+    def length(self) -> int:
+        """k blocks."""
+        return len(self.levels) * self.domain.dim
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Users in a batch of each level."""
+        return tuple(level.least for level in self.levels)
+
+    def full(self, users: int) -> int:
+        """How many levels have a full batch after so many users: sizes divide each other, so the lowest ones."""
+        full = 0
+        while users and full < len(self.sizes) and users % self.sizes[full] == 0:
+            full += 1
+        return full
+
+    @property
+    def draws(self) -> bool:
+        """Whether shufflers draw the coins."""
+        return self.levels[0].coins == "mixer"
+
+    def unlikely(self, messages: Messages) -> Bools:
+        """Whose counts for some level an honest device hardly ever sends: (..., users, k dim) -> (..., users)."""
+        found = [level.unlikely(block) for level, block in zip(self.levels, self._blocks(messages), strict=True)]
+        return np.asarray(np.any(found, axis=0))
+
+    def check_range(self, messages: Messages) -> None:
+        """Every block by its level."""
+        for level, block in zip(self.levels, self._blocks(messages), strict=True):
+            level.check_range(block)
+
+    def empty(self, replicates: tuple[int, ...] = ()) -> HeldLevels:
+        """Empty shufflers."""
+        totals = tuple(np.zeros((*replicates, self.domain.dim), dtype=np.int64) for _ in self.levels)
+        return HeldLevels(users=0, totals=totals, owed=(0,) * len(self.levels))
+
+    def add(self, held: HeldLevels, messages: Messages) -> HeldLevels:
+        """Some more users of one lowest batch: (..., users, k dim)."""
+        same_replicates(messages, held.totals[0].shape[:-1])
+        pairs = zip(held.totals, self._blocks(messages), strict=True)
+        totals = tuple(before + block.sum(axis=-2) for before, block in pairs)
+        more = messages.shape[-2]
+        owed = tuple(before + more for before in held.owed) if self.draws else held.owed
+        return HeldLevels(users=held.users + more, totals=totals, owed=owed)
+
+    def drawn(self, held: HeldLevels, source: NoiseSource) -> HeldLevels:
+        """The coins that full levels owe, each from a stream of its own; what is not owed is not drawn again."""
+        full = self.full(held.users)
+        if not self.draws or not any(held.owed[:full]):
+            return held
+        totals = list(held.totals)
+        for number, (level, owed) in enumerate(zip(self.levels[:full], held.owed[:full], strict=True)):
+            own = level_source(source, number)
+            totals[number] = totals[number] + batch_coins(level.noise, owed, totals[number].shape, own)
+        return replace(held, totals=tuple(totals), owed=(0,) * full + held.owed[full:])
+
+    def close(self, held: HeldLevels) -> Full:
+        """The totals of full batches, of none where the lowest is not full."""
+        full = self.full(held.users)
+        if any(held.owed[:full]):
+            raise InvalidArgument("held", f"without the coins of {held.owed[:full]} users", "all coins of a full batch")
+        pairs = zip(self.sizes[:full], held.totals[:full], strict=True)
+        return Full(users=held.users, levels=tuple(Held(users=size, numbers=totals) for size, totals in pairs))
+
+    def forget(self, held: HeldLevels) -> HeldLevels:
+        """Full shufflers are emptied and used again."""
+        if not (full := self.full(held.users)):
+            return held
+        return replace(held, totals=(*map(np.zeros_like, held.totals[:full]), *held.totals[full:]))
+
+    def portions(self, held: HeldLevels, messages: Messages) -> Iterator[Messages]:
+        """Cut where lowest batches fill."""
+        for start, stop in cut_spans(held.users, messages.shape[-2], self.sizes[0]):
+            yield messages[..., start:stop, :]
+
+    def _blocks(self, messages: Messages) -> Iterator[Messages]:
+        dim = self.domain.dim
+        return (messages[..., start : start + dim] for start in range(0, self.length, dim))
+
+
+def level_mixer(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelMixer:
+    """Shufflers for the levels' batches."""
+    kind = BitMixer if isinstance(domain, Bits) else VectorMixer
+    levels = tuple(kind(domain=domain, least=one.users, noise=one, coins=coins) for one in noises)
+    return LevelMixer(domain=domain, levels=levels)
+
+
+def cut_spans(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:
+    """`more` users after `users` as spans that end where batches of `low` fill."""
+    return pairwise([0, *range(low - users % low, more, low), more])
+
+
+# Aggregate law of the concurrent shufflers: encoded statistics as users arrive, the coins of a full batch in one draw.
+#
+# Coins of different users and levels are independent, and nobody sees a batch before it is full: Bin(m b, 1/2) drawn
+# when
+# it is released has the law of m users' coins added up one by one.
+
+
+_FEW, _GROUPS = 100, 2  # users whose coins are drawn faster one by one than as two binomial numbers
+
+
+def encode_levels(
+    statistic: Statistic, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
+) -> tuple[Ints, ...]:
+    """What the shufflers add for some users, without their coins: k times (..., dim)."""
+    if isinstance(domain, Bits):
+        ones = np.rint(statistic.total()).astype(np.int64)
+        return tuple(int(noise.scale) * ones for noise in noises)
+    if statistic.counts is None:
+        return encode_sums(statistic.values, noises, domain, source)
+    if statistic.users <= _FEW and statistic.values.shape[-2] <= _GROUPS:
+        return encode_few(statistic.values, statistic.counts, noises, domain, source)
+    return encode_groups(statistic.values, statistic.counts, noises, domain, source)
+
+
+def add_users(held: HeldLevels, users: int, added: Sequence[Ints]) -> HeldLevels:
+    """Some more users, whose coins are owed."""
+    totals = tuple(before + more for before, more in zip(held.totals, added, strict=True))
+    return HeldLevels(users=held.users + users, totals=totals, owed=tuple(owed + users for owed in held.owed))
+
+
+def settle_coins(held: HeldLevels, noises: Sequence[BinomialNoise], source: NoiseSource, *, levels: int) -> HeldLevels:
+    """The lowest levels with the coins that they are owed."""
+    if not any(held.owed[:levels]):
+        return held
+    totals = list(held.totals)
+    for level, (noise, owed) in enumerate(zip(noises[:levels], held.owed[:levels], strict=True)):
+        if owed:
+            totals[level] = totals[level] + draw_coins(owed, noise, totals[level].shape, source)
+    return replace(held, totals=tuple(totals), owed=(0,) * levels + held.owed[levels:])
+
+
+def draw_coins(users: int, noise: BinomialNoise, shape: tuple[int, ...], source: NoiseSource) -> Ints:
+    """The coins of so many users: Bin(m b, 1/2)."""
+    return source.binomial(trials=users * noise.trials, probability=noise.probability, size=shape)
+
+
+def sample_level_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
+    """A whole batch of one level, (..., dim)."""
+    (added,) = encode_levels(statistic, [noise], domain, source)
+    return np.asarray(added + draw_coins(noise.users, noise, added.shape, source))
+
+
+# A whole stream at once, in the law of user by user: every level's batches are released together.
+
+
+_CHUNK = 1 << 22  # numbers held at a time
+
+
+def estimate_prefixes(
+    values: Floats, device: Levels, mixer: LevelMixer, analyzer: TreeSums, source: NoiseSource, path: str
+) -> Floats:
+    """Estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full."""
+    tree = analyzer.tree
+    users, low = values.shape[-2], tree.sizes[0]
+    filled = sum(size <= users for size in tree.sizes)  # levels with a full batch
+    estimates = np.zeros(values.shape)
+    if not filled:
+        return estimates
+    if path == "law" and isinstance(device.domain, Bits):
+        batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], users // low, low)
+        counts = np.cumsum(np.rint(np.sum(batch, axis=-1)), axis=-1)  # whole numbers below 2^53: exact
+        after = counts[..., None] + noise_of_bits(counts.shape, analyzer, source)
+    else:
+        after = _after(
+            [batches(values, level, device, mixer, analyzer, source, path) for level in range(filled)], analyzer
+        )
+    held = np.repeat(after, low, axis=-2)[..., : users - low + 1, :]  # an estimate stands until the next batch fills
+    estimates[..., low - 1 :, :] = held
+    return estimates
+
+
+def noise_of_bits(shape: tuple[int, ...], analyzer: TreeSums, source: NoiseSource) -> Floats:
+    """Estimates less true counts after every lowest batch of bits: (..., N_1) -> (..., N_1, 1).
+
+    A release is linear in its total, a batch and its parts have the same ones, and their weights add up to 1: so the
+    estimate of a stream is its count plus that of a stream of zeros, whose totals are coins alone.
+    """
+    tree, released, users = analyzer.tree, [], shape[-1] * analyzer.tree.sizes[0]
+    for level, size in enumerate(tree.sizes):
+        if size > users:
+            break
+        noise = analyzer.levels[level].noise
+        totals = draw_coins(size, noise, (*shape[:-1], users // size, 1), source)
+        released.append(analyzer.release(level, Held(users=size, numbers=totals)))
+    return _after(released, analyzer)
+
+
+def _after(released: list[Floats], analyzer: TreeSums) -> Floats:
+    """The sum of the maximal batches after every lowest one, from the releases by level: (..., N_1, dim)."""
+    degrees = analyzer.tree.degrees[1 : len(released)]
+    return trees.prefixes(trees.averaged(released, degrees, analyzer.weights.own[: len(released)]), degrees)
+
+
+def batches(
+    values: Floats, level: int, device: Levels, mixer: LevelMixer, analyzer: TreeSums, source: NoiseSource, path: str
+) -> Floats:
+    """Releases of all full batches of a level, (..., users, dim) -> (..., N_j, dim), in chunks."""
+    size, replicates, dim = analyzer.tree.sizes[level], values.shape[:-2], values.shape[-1]
+    count = values.shape[-2] // size
+    step = max(1, _CHUNK // (size * dim * int(np.prod(replicates, dtype=np.int64))))
+    released = np.empty((*replicates, count, dim))
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        rows = values[..., start * size : stop * size, :].reshape(*replicates, stop - start, size, dim)
+        if path == "law":
+            domain, noise = device.domain, analyzer.levels[level].noise
+            totals = sample_level_totals(
+                domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64)), noise, domain, source
+            )
+            view = Held(users=size, numbers=totals)
+        else:
+            own, one = level_source(source, level), mixer.levels[level]
+            messages = device.levels[level].encode(rows, own)
+            view = one.close(one.drawn(one.add(one.empty(rows.shape[:-2]), messages), own))
+        released[..., start:stop, :] = analyzer.release(level, view)
+    return released
+
+
+# Concurrent shufflers: a tree of batches with one shuffler per level, for running sums in the shuffle model.
+
+
+@stored_as("ConcurrentShuffleState")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Running:
+    """What the shufflers hold, one per level (never published), and the analyzer's sums of maximal batches."""
+
+    held: HeldLevels
+    sums: tuple[Floats, ...]  # k times (*R, dim)
+
+
+@stored_as("ConcurrentShuffle")
+@dataclass(frozen=True, kw_only=True)
+class ConcurrentShuffle(StreamProtocol):
+    """Every user sends one randomized message to each of k shufflers; a full batch is released as totals.
+
+        estimate(t) = sum of the estimates of the maximal full batches up to t              [002, Definition 3.1]
+
+    `tree` says which users share a batch; `noises` are the lattice and coins of each level; with `averaging` the
+    estimate of a batch combines its own release with those of its parts. Users of the unfinished lowest batch are
+    missing from the estimate (at most `tree.delay`), and unfinished batches are never released, not even at the end.
+
+    Privacy: one user is in one batch of each level; the k releases compose (`privacy`), whatever later users do.
+    k = 1 is the sequential shuffle model; degree 2 and k = log2(n) - 1 is Algorithm 2.
+    Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithm 3. Deviations: composition in Gaussian DP
+    with a price for each level instead of epsilon/k, averaging, integer degrees for any horizon, tight noise.
+    """
+
+    tree: BatchTree
+    noises: tuple[BinomialNoise, ...]
+    averaging: bool = True
+    coins: str = "device"  # "checked", "mixer": as of each level's sum, see `ShuffleBinomial`
+
+    name: ClassVar[str] = "concurrent_shuffle"
+    trust: ClassVar[str] = "concurrent shuffle"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.one_of("coins", self.coins, COINS)
+        if self.participations != 1:
+            raise InvalidArgument("participations", self.participations, "1: a returning user may be in a batch twice")
+        if tuple(noise.users for noise in self.noises) != self.tree.sizes:
+            sizes = tuple(noise.users for noise in self.noises)
+            raise InvalidArgument("noises", sizes, f"one for each level, for batches of {self.tree.sizes}")
+        if isinstance(self.domain, Bits):
+            for noise in self.noises:
+                shuffle_bits.check_bit_noise(noise)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        domain: Domain,
+        budget: Budget,
+        horizon: int,
+        shufflers: int | str = "best",
+        degrees: str | tuple[int, ...] = "best",
+        calibration: str = "tight",
+        averaging: bool | None = None,
+        lowest: int | None = None,
+        coins: str = "device",
+    ) -> ConcurrentShuffle:
+        """Least noise over `horizon` users with k `shufflers` ("best" chooses k).
+
+        degrees      "best": least (std of the worst prefix + (d_low - 1) times the value bound); "paper": n^{1/(2k+1)}
+                     and n^{2/(2k+1)}; or (d_low, d_2, ..., d_k)
+        calibration  "tight": prices compose in Gaussian DP; "paper": the printed noise of the vector sum for
+                     (epsilon/k, delta/k) on each level, no averaging; for bits, whose noise is not printed, the least
+        averaging    combine a batch with its parts; by default in tight mode only
+        lowest       fix d_low, with degrees="best"
+        coins        who draws them: "device", "checked" or "mixer"
+        """
+        validation.one_of("coins", coins, COINS)
+        validation.one_of("calibration", calibration, ("tight", "paper"))
+        average = calibration == "tight" if averaging is None else averaging
+        domain = (
+            entrywise(domain)
+            if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper"
+            else domain
+        )
+        tree = plan_tree(
+            a_domain(domain), budget, horizon, shufflers=shufflers, degrees=degrees, averaging=average, lowest=lowest
+        )
+        noises = batch_tree.calibrate(domain, budget, tree, averaging=average, calibration=calibration, coins=coins)
+        delta = stated_delta(budget)
+        return cls(domain=domain, tree=tree, noises=noises, averaging=average, delta=delta, coins=coins)
+
+    @property
+    def shufflers(self) -> int:
+        """k."""
+        return self.tree.levels
+
+    @property
+    def delay(self) -> int:
+        """Most users who have arrived and are not yet in the estimate."""
+        return self.tree.delay
+
+    @cached_property
+    def event(self) -> CompositionEvent:
+        """All that the stream releases about one user: one batch of every level."""
+        return batch_tree.event(self.domain, self.noises, self.coins)
+
+    @property
+    def local_event(self) -> CompositionEvent | ClearEvent:
+        """What all shufflers together see of one user."""
+        return batch_tree.local_event(self.domain, self.noises, self.coins)
+
+    @property
+    def exposed(self) -> float:
+        """How often one of the shufflers is sure."""
+        return batch_tree.exposed(self.domain, self.noises, self.coins)
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """A shuffler sees its level's counts."""
+        shufflers = "the shuffler" if self.shufflers == 1 else f"each of the {self.shufflers} shufflers"
+        return (
+            (shufflers, shuffler_sees(self.coins, "counts for its level", "statistic")),
+            ("the analyzer and everybody else", "the totals of every full batch of every level"),
+        )
+
+    @cached_property
+    def device(self) -> Levels:
+        """One message for each shuffler."""
+        return level_device(self.domain, self.noises, self.coins)
+
+    @cached_property
+    def mixer(self) -> LevelMixer:
+        """The shufflers, one per level."""
+        return level_mixer(self.domain, self.noises, self.coins)
+
+    @cached_property
+    def analyzer(self) -> TreeSums:
+        """Estimates of full batches, averaged with their parts."""
+        levels = tuple(level_sum(self.domain, noise) for noise in self.noises)
+        return TreeSums(tree=self.tree, levels=levels, weights=self.weights, dim=self.domain.dim)
+
+    @property
+    def bits_per_user(self) -> int:
+        """The messages to all shufflers together, as integer counts."""
+        return level_message_bits(self.noises, self.domain, self.coins)
+
+    def draws(self, users: int) -> Draws:
+        """Coins on every number of every message to each shuffler, or on the totals of all levels."""
+        dim = self.domain.dim
+        if self.coins == "mixer":
+            words = sum(words_for(noise.users * noise.trials) for noise in self.noises)
+        else:
+            words = users * sum(words_for(noise.trials) for noise in self.noises)
+        return Draws(words=dim * words, numbers=users * dim * self.shufflers)
+
+    def level_stds(self) -> tuple[float, ...]:
+        """Standard deviation of a coordinate of a batch's own release on each level, rounding included."""
+        return tuple(bit_std(noise) if isinstance(self.domain, Bits) else noise.std() for noise in self.noises)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """How a batch is combined with its parts, and how noisy it is then."""
+        return weights(self.tree, self.level_stds(), averaging=self.averaging)
+
+    def prefix_variance(self, users: ArrayLike) -> Floats:
+        """Variance of each coordinate of the estimate after so many users."""
+        return self.analyzer.variance(users)
+
+    def prefix_std(self) -> Floats:
+        """After 1, 2, ... lowest batches."""
+        low = self.tree.sizes[0]
+        return np.asarray(np.sqrt(self.prefix_variance(np.arange(low, self.tree.horizon + 1, low))))
+
+    def std(self) -> float:
+        """Standard deviation of each coordinate of the worst prefix."""
+        return float(np.sqrt(np.max(self.prefix_variance(self.tree.worst_steps))))
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+        """Empty shufflers, nothing released."""
+        return Running(held=self.mixer.empty(replicates), sums=self.analyzer.begin(replicates))
+
+    def parted(self, state: Running) -> tuple[HeldLevels, tuple[Floats, ...]]:
+        """The shufflers' and the analyzer's."""
+        return state.held, state.sums
+
+    def joined(self, held: HeldLevels, analyzed: tuple[Floats, ...]) -> Running:
+        """Both together."""
+        return Running(held=held, sums=analyzed)
+
+    def check_users(self, state: Running, users: int) -> None:
+        """As many as the horizon has."""
+        if not isinstance(state, Running):
+            raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
+        self._check_room(state.held.users, users)
+
+    def release(
+        self,
+        state: Running,
+        statistics: Statistic | ArrayLike,
+        source: NoiseSource,
+        *,
+        path: str = "messages",
+        clip: bool = True,
+    ) -> tuple[Running, Estimate]:
+        """Some more users, (..., users, dim), in any number: the next state and the estimate of all full batches."""
+        by_law = self.coins != "mixer" and isinstance(state, Running) and any(state.held.owed)
+        if path == "messages" and by_law:  # of earlier users
+            state = replace(state, held=settle_coins(state.held, self.noises, source, levels=self.shufflers))
+        return super().release(state, statistics, source, path=path, clip=clip)
+
+    def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
+        """Encoded statistics as users arrive, the coins of a batch when it is full."""
+        held, sums = state.held, state.sums
+        for part in self._parts(held.users, statistic):
+            added = encode_levels(part, self.noises, self.domain, source)
+            same_replicates(part.values, held.totals[0].shape[:-1])
+            held = add_users(held, part.users, added)
+            held = settle_coins(held, self.noises, source, levels=self.mixer.full(held.users))
+            sums, held = self.analyzer.taken(sums, self.mixer.close(held)), self.mixer.forget(held)
+        return Running(held=held, sums=sums), self.analyzer.estimate(sums, held.users)
+
+    def prefixes(
+        self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
+    ) -> Floats:
+        """A whole stream at once, in the law of `release` user by user: (..., users, dim) -> the same shape."""
+        checked_path(path, source)
+        values = self.admit(statistics, clip=clip).rows()
+        self._check_room(0, values.shape[-2])
+        return estimate_prefixes(values, self.device, self.mixer, self.analyzer, source, path)
+
+    def after_batches(self, ones: Ints, source: NoiseSource) -> Floats:
+        """Whole streams of bits by how many ones each lowest batch has, for simulation: (..., N_1) -> the same shape.
+
+        In the law of `release`, and draw for draw `prefixes(path="law")` at the end of every batch.
+        """
+        counts = np.asarray(ones, dtype=np.int64)
+        noise = self.noise_of_bits(counts.shape, source)
+        if np.any(counts < 0) or np.any(counts > self.tree.sizes[0]):
+            raise InvalidStatistic("ones", counts, f"from 0 to {self.tree.sizes[0]}, the users of a batch")
+        return np.asarray(np.cumsum(counts, axis=-1) + noise)
+
+    def noise_of_bits(self, shape: tuple[int, ...], source: NoiseSource) -> Floats:
+        """What `after_batches` adds to the true counts, whatever the bits are: (..., N_1)."""
+        checked_path("law", source)
+        if not isinstance(self.domain, Bits):
+            raise InvalidArgument("domain", self.domain, "bd.Bits(): only of bits do counts tell everything")
+        if len(shape) < 1 or not 1 <= shape[-1] <= self.tree.batches[0]:
+            raise InvalidArgument("ones", shape, f"(..., batches), at most {self.tree.batches[0]} of them")
+        return np.asarray(noise_of_bits(shape, self.analyzer, source)[..., 0])
+
+    def _check_room(self, users: int, more: int) -> None:
+        if users + more > self.tree.horizon:
+            raise InvalidArgument("users", users + more, f"at most the horizon {self.tree.horizon}")
+
+    def _parts(self, users: int, statistic: Statistic) -> Iterator[Statistic]:
+        """The statistic cut where lowest batches fill."""
+        low = self.tree.sizes[0]
+        if statistic.users <= low - users % low:
+            yield statistic
+            return
+        values = statistic.rows()
+        for start, stop in cut_spans(users, values.shape[-2], low):
+            yield self.domain.sealed(values[..., start:stop, :], clipped=np.zeros_like(statistic.clipped))

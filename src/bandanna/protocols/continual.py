@@ -1,0 +1,282 @@
+"""Continual sums in the central model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bandanna import validation
+from bandanna.device.domain import Domain, Estimate, Statistic
+from bandanna.device.noise import Draws, NoiseSource
+from bandanna.errors import InvalidArgument
+from bandanna.mechanisms.continual import Blocks, ContinualGaussian, State
+from bandanna.numeric import trees
+from bandanna.privacy.budgets import Budget
+from bandanna.privacy.calibration import continual_std, paper_gaussian_std
+from bandanna.privacy.events import ContinualEvent
+from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation, factorise
+from bandanna.privacy.prices import fine_grid
+from bandanna.protocols.base import StreamProtocol, Trusted, a_domain, checked_path, stated_delta
+from bandanna.protocols.mixers import Analyzer, Held, exact_total
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats
+
+# Analyzer of the continual protocol: the trusted server's stream.
+
+
+@stored_as("CentralContinualState")
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """The stream so far, and how many users are in it. It holds raw sums and stays with the server."""
+
+    stream: State
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixSums(Analyzer):
+    """Adds a step's sum to the stream of statistics minus the domain's public origin.
+
+    Sums are exact: rounding errors could tell a user apart. Simulations along path="law" do without (`step`).
+    """
+
+    domain: Domain
+    mechanism: ContinualGaussian
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+        """Before the first step."""
+        return Running(stream=self.mechanism.begin(replicates), count=0)
+
+    def analyze(self, state: Running, view: Held, source: NoiseSource) -> tuple[Running, Estimate]:
+        """A step of one or more users, (..., users, dim) -> the estimate of the prefix (..., dim)."""
+        total, rest = exact_total(view.numbers, self.domain)
+        return self.step(state, total, view.users, source, rest=rest)
+
+    def step(
+        self, state: Running, total: ArrayLike, users: int, source: NoiseSource, *, rest: ArrayLike = 0.0
+    ) -> tuple[Running, Estimate]:
+        """The sum of a step, relative to the origin."""
+        stream, prefix = self.mechanism.step(state.stream, total, source, rest=rest)
+        count = state.count + users
+        variance = float(self.mechanism.variances[stream.step - 1])
+        estimate = Estimate(total=prefix + count * self.domain.origin, count=count, variance=variance)
+        return Running(stream=stream, count=count), estimate
+
+
+# Aggregate law of the continual protocol: the noise of all prefixes of a stream at once, exact in law.
+#
+# The estimates are A x + B z with z_i ~ N(0, std^2 I) whatever the stream is, so a simulation may add B z to the exact
+# prefix sums. B z is a sum of decaying sums for a BLT and sums of blocks for a tree: O(T), without a loop over steps.
+
+
+_STEPS = 32  # L, in a block of a BLT's noise
+
+
+def sample_prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """Noisy prefix sums after every step: (..., steps, dim) -> (..., steps, dim)."""
+    return np.asarray(np.cumsum(values, axis=-2) + noise(values.shape, mechanism, source))
+
+
+def noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """B z alone, for simulation: of such a shape (..., steps, dim)."""
+    factors = mechanism.factorisation
+    if isinstance(factors, BLT):
+        return _blt(_drawn(shape, mechanism, source), factors)
+    if isinstance(factors, BinaryTree):
+        return _tree(shape, mechanism, source)
+    raise InvalidArgument("factorisation", factors.name, "a BLT or a tree")
+
+
+def _drawn(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    return source.gaussian(np.broadcast_to(0.0, shape), std=mechanism.std, grid=mechanism.spacing)
+
+
+def _blt(z: Floats, factors: BLT) -> Floats:
+    """B z by `Blocks` of L steps, all of them at once."""
+    from scipy import signal  # here, since it is slow to load, and only simulations of streams need it
+
+    by = Blocks.of(factors, _STEPS)
+    rows = np.swapaxes(z, -2, -1)  # (..., dim, steps)
+    steps = rows.shape[-1]
+    if steps % _STEPS:
+        rows = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, -steps % _STEPS)])
+    blocks = rows.reshape(*rows.shape[:-1], rows.shape[-1] // _STEPS, _STEPS)
+    left = blocks @ by.left.T
+    before = [  # s_i
+        signal.lfilter([0.0, 1.0], [1.0, -decay], own, axis=-1)
+        for decay, own in zip(by.decay, np.moveaxis(left, -1, 0), strict=True)
+    ]
+    summed = blocks @ by.within.T
+    summed += np.stack(before, axis=-1) @ by.after.T
+    return np.swapaxes(summed.reshape(rows.shape)[..., :steps], -2, -1)
+
+
+def _tree(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """B z: noise of all complete blocks, summed over a prefix's blocks."""
+    steps = shape[-2]
+    levels = steps.bit_length()
+    own = [_drawn((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
+    return trees.prefixes(own, (2,) * (levels - 1))
+
+
+# Privacy of the continual protocol.
+
+
+def calibrate_continual(
+    domain: Domain, budget: Budget, horizon: int, mechanism: str, participations: int, calibration: str
+) -> tuple[Factorisation, float]:
+    """std = Delta_2 |C|_M0 / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000, E.7]."""
+    a_domain(domain)
+    if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
+        tree = factorise("tree", horizon=horizon)
+        change = participations * domain.sensitivity * tree.sensitivity()
+        return tree, paper_gaussian_std(sensitivity=change, budget=budget)
+    factors = factorise(mechanism, horizon=horizon)
+    std = continual_std(
+        factorisation=factors,
+        sensitivity=domain.sensitivity,
+        dim=domain.dim,
+        budget=budget,
+        participations=participations,
+    )
+    return factors, std
+
+
+def continual_event(domain: Domain, factorisation: Factorisation, std: float, participations: int) -> ContinualEvent:
+    """The whole stream as one event, on the grid of the mechanism."""
+    change = participations * domain.sensitivity * factorisation.sensitivity()
+    return ContinualEvent(
+        factorisation=factorisation,
+        std=std,
+        sensitivity=domain.sensitivity,
+        participations=participations,
+        dim=domain.dim,
+        grid=fine_grid(std, change, domain.dim * factorisation.releases(participations)),
+    )
+
+
+# Central model, continual release: after every step the trusted server publishes the noisy sum of all users so far.
+
+
+@stored_as("CentralContinual")
+@dataclass(frozen=True, kw_only=True)
+class CentralContinual(Trusted, StreamProtocol):
+    """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
+
+    Privacy: mu = Delta_2 |C|_M0 / std for all prefixes together, M0 participations in different steps of the stream,
+    |C|_M0 the largest norm of a sum of M0 columns.
+    """
+
+    factorisation: Factorisation
+    noise_std: float
+
+    name: ClassVar[str] = "central_continual"
+    trust: ClassVar[str] = "central"
+    composed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.store(self, validation.positive, "noise_std")
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        domain: Domain,
+        budget: Budget,
+        horizon: int,
+        mechanism: str = "blt",
+        participations: int = 1,
+        calibration: str = "tight",
+    ) -> CentralContinual:
+        """Least noise for `horizon` steps by "blt" or "tree"."""
+        factors, std = calibrate_continual(domain, budget, horizon, mechanism, participations, calibration)
+        return cls(
+            domain=domain,
+            factorisation=factors,
+            noise_std=std,
+            participations=participations,
+            delta=stated_delta(budget),
+        )
+
+    @cached_property
+    def mechanism(self) -> ContinualGaussian:
+        """Sampler and price of the noise."""
+        return ContinualGaussian(
+            factorisation=self.factorisation,
+            std=self.noise_std,
+            sensitivity=self.domain.sensitivity,
+            dim=self.domain.dim,
+            participations=self.participations,
+        )
+
+    @cached_property
+    def event(self) -> ContinualEvent:
+        """The whole stream is one event, all participations included."""
+        return continual_event(self.domain, self.factorisation, self.noise_std, self.participations)
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server is trusted."""
+        return (("the trusted server", "every user's statistic"), ("everybody else", "all noisy prefix sums"))
+
+    @cached_property
+    def analyzer(self) -> PrefixSums:
+        """Sums and noise."""
+        return PrefixSums(domain=self.domain, mechanism=self.mechanism)
+
+    def draws(self, users: int) -> Draws:
+        """Noise on the sum; of a tree, on every block that the step completes."""
+        blocks = self.factorisation.levels if isinstance(self.factorisation, BinaryTree) else 1
+        return Draws(gaussians=blocks * self.domain.dim, numbers=users * self.domain.dim)
+
+    def std(self) -> float:
+        """Standard deviation of each coordinate of the worst prefix."""
+        return self.noise_std * self.factorisation.error()
+
+    def prefix_std(self) -> Floats:
+        """After 1, 2, ..., horizon steps."""
+        return np.asarray(np.sqrt(self.mechanism.variances))
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+        """State before the first step; it holds raw sums and stays with the server."""
+        return self.analyzer.begin(replicates)
+
+    def parted(self, state: Running) -> tuple[Held, Running]:
+        """A step is released at once: nothing is held between steps."""
+        return self.mixer.empty(state.stream.total.shape[:-1]), state
+
+    def joined(self, held: Held, analyzed: Running) -> Running:
+        """The server's state is all there is."""
+        return analyzed
+
+    def check_users(self, state: Running, users: int) -> None:
+        """Any number in a step; the mechanism counts steps."""
+        if not isinstance(state, Running):
+            raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
+
+    def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
+        """There are no messages to shorten: only the sum of a step is made faster, with rounding errors."""
+        total = statistic.total() - statistic.users * self.domain.origin
+        return self.analyzer.step(state, total, statistic.users, source)
+
+    def prefixes(
+        self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
+    ) -> Floats:
+        """Steps of one user each, (..., users, dim): step by step, or the noise of all prefixes from their law."""
+        checked_path(path, source)
+        values = self.admit(statistics, clip=clip).rows()
+        if values.shape[-2] > self.factorisation.horizon:
+            allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"
+            raise InvalidArgument("steps", values.shape[-2], allowed)
+        if path == "law":
+            return sample_prefixes(values, self.mechanism, source)
+        stream, estimates, origin = self.mechanism.begin(values.shape[:-2]), [], self.domain.origin
+        for step in range(values.shape[-2]):
+            stream, prefix = self.mechanism.step(stream, values[..., step, :] - origin, source)
+            estimates.append(prefix + (step + 1) * origin)
+        return np.stack(estimates, axis=-2)

@@ -1,0 +1,255 @@
+"""From a privacy model and a domain to a calibrated protocol."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.device.base import Messages
+from bandanna.device.domain import Bits, Domain
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
+from bandanna.mechanisms.continual import BLTState, Node, TreeState
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
+from bandanna.privacy.calibration import BinomialNoise, bit_noise_of_std, noise_of_std
+from bandanna.privacy.events import EVENTS
+from bandanna.protocols import continual
+from bandanna.protocols.base import BatchProtocol, a_domain
+from bandanna.protocols.batch_tree import BatchTree
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.concurrent_shuffle import Running as ConcurrentRunning
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
+from bandanna.protocols.laplace import CentralLaplace
+from bandanna.protocols.mixers import Full, Held, HeldLevels, Mixer
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.protocols.randomized_response import LocalBits
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.shuffle_bits import ShuffleBits
+from bandanna.protocols.spherical_cap import LocalUnit
+from bandanna.storage.encoding import Encoding, by_name, conforms, demand, kinds_of, registrations
+
+# One protocol for a batch of fresh users, by whom they trust: what a policy asks for when it says `privacy`.
+#
+# model      protocol                                      pure (delta = 0)
+# none       Clear
+# central    CentralGaussian                               CentralLaplace
+# local      LocalGaussian, LocalBits for bits             LocalBits
+#            LocalUnit where asked for                     LocalUnit where asked for
+# shuffle    ShuffleBinomial, ShuffleBits for bits         -
+
+
+_BITS = (1.001, 1.002, 1.005, 1.01, 1.02, 1.05)  # times the central noise, tried in turn
+_VECTORS = (1.011, 1.017)
+_LEAST, _MOST = 1e-30, 1e100  # beyond, prices leave the floats
+_PURE = 'a number in (0, 1), local(protocol="unit"), or the central model with tight noise, which can be pure'
+NEAR = 1.05  # the noise of a quick calibration is hardly ever farther above the central one
+
+
+def open_batch(privacy: Privacy, domain: Domain, users: int, *, quick: bool = False) -> BatchProtocol:
+    """The calibrated protocol for sums of at most `users` users, of at least so many in the shuffle model.
+
+    quick: in the shuffle model noise a little above the central one, if the accountant finds it enough, instead of a
+    search for the least: for policies with many sizes of batches.
+    """
+    if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
+        shown = privacy.model if isinstance(privacy, Privacy) else privacy
+        allowed = "bd.none(), bd.central(...), bd.local(...) or bd.shuffle(...); concurrent shufflers sum whole streams"
+        raise InvalidArgument("privacy", shown, allowed)
+    a_domain(domain)
+    validation.whole("users", users, most=2**63 - 1)
+    sized = privacy.model == "shuffle" or privacy.pure  # other noise is the same for every number of users
+    return _opened(privacy, domain, users if sized else 0, quick)
+
+
+@lru_cache(maxsize=8192)
+def _opened(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchProtocol:
+    if privacy.budget is None or not privacy.noisy:
+        return Clear(domain=domain)
+    check_size(privacy)
+    shared: dict[str, Any] = {"budget": privacy.budget, "participations": privacy.participations}
+    if privacy.model == "shuffle":
+        return _shuffled(privacy, domain, users, quick, shared)
+    if privacy.model == "local" and isinstance(domain, Bits):
+        return LocalBits.calibrate(**shared)
+    if privacy.model == "local":
+        return open_local(privacy, domain)
+    if privacy.pure:
+        if privacy.calibration == "paper":
+            raise InvalidBudget("delta", 0.0, _PURE)
+        return CentralLaplace.calibrate(domain=domain, users=users, **shared)
+    return CentralGaussian.calibrate(domain=domain, calibration=privacy.calibration, **shared)
+
+
+def open_local(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
+    """The protocol for local reports of vectors: as `privacy.protocol` says; "auto": the one of less noise.
+
+    A policy that does better with "auto" than with Gaussian reports opens `privacy.preferring("auto")`.
+    """
+    if not isinstance(privacy, Privacy) or privacy.model != "local" or not privacy.noisy:
+        raise InvalidArgument("privacy", privacy, "bd.local(...) with a finite budget")
+    return _opened_local(privacy, a_domain(domain))
+
+
+def local_kinds(privacy: Privacy) -> tuple[type[LocalGaussian | LocalUnit], ...]:
+    """What `open_local` may make of it."""
+    kinds: dict[str, tuple[type[LocalGaussian | LocalUnit], ...]] = {
+        "unit": (LocalUnit,),
+        "auto": (LocalGaussian, LocalUnit),
+    }
+    return kinds.get(privacy.protocol, (LocalGaussian,))
+
+
+@lru_cache(maxsize=1024)
+def _opened_local(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
+    shared: dict[str, Any] = {"domain": domain, "budget": privacy.budget, "participations": privacy.participations}
+    if privacy.protocol == "unit":
+        return LocalUnit.calibrate(**shared)
+    unit = _unit_if_any(shared) if privacy.protocol == "auto" and privacy.calibration == "tight" else None
+    if privacy.pure:
+        if unit is None:
+            raise InvalidBudget("delta", 0.0, _PURE)
+        return unit
+    gaussian = LocalGaussian.calibrate(calibration=privacy.calibration, **shared)
+    return gaussian if unit is None or gaussian.std(1) <= unit.std(1) else unit
+
+
+def _unit_if_any(shared: dict[str, Any]) -> LocalUnit | None:
+    """Directions, where there are any: not of one coordinate or very many, nor for an epsilon that steps exceed."""
+    try:
+        return LocalUnit.calibrate(**shared)
+    except (CalibrationError, InvalidArgument):
+        return None
+
+
+def check_size(privacy: Privacy) -> None:
+    """Refuse a budget that floats cannot price."""
+    if not (_LEAST <= privacy.size <= _MOST or math.isinf(privacy.size)):
+        allowed = f"rho or epsilon between {_LEAST:g} and {_MOST:g}, or infinite"
+        raise InvalidBudget("budget", privacy.budget, allowed)
+
+
+def _shuffled(privacy: Privacy, domain: Domain, users: int, quick: bool, shared: dict[str, Any]) -> BatchProtocol:
+    """Binomial sums of bits or of vectors."""
+    budget = privacy.budget
+    if not isinstance(budget, ApproxDP) or privacy.pure or privacy.protocol != "binomial":
+        allowed = 'epsilon and delta > 0, and protocol="binomial": shuffled sums have bounded noise'
+        raise InvalidBudget("privacy", privacy, allowed)
+    bits, tight = isinstance(domain, Bits), privacy.calibration == "tight"
+    if quick and tight and privacy.participations == 1:
+        for factor in _BITS if bits else _VECTORS:
+            found = _near_central(domain, budget, users, factor, privacy.noise)
+            if found is not None and accountant.satisfies(found.event, budget):
+                return found
+    if bits:
+        return ShuffleBits.calibrate(batch=users, coins=privacy.noise, **shared)
+    shared = {**shared, "calibration": privacy.calibration, "coins": privacy.noise}
+    return ShuffleBinomial.calibrate(domain=domain, batch=users, **shared)
+
+
+def _near_central(domain: Domain, budget: ApproxDP, users: int, factor: float, coins: str) -> BatchProtocol | None:
+    """Binomial noise of so many times the central standard deviation."""
+    std = factor * (domain.sensitivity / _mu(budget))
+    if isinstance(domain, Bits):
+        try:
+            return ShuffleBits(noise=bit_noise_of_std(std, users=users), delta=budget.delta, coins=coins)
+        except CalibrationError:
+            return None
+    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
+    return ShuffleBinomial(domain=domain, noise=noise, delta=budget.delta, coins=coins)
+
+
+@lru_cache(maxsize=64)
+def _mu(budget: ApproxDP) -> float:
+    return budget.mu()
+
+
+# What a file may say of protocols, by name: their parameters, and the states of their streams.
+
+
+PROTOCOLS = EVENTS | by_name(
+    Privacy,
+    PureDP,
+    ApproxDP,
+    ZCDP,
+    RenyiDP,
+    Clear,
+    CentralContinual,
+    CentralGaussian,
+    LocalGaussian,
+    LocalBits,
+    LocalUnit,
+    ShuffleGaussian,
+    ShuffleBinomial,
+    ConcurrentShuffle,
+    BatchTree,
+    BinomialNoise,
+    continual.Running,
+    ConcurrentRunning,
+    HeldLevels,
+    Held,
+    BLTState,
+    TreeState,
+    Node,
+)
+_LARGEST = 1e150  # of a number in a state: its square is a float
+
+
+def check_stream(given: Any, fresh: Any, steps: int) -> None:
+    """Of the same make as a state before the first step: types, shapes, finite numbers."""
+    demand(type(given) is type(fresh) or (conforms(given, float) and type(fresh) is float), "a state of a wrong make")
+    if isinstance(given, np.ndarray):
+        demand(given.shape == fresh.shape and given.dtype == fresh.dtype, "a state of a wrong shape")
+        demand(bool(np.all(np.abs(given) <= _LARGEST)), "a state with numbers that no sum has")  # False for NaN
+    elif isinstance(given, tuple):
+        demand(len(given) == len(fresh), "a state of a wrong length")
+        for part, other in zip(given, fresh, strict=True):
+            check_stream(part, other, steps)
+    elif isinstance(given, TreeState):
+        demand(given.step == steps and len(given.nodes) == steps.bit_count(), "a tree with other nodes")
+        for node in given.nodes:
+            check_stream(node, Node(exact=fresh.total, rest=fresh.total, estimate=fresh.total), steps)
+        check_stream(given.total, fresh.total, steps)
+    elif is_dataclass(given):
+        demand(getattr(given, "step", steps) == steps, "a stream at another step")
+        for field in fields(given):
+            check_stream(getattr(given, field.name), getattr(fresh, field.name), steps)
+    elif given is not None:
+        demand(0 <= given <= _LARGEST, "a state with a count that is none")
+
+
+# Mixers as texts that a task's plan holds, and the way of a batch through one: add, draw, close, forget.
+
+
+def mixers() -> Encoding:
+    """Mixers, what they hold and what they forward, of all kinds that this program has loaded."""
+    return _encoding(registrations())
+
+
+@lru_cache(maxsize=1)
+def _encoding(_: int) -> Encoding:
+    """The types of fields are walked once for each set of registered classes: a batch close asks some 50 times."""
+    return Encoding(kinds_of(Mixer, Held, HeldLevels, Full))
+
+
+def mixed(
+    mixer: Mixer, held: Any, messages: Messages, finish: Callable[[Mixer, Any], Any] | None = None
+) -> tuple[Any, tuple[Any, ...]]:
+    """What is held after a batch, (users, length) in the order of their places, and the views to forward.
+
+    finish: what is done with what is held before it is closed, by mixers that draw noise.
+    """
+    views = []
+    for portion in mixer.portions(held, messages):
+        held = mixer.add(held, portion)
+        held = held if finish is None else finish(mixer, held)
+        views.append(mixer.close(held))
+        held = mixer.forget(held)
+    return held, tuple(views)

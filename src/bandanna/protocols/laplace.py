@@ -1,0 +1,177 @@
+"""Discrete Laplace noise in the central model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.device.domain import Domain, Estimate
+from bandanna.device.noise import LARGEST, NoiseSource
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.mechanisms.noise import DiscreteLaplace
+from bandanna.numeric.exact_sums import steps
+from bandanna.privacy.budgets import ApproxDP, Budget, PureDP
+from bandanna.privacy.events import DiscreteLaplaceEvent
+from bandanna.protocols.base import TrustedSum, a_domain
+from bandanna.protocols.mixers import Analyzer, Held, exact_total
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Floats, Ints
+
+# Analyzer of the central Laplace protocol: the server is trusted with the statistics and adds the noise.
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeSum(Analyzer):
+    """h (round(sum_i x_i / h) + Z), relative to the domain's public origin."""
+
+    domain: Domain
+    step: float
+    mechanism: DiscreteLaplace
+
+    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+        """(..., users, dim) -> (..., dim)."""
+        counts = steps(*exact_total(view.numbers, self.domain), self.step)
+        return state, self.estimate(counts, view.users, source)
+
+    def estimate(self, counts: Ints, users: int, source: NoiseSource) -> Estimate:
+        """A total relative to the origin, in steps of the lattice, plus its noise, (..., dim)."""
+        released = self.step * self.mechanism.release(counts, source)
+        return Estimate(total=released + users * self.domain.origin, count=users, variance=self._variance)
+
+    @cached_property
+    def _variance(self) -> float:
+        return self.step**2 * self.mechanism.variance
+
+
+# Privacy of the central Laplace protocol: pure, and exactly so, since noise and sums are integers.
+
+
+FINEST = 2**20  # lattice steps
+_MOST = 2**61  # steps of a sum, which with its noise is a 64-bit integer
+
+
+def l1_sensitivity(domain: Domain, steps: int) -> float:
+    """Most by which one user changes the rounded sum, in l1 and lattice steps.
+
+    |round(a) - round(b)| <= |a - b| + 1 in each coordinate: Delta_1 / h + dim, and no coordinate leaves its range. The
+    sums are exact (`core/sums.py`), and so is this number, however many steps there are: floats would lose some.
+    """
+    step = Fraction(domain.reach / validation.whole("steps", steps))
+    spare = Fraction(domain.reach) / 2**61  # where `exact_sum` cuts a statistic
+    ends = np.stack([domain.lower - domain.origin, domain.upper - domain.origin])  # what is summed
+    (lows, highs), counts = np.unique(ends, axis=1, return_counts=True)
+    ranges = (Fraction(high) - Fraction(low) + spare for low, high in zip(lows.tolist(), highs.tolist(), strict=True))
+    apart = sum(count * math.floor(width / step) for width, count in zip(ranges, counts.tolist(), strict=True))
+    longest = Fraction(domain.l1_sensitivity) * (1 + Fraction(domain.dim + 16, 2**52))  # clipped up to rounding errors
+    most = min(apart, math.floor(longest / step)) + domain.dim
+    return float(most) if float(most) >= most else math.nextafter(float(most), math.inf)
+
+
+def most_users(steps: int) -> int:
+    """So few that 64-bit integers hold their sum on the lattice."""
+    return _MOST // steps
+
+
+def finest_lattice(users: int) -> int:
+    """Steps of the finest lattice, up to 2^20, that holds sums of so many users."""
+    if users > _MOST:
+        raise InvalidArgument("users", users, f"at most {_MOST}: no lattice holds their sum")
+    return min(FINEST, most_users(users))
+
+
+def calibrate_laplace(domain: Domain, budget: Budget, participations: int, steps: int) -> float:
+    """scale = M shift / epsilon, in lattice steps (Ghosh, Roughgarden and Sundararajan 2009)."""
+    a_domain(domain)
+    if not isinstance(budget, PureDP | ApproxDP) or math.isinf(budget.epsilon):
+        raise InvalidBudget("budget", budget, "PureDP(epsilon) with a finite epsilon")
+    lost = validation.whole("participations", participations) * l1_sensitivity(domain, steps)
+    if lost > LARGEST * budget.epsilon:
+        raise InvalidBudget("budget", budget, f"epsilon >= {lost / LARGEST:.3g} on a lattice of {steps} steps")
+    return lost / budget.epsilon * (1 + 1e-15)  # rounded up: what is stated is never above the budget
+
+
+# Central model, pure: a trusted server sums the users' statistics on a lattice and adds discrete Laplace noise.
+
+
+@stored_as("CentralLaplace")
+@dataclass(frozen=True, kw_only=True)
+class CentralLaplace(TrustedSum):
+    """h (round(sum_i x_i / h) + Z), Z_k discrete Laplace of `scale` lattice steps, added by the server.
+
+    The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Noise is drawn as integers by
+    every source, so the release is pure in simulations too, and the rounding moves the sum by at most h/2.
+    Privacy: epsilon = M shift / scale with delta = 0, for M participations; `shift` is the most by which one user
+    changes the rounded sum in l1 (see `privacy.shift`).
+    """
+
+    scale: float
+    steps: int = FINEST
+    delta: float = 0.0
+
+    name: ClassVar[str] = "central_laplace"
+    trust: ClassVar[str] = "central"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.store(self, validation.positive, "scale")
+        validation.store(self, validation.whole, "steps")
+
+    @classmethod
+    def calibrate(
+        cls, *, domain: Domain, budget: Budget, participations: int = 1, users: int = 1, steps: int | None = None
+    ) -> CentralLaplace:
+        """Least noise for a pure budget; one of (epsilon, delta) is kept as epsilon alone.
+
+        The lattice has so many steps, or is the finest that holds sums of so many users.
+        """
+        steps = finest_lattice(users) if steps is None else steps
+        scale = calibrate_laplace(domain, budget, participations, steps)
+        return cls(domain=domain, scale=scale, steps=steps, participations=participations)
+
+    @cached_property
+    def step(self) -> float:
+        """h."""
+        return self.domain.reach / self.steps
+
+    @cached_property
+    def mechanism(self) -> DiscreteLaplace:
+        """Sampler and price of the noise, in lattice steps."""
+        shift = l1_sensitivity(self.domain, self.steps)
+        return DiscreteLaplace(scale=self.scale, shift=shift, dim=self.domain.dim)
+
+    @property
+    def event(self) -> DiscreteLaplaceEvent:
+        """One discrete Laplace release."""
+        return self.mechanism.event
+
+    @cached_property
+    def analyzer(self) -> LatticeSum:
+        """Sum, rounding and noise."""
+        return LatticeSum(domain=self.domain, step=self.step, mechanism=self.mechanism)
+
+    @property
+    def laplace(self) -> tuple[float, float]:
+        """Scale and h."""
+        return self.scale, self.step
+
+    def std(self, users: int) -> float:
+        """The same for every batch size."""
+        return self.step * math.sqrt(self.mechanism.variance)
+
+    def check_users(self, users: int) -> None:
+        """So few that 64-bit integers hold their sum on the lattice."""
+        if users > (most := most_users(self.steps)):
+            raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
+
+    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+        """The sum and its noise."""
+        self.check_users(users)
+        offset = users * self.domain.origin
+        counts = np.rint((total - offset) / self.step).astype(np.int64)
+        return self.analyzer.estimate(counts, users, source)

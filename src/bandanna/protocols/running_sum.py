@@ -1,0 +1,198 @@
+"""Running sums over a schedule of batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna.device.domain import Domain
+from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.numeric.exact_sums import Sizes
+from bandanna.privacy import accountant
+from bandanna.privacy.events import Event
+from bandanna.privacy.guarantee import Guarantee, worst_of
+from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
+from bandanna.protocols.batch_tree import plan_tree
+from bandanna.protocols.clear import Clear
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.factory import local_kinds, open_local
+from bandanna.protocols.gaussian import CentralGaussian, ShuffleGaussian
+from bandanna.protocols.privacy_model import Privacy
+from bandanna.protocols.shuffle_binomial import ShuffleBinomial
+from bandanna.protocols.spherical_cap import LocalUnit
+from bandanna.storage.encoding import stored_as
+
+_MOST = 10**7  # noisy releases
+
+
+@stored_as("Channel")
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """Running sums over a public schedule of batch `sizes`; a shorter last batch is never released."""
+
+    protocols: dict[int, Protocol] = field(hash=False)  # by batch size; a stream protocol under every size
+    sizes: Sizes
+
+    @cached_property
+    def stream(self) -> StreamProtocol | None:
+        """The protocol of the whole stream, where there is one: its prefixes are not sums of independent batches."""
+        first = next(iter(self.protocols.values()))
+        return first if isinstance(first, StreamProtocol) else None
+
+    @property
+    def independent(self) -> bool:
+        """Whether the noise of a running sum adds up that of independent batches: also where one shuffler is a tree."""
+        return self.stream is None or (isinstance(self.stream, ConcurrentShuffle) and self.stream.shufflers == 1)
+
+    @property
+    def continual(self) -> CentralContinual | None:
+        """The central continual protocol, where there is one."""
+        return self.stream if isinstance(self.stream, CentralContinual) else None
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Of every number the worst over all batch sizes; for returning users, the dearest choice of batches."""
+        stated = worst_of([protocol.guarantee for protocol in self.protocols.values()])
+        if len(self.protocols) == 1 or stated.participations == 1:
+            return stated
+        batches: Counter[Event] = Counter()
+        for size, times in self.sizes.runs:
+            batches[self.protocols[size].event] += times
+        spent = accountant.spent({"": batches}, stated.participations, stated.delta)
+        return replace(stated, epsilon=max(stated.epsilon, spent), shuffler=None)  # sizes mix: not computed
+
+    @property
+    def bits_per_user(self) -> int:
+        """The longest message."""
+        return max(protocol.bits_per_user for protocol in self.protocols.values())
+
+    def prefix_std(self, *, along: bool = False) -> NDArray[np.float64]:
+        """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance.
+
+        along  a bound in every direction, whatever is summed: of random directions that is more than the mean
+        """
+        if self.stream is not None:
+            return self.stream.prefix_std()
+        variances = [self._batch_std(size, along) ** 2 for size, _ in self.sizes.runs]
+        if not any(variances):
+            return np.broadcast_to(0.0, len(self.sizes))
+        each = self.sizes.each(variances)
+        return np.asarray(np.sqrt(np.cumsum(each, out=each)))
+
+    def _batch_std(self, size: int, along: bool) -> float:
+        protocol = self._batch_protocol(size)
+        return protocol.std_along(size) if along and isinstance(protocol, LocalUnit) else protocol.std(size)
+
+    def _batch_protocol(self, size: int) -> BatchProtocol:
+        protocol = self.protocols[size]
+        assert isinstance(protocol, BatchProtocol)
+        return protocol
+
+
+def open_channel(privacy: Privacy, *, domain: Domain, sizes: Sizes | Iterable[int]) -> Channel:
+    """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
+    sizes = sizes if isinstance(sizes, Sizes) else Sizes.of(sizes)
+    if privacy.noisy and len(sizes) > _MOST:
+        allowed = f"larger ones: {len(sizes):,} noisy releases are more than {_MOST:,}, of which each is planned for"
+        raise InvalidArgument("batch", sizes[0], allowed)
+    returning = privacy.noisy and privacy.participations > 1
+    if returning and privacy.model == "shuffle" and privacy.protocol == "gaussian" and len(sizes.counts()) > 1:
+        allowed = "batches of one size: shuffled Gaussians of several sizes do not compose within the budget"
+        raise InvalidArgument("batch", sorted(sizes.counts()), allowed)
+    if privacy.model == "concurrent" and privacy.noisy:
+        return Channel(protocols={sizes[0]: _concurrent(privacy, domain, sizes)}, sizes=sizes)
+    protocols = {size: _protocol(privacy, domain, size, len(sizes)) for size in sizes.counts()}
+    return Channel(protocols=protocols, sizes=sizes)
+
+
+def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protocol:
+    if not privacy.noisy or privacy.budget is None:
+        return Clear(domain=domain)
+    shared: dict[str, Any] = {
+        "domain": domain,
+        "budget": privacy.budget,
+        "participations": privacy.participations,
+        "calibration": privacy.calibration,
+    }
+    if privacy.model == "central" and privacy.mechanism == "independent":
+        return CentralGaussian.calibrate(**shared)
+    if privacy.model == "central":
+        return CentralContinual.calibrate(horizon=steps, mechanism=privacy.mechanism, **shared)
+    if privacy.model == "local":
+        return open_local(privacy, domain)
+    if privacy.protocol == "gaussian":
+        return ShuffleGaussian.calibrate(batch=size, **shared)
+    return ShuffleBinomial.calibrate(batch=size, coins=privacy.noise, **shared)
+
+
+def lowest_batch(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
+    """Users in a lowest batch of the concurrent shufflers' tree: the batch size that suits a channel over `horizon`."""
+    if privacy.budget is None:
+        raise InvalidBudget("budget", None, "an (epsilon, delta)")
+    tree = plan_tree(
+        domain,
+        privacy.budget,
+        horizon,
+        shufflers=privacy.shufflers,
+        degrees=privacy.degrees,
+        averaging=privacy.calibration == "tight",
+    )
+    return tree.sizes[0]
+
+
+def _concurrent(privacy: Privacy, domain: Domain, sizes: Sizes) -> ConcurrentShuffle:
+    """Concurrent shufflers whose lowest batches are those of the schedule, which must be of one size."""
+    if len(sizes.counts()) != 1:
+        raise InvalidArgument("batch", sorted(sizes.counts()), "one size: the lowest batches of concurrent shufflers")
+    if privacy.participations != 1:
+        allowed = "1: the batches of a returning user may be in one batch of a higher level"
+        raise InvalidArgument("participations", privacy.participations, allowed)
+    assert privacy.budget is not None
+    return ConcurrentShuffle.calibrate(
+        domain=domain,
+        budget=privacy.budget,
+        horizon=sum(sizes),
+        shufflers=privacy.shufflers,
+        degrees=privacy.degrees,
+        calibration=privacy.calibration,
+        lowest=sizes[0],
+        coins=privacy.noise,
+    )
+
+
+def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
+    """Whether a protocol is one that `open_channel` may make for batches of a size; else what is wrong."""
+    if not isinstance(protocol, _expected(privacy) if privacy.noisy else Clear):
+        return "a protocol of another trust model"
+    if not privacy.noisy:
+        return None
+    if protocol.participations != privacy.participations:
+        return "a protocol for other participations"
+    if isinstance(protocol, CentralContinual) and protocol.factorisation.horizon != steps:
+        return "a stream of another length"
+    if getattr(protocol, "coins", "device") != privacy.noise:
+        return "noise that somebody else draws"
+    if isinstance(protocol, ShuffleBinomial | ShuffleGaussian) and protocol.batch != size:
+        return "noise for another batch size"
+    if isinstance(protocol, ConcurrentShuffle):
+        tree = protocol.tree
+        return None if tree.sizes[0] == size and tree.horizon == steps * size else "a tree of other batches"
+    return None
+
+
+def _expected(privacy: Privacy) -> type | tuple[type, ...]:
+    """What `open_channel` makes of noisy sums."""
+    if privacy.model == "shuffle":
+        return ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
+    if privacy.model == "local":
+        return local_kinds(privacy)
+    if privacy.model == "central" and privacy.mechanism == "independent":
+        return CentralGaussian
+    return {"central": CentralContinual, "concurrent": ConcurrentShuffle}.get(privacy.model, Clear)

@@ -1,0 +1,245 @@
+"""Binomial sums of bits in the shuffle model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from bandanna import validation
+from bandanna.device.base import Messages
+from bandanna.device.domain import Bits, Domain, Estimate, Statistic
+from bandanna.device.noise import Draws, NoiseSource
+from bandanna.device.randomizers import Copies, Rounded
+from bandanna.device.samplers import words_for
+from bandanna.errors import InvalidArgument
+from bandanna.privacy.budgets import Budget
+from bandanna.privacy.calibration import BinomialNoise, bit_event, bit_noise, bit_std, left_for_coins, refusal_tail
+from bandanna.privacy.events import BinomialEvent, ClearEvent
+from bandanna.protocols.base import BatchProtocol, stated_delta
+from bandanna.protocols.mixers import COINS, Analyzer, Counting, Held, enough, refuse, shuffler_sees
+from bandanna.storage.encoding import stored_as
+from bandanna.types import Bools, Ints
+
+# Analyzer of the bit sum.
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitSum(Analyzer):
+    """(total - n b / 2) / c: unbiased."""
+
+    noise: BinomialNoise
+
+    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+        """The total of a batch, (..., 1)."""
+        return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
+
+    def estimate(self, totals: Ints, users: int) -> Estimate:
+        """Of so many users."""
+        noise = self.noise.for_users(users)
+        centred = np.asarray(totals - users * noise.trials / 2)
+        centred /= noise.scale
+        return Estimate(total=centred, count=users, variance=bit_std(noise) ** 2)
+
+
+# Aggregate law of the bit sum: the fair bits of all users in one draw.
+
+
+def sample_bit_totals(statistic: Statistic, noise: BinomialNoise, source: NoiseSource) -> NDArray[np.int64]:
+    """c sum_i x_i + Bin(B b, 1/2): (..., users, 1) -> (..., 1)."""
+    ones = np.rint(statistic.total()).astype(np.int64)
+    coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=ones.shape)
+    return np.asarray(int(noise.scale) * ones + coins)
+
+
+# Privacy of the bit sum: exact, since binomial noise on one integer has a profile that can be summed.
+
+
+def calibrate_bit_sum(budget: Budget, batch: int, participations: int, coins: str = "device") -> BinomialNoise:
+    """Fewest fair bits whose exact profile meets the budget, beside what refusals cost (calibration.md A.9)."""
+    left = left_for_coins(budget, batch, 1, participations) if coins == "checked" else budget
+    return bit_noise(users=batch, budget=left, participations=participations)
+
+
+def check_bit_noise(noise: BinomialNoise) -> BinomialNoise:
+    """Whole copies and fair coins: what the analyzer undoes."""
+    validation.whole("copies", noise.scale)
+    if noise.probability != 0.5:
+        raise InvalidArgument("probability", noise.probability, "1/2: bits are hidden among fair coins")
+    return noise
+
+
+def bit_sum_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
+    """The analyzer's view of one batch: a total with Bin(B b, 1/2) noise, whoever has drawn it; A.9 where refused."""
+    view = bit_event(noise)
+    return replace(view, tail=refusal_tail(noise.users, 1)) if coins == "checked" else view
+
+
+def local_bit_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
+    """The shuffler's view of one user: a count with Bin(b, 1/2) noise only, or the bit itself."""
+    return ClearEvent() if coins == "mixer" else bit_event(noise, users=1)
+
+
+def bit_exposure_delta(noise: BinomialNoise, coins: str = "device") -> float:
+    """With this probability the shuffler is sure of the bit: c + Bin(b, 1/2) lies above b, that is above all of a 0."""
+    k, b = int(noise.scale), 0 if coins == "mixer" else noise.trials
+    return 1.0 if k > b else float(special.betainc(b - k + 1.0, float(k), 0.5))  # P(Bin(b, 1/2) > b - k)
+
+
+# Randomizer of the bit sum: runs on the user's device.
+
+
+def bit_sum_device(noise: BinomialNoise, coins: str = "device") -> Copies | Rounded:
+    """Ones among c copies of the bit and b fair bits, or among the copies alone if the mixer draws the fair ones."""
+    if coins == "mixer":
+        return Rounded(domain=Bits(), scale=noise.scale)
+    return Copies(copies=int(noise.scale), trials=noise.trials)
+
+
+def to_bits(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Bools:
+    """The same message as c + b single bits in random order: (..., users, 1) -> (..., users, c + b)."""
+    order = source.permutation(int(noise.scale) + noise.trials, size=ones.shape[:-1])
+    return np.asarray(order < ones)
+
+
+# Shuffler of the bit sum: bits in random order say as much as their number, and that is all that is forwarded.
+
+
+@stored_as("BitMixer")
+@dataclass(frozen=True, kw_only=True)
+class BitMixer(Counting):
+    """Adds the users' ones."""
+
+    @property
+    def encoded(self) -> Ints:
+        """c."""
+        return np.array([int(self.noise.scale)], dtype=np.int64)
+
+    def check_range(self, messages: Messages) -> None:
+        """Without coins, all copies of a bit or none."""
+        super().check_range(messages)
+        if self.coins == "mixer":
+            copies = int(self.noise.scale)
+            refuse(
+                "messages", messages, (messages != 0) & (messages != copies), f"counts from 0 to {copies}: one of both"
+            )
+
+
+# Shuffle model for bits: every user sends its value bit in some copies and some fair bits, forwarded as one total.
+
+
+@stored_as("ShuffleBits")
+@dataclass(frozen=True, kw_only=True)
+class ShuffleBits(BatchProtocol):
+    """Each user sends c copies of its bit and b fair bits; the analyzer sees how many ones a batch sent.
+
+        total = c sum_i x_i + Bin(B b, 1/2),      estimate = (total - B b / 2) / c
+
+    Symbols: c `noise.scale`, b `noise.trials`, B `noise.users`. Privacy: neighbours' totals differ by c; the profile of
+    Bin(B b, 1/2) against its shift is computed exactly, so no sum of this form has less noise at the same budget.
+    Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2021, Algorithm 3 (value bit and noise bits). Deviations: fair
+    bits for every user and exact calibration instead of printed constants; copies, so that large batches are tight.
+
+    coins  "device": as above. "checked": the shuffler also refuses counts that honest devices hardly ever send, which
+           is priced (calibration.md A.9). "mixer": devices send c copies of their bit or none, and the shuffler draws
+           the fair bits of all users when it closes a batch: the same total, but it sees every bit.
+    """
+
+    domain: Domain = Bits()
+    noise: BinomialNoise
+    coins: str = "device"
+
+    name: ClassVar[str] = "shuffle_bits"
+    trust: ClassVar[str] = "shuffle"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.whole("batch", self.noise.users, least=2)
+        check_bit_noise(self.noise)
+        validation.one_of("coins", self.coins, COINS)
+        if not isinstance(self.domain, Bits):
+            raise InvalidArgument("domain", self.domain, "Bits()")
+
+    @classmethod
+    def calibrate(cls, *, budget: Budget, batch: int, participations: int = 1, coins: str = "device") -> ShuffleBits:
+        """Least noise for batches of at least `batch` users."""
+        validation.one_of("coins", coins, COINS)
+        noise = calibrate_bit_sum(budget, batch, participations, coins)
+        return cls(noise=noise, participations=participations, delta=stated_delta(budget), coins=coins)
+
+    @property
+    def batch(self) -> int:
+        """Users for whom the noise is calibrated: a batch has as many, or more."""
+        return self.noise.users
+
+    @cached_property
+    def event(self) -> BinomialEvent:
+        """What the analyzer sees of one batch."""
+        return bit_sum_event(self.noise, self.coins)
+
+    @property
+    def local_event(self) -> BinomialEvent | ClearEvent:
+        """What the shuffler sees of one user."""
+        return local_bit_event(self.noise, self.coins)
+
+    @property
+    def exposed(self) -> float:
+        """How often the shuffler is sure."""
+        return bit_exposure_delta(self.noise, self.coins)
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The shuffler is trusted to forget, and to add; perhaps to draw the noise."""
+        return (
+            ("the shuffler", shuffler_sees(self.coins, "count", "bit")),
+            ("the analyzer and everybody else", "the total of a batch"),
+        )
+
+    @cached_property
+    def device(self) -> Copies | Rounded:
+        """How many ones a user sends."""
+        return bit_sum_device(self.noise, self.coins)
+
+    @cached_property
+    def mixer(self) -> BitMixer:
+        """Forwards totals only."""
+        return BitMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
+
+    @cached_property
+    def analyzer(self) -> BitSum:
+        """Totals, recentred and rescaled."""
+        return BitSum(noise=self.noise)
+
+    @property
+    def bits_per_user(self) -> int:
+        """One integer count: as many bits as the largest one, c + b or c, has."""
+        return self.unary_bits_per_user.bit_length()
+
+    @property
+    def unary_bits_per_user(self) -> int:
+        """The same message as single bits, the paper's form."""
+        return int(self.mixer.largest[0])
+
+    def draws(self, users: int) -> Draws:
+        """Coins on every bit, or on the total."""
+        drawn = self.coins == "mixer"
+        words = words_for(users * self.noise.trials) if drawn else users * words_for(self.noise.trials)
+        return Draws(words=words, numbers=users)
+
+    def std(self, users: int) -> float:
+        """sqrt(n b) / (2 c) for n >= B users."""
+        enough(self.batch, users)
+        return bit_std(self.noise.for_users(users))
+
+    def check_users(self, users: int) -> None:
+        """The calibrated batch, or more."""
+        enough(self.batch, users)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """One binomial for the whole batch."""
+        totals = sample_bit_totals(statistic, self.noise.for_users(statistic.users), source)
+        return self.analyzer.estimate(totals, statistic.users)

@@ -1,1 +1,0 @@
-"""The server that need not be trusted: ledger, analysis, learning, and snapshots that are signed and chained."""

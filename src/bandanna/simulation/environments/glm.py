@@ -1,0 +1,168 @@
+"""Generalised linear environments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
+from bandanna.policies.glm.links import Link, Logistic, link_of
+from bandanna.simulation.environments.base import Bernoulli, Environment, RewardLaw, World
+from bandanna.simulation.environments.linear import directions, pointing
+from bandanna.types import Floats
+
+_MORE = 2  # entries of a direction that is drawn, beyond those of an arm: then these are uniform in the ball
+PUBLISHED_SEED = 109832  # of the instances on which paper 003 was run
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkRewards:
+    """Rewards in [0, R] by the law of a link: Bernoulli, binomial or truncated Poisson."""
+
+    link: Link
+
+    @property
+    def binary(self) -> bool:
+        """Rewards are 0 or 1."""
+        return self.link.binary
+
+    def draw(self, means: Floats, streams: Streams) -> Floats:
+        """One uniform number per reward, from the stream "rewards"."""
+        return self.link.draw(means, streams.uniform("rewards", means.shape[1:]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralisedLinear(Environment):
+    """Arms uniform in the unit ball, drawn anew in every round; |theta| = `norm` in a uniform direction, per seed.
+
+    link  a `Link`, or "logistic", "probit", "linear"; with "linear", means below 0 or above 1 are cut off there
+    """
+
+    link: Link | str = Logistic()
+    norm: float = 1.0
+    reward: RewardLaw = field(init=False, default=Bernoulli())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "link", link_of(self.link))
+        object.__setattr__(self, "norm", validation.positive("norm", self.norm))
+        object.__setattr__(self, "reward", LinkRewards(link=link_of(self.link)))
+
+    def begin(self, streams: Streams) -> GLMWorld:
+        """theta from the stream "instance", arms from "contexts"."""
+        theta = self.norm * directions(streams.normal("instance", (self.dim,)))  # (S, d)
+        return FreshGLM(environment=self, streams=streams, theta=theta, link=link_of(self.link))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedGLM(Environment):
+    """The very instances of paper 003: one theta and one sequence of arm sets for all seeds; only rewards differ.
+
+    From PCG64 with seed 109832: u uniform on the cube [-1, 1]^d, theta = `norm` u/|u| (so not uniform on the sphere);
+    then for each of `rounds` rounds and `n_arms` arms a normal vector and a uniform number, an arm uniform in the ball.
+
+    >>> round(PublishedGLM(dim=3, link="probit", norm=2.0, rounds=5000).kappa, 2)
+    18.39
+    """
+
+    dim: int = 3
+    n_arms: int = 20
+    link: Link | str = "probit"
+    norm: float = 2.0
+    rounds: int = 5000
+    instance: int = PUBLISHED_SEED
+    reward: RewardLaw = field(init=False, default=Bernoulli())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "link", link_of(self.link))
+        object.__setattr__(self, "norm", validation.positive("norm", self.norm))
+        object.__setattr__(self, "rounds", validation.whole("rounds", self.rounds))
+        object.__setattr__(self, "reward", LinkRewards(link=link_of(self.link)))
+
+    @cached_property
+    def theta(self) -> Floats:
+        """theta, (d,)."""
+        u = np.random.default_rng(self.instance).uniform(-1, 1, self.dim)
+        return np.asarray(self.norm * u / np.linalg.norm(u))
+
+    @property
+    def arms(self) -> Floats:
+        """All arm sets, (T, K, d)."""
+        return _published_arms(self.dim, self.n_arms, self.rounds, self.instance)
+
+    @cached_property
+    def _slopes(self) -> Floats:
+        return link_of(self.link).slope(self.arms @ self.theta)
+
+    @property
+    def kappa(self) -> float:
+        """max 1/mu'(<x, theta>) over all arms of all rounds."""
+        return float(1 / np.min(self._slopes))
+
+    @property
+    def least_kappa(self) -> float:
+        """kappa*: min 1/mu'(<x, theta>)."""
+        return float(1 / np.max(self._slopes))
+
+    def begin(self, streams: Streams) -> GLMWorld:
+        """The same arms and theta for every seed."""
+        theta = np.broadcast_to(self.theta, (len(streams.seeds), self.dim))
+        return PublishedGLMWorld(environment=self, streams=streams, theta=theta, link=link_of(self.link))
+
+
+class GLMWorld(World):
+    """Worlds with one theta per seed."""
+
+    def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, link: Link) -> None:
+        super().__init__(environment=environment, streams=streams)
+        self.theta, self.link = theta, link  # (S, d)
+
+    def means(self, contexts: Floats) -> Floats:
+        """mu(<x, theta>), cut off outside of [0, R]."""
+        z = (contexts @ self.theta[:, None, :, None])[..., 0]
+        means = np.asarray(self.link.mean(z))
+        return np.clip(means, 0.0, self.link.reward_bound, out=means if means.flags.writeable else None)
+
+
+class FreshGLM(GLMWorld):
+    """Arms uniform in the unit ball."""
+
+    unit = True
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """Uniform directions in d + 2 dimensions, of which d entries are uniform in the ball (Archimedes, for d = 1).
+
+        The density of the first d entries is that of (1 - |x|^2)^{(m - d)/2 - 1}, m = d + 2, which is constant. Sums,
+        a square root and a division: the same arms on every processor, which powers of radii are not.
+        """
+        d = self.environment.dim
+        return pointing(self.streams.normal("contexts", (rounds, self.n_arms, d + _MORE)), 1.0, kept=d)
+
+
+class PublishedGLMWorld(GLMWorld):
+    """Arms as published."""
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """One sequence for all seeds; there are no arms beyond its end."""
+        arms = self.environment.arms  # type: ignore[attr-defined]
+        if start + rounds > len(arms):
+            raise InvalidArgument("horizon", start + rounds, f"at most the instance's {len(arms)} rounds")
+        return np.broadcast_to(arms[start : start + rounds], (len(self.theta), rounds, *arms.shape[1:]))
+
+
+@lru_cache(maxsize=8)
+def _published_arms(dim: int, n_arms: int, rounds: int, seed: int) -> Floats:
+    """(T, K, d), in the order in which the authors' generator draws."""
+    rng = np.random.default_rng(seed)
+    rng.uniform(-1, 1, dim)  # theta's
+    normals, uniforms = np.empty((rounds * n_arms, dim)), np.empty(rounds * n_arms)
+    for i in range(rounds * n_arms):
+        normals[i], uniforms[i] = rng.normal(size=dim), rng.random()
+    arms = directions(normals) * (uniforms ** (1 / dim))[:, None]
+    arms.setflags(write=False)
+    return arms.reshape(rounds, n_arms, dim)

@@ -1,0 +1,400 @@
+"""Linear contextual environments."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandanna import validation
+from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.base import Bernoulli, Bounded, Environment, RewardLaw, World
+from bandanna.simulation.environments.finite import Levels, TwoPoint
+from bandanna.types import Floats
+
+# Linear worlds: the mean reward of an arm with features x is <x, theta>, in [0, 1].
+
+
+_HALF = math.sqrt(0.5)
+_TOGETHER = 4096  # vectors between draw and arm at a time: they stay in a cache
+_FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearContextual(Environment):
+    """Features and theta of norm 1: a uniform direction of norm 1/sqrt 2 in d-1 dimensions and a last entry 1/sqrt 2.
+
+    Means are (1 + cos angle)/2. With `fixed`, arms are drawn once per run; otherwise anew in every round. In dim = 1
+    only the last entry is left: all arms are equal, with mean 1/2.
+    """
+
+    fixed: bool = False
+
+    def begin(self, streams: Streams) -> LinearWorld:
+        """theta from the stream "instance", fixed arms from "arms", fresh ones from "contexts"."""
+        theta = appended(directions(streams.normal("instance", (self.dim - 1,))), _HALF, scale=_HALF)  # (S, d)
+        if not self.fixed:
+            return FreshArms(environment=self, streams=streams, theta=theta)
+        normals = streams.normal("arms", (self.n_arms, self.dim - 1))
+        arms = appended(directions(normals), _HALF, scale=_HALF)  # (S, K, d)
+        return FixedArms(environment=self, streams=streams, theta=theta, arms=arms)
+
+
+class LinearWorld(World):
+    """Worlds with one theta per seed; subclasses say what the arms are."""
+
+    def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, fixed: bool = False) -> None:
+        super().__init__(environment=environment, streams=streams, fixed=fixed)
+        self.theta = theta  # (S, d)
+
+    def means(self, contexts: Floats) -> Floats:
+        """<x, theta>; rounding errors beyond [0, 1] are cut off."""
+        means = np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
+        return np.clip(means, 0.0, 1.0, out=means)
+
+
+class FixedArms(LinearWorld):
+    """The same arms in every round."""
+
+    def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, arms: Floats) -> None:
+        super().__init__(environment=environment, streams=streams, theta=theta, fixed=True)
+        self.arms = arms  # (S, K, d)
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """The arms, once."""
+        return self.arms[:, None]
+
+
+class FreshArms(LinearWorld):
+    """Arms drawn anew in every round, as `LinearContextual` says."""
+
+    unit = True
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """Uniform directions from the stream "contexts"."""
+        normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
+        return pointing(normals, _HALF, last=_HALF)
+
+
+def directions(normals: Floats) -> Floats:
+    """Uniform on the unit sphere: normalised Gaussian vectors."""
+    return np.asarray(normals / _lengths(normals)[..., None])
+
+
+def _lengths(normals: Floats) -> Floats:
+    """Of vectors (..., d); squares of a few entries are added up in their order."""
+    if normals.shape[-1] > _FEW:
+        squares = np.einsum("...i,...i->...", normals, normals)
+    else:
+        squares = np.zeros(normals.shape[:-1])
+        for place in range(normals.shape[-1]):
+            squares += np.square(normals[..., place])
+    return np.asarray(np.maximum(np.sqrt(squares, out=squares), 1e-300, out=squares))
+
+
+def pointing(normals: Floats, length: float, *, kept: int | None = None, last: float | None = None) -> Floats:
+    """`directions(normals)` times `length`: of each the first `kept` entries (None: all), or all and one more, `last`.
+
+    The same numbers bit for bit, without large arrays in between.
+    """
+    *shape, dim = normals.shape
+    full = np.empty((*shape, _width(dim, kept, last)))
+    count = math.prod(shape)
+    flat, out = normals.reshape(count, dim), full.reshape(count, full.shape[-1])
+    for start in range(0, count, _TOGETHER):
+        some = slice(start, start + _TOGETHER)
+        _fill(flat[some], length, out[some, :dim])
+    if last is not None:
+        full[..., -1] = last
+    return full
+
+
+def _width(dim: int, kept: int | None, last: float | None) -> int:
+    return (dim if kept is None else kept) + (last is not None)
+
+
+def _fill(normals: Floats, length: float, out: Floats) -> None:
+    """The first entries of vectors (n, d): (n, kept)."""
+    norms, first = _lengths(normals), normals[:, : out.shape[1]]
+    if normals.shape[-1] > _FEW:
+        np.multiply(first / norms[:, None], length, out=out)
+        return
+    for column, entries in zip(out.T, first.T, strict=True):
+        np.divide(entries, norms, out=column)
+        column *= length
+
+
+def appended(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:
+    """The vectors times `scale`, with one more entry."""
+    full = np.empty((*vectors.shape[:-1], vectors.shape[-1] + 1))
+    np.multiply(vectors, scale, out=full[..., :-1])
+    full[..., -1] = last
+    return full
+
+
+# Worlds whose arms have no features of their own: a user's features are the same for all of them.
+
+
+@dataclass(frozen=True, kw_only=True)
+class DisjointLinear(Environment):
+    """Every arm k has a parameter of its own, theta_k: a user with features z, a uniform direction, has means
+
+        (1 + c_k/2 + <z, theta_k>/2)/2,   c_k uniform in [-1, 1], theta_k a uniform direction.
+
+    All rows of a context are z.
+    """
+
+    def begin(self, streams: Streams) -> DisjointWorld:
+        """Parameters from the stream "instance", constants from "constants"."""
+        theta = directions(streams.normal("instance", (self.n_arms, self.dim)))  # (S, K, d)
+        constants = 2 * streams.uniform("constants", (self.n_arms,)) - 1  # (S, K)
+        return DisjointWorld(environment=self, streams=streams, theta=theta, constants=constants)
+
+
+class DisjointWorld(World):
+    """Worlds of `DisjointLinear`."""
+
+    def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, constants: Floats) -> None:
+        super().__init__(environment=environment, streams=streams)
+        self.theta, self.constants = theta, constants
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """Uniform directions from the stream "contexts", one for each user."""
+        z = directions(self.streams.normal("contexts", (rounds, 1, self.environment.dim)))
+        return np.repeat(z, self.n_arms, axis=2)
+
+    def means(self, contexts: Floats) -> Floats:
+        """(1 + c_k/2 + <z, theta_k>/2)/2."""
+        along = (contexts[..., None, :] @ self.theta[:, None, :, :, None])[..., 0, 0]
+        return np.asarray((1 + self.constants[:, None] / 2 + along / 2) / 2)
+
+
+# Linear worlds with means in [-1, 1]: arms on the unit sphere that stay, and fresh contexts near it (paper 004).
+
+
+def _require_signed(reward: RewardLaw) -> None:
+    """Means lie in [-1, 1], and so must what a law of rewards can have as its mean."""
+    unit = isinstance(reward, Bernoulli | Bounded)
+    if unit or (isinstance(reward, Levels) and not (reward.low <= -1 and reward.high >= 1)):
+        raise InvalidArgument(
+            "reward", reward, "a law of means in [-1, 1]: TwoPoint or ClippedGaussian, low=-1, high=1"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SphereArms(Environment):
+    """Arms and theta uniform on the unit sphere, drawn once per run; the mean of arm x is <x, theta>, in [-1, 1].
+
+    Reference: Azize and Basu 2024 [004], section VII. Rewards are -1 or 1 unless another law of that range is given.
+    """
+
+    reward: RewardLaw = TwoPoint(low=-1.0, high=1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_signed(self.reward)
+
+    def begin(self, streams: Streams) -> SphereWorld:
+        """theta from the stream "instance", arms from "arms"."""
+        theta = directions(streams.normal("instance", (self.dim,)))  # (S, d)
+        arms = directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
+        return SphereWorld(environment=self, streams=streams, theta=theta, arms=arms)
+
+
+class SphereWorld(World):
+    """Worlds of `SphereArms`."""
+
+    def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, arms: Floats) -> None:
+        super().__init__(environment=environment, streams=streams, fixed=True)
+        self.theta, self.arms = theta, arms
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """The same arms in every round."""
+        return self.arms[:, None]
+
+    def means(self, contexts: Floats) -> Floats:
+        """<x, theta>."""
+        return np.asarray(np.einsum("srkd,sd->srk", contexts, self.theta))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SphereContexts(Environment):
+    """Fresh contexts in every round: N((1, ..., 1)/sqrt d, variance I), scaled to norm 1; theta uniform on the sphere.
+
+    Reference: Azize and Basu 2024 [004], section VII, which leaves the norms as they are (`scaled=False`): then its
+    own assumption |x| <= 1 does not hold, and means can leave [-1, 1].
+    """
+
+    reward: RewardLaw = TwoPoint(low=-1.0, high=1.0)
+    variance: float = 0.1
+    scaled: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_signed(self.reward)
+        validation.positive("variance", self.variance)
+
+    def begin(self, streams: Streams) -> SphereContextsWorld:
+        """theta from the stream "instance", contexts from "contexts"."""
+        return SphereContextsWorld(environment=self, streams=streams)
+
+
+class SphereContextsWorld(World):
+    """Worlds of `SphereContexts`."""
+
+    def __init__(self, *, environment: SphereContexts, streams: Streams) -> None:
+        super().__init__(environment=environment, streams=streams)
+        self.shape, self.scaled = (environment.n_arms, environment.dim), environment.scaled
+        self.std, self.mean = math.sqrt(environment.variance), 1 / math.sqrt(environment.dim)
+        self.theta = directions(streams.normal("instance", (environment.dim,)))  # (S, d)
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """Drawn anew."""
+        drawn = self.streams.normal("contexts", (rounds, *self.shape))  # (S, rounds, K, d)
+        drawn *= self.std
+        drawn += self.mean
+        if self.scaled:
+            drawn /= np.sqrt(np.einsum("...i,...i->...", drawn, drawn))[..., None]
+        return drawn
+
+    def means(self, contexts: Floats) -> Floats:
+        """<x, theta>."""
+        return np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
+
+
+# Adversarially drifting contexts: what has to be known turns away while it is being learned.
+
+
+_BEST = 0.75  # |theta|, the mean of the best arm
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftingContexts(Environment):
+    """Arms on an arc through the best direction, at angles of every scale, in a plane that turns with the rounds.
+
+    Every seed draws a uniform orthonormal frame g, b_1, ..., b_m, m = d - 1. In round t = 0, 1, ...
+
+        x_k(t) = cos(a_k) g + sin(a_k) o(t),    theta = 3/4 g,    mean 3/4 cos(a_k)
+        a_k    = h, -h, h/2, -h/2, h/4, -h/4, ...   (n_arms - 1 of them), and 0 for the last arm, which is the best
+        h      = 2^{-U_t}, U_t uniform on [0, 1), fresh in every round: the ladder of angles covers every scale
+        o(t)   = cos(f pi/2) b_i + sin(f pi/2) b_{i+1},   i + f = m turns t / horizon,  i whole, indices modulo m
+
+    Features have norm 1, means lie in [0.4, 0.75], gaps 3/4 (1 - cos a) ~ 3/8 a^2 are spread over all scales down to
+    4^{-n_arms/2}. The rule of the drift is deterministic; it is the adversary's, who knows theta. One turn leads o(t)
+    through all coordinate planes of the frame and back to b_1, so that whatever was learned about o(t) is stale after
+    horizon / (m turns) rounds. Beyond the horizon it turns on at the same speed. With turns = 0 nothing moves: the
+    arms (h drawn once) are fixed. For dim = 2 there is no plane to turn; for dim = 1 there is no o(t), and the arms
+    are the numbers cos(a_k) g.
+
+    Why this family measures rates. The best arm says nothing about o; an arm at angle a costs ~ a^2 and adds ~ a^2 to
+    the Gram matrix along o. An optimist of radius beta plays a ~ beta / sqrt(V_o), hence V_o ~ beta sqrt t and its
+    regret is of order beta sqrt T: the order of the theorems' upper bounds (paper 000), also where beta grows with T
+    because of the noise. On contexts drawn at random, small gaps are rare, and the regret grows more slowly. (Random
+    play is cheap here, as most gaps are small; an optimist starts with the widest angles and beats it only later.)
+
+    >>> DriftingContexts(dim=4, n_arms=21, horizon=10_000)
+    DriftingContexts(dim=4, n_arms=21, reward=Bernoulli(), horizon=10000, turns=1.0)
+    """
+
+    horizon: int
+    turns: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "horizon", validation.whole("horizon", self.horizon))
+        object.__setattr__(self, "turns", validation.non_negative("turns", self.turns))
+
+    def begin(self, streams: Streams) -> LinearWorld:
+        """The frame from the stream "instance", the heights of the ladders from "contexts"."""
+        frame = _frame(streams.normal("instance", (self.dim, self.dim)))  # (S, d, d): rows g, b_1, ..., b_m
+        world = DriftingWorld(environment=self, streams=streams, frame=frame)
+        if self.turns > 0:
+            return world
+        return FixedArms(environment=self, streams=streams, theta=world.theta, arms=world.contexts(0, 1)[:, 0])
+
+    def weights(self, rounds: NDArray[np.int64]) -> Floats:
+        """o(t) in the basis b_1, ..., b_m: (rounds,) -> (rounds, m)."""
+        m = self.dim - 1
+        weights = np.zeros((len(rounds), m))
+        if m < 2:
+            weights[:] = 1.0
+            return weights
+        whole, part = np.divmod(m * self.turns * rounds / self.horizon, 1.0)  # i, f
+        plane, rows = whole.astype(np.int64) % m, np.arange(len(rounds))
+        weights[rows, plane] = np.cos(part * math.pi / 2)
+        weights[rows, (plane + 1) % m] = np.sin(part * math.pi / 2)
+        return weights
+
+    @property
+    def ladder(self) -> Floats:
+        """The angles of a round with h = 1: (K,)."""
+        steps = np.arange(self.n_arms - 1)
+        return np.append(np.where(steps % 2, -1.0, 1.0) * 0.5 ** (steps // 2), 0.0)
+
+
+class DriftingWorld(LinearWorld):
+    """Worlds of `DriftingContexts`."""
+
+    def __init__(self, *, environment: DriftingContexts, streams: Streams, frame: Floats) -> None:
+        super().__init__(environment=environment, streams=streams, theta=_BEST * frame[:, 0])
+        self.drift = environment
+        self.best, self.basis = frame[:, 0], frame[:, 1:]  # g: (S, d); b: (S, m, d)
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """x_k(t)."""
+        towards = self.drift.weights(np.arange(start, start + rounds)) @ self.basis  # o(t): (S, rounds, d)
+        height = 2.0 ** -self.streams.uniform("contexts", (rounds,))  # h: (S, rounds)
+        angles = height[..., None] * self.drift.ladder  # a_k: (S, rounds, K)
+        centre, side = np.cos(angles)[..., None], np.sin(angles)[..., None]
+        return np.asarray(centre * self.best[:, None, None] + side * towards[:, :, None])
+
+
+def _frame(normals: Floats) -> Floats:
+    """A uniform orthonormal frame as rows: Gram-Schmidt (QR with a positive diagonal) of Gaussian vectors."""
+    q, r = np.linalg.qr(np.swapaxes(normals, -1, -2))
+    signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)  # (S, d)
+    return np.asarray(signs[..., None] * np.swapaxes(q, -1, -2))
+
+
+# The instances on which paper 000 was run by its authors: fixed arms of norm sqrt 2.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedLinear(Environment):
+    """Arms x = (u, 1), theta = (v, 1/2): u uniform on the unit sphere of R^{d-1}, v uniform with |v| = 1/2.
+
+    The first d arms are the basis vectors of R^d with their last entry set to 1: e_1 + e_d, ..., e_{d-1} + e_d, and
+    e_d itself, whose last entry is 1 already (fewer than d arms: the first `n_arms` of these). Arms and theta are drawn
+    once per seed and stay for the whole run. Means <u, v> + 1/2 lie in [0, 1]; rewards are Bernoulli unless said
+    otherwise. In dim = 1 all arms equal 1, with mean 1/2.
+
+    |x| = sqrt 2 (e_d alone has norm 1), while the paper's text says 1. A policy whose reports are bounded by norm 1
+    would clip these features; for such a policy take `normalised=True`: x / sqrt 2 and sqrt 2 theta, both of norm at
+    most 1, with the same means. Drawn from the same numbers, the two describe the same instances.
+
+    >>> PublishedLinear(dim=5, normalised=True)
+    PublishedLinear(dim=5, n_arms=100, reward=Bernoulli(), normalised=True)
+
+    Reference: Chowdhury and Zhou 2022 [000], section 5 and figures 1 and 2.
+    """
+
+    n_arms: int = 100
+    normalised: bool = False
+
+    def begin(self, streams: Streams) -> LinearWorld:
+        """theta from the stream "instance", arms from "arms"."""
+        scale = math.sqrt(2) if self.normalised else 1.0
+        v, u = self.normals(streams)
+        theta = appended(directions(v), 0.5, scale=0.5)  # (S, d)
+        arms = appended(directions(u), 1.0)  # (S, K, d)
+        basis = np.eye(self.dim)[: self.n_arms]
+        basis[:, -1] = 1.0
+        arms[:, : self.dim] = basis
+        return FixedArms(environment=self, streams=streams, theta=scale * theta, arms=arms / scale)
+
+    def normals(self, streams: Streams) -> tuple[Floats, Floats]:
+        """Normal numbers whose directions are those of v and u: (S, d-1) and (S, K, d-1)."""
+        return streams.normal("instance", (self.dim - 1,)), streams.normal("arms", (self.n_arms, self.dim - 1))

@@ -1,0 +1,351 @@
+"""Environments made of arrays, functions and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bandanna import validation
+from bandanna.device.domain import all_finite, reals
+from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.numeric.rng import Streams
+from bandanna.simulation.environments.base import ROUNDING, Certain, Environment, RewardLaw, World
+from bandanna.types import Floats, Ints
+
+# A world of one's own, from arrays or from functions. (For a subclass, see `base`.)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ArrayEnvironment(Environment):
+    """Arms and means given as arrays, the same for every seed; only the rewards are random.
+
+    arms    feature vectors (K, d), the same in every round, or (T, K, d), one set per round
+    theta   (d,): an arm with features x has mean <x, theta>; or, in its place,
+    means   (K,) or (T, K): the means themselves, which need not be linear in the features
+    reward  the law of the rewards: `Bernoulli()`, `Bounded(width=...)` or one's own
+
+    `dim` and `n_arms` follow from the arms. Without a rounds axis (`rounds` is None) the world is fixed, which is fast;
+    with one, a run of more than T rounds is refused. Means must lie in [0, 1]. Features of norm above 1 are allowed
+    here; it is the policy that clips them, and counts it. Two environments are equal if arms, means and law are.
+
+    >>> env = ArrayEnvironment(arms=[[1.0, 0.0], [0.6, 0.8]], theta=[0.5, 0.4])
+    >>> env
+    ArrayEnvironment(dim=2, n_arms=2, reward=Bernoulli(), rounds=None)
+    >>> env.true_means
+    array([0.5 , 0.62])
+    """
+
+    dim: int = field(init=False)
+    n_arms: int = field(init=False)
+    arms: ArrayLike = field(repr=False)
+    theta: ArrayLike | None = field(default=None, repr=False)
+    means: ArrayLike | None = field(default=None, repr=False)
+    rounds: int | None = field(init=False)  # T
+    true_means: Floats = field(init=False, repr=False)  # (K,) or (T, K)
+
+    def __post_init__(self) -> None:
+        shape = "(K, d) or (T, K, d), each at least 1"
+        arms = _array("arms", self.arms, shape, ndims=(2, 3), error=InvalidStatistic)
+        if (self.theta is None) == (self.means is None):
+            given = "neither" if self.theta is None else "both"
+            raise InvalidArgument("theta, means", Summary(given), "exactly one of the two")
+        if self.theta is not None:
+            theta = _array("theta", self.theta, f"(d,) = ({arms.shape[-1]},)", ndims=(1,), tail=arms.shape[-1:])
+            object.__setattr__(self, "theta", theta)
+            means = _in_unit("arms @ theta", arms @ theta, InvalidStatistic)
+        else:
+            n_arms = arms.shape[-2]
+            shape = f"(K,) or (T, K), K = {n_arms}"
+            means = _array("means", self.means, shape, ndims=(1, 2), tail=(n_arms,), error=InvalidStatistic)
+            means = _in_unit("means", means, InvalidStatistic)
+            object.__setattr__(self, "means", means)
+        lengths = {array.shape[0] for array, fixed_ndim in ((arms, 2), (means, 1)) if array.ndim > fixed_ndim}
+        if len(lengths) > 1:
+            raise InvalidArgument("means", means.shape, f"as many rounds as arms, {arms.shape[0]}")
+        derived = {"arms": arms, "true_means": means, "rounds": next(iter(lengths), None)}
+        for name, value in {**derived, "dim": arms.shape[-1], "n_arms": arms.shape[-2]}.items():
+            object.__setattr__(self, name, value)
+        super().__post_init__()
+
+    def _key(self) -> tuple[Any, ...]:
+        arms = np.asarray(self.arms)
+        return arms.shape, arms.tobytes(), self.true_means.shape, self.true_means.tobytes(), self.reward
+
+    def __eq__(self, other: object) -> bool:
+        """Equal arms, means and law of rewards."""
+        return isinstance(other, ArrayEnvironment) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """By value."""
+        return hash(self._key())
+
+    def begin(self, streams: Streams) -> ArrayWorld:
+        """Nothing is drawn."""
+        return ArrayWorld(environment=self, streams=streams)
+
+
+class ArrayWorld(World):
+    """Worlds of `ArrayEnvironment`."""
+
+    def __init__(self, *, environment: ArrayEnvironment, streams: Streams) -> None:
+        super().__init__(environment=environment, streams=streams, fixed=environment.rounds is None)
+        self.arms: Floats = np.asarray(environment.arms)  # (K, d) or (T, K, d)
+        self.table = environment.true_means  # (K,) or (T, K)
+        self.length = environment.rounds
+        self.block = slice(0, 1)  # the rounds that were read last
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """The same for every seed; not a copy."""
+        if self.length is not None and start + rounds > self.length:
+            allowed = (
+                f"at most {self.length}, the rounds of the given arrays: the policy's horizon is longer than they are"
+            )
+            raise InvalidArgument("round", start + rounds, allowed)
+        self.block = slice(start, start + (1 if self.fixed else rounds))
+        return self._block(self.arms, each=2)
+
+    def means(self, contexts: Floats) -> Floats:
+        """The table's rows of the rounds that were read last."""
+        return self._block(self.table, each=1)
+
+    def _block(self, array: Floats, *, each: int) -> Floats:
+        """The rounds of the block, for every seed; an array without a rounds axis (`each` axes) is repeated."""
+        rows = array[self.block] if array.ndim > each else array[None]
+        return np.broadcast_to(
+            rows, (len(self.streams.seeds), self.block.stop - self.block.start, *array.shape[-each:])
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallableEnvironment(Environment):
+    """Arms and means given as functions, called round by round for every seed: simple, but slow for long runs.
+
+    contexts  (round, rng) -> features (K, d) of rounds 0, 1, ..., in this order; `rng` is a `numpy` generator that
+              belongs to the seed and to this purpose
+    mean      features (K, d) -> mean rewards (K,), in [0, 1]
+
+    Both must depend on nothing but their arguments (and `rng`): then a seed gives the same world alone and among
+    others. Other shapes, numbers that are not finite and means outside [0, 1] are refused when they appear. Functions
+    defined at the top level of a module can be sent to other processes, lambdas cannot.
+
+    >>> env = CallableEnvironment(
+    ...     dim=2, n_arms=3,
+    ...     contexts=lambda round, rng: rng.random((3, 2)) / 2,
+    ...     mean=lambda features: features.sum(axis=-1) ** 2,
+    ... )
+    >>> world = env.begin(Streams([7]))
+    >>> world.means(world.contexts(0, 10)).shape
+    (1, 10, 3)
+    """
+
+    contexts: Callable[[int, np.random.Generator], ArrayLike]
+    mean: Callable[[Floats], ArrayLike]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("contexts", "mean"):
+            if not callable(getattr(self, name)):
+                raise InvalidArgument(name, getattr(self, name), "a function")
+
+    def begin(self, streams: Streams) -> CallableWorld:
+        """One generator per seed, from the stream "contexts"."""
+        return CallableWorld(environment=self, streams=streams)
+
+
+class CallableWorld(World):
+    """Worlds of `CallableEnvironment`."""
+
+    def __init__(self, *, environment: CallableEnvironment, streams: Streams) -> None:
+        super().__init__(environment=environment, streams=streams)
+        self.functions = environment
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """One call per seed and round."""
+        shape = (self.n_arms, self.environment.dim)
+        wanted = f"(n_arms, dim) = {shape}"
+        features = np.empty((len(self.streams.seeds), rounds, *shape))
+        for rng, own in zip(self.streams.generators("contexts"), features, strict=True):
+            for t in range(rounds):
+                given = self.functions.contexts(start + t, rng)
+                name = f"contexts({start + t}, rng)"
+                own[t] = _array(name, given, wanted, ndims=(2,), tail=shape, error=InvalidStatistic)
+        return features
+
+    def means(self, contexts: Floats) -> Floats:
+        """One call per seed and round."""
+        means = np.empty(contexts.shape[:-1])
+        for index in np.ndindex(*contexts.shape[:2]):
+            given = self.functions.mean(contexts[index].copy())
+            wanted = f"(n_arms,) = ({self.n_arms},)"
+            row = _array("mean(features)", given, wanted, ndims=(1,), tail=(self.n_arms,), error=InvalidStatistic)
+            means[index] = _in_unit("mean(features)", row, InvalidStatistic)
+        return means
+
+
+def _array(
+    argument: str,
+    value: Any,
+    wanted: str,
+    *,
+    ndims: tuple[int, ...],
+    tail: tuple[int, ...] = (),
+    error: type[InvalidArgument] = InvalidArgument,
+) -> Floats:
+    """A read-only copy with finite entries, one of the numbers of axes, no axis empty, and these last axes."""
+    try:
+        array = reals(argument, value, f"an array of numbers of shape {wanted}").copy()
+    except InvalidStatistic as refused:
+        raise error(refused.argument, refused.value, refused.allowed) from None
+    if array.ndim not in ndims or 0 in array.shape or array.shape[len(array.shape) - len(tail) :] != tail:
+        raise error(f"{argument}: shape", Summary(array.shape), wanted)
+    _refuse(argument, array, ~np.isfinite(array), "a finite number", error)
+    array.setflags(write=False)
+    return array
+
+
+def _in_unit(argument: str, means: Floats, error: type[InvalidArgument]) -> Floats:
+    """Means in [0, 1], read-only; rounding errors are cut off."""
+    _refuse(argument, means, (means < -ROUNDING) | (means > 1 + ROUNDING), "a mean in [0, 1]", error)
+    cut = np.clip(means, 0.0, 1.0)
+    cut.setflags(write=False)
+    return cut
+
+
+def _refuse(argument: str, array: Floats, wrong: Any, allowed: str, error: type[InvalidArgument]) -> None:
+    """Name the first wrong entry."""
+    if np.any(wrong):
+        index = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise error(f"{argument}[{', '.join(map(str, index))}]", float(array[index]), allowed)
+
+
+# Worlds made of a table of people: what every arm would earn from each of them is known.
+#
+# Labelled data become such a table: an arm for each label, and a reward of 1 for the right one.
+
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Table(Environment):
+    """n people with `features`, (n, d) or (n, K, d), and the `rewards`, (n, K), that each arm would earn.
+
+    resample  True: every round is a person drawn anew, for as many rounds as one likes; False: every seed has an order
+              of its own, in which nobody comes twice, of at most n rounds
+    reward    the law of rewards around those of the table; they themselves by default
+
+    Rewards lie in [0, 1]. Features of users, (n, d), are shown for every arm alike: policies such as
+    LinTS(n_arms=, features=) have a model for each arm.
+
+    >>> env = Table.from_labels([[0.5, 0.1], [0.2, 0.8], [0.4, 0.4]], ["tea", "coffee", "tea"])
+    >>> env
+    Table(dim=2, n_arms=2, reward=Certain(), resample=True, people=3)
+    >>> np.asarray(env.rewards).tolist()
+    [[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]
+    """
+
+    dim: int = field(init=False)
+    n_arms: int = field(init=False)
+    reward: RewardLaw = Certain()
+    features: ArrayLike = field(repr=False, kw_only=False)
+    rewards: ArrayLike = field(repr=False, kw_only=False)
+    resample: bool = True
+    people: int = field(init=False)  # n
+
+    def __post_init__(self) -> None:
+        rewards = _table_array("rewards", self.rewards, (2,), "(n, K)")
+        if rewards.min() < -_ROUNDING or rewards.max() > 1 + _ROUNDING:
+            raise InvalidStatistic("rewards", Summary("some outside"), "rewards in [0, 1]: scale them first")
+        features = _table_array("features", self.features, (2, 3), "(n, d) or (n, K, d)")
+        n, arms = rewards.shape
+        if features.shape[:-1] not in ((n,), (n, arms)):
+            raise InvalidStatistic(
+                "shape of features", Summary(features.shape), f"({n}, d) or ({n}, {arms}, d), as rewards say"
+            )
+        validation.store(self, validation.flag, "resample")
+        kept = {"features": features, "rewards": np.clip(rewards, 0.0, 1.0), "dim": features.shape[-1]}
+        for name, value in {**kept, "n_arms": arms, "people": n}.items():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            object.__setattr__(self, name, value)
+        super().__post_init__()
+
+    @classmethod
+    def from_labels(cls, x: ArrayLike, y: Any, *, resample: bool = True) -> Table:
+        """Features (n, d) and the right arm of each; arms are the labels that occur, sorted."""
+        labels = np.empty(0)
+        with suppress(Exception):  # a foreign object may raise anything, and show what it holds
+            labels = np.asarray(y)
+        if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "biuUSO":
+            raise InvalidStatistic("y", y, "a label for each row of x, whole numbers or texts")
+        rewards = None
+        with suppress(TypeError):
+            known, place = np.unique(labels, return_inverse=True)
+            rewards = np.eye(len(known))[place.ravel()]
+        if rewards is None:
+            raise InvalidStatistic("y", Summary("labels of several kinds"), "whole numbers, or texts")
+        return cls(features=x, rewards=rewards, resample=resample)
+
+    def _key(self) -> tuple[Any, ...]:
+        tables = np.asarray(self.features), np.asarray(self.rewards)
+        return *(part for table in tables for part in (table.shape, table.tobytes())), self.resample, self.reward
+
+    def __eq__(self, other: object) -> bool:
+        """Equal features, rewards and law."""
+        return isinstance(other, Table) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        """By value."""
+        return hash(self._key())
+
+    def lasting(self, rounds: int) -> int:
+        """As long as one likes, or until everybody has come."""
+        if not self.resample and rounds > self.people:
+            allowed = f"at most {self.people:,} rounds, the people of the table, or resample=True"
+            raise InvalidArgument("horizon", rounds, allowed)
+        return rounds
+
+    def begin(self, streams: Streams) -> TableWorld:
+        """Who comes is drawn from the stream "people", one for each round, or "order"."""
+        return TableWorld(environment=self, streams=streams)
+
+
+class TableWorld(World):
+    """Worlds of `Table`."""
+
+    def __init__(self, *, environment: Table, streams: Streams) -> None:
+        super().__init__(environment=environment, streams=streams)
+        self.features: Floats = np.asarray(environment.features)
+        self.table: Floats = np.asarray(environment.rewards)
+        self.order: list[Ints] | None = None
+        if not environment.resample:
+            self.order = [rng.permutation(environment.people) for rng in streams.generators("order")]
+        self.now: Ints = np.zeros((len(streams.seeds), 0), dtype=np.int64)  # who comes in the rounds read last
+
+    def contexts(self, start: int, rounds: int) -> Floats:
+        """Of the people who come, (S, rounds, K, d)."""
+        if self.order is None:
+            n = len(self.table)
+            drawn = (self.streams.uniform("people", (rounds,)) * n).astype(np.int64)
+            self.now = np.minimum(drawn, n - 1)
+        else:
+            self.now = np.stack([order[start : start + rounds] for order in self.order])
+        shown = self.features[self.now]
+        return shown if shown.ndim == 4 else np.repeat(shown[:, :, None, :], self.n_arms, axis=2)
+
+    def means(self, contexts: Floats) -> Floats:
+        """Their rows of the table."""
+        return self.table[self.now]
+
+
+def _table_array(name: str, given: Any, ndims: tuple[int, ...], shape: str) -> Floats:
+    array = np.array(reals(name, given), dtype=float)
+    if array.ndim not in ndims or 0 in array.shape:
+        raise InvalidStatistic(f"shape of {name}", Summary(array.shape), f"{shape}, each at least 1")
+    all_finite(name, array)
+    return array

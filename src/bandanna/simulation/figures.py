@@ -1,0 +1,540 @@
+"""Figures of regret and reward."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from bandanna import validation
+from bandanna.errors import InvalidArgument, MissingExtra
+from bandanna.policies.theory.base import Curve
+from bandanna.storage.files import write_whole
+from bandanna.types import Floats, Ints
+
+# Axes in the style of the house, drawn without pyplot: no window, no global state; and how a figure is saved.
+
+
+# Okabe and Ito's colours, told apart with every common colour blindness; without yellow, which is faint on white
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))  # one more style each time the colours are used up
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_INK, _FAINT = "#333333", "#6B6B6B"
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 13,
+    "axes.unicode_minus": True,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "bandanna",  # the same figure gives the same file
+    "text.usetex": False,
+}
+
+
+def save_figure(figure: Any, path: str | PathLike[str]) -> None:
+    """A matplotlib `Figure` as .png or .svg: whole or not at all, and the same figure as the same file."""
+    kind = _kind(path)
+    paper: dict[str, Any] = {"format": kind[1:], "dpi": 160, "bbox_inches": "tight", "pad_inches": 0.2}
+    paper |= {"facecolor": "white", "metadata": {"Date": None} if kind == ".svg" else None}
+    with styled():
+        write_whole(path, lambda beside: figure.savefig(beside, **paper))
+
+
+def save_both(figure: Any, stem: Path) -> list[Path]:
+    """As stem.png and stem.svg, in a folder that is made if need be: where they are."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
+    for path in paths:
+        save_figure(figure, path)
+    return paths
+
+
+def drawable(path: str | PathLike[str] | None = None, argument: str = "path") -> None:
+    """Raise what drawing there would raise for want of a format or of the extra `plot`, before the work."""
+    if path is not None:
+        _kind(path, argument)
+    matplotlib("")
+
+
+def _kind(path: str | PathLike[str], argument: str = "path") -> str:
+    """The format, from the file's name."""
+    return validation.one_of(f"suffix of {argument}", validation.path(argument, path).suffix.lower(), (".png", ".svg"))
+
+
+def number(value: float) -> str:
+    """A few digits with thousands separators: 15,234, 12.3, 0.0456."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def power(value: float, base: int) -> str:
+    """10⁵ for powers of the base, plain numbers between them."""
+    exponent = round(float(np.log(value) / np.log(base)))
+    return f"{base}{raised(exponent)}" if np.isclose(value, float(base) ** exponent) else f"{value:,.10g}"
+
+
+def raised(exponent: int) -> str:
+    """As an exponent: ⁻¹²."""
+    return str(exponent).translate(_RAISED)
+
+
+def styled() -> Any:
+    """Within this context, what is drawn has the house's fonts."""
+    return matplotlib("").rc_context(_STYLE)
+
+
+def blank(size: tuple[float, float], place: tuple[float, float, float, float]) -> tuple[Any, Any]:
+    """A figure of so many inches, and axes at (left, bottom, width, height) in it."""
+    figure = matplotlib("figure").Figure(figsize=size, layout=None)
+    matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
+    return figure, figure.add_axes(place)
+
+
+def furnish(axes: Any, title: str | None, note: str, *, across: str, up: str) -> None:
+    """Axis names, a light grid, title and note above."""
+    axes.set_xlabel(across, color=_INK, labelpad=8)
+    axes.set_ylabel(up, color=_INK, labelpad=8)
+    axes.grid(True, which="major", color="#E4E4E4", linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color("#A0A0A0")
+    axes.tick_params(which="both", color="#A0A0A0", labelcolor=_INK, labelsize=12, length=4)
+    above = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom", "parse_math": False}
+    axes.annotate(note, (0, 1), (0, 8), fontsize=11, color=_FAINT, **above)
+    if title:
+        axes.annotate(title, (0, 1), (0, 27), fontsize=17, fontweight="bold", color=_INK, **above)
+
+
+def colour_of(index: int) -> str:
+    """Of curve number `index`."""
+    return PALETTE[index % len(PALETTE)]
+
+
+def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) -> None:
+    """(text, x, y, colour, bold) to the right of the axes, moved apart where curves end close together."""
+    gap = 18 / 72 / (axes.figure.get_figheight() * axes.get_position().height)  # one line of text, in axes heights
+    data = axes.transData + axes.transAxes.inverted()
+    ends = []
+    for _, across, value, _, _ in named:
+        x, y = data.transform((across, max(value, axes.get_ylim()[0])))
+        ends.append((float(x), float(y)))
+    for place, height in enumerate(_apart([y for _, y in ends], gap)):
+        text, _, _, colour, bold = named[place]
+        x, y = ends[place]
+        axes.plot(
+            [x, max(x, 1.0) + 0.03], [y, height], transform=axes.transAxes, color=colour, linewidth=1, clip_on=False
+        )
+        style = {"color": colour, "fontweight": "bold" if bold else "normal", "va": "center", "clip_on": False}
+        axes.text(max(x, 1.0) + 0.04, height, text, transform=axes.transAxes, parse_math=False, **style)
+
+
+def _apart(heights: Sequence[float], gap: float) -> Floats:
+    """Heights near the wanted ones, in the same order, at least `gap` apart: least squares by pooling neighbours."""
+    order = np.argsort(heights, kind="stable")
+    blocks: list[tuple[float, int]] = []  # (mean of height minus rank * gap, members)
+    for rank, index in enumerate(order):
+        blocks.append((float(heights[index]) - rank * gap, 1))
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (last, many), (first, few) = blocks.pop(), blocks.pop()
+            blocks.append(((last * many + first * few) / (many + few), many + few))
+    placed = np.repeat([centre for centre, _ in blocks], [members for _, members in blocks])
+    result = np.empty(len(order))
+    result[order] = placed + gap * np.arange(len(order))
+    result -= max(0.0, float(np.max(result)) - 1)  # none above the axes,
+    return result + max(0.0, -float(np.min(result)))  # none below
+
+
+def matplotlib(module: str, needed_for: str = "plotting") -> Any:
+    """A module of matplotlib, imported on first use."""
+    try:
+        return importlib.import_module(f"matplotlib.{module}" if module else "matplotlib")
+    except ImportError:
+        raise MissingExtra("plot", needed_for) from None
+
+
+# What can be drawn: anything that has regret over time, such as the result of a simulation.
+
+
+@runtime_checkable
+class Drawable(Protocol):
+    """Mean regret at `checkpoints` with its standard error, and what the papers prove about it."""
+
+    @property
+    def checkpoints(self) -> Ints:
+        """Rounds, (C,)."""
+
+    @property
+    def horizon(self) -> int:
+        """The last checkpoint."""
+
+    @property
+    def n_seeds(self) -> int:
+        """Independent runs."""
+
+    @property
+    def label(self) -> str:
+        """What it is called where nothing else is said."""
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """Of policy and world."""
+
+    def mean(self) -> Floats:
+        """(C,)."""
+
+    def stderr(self) -> Floats:
+        """(C,); NaN for a single run."""
+
+    def bounds(self) -> list[Curve]:
+        """At every checkpoint."""
+
+
+# Bounds as lines of a figure: those with known constants as they are, rates through the measured end.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BoundLine:
+    """A bound of the curve number `index`, where it is positive."""
+
+    index: int
+    label: str
+    rounds: Floats
+    values: Floats
+    side: str
+    explicit: bool
+
+    @property
+    def text(self) -> str:
+        """The label; a bound's last value, which a rate does not have."""
+        return (
+            f"{self.label}  {self.values[-1]:,.{0 if self.values[-1] >= 100 else 1}f}" if self.explicit else self.label
+        )
+
+    @property
+    def dashes(self) -> Any:
+        """Long for upper bounds, short for lower ones, dotted for rates, sparsely for lower ones."""
+        long, short = ((6, 2), (3, 2)) if self.explicit else ((1, 1.5), (1, 4))
+        return (0, long if self.side == "upper" else short)
+
+
+def bound_lines(curves: Sequence[tuple[str, Drawable]]) -> list[BoundLine]:
+    """The bounds of all results; a figure for which none is known is refused."""
+    lines: list[BoundLine] = []
+    for index, (_, result) in enumerate(curves):
+        for curve in result.bounds():
+            shown = np.isfinite(curve.values) & (curve.values > 0)
+            values, rounds = curve.values[shown], result.checkpoints[shown].astype(float)
+            if not curve.bound.explicit:
+                end = float(result.mean()[-1])
+                if end <= 0 or not len(values):
+                    continue
+                values = values * (end / values[-1])
+            if len(values) and not _known(lines, curve.label, values):
+                line: dict[str, Any] = {"index": index, "label": curve.label, "rounds": rounds, "values": values}
+                lines.append(BoundLine(**line, side=curve.bound.side, explicit=curve.bound.explicit))
+    if not lines:
+        policies = sorted({str(result.setting.get("policy", "unknown")) for _, result in curves})
+        raise InvalidArgument("bounds", True, f"policies of which a bound is known; none is for {', '.join(policies)}")
+    return lines
+
+
+def note_of(lines: Sequence[BoundLine]) -> str:
+    """What a reader must know about the lines."""
+    parts = []
+    if any(line.side == "lower" for line in lines):
+        parts.append("lower bounds: for the worst instance")
+    if any(not line.explicit for line in lines):
+        parts.append("rates: scaled to the end")
+    return "".join(f"; {part}" for part in parts)
+
+
+def _known(lines: Sequence[BoundLine], label: str, values: Floats) -> bool:
+    """The same line is drawn once, for the first result that has it."""
+    return any(each.label == label and np.array_equal(each.values, values) for each in lines)
+
+
+# Lines in panels side by side: one colour for each name, in all panels, and one key.
+
+
+MOST = 12  # panels of a figure
+_ACROSS = 3
+_WIDE, _HIGH = 5.2, 4.4  # inches of a panel
+_TICKS = 8  # at measured values
+_SPREAD = 4.0  # from the smallest to the largest: beyond it an axis is logarithmic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Line:
+    """Values with two standard errors to either side; `across` is None for one value that holds everywhere."""
+
+    across: Floats | None  # (n,)
+    values: Floats  # (n,)
+    spread: Floats  # (n,): two standard errors, NaN for one seed
+
+
+def plot_panels(
+    panels: Mapping[str, Mapping[str, Line]],
+    *,
+    across: str,
+    up: str = "regret",
+    title: str | None = None,
+    note: str = "",
+    points: bool = False,
+    log: bool = False,
+) -> Any:
+    """A matplotlib `Figure` with a panel for each name of `panels`, and its lines by their labels; needs `plot`.
+
+    points  marks with bars instead of curves with bands
+    log     logarithmic axes where values are positive and far apart
+    """
+    if not 1 <= len(panels) <= MOST:
+        raise InvalidArgument("panels", len(panels), f"1 to {MOST} panels: draw fewer, or from the table")
+    names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
+    several = len(panels) > 1
+    columns = 2 if len(panels) in (2, 4) else min(_ACROSS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    with styled():
+        figure = matplotlib("figure").Figure(figsize=(_WIDE * columns, _HIGH * rows), layout="constrained")
+        matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
+        for place, (panel, lines) in enumerate(panels.items()):
+            axes = figure.add_subplot(rows, columns, place + 1)
+            for name, line in lines.items():
+                _draw(axes, line, names.index(name), label=name, points=points)
+            if log:
+                _logarithmic(axes, list(lines.values()))
+            _ticks(axes)
+            if points:
+                _marks(axes, list(lines.values()))
+            furnish(axes, None if several else title, panel if several else note, across=across, up=up)
+        if title and several:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=17, fontweight="bold", parse_math=False)
+        _key(figure, names, note if several else None)
+    return figure
+
+
+def _draw(axes: Any, line: Line, index: int, *, label: str, points: bool) -> None:
+    colour, dashes = colour_of(index), DASHES[index // len(PALETTE) % len(DASHES)]
+    style = {"color": colour, "label": label, "linewidth": 2.0}
+    spread = np.nan_to_num(line.spread)
+    if line.across is None:
+        axes.axhline(float(line.values[0]), linestyle=(0, (4, 3)), **style)
+    elif points:
+        axes.errorbar(line.across, line.values, yerr=spread, marker="o", capsize=3, linestyle=dashes, **style)
+    else:
+        axes.plot(line.across, line.values, linestyle=dashes, **style)
+        axes.fill_between(
+            line.across, line.values - spread, line.values + spread, color=colour, alpha=0.15, linewidth=0
+        )
+
+
+def _logarithmic(axes: Any, lines: list[Line]) -> None:
+    """Each axis by itself."""
+    xs = np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)])
+    ys = np.concatenate([line.values for line in lines])
+    for values, scale in ((xs, axes.set_xscale), (ys, axes.set_yscale)):
+        if np.all(values > 0) and values.max() >= _SPREAD * values.min():
+            scale("log")
+
+
+def _ticks(axes: Any) -> None:
+    ticker = matplotlib("ticker")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
+        if axis.get_scale() == "log":
+            axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
+            axis.set_minor_formatter(ticker.NullFormatter())
+        else:
+            axis.set_major_locator(ticker.MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+
+
+def _marks(axes: Any, lines: list[Line]) -> None:
+    """Ticks where something was measured."""
+    measured = np.unique(np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)]))
+    if len(measured) <= _TICKS:
+        axes.set_xticks(measured, [number(value) for value in measured])
+        axes.xaxis.set_minor_locator(matplotlib("ticker").NullLocator())
+
+
+def _key(figure: Any, names: list[str], heading: str | None) -> None:
+    """To the right of all panels, every name once."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    style = {"loc": "outside right center", "frameon": False, "fontsize": 11, "title_fontsize": 10}
+    key = figure.legend([found[name] for name in names], names, title=heading, **style)
+    for text in key.get_texts():
+        text.set_parse_math(False)
+
+
+# Figures of regret over time.
+
+
+def plot_regret(
+    results: Mapping[str, Drawable] | Sequence[Drawable],
+    path: str | PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    log: bool = False,
+    bounds: bool = False,
+) -> Any:
+    """Mean regret with a band of two standard errors for every result, labelled at the curve's end.
+
+    Labels are the mapping's keys, or the results' names. `log` makes both axes logarithmic, so that a slope is a rate.
+    `bounds` adds what the papers prove about each result as thin lines in its colour, on logarithmic axes: bounds whose
+    constants are known as they are; rates, whose are not, through the measured end.
+    Returns the matplotlib `Figure`, and saves it if there is a `path` (.png or .svg). Needs the extra `plot`.
+    """
+    curves = _labelled(results)
+    log, bounds = validation.flag("log", log), validation.flag("bounds", bounds)
+    if title is not None and not isinstance(title, str):
+        raise InvalidArgument("title", title, "a text")
+    drawable(path)
+    with styled():
+        figure = _regret_draw(curves, title=title, log=log or bounds, lines=bound_lines(curves) if bounds else [])
+    if path is not None:
+        save_figure(figure, path)
+    return figure
+
+
+def _labelled(results: Mapping[str, Drawable] | Sequence[Drawable]) -> list[tuple[str, Drawable]]:
+    """Labels and results; equal names are numbered."""
+    allowed = "at least one result of bd.simulate, in a list or a mapping"
+    given = list(results.values()) if isinstance(results, Mapping) else validation.several("results", results, allowed)
+    if not given or not all(isinstance(result, Drawable) for result in given):
+        raise InvalidArgument("results", results, allowed)
+    if isinstance(results, Mapping):
+        curves = [(str(label), result) for label, result in results.items()]
+    else:
+        results = given
+        names = [result.label for result in results]
+        seen: Counter[str] = Counter()
+        curves = []
+        for name, result in zip(names, results, strict=True):
+            seen[name] += 1
+            curves.append((f"{name} ({seen[name]})" if names.count(name) > 1 else name, result))
+    return curves
+
+
+def _regret_draw(curves: list[tuple[str, Drawable]], *, title: str | None, log: bool, lines: list[BoundLine]) -> Any:
+    figure, axes = blank((8.4, 5.2), (0.12, 0.13, 0.66, 0.72))
+    for index, (_, result) in enumerate(curves):
+        _curve(axes, result, index, log=log, shade=min(0.18, 0.8 / len(curves)))
+    for line in lines:
+        axes.plot(line.rounds, line.values, color=colour_of(line.index), linestyle=line.dashes, linewidth=1.2)
+    _scales(axes, [result for _, result in curves], log=log, others=[line.values for line in lines])
+    _furnish(axes, [result for _, result in curves], title, note=note_of(lines))
+    _labels(axes, curves, lines)
+    return figure
+
+
+def _curve(axes: Any, result: Drawable, index: int, *, log: bool, shade: float) -> None:
+    """The mean, and two standard errors to either side where they exist."""
+    rounds, mean, spread = result.checkpoints.astype(float), result.mean(), 2 * result.stderr()
+    if not log:  # every run begins at nothing
+        rounds, mean, spread = (np.concatenate([[0.0], values]) for values in (rounds, mean, spread))
+    shown = mean > 0 if log else np.isfinite(mean)
+    colour, dashes = colour_of(index), DASHES[index // len(PALETTE) % len(DASHES)]
+    axes.plot(rounds[shown], mean[shown], color=colour, linestyle=dashes, linewidth=2.4, solid_capstyle="round")
+    if result.n_seeds > 1:
+        low, high = (mean - spread)[shown], (mean + spread)[shown]
+        low = np.maximum(low, mean[shown] / 100) if log else low
+        axes.fill_between(rounds[shown], low, high, color=colour, alpha=shade, linewidth=0)
+
+
+def _scales(axes: Any, results: list[Drawable], *, log: bool, others: Sequence[Floats] = ()) -> None:
+    """Limits and ticks: thousands separators on both axes, nothing cut off, zero in sight."""
+    ticker = matplotlib("ticker")
+    horizon = max(result.horizon for result in results)
+    tops = [result.mean() + (2 * result.stderr() if result.n_seeds > 1 else 0.0) for result in results]
+    tops += list(others)
+    means = np.concatenate([*(result.mean() for result in results), *others])
+    top = float(np.nanmax(np.concatenate(tops), initial=0.0)) or 1.0
+    if log and np.any(means > 0):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(min(int(result.checkpoints[0]) for result in results) / 1.05, horizon * 1.05)
+        axes.set_ylim(float(np.min(means[means > 0])) / 1.5, top * 1.5)
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = axis.get_view_interval()
+            marks = (1.0,) if high >= 100 * low else (1.0, 2.0, 5.0)
+            axis.set_major_locator(ticker.LogLocator(subs=marks, numticks=12))
+            axis.set_minor_formatter(ticker.NullFormatter())
+    else:
+        low = min(0.0, float(np.nanmin(means)))
+        axes.set_xlim(0, horizon)
+        axes.set_ylim(low - 0.04 * (top - low) * (low < 0), top + 0.06 * (top - low))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10], integer=True))
+        axes.yaxis.set_major_locator(ticker.MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")))
+
+
+def _furnish(axes: Any, results: list[Drawable], title: str | None, *, note: str = "") -> None:
+    """Axis names, a light grid, and what the band means."""
+    least, most = min(result.n_seeds for result in results), max(result.n_seeds for result in results)
+    seeds = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    note = (f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed") + note
+    furnish(axes, title, note, across="rounds", up="regret")
+
+
+def _labels(axes: Any, curves: list[tuple[str, Drawable]], lines: Sequence[BoundLine] = ()) -> None:
+    """Name and final value at the right end of every curve and line, moved apart where they end close together."""
+    named = [
+        (
+            f"{label}  {number(float(result.mean()[-1]))}",
+            result.horizon,
+            float(result.mean()[-1]),
+            colour_of(index),
+            True,
+        )
+        for index, (label, result) in enumerate(curves)
+    ]
+    named += [(each.text, int(each.rounds[-1]), float(each.values[-1]), colour_of(each.index), False) for each in lines]
+    label_ends(axes, named)
+
+
+# Reward against epsilon: a curve for each algorithm and trust model, and lines for what needs no privacy.
+
+
+def plot_rewards(rows: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Any:
+    """A matplotlib `Figure` of rows with algorithm, trust, epsilon, mean_reward and stderr, which the bars are.
+
+    A point stands at its `stated_epsilon`, that of what has run, where a row has one.
+    """
+    with styled():
+        figure, axes = blank((10.5, 6.0), (0.09, 0.13, 0.6, 0.72))
+        private = [row for row in rows if row["epsilon"] is not None]
+        names = list(dict.fromkeys((row["algorithm"], row["trust"]) for row in private))
+        axes.set_xscale("log")
+        ends: list[tuple[str, float, float, str, bool]] = []
+        sizes = sorted({row["epsilon"] for row in private}) or [1.0]
+        axes.set_xlim(sizes[0] / 1.25, sizes[-1] * 1.25)
+        for place, name in enumerate(names):
+            curve = sorted(
+                (row for row in private if (row["algorithm"], row["trust"]) == name), key=lambda row: row["epsilon"]
+            )
+            across = [row.get("stated_epsilon") or row["epsilon"] for row in curve]
+            up = [row["mean_reward"] for row in curve]
+            spread = [row["stderr"] or 0.0 for row in curve]
+            colour = colour_of(place)
+            axes.errorbar(across, up, yerr=spread, color=colour, marker="o", linewidth=2, capsize=3)
+            ends.append((f"{name[0]}, {name[1]}", across[-1], up[-1], colour, True))
+        for row in rows:
+            if row["epsilon"] is None:
+                axes.axhline(row["mean_reward"], color="#9A9A9A", linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+                without = "" if row["algorithm"] in ("best arm", "random") else ", no privacy"
+                ends.append((f"{row['algorithm']}{without}", axes.get_xlim()[1], row["mean_reward"], "#6B6B6B", False))
+        axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        axes.minorticks_off()
+        axes.margins(y=0.06)
+        furnish(axes, title, "mean reward ± standard error", across="true epsilon", up="reward of a round")
+        label_ends(axes, ends)
+    return figure

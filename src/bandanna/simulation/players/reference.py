@@ -1,0 +1,272 @@
+"""The reference player: plays any policy by its interface alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bandanna.device.domain import Estimate, Statistic
+from bandanna.device.noise import FastNoise, NoiseSource
+from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import Coins, StreamCoins, Streams
+from bandanna.policies.base import (
+    Ask,
+    Assigned,
+    Desk,
+    Episode,
+    Frozen,
+    Played,
+    Policy,
+    Until,
+    check_whole,
+    close,
+    reported,
+)
+from bandanna.protocols.base import BatchProtocol, StreamProtocol
+from bandanna.simulation.environments.base import World, read
+from bandanna.simulation.environments.population import PopulationWorld
+from bandanna.simulation.run import Run, Tally
+from bandanna.types import Floats, Ints
+
+# How the simulator answers asks: it is every device, the shuffler and the server at once.
+
+
+class Answers:
+    """Reports of the devices, and each protocol's own law or messages; counts releases and clipped reports (*R).
+
+    stream: the noise of stream protocols, that of all others unless given.
+    """
+
+    def __init__(
+        self,
+        policy: Policy[Any],
+        source: NoiseSource,
+        coins: Coins,
+        path: str,
+        *,
+        stream: NoiseSource | None = None,
+    ) -> None:
+        self.policy, self.source, self.coins, self.path = policy, source, coins, path
+        self.stream = source if stream is None else stream
+        self.desk, self.clipped, self.releases = Desk(), np.zeros((), dtype=np.int64), 0
+        self._sums: dict[int, tuple[Floats, int]] = {}  # of every arm, and their number of users ...
+        self._sums_of: tuple[Any, Any] = (None, None)  # ... of these rows, by this protocol
+
+    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+        """The state after an episode with these rows."""
+        check_whole(episode, played)
+        self.desk = self.desk.keep(self.policy.keeps, played)
+        return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+
+    def end(self, state: Any, episode: Episode, played: Played) -> None:
+        """Count the clipped reports of an episode that the end of the run cuts short; nothing is released."""
+        ask = next(self.policy.learn(state, episode))
+        self.clipped = self.clipped + self.policy.report(ask, played, self.coins).clipped
+
+    def _answer(self, ask: Ask, played: Played) -> Estimate:
+        self.releases += 1
+        sums = ask.protocol if isinstance(ask.protocol, BatchProtocol) and ask.protocol.sums_only else None
+        if sums is not None and ask.arm is not None and ask.at is None and played.counts is not None:
+            return sums.of_total(*self._sum_of(ask, ask.arm, played), self.source)
+        statistic = reported(self.policy, ask, self.desk.rows(ask, played), self.coins)
+        if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
+            self.clipped = self.clipped + statistic.clipped
+        if sums is not None and ask.of == "episode":
+            users = _most_users(statistic)  # seeds may have different numbers of users
+            return sums.of_total(statistic.total(), users, self.source)
+        source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
+        self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)
+        return estimate
+
+    def _sum_of(self, ask: Ask, arm: int, played: Played) -> tuple[Floats, int]:
+        """Exact sum and number of an arm's users; all arms are reported at once, each a replicate of the same rows."""
+        rows_before, protocol = self._sums_of
+        if rows_before is not played or protocol is not ask.protocol:
+            assert played.arms is not None
+            assert played.counts is not None
+            each = np.count_nonzero(played.arms == played.arms[0])  # rows of an arm, which stand together
+            counts = played.counts.reshape(-1, each)
+            rows = Played(rewards=played.rewards.reshape(-1, each), counts=counts)
+            reports = self.policy.report(ask, rows, self.coins)
+            sums = zip(reports.total(), counts.sum(axis=1).tolist(), strict=True)
+            self._sums = dict(zip(played.arms[::each].tolist(), sums, strict=True))
+            self._sums_of = played, ask.protocol
+            self.clipped = self.clipped + reports.clipped.sum()
+        return self._sums.get(arm, (np.zeros(ask.protocol.domain.dim), 0))  # nobody was given it
+
+
+def _most_users(statistic: Statistic) -> int:
+    """Of the seed with most of them."""
+    return statistic.values.shape[-2] if statistic.counts is None else int(statistic.counts.sum(axis=-1).max())
+
+
+# Who answers in an assigned episode of one seed: clients with averages over all plays, or another user for each.
+
+
+def arms_that_stay(world: World) -> tuple[Floats, Floats] | None:
+    """Features (K, d) and means (K,) of the first seed, where they are the same in every round."""
+    if isinstance(world, PopulationWorld):  # of the global model
+        return world.arms[0], world.global_means()[0]
+    if not world.fixed:
+        return None
+    contexts, means = read(world, 0, 1, unit=False)
+    return contexts[0, 0], means[0, 0]
+
+
+def averages(world: World, means: Floats, episode: Assigned, *, each: bool) -> Floats:
+    """Of every client its averages, (clients, k), for arms of these means (K,); `each`: reward by reward."""
+    assert episode.clients is not None
+    if isinstance(world, PopulationWorld):
+        arms = world.arms[0][episode.arms]
+        return np.concatenate(list(world.clients(0, arms, episode.plays, episode.clients, each=each)))
+    drawn = [
+        world.rewards(np.full((1, episode.clients * n), mean)).reshape(episode.clients, n).mean(axis=1)
+        for mean, n in zip(means[episode.arms], episode.plays.tolist(), strict=True)
+    ]
+    return np.stack(drawn, axis=1)
+
+
+def strangers(world: World, arms: Ints, means: Floats) -> Floats:
+    """Rewards of users of one play each, (n,): of a population, each with a model of its own."""
+    if not isinstance(world, PopulationWorld):
+        return np.asarray(world.rewards(means[None])[0])
+    rewards = np.empty(len(arms))
+    for arm in np.unique(arms):
+        mine, once = arms == arm, np.ones(1, dtype=np.int64)
+        clients = world.clients(0, world.arms[0][[arm]], once, int(np.count_nonzero(mine)), each=True)
+        rewards[mine] = np.concatenate(list(clients))[:, 0]
+    return rewards
+
+
+# Plays any policy by its interface alone, one seed after the other: the loop as it is meant.
+#
+# Every other player is an exact acceleration of this one. It is what runs a policy of one's own.
+
+
+_PART = 4096  # users whose contexts are held at once
+
+
+def play_reference(
+    policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str, counterfactual: bool = False
+) -> Run:
+    """Play `rounds` rounds; an episode that the end cuts short teaches nothing.
+
+    counterfactual: draw what every arm would earn, as some accelerated players do; this changes no law.
+    """
+    seeds = [Seed(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
+    for seed in seeds:
+        seed.run(rounds)
+    counts = [policy.counts(seed.state) for seed in seeds]
+    return Run(
+        releases=max(seed.releases for seed in seeds),
+        users=max(seed.users for seed in seeds),
+        reports=max(seed.users for seed in seeds),
+        clipped=np.array([seed.answers.clipped for seed in seeds], dtype=np.int64),
+        counts={name: np.array([int(each[name]) for each in counts], dtype=np.int64) for name in counts[0]},
+    )
+
+
+class Seed:
+    """One seed: its world, its policy's state, and the runner's desk."""
+
+    def __init__(
+        self, policy: Policy[Any], world: World, tally: Tally, place: int, path: str, counterfactual: bool
+    ) -> None:
+        own = Streams([world.streams.seeds[place]])
+        self.policy, self.tally, self.place = policy, tally, place
+        self.world = world.environment.begin(own)
+        names = policy.noise_stream, policy.stream_noise or policy.noise_stream
+        noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
+        self.answers = Answers(policy, noise, StreamCoins(own).of(0), path, stream=stream)
+        self.counterfactual, self.each = counterfactual, path == "messages"
+        self.done, self.releases, self.users = 0, 0, 0
+        self.fixed = arms_that_stay(self.world)
+        self.state = policy.init(self.fixed[0] if self.fixed else None)
+
+    def run(self, rounds: int) -> None:
+        """Freeze, collect, release, learn."""
+        while self.done < rounds:
+            episode, left = self.policy.episode(self.state), rounds - self.done
+            if isinstance(episode, Until):
+                rows, ended = self._until(left)
+            elif isinstance(episode, Assigned):
+                whole = int(episode.plays.sum())
+                rows, ended = self.assigned(episode, min(whole, left)), whole <= left
+            elif not isinstance(episode, Frozen):
+                ended_early = f"one that goes on: {left} of {rounds} rounds are left, of which it says nothing"
+                raise InvalidArgument(f"{type(self.policy).__name__}.episode(state)", episode, ended_early)
+            else:
+                rows, ended = self.frozen(min(episode.users, left)), episode.users <= left
+            if episode.released and ended:
+                self.state = self.answers.learn(self.state, episode, rows)
+                self.releases, self.users = self.releases + 1, self.done
+
+    def _look(self, users: int) -> tuple[Floats, Floats]:
+        """Contexts (users, K, d) and means (users, K) of the next rounds."""
+        if self.fixed is not None:
+            contexts, means = (np.broadcast_to(each, (users, *each.shape)) for each in self.fixed)
+            return contexts, means
+        contexts, means = read(self.world, self.done, users, unit=False)
+        return contexts[0], means[0]
+
+    def _until(self, left: int) -> tuple[Played, bool]:
+        """Devices choose until what is public says that the episode is over; whether it is."""
+        parts: list[Played] = []
+        while len(parts) < left:
+            parts.append(self.frozen(1))
+            features = parts[-1].features
+            assert features is not None
+            ended = self.policy.crossing(self.state, features) is not None
+            self.state = self.policy.passed(self.state, features)
+            if ended:
+                return Played.joined(parts), True
+        return Played.joined(parts), False
+
+    def frozen(self, users: int) -> Played:
+        """Devices choose for themselves."""
+        snapshot, parts = self.policy.publish(self.state), []
+        for begin in range(0, users, _PART):
+            contexts, means = self._look(min(_PART, users - begin))
+            choice = self.policy.act(snapshot, self.policy.seen(contexts), self.answers.coins)
+            features = np.take_along_axis(contexts, choice.actions[:, None, None], axis=1)[:, 0]
+            rewards = self._earn(means, choice.actions)
+            parts.append(Played(rewards=rewards, features=features, arms=choice.actions, groups=choice.groups))
+        return Played.joined(parts)
+
+    def assigned(self, episode: Assigned, users: int) -> Played:
+        """The server says what is played."""
+        arms = np.repeat(episode.arms, episode.plays)
+        if episode.in_turn:  # the first play of every arm, then the second ...
+            turn = np.concatenate([np.arange(n) for n in episode.plays])
+            arms = arms[np.argsort(turn, kind="stable")]
+        contexts, means = self._look(users)
+        whole, arms = users == len(arms), arms[:users]
+        if episode.clients is not None:  # they answer when all has been played, and never if the end comes before
+            self._note(means, arms, self._of(means, arms))
+            told = (
+                averages(self.world, means[0], episode, each=self.each) if whole else np.zeros((0, len(episode.arms)))
+            )
+            return Played(rewards=told)
+        features = np.take_along_axis(contexts, arms[:, None, None], axis=1)[:, 0]
+        return Played(rewards=self._earn(means, arms), features=features, arms=arms)
+
+    def _earn(self, means: Floats, arms: Ints) -> Floats:
+        """Rewards of these arms, (n,)."""
+        if self.counterfactual:
+            rewards = self._of(self.world.rewards(means[None])[0], arms)
+        else:
+            rewards = strangers(self.world, arms, self._of(means, arms))
+        self._note(means, arms, rewards)
+        return rewards
+
+    def _note(self, means: Floats, arms: Ints, rewards: Floats) -> None:
+        """Regret and rewards go to the seed's row of the tally."""
+        self.tally.of_seed(self.place, self.done, means.max(axis=1) - self._of(means, arms), rewards)
+        self.tally.chose(arms[None], np.array([self.place]))
+        self.done += len(arms)
+
+    @staticmethod
+    def _of(table: Floats, arms: Ints) -> Floats:
+        """What a table (n, K) says of the arms (n,)."""
+        return np.asarray(np.take_along_axis(table, arms[:, None], axis=1)[:, 0])

@@ -1,0 +1,368 @@
+"""Checks of public arguments and of tables read from files."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import tomllib
+import typing
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
+from functools import wraps
+from inspect import Parameter, signature
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic, Summary, did_you_mean
+from bandanna.types import Floats
+
+# Checks of arguments: each returns a plain value, or raises an error naming argument, value and what is allowed.
+
+
+EXACT = 2**53  # up to which every whole number is a float
+SEEDS = 2**128  # as many as a generator tells apart
+
+
+def real(argument: str, value: Any, allowed: str, *, error: type[InvalidArgument] = InvalidArgument) -> float:
+    """A real number as a float, infinite only if it was given so: one beyond the floats is refused, NaN is none."""
+    number = value if type(value) is float else _float_of(argument, value, allowed, error)
+    if math.isnan(number) or (math.isinf(number) and number != value):
+        raise error(argument, value, allowed)
+    return number
+
+
+def _float_of(argument: str, value: Any, allowed: str, error: type[InvalidArgument]) -> float:
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, Real):
+        raise error(argument, value, allowed)
+    with suppress(Exception):  # OverflowError of a long integer; a foreign number may raise anything
+        return float(value)
+    raise error(argument, value, f"{allowed}; this one is too large for a float")
+
+
+def positive(argument: str, value: Any, *, infinite: bool = False) -> float:
+    """A real number > 0; infinity only where it has a meaning."""
+    allowed = "a number > 0 (inf for no noise)" if infinite else "a finite number > 0"
+    number = real(argument, value, allowed)
+    if number <= 0 or (math.isinf(number) and not infinite):
+        raise InvalidArgument(argument, value, allowed)
+    return number
+
+
+def finite(
+    argument: str, value: Any, allowed: str = "a finite number", *, error: type[InvalidArgument] = InvalidArgument
+) -> float:
+    """A finite real number."""
+    number = real(argument, value, allowed, error=error)
+    if math.isinf(number):
+        raise error(argument, value, allowed)
+    return number
+
+
+def non_negative(argument: str, value: Any, *, infinite: bool = False) -> float:
+    """A real number >= 0; infinity only where it has a meaning."""
+    allowed = "a number >= 0 (inf for no noise)" if infinite else "a finite number >= 0"
+    number = real(argument, value, allowed)
+    if number < 0 or (math.isinf(number) and not infinite):
+        raise InvalidArgument(argument, value, allowed)
+    return number
+
+
+def amounts(argument: str, values: Any, *, error: type[InvalidArgument] = InvalidArgument) -> Floats:
+    """Numbers >= 0, infinite ones too, as an array of any shape."""
+    if type(values) is float and values >= 0:
+        return np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except Exception:  # ragged lists; a foreign object may raise anything
+        raise error(argument, values, "numbers >= 0") from None
+    if array.dtype.kind not in "iuf" or not np.all(array >= 0):
+        raise error(argument, values, "numbers >= 0")
+    return np.asarray(array, dtype=float)
+
+
+def moderate(argument: str, value: Any, *, zero: bool = False) -> float:
+    """A factor in [1e-12, 1e12], or 0 where that has a meaning: products of a few of them are numbers too."""
+    allowed = "a number in [1e-12, 1e12]" + (", or 0" if zero else "")
+    number = real(argument, value, allowed)
+    if not (1e-12 <= number <= 1e12 or (zero and number == 0)):
+        raise InvalidArgument(argument, value, allowed)
+    return number
+
+
+def chance(argument: str, value: Any, *, least: float = 0.0) -> float:
+    """A probability strictly between `least` and 1."""
+    number = real(argument, value, f"a number in ({least:g}, 1)")
+    if not least < number < 1:
+        raise InvalidArgument(argument, value, f"a number in ({least:g}, 1)")
+    return number
+
+
+def share(argument: str, value: Any) -> float:
+    """A number from 0 to 1, both included."""
+    number = real(argument, value, "a number in [0, 1]")
+    if not 0 <= number <= 1:
+        raise InvalidArgument(argument, value, "a number in [0, 1]")
+    return number
+
+
+def whole(
+    argument: str,
+    value: Any,
+    *,
+    least: int = 1,
+    most: int | None = EXACT,
+    error: type[InvalidArgument] = InvalidArgument,
+) -> int:
+    """An integer from `least` to `most` (a float such as 20.0 or 1e6 is taken as the integer it is)."""
+    allowed = f"a whole number >= {least}"
+    if isinstance(value, Integral) and not isinstance(value, bool | np.timedelta64):
+        number = int(value)
+    else:
+        part = real(argument, value, allowed, error=error)
+        if not part.is_integer():
+            raise error(argument, value, allowed)
+        number = int(part)
+    if number < least:
+        raise error(argument, value, allowed)
+    if most is not None and number > most:
+        raise error(argument, value, f"{allowed}, at most {most:,}")
+    return number
+
+
+def store(owner: object, check: Callable[..., float], *names: str, **options: Any) -> None:
+    """Put the plain value of each of a frozen value's fields in its place: a NumPy scalar would keep its precision."""
+    for name in names:
+        object.__setattr__(owner, name, check(name, getattr(owner, name), **options))
+
+
+def flag(argument: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidArgument(argument, value, "True or False")
+    return bool(value)
+
+
+def several(argument: str, values: Any, allowed: str) -> list[Any]:
+    """The entries of a list, an array or another iterable that has an order; errors show none of them."""
+    if type(values) is list or type(values) is tuple:
+        return list(values)
+    entries = None
+    if not isinstance(values, str | bytes | Mapping | Set | np.ma.MaskedArray):
+        with suppress(Exception):  # a foreign object may raise anything, and show what it holds
+            entries = iter(values)
+    if entries is None:
+        raise InvalidArgument(argument, Summary.of(values), allowed)
+    return list(entries)
+
+
+def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
+    """A value of a kind; its class is not one yet. The error says what was given, and does not show it."""
+    if isinstance(value, kind):
+        return
+    if not isinstance(value, type):
+        raise InvalidArgument(argument, type(value).__name__, allowed)
+    made = f": {value.__name__}(...) makes one" if issubclass(value, kind) else ""
+    raise InvalidArgument(argument, f"the class {value.__name__}", f"{allowed}; a class is none{made}")
+
+
+def path(argument: str, value: Any, *, folder: bool = False) -> Path:
+    """Where a file (or a folder) is or will be."""
+    allowed = "a path: a text or a pathlib.Path of at most 4,096 bytes"
+    try:
+        encoded = os.fsencode(value)
+    except Exception:  # half a character, or no path at all
+        raise InvalidArgument(argument, value, allowed) from None
+    if isinstance(value, bytes) or len(encoded) > 4096 or b"\0" in encoded:
+        raise InvalidArgument(argument, value, allowed)
+    if not (folder or Path(value).name):
+        raise InvalidArgument(argument, value, "the path of a file, not of a folder")
+    return Path(value)
+
+
+def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """One of a few words; a misspelt one is answered with the nearest."""
+    if not isinstance(value, str) or value not in allowed:
+        words = ", ".join(repr(word) for word in allowed)
+        raise InvalidArgument(argument, value, f"{did_you_mean(value, allowed)}one of {words}")
+    return str(value)
+
+
+def epsilon(value: Any, *, argument: str = "epsilon") -> float:
+    """A privacy parameter (epsilon, rho) > 0; infinity means no privacy."""
+    allowed = "a number > 0 (inf for no privacy)"
+    number = real(argument, value, allowed, error=InvalidBudget)
+    if number <= 0:
+        raise InvalidBudget(argument, value, allowed)
+    return number
+
+
+def delta(value: Any, *, argument: str = "delta") -> float:
+    """A privacy parameter delta in [0, 1)."""
+    number = real(argument, value, "a number in [0, 1)", error=InvalidBudget)
+    if not 0 <= number < 1:
+        raise InvalidBudget(argument, value, "a number in [0, 1)")
+    return number
+
+
+# Calls of public functions: wrong arguments are refused with the nearest right ones, and warnings name the call.
+
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+
+_BOUND = ("self", "cls")  # nobody says them
+
+
+def by_name(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]:
+    """Above a function that people call: unknown, missing or unnamed arguments get an error that says what it takes."""
+
+    def decorate(function: Callable[P, Answer]) -> Callable[P, Answer]:
+        expected = signature(function)
+        known = [name for name in expected.parameters if name not in _BOUND]
+        takes = f"it takes {', '.join(known)}"
+
+        @wraps(function)
+        def checked(*arguments: P.args, **named: P.kwargs) -> Answer:
+            for name, value in named.items():
+                if name not in known:
+                    hint = did_you_mean(name, (each for each in known if each not in named))
+                    raise InvalidArgument(name, Summary.of(value), f"{called} has no such argument: {hint}{takes}")
+            try:
+                expected.bind(*arguments, **named)
+            except TypeError:
+                raise _misplaced(called, known, expected.parameters, arguments, named) from None
+            return function(*arguments, **named)
+
+        return checked
+
+    return decorate
+
+
+def warn_outside(warning: Warning) -> None:
+    """Give a warning that points at the line outside this package that led to it.
+
+    A changed copy of a value (`dataclasses.replace`) gives none: the value that was copied gave it.
+    """
+    frame, level = sys._getframe(1), 2  # 2: the frame that called this function
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "bandanna":
+        frame, level = frame.f_back, level + 1
+    if frame.f_globals.get("__name__") != "dataclasses":
+        warnings.warn(warning, stacklevel=level)
+
+
+def result_of(argument: str, function: Callable[[Any], Any], data: Any, allowed: str) -> Any:
+    """What a caller's own function makes of users' data; where it raises, the error says the type and the line."""
+    try:
+        return function(data)
+    except BandannaError:
+        raise
+    except Exception as error:  # whose text, and whose own causes, may hold a user's value
+        failure = Summary.of_failure(error)
+    raise InvalidStatistic(argument, Summary(f"a function that raised {failure}"), allowed)
+
+
+def _misplaced(called: str, known: list[str], parameters: Any, given: tuple[Any, ...], named: Any) -> InvalidArgument:
+    """What is missing, or should have been named."""
+    places = [name for name in parameters if parameters[name].kind is not Parameter.KEYWORD_ONLY]
+    if len(given) > len(places):
+        rest = next((name for name in known if name not in places and name not in named), "...")
+        return InvalidArgument(
+            "arguments", f"{len(given) - len({*_BOUND} & {*places})} without names", f"{called}({rest}=...)"
+        )
+    absent = [
+        name
+        for name in known
+        if parameters[name].default is Parameter.empty and name not in named and name not in places[: len(given)]
+    ]
+    missing = absent[0] if absent else "arguments"
+    return InvalidArgument(missing, None, f"{called} needs it: it takes {', '.join(known)}")
+
+
+# Checks of tables read from files: errors name the key with its table, and what is allowed there.
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word in quotes"}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The document of a TOML file; errors begin with its name."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BandannaError(f"{path} is not a text file in UTF-8: its byte {error.start:,} is none") from error
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n"))
+    except ValueError as error:  # a number of too many digits is one too
+        last = f"at line {max(1, len(text.splitlines()))}, the end of the file"
+        raise BandannaError(f"{path}: bad TOML: {str(error).replace('at end of document', last)}") from error
+    except RecursionError as error:
+        raise BandannaError(f"{path}: bad TOML: too many brackets inside each other") from error
+
+
+def keys(table: Mapping[str, Any], where: str, known: Iterable[str], needed: Iterable[str] = ()) -> dict[str, Any]:
+    """The table, if all its keys are known and the needed ones are there."""
+    prefix = f"{where}." if where else ""
+    owner = f" of {table['name']}" if isinstance(table.get("name"), str) else ""
+    for key, value in table.items():
+        if key not in list(known):
+            shown = "a table" if isinstance(value, Mapping) else value
+            allowed = f"unknown key{owner}, {did_you_mean(key, known)}known are {', '.join(known)}"
+            raise InvalidArgument(f"{prefix}{key}", shown, allowed)
+    for key in needed:
+        if key not in table:
+            raise BandannaError(f"{prefix}{key} is missing: needed are {', '.join(needed)}")
+    return dict(table)
+
+
+def typed(where: str, value: Any, wanted: Any) -> Any:
+    """The value, if it is of the wanted type; types that have no word of their own are checked by their owners."""
+    kinds = [kind for kind in typing.get_args(wanted) or (wanted,) if kind is not type(None)]
+    if len(kinds) != 1 or kinds[0] not in _WORDS:
+        return value
+    kind = kinds[0]
+    if kind in (int, float):
+        fits = real(where, value, _WORDS[kind]).is_integer() or kind is float
+    else:
+        fits = isinstance(value, kind)
+    if not fits:
+        raise InvalidArgument(where, value, _WORDS[kind])
+    return value
+
+
+@contextmanager
+def inside(where: str) -> Iterator[None]:
+    """Errors about an argument name its place too."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise type(error)(f"{where}{error.argument}", error.value, error.allowed) from error
+    except BandannaError as error:
+        raise BandannaError(f"{where.rstrip('.: ')}: {error}") from error
+
+
+# How much memory there is, and what is refused because it would need more.
+
+
+_UNKNOWN = 2**40  # where the system does not say: nothing that anybody has is refused
+
+
+def available() -> int:
+    """Bytes of the machine."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return _UNKNOWN
+
+
+def require_room(argument: str, value: Any, needed: int, *, of: str) -> None:
+    """Refuse an argument by name if what follows from it would not fit: before it is tried."""
+    if needed > (room := available()):
+        allowed = f"a smaller one: {of} would take {needed / 1e9:,.1f} GB, of which there are {room / 1e9:,.1f}"
+        raise InvalidArgument(argument, value, allowed)
