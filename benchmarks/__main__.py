@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bandanna.cli.terminal import Bar, file_for, print_table
+from bandanna.cli.terminal import ProgressBar, check_file, print_table
 from bandanna.errors import BandannaError
 from benchmarks import report as reports
 from benchmarks import run as runs
@@ -49,7 +49,7 @@ def bench(
     """
 
     require_threshold(threshold)
-    place = None if page is None else file_for("--page", page)
+    place = None if page is None else check_file("--page", page)
     before = None if compare is None else Report.read(compare)
     earlier = None if join is None else Report.read(join)
     if source is not None:
@@ -57,7 +57,7 @@ def bench(
         report = Report.read(source)
     else:
         _mention_threads()
-        with Bar(shown=True) as bar:
+        with ProgressBar(shown=True) as bar:
             report = runs.run(only=only or (), effort=QUICK if quick else FULL, progress=bar)
     if earlier is not None:
         report = report.joined(earlier)

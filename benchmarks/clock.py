@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.validation import available
+from bandanna.validation import read_available_memory
 
 _LEAST = 1e-9  # seconds: what the clock cannot tell from nothing
 
@@ -85,7 +85,7 @@ def describe_machine() -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "memory_bytes": available(),
+        "memory_bytes": read_available_memory(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "blas": _blas(),

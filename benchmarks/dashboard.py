@@ -28,22 +28,22 @@ class Task:
     """A task with so many publications, its analyzer, and a dashboard that has read what it reads of them."""
 
     def __init__(self, folder: Path, publications: int) -> None:
-        from bandanna.deployment.analyzer.processor import SCHEMA, Learner
+        from bandanna.deployment.analyzer.processor import SCHEMA, BatchProcessor
         from bandanna.deployment.analyzer.service import AnalyzerRoutes
-        from bandanna.deployment.http.application import application
-        from bandanna.deployment.http.metrics import Log, Metrics
+        from bandanna.deployment.http.application import build_application
+        from bandanna.deployment.http.metrics import EventLog, Metrics
         from bandanna.deployment.messages.canonical import loads, sign
         from bandanna.deployment.registrar import SCHEMA as REGISTRAR_SCHEMA
         from bandanna.deployment.registrar import Notary
-        from bandanna.deployment.registrar_service import notary_of
-        from bandanna.deployment.task.creation import create
+        from bandanna.deployment.registrar_service import make_notary
+        from bandanna.deployment.task.creation import create_task
         from bandanna.privacy.stores.database import LEDGER_SCHEMA
         from bandanna.storage.database.schema import open_database
 
         arms = {f"arm {place}": [place / 10, 1 - place / 10, 0.3, 0.1, 1.0] for place in range(10)}
         policy = {"dim": 5, "intercept": True, "batch": 200, "horizon": 200 * (MANY + 9), "epsilon": 1.0, "delta": 1e-5}
         document = {"title": "long", "algorithm": "LinTS-SDP", "policy": policy, "arms": {"features": arms}}
-        self.task, secrets = create(document, expect=False)
+        self.task, secrets = create_task(document, expect=False)
         own = {each.role: each for each in secrets}
         self._sign = partial(sign, own["analyzer"].sign, self.task.id)
         self._cosign = partial(sign, own["registrar"].sign, self.task.id)
@@ -51,14 +51,14 @@ class Task:
         self._rng = np.random.default_rng(5)
         rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=SCHEMA + LEDGER_SCHEMA)
         kept = open_database(str(folder / "registrar.db"), role="registrar", schema=REGISTRAR_SCHEMA)
-        notary = Notary(kept, **notary_of(self.task, own["registrar"]))
-        self._learner = Learner(
+        notary = Notary(kept, **make_notary(self.task, own["registrar"]))
+        self._learner = BatchProcessor(
             rows, self.task, sign=self._sign, opener=None, witness=lambda content: notary.witness(loads(content))
         )
         self._learner.settle()
         self._lengthen(rows, publications)
-        log = Log("bench")
-        self.app = application(
+        log = EventLog("bench")
+        self.app = build_application(
             role="analyzer", routes=AnalyzerRoutes(self._learner, rows, log).routes, start=_nothing, stop=_nothing,
             health=dict, status=dict, metrics=Metrics(), log=log, token=None,
         )  # fmt: skip
@@ -67,7 +67,7 @@ class Task:
         """Whole documents; with a state of its own, and signed, where a dashboard reads them."""
         from bandanna.deployment.analyzer import publication
         from bandanna.deployment.messages.canonical import dumps, loads
-        from bandanna.deployment.messages.publication import Pin, chained, head
+        from bandanna.deployment.messages.publication import PublicationPin, chain_document, cosigned_statement
 
         last = self._learner.published
         assert last is not None
@@ -77,41 +77,43 @@ class Task:
             signed = number % 512 in (0, 511) or number < 20 or number > count - 20
             content |= self._state(number) if signed else {}
             document = dumps(content | {"number": number, "previous": previous, "epoch": number})
-            previous = chained(previous, document)
+            previous = chain_document(previous, document)
             signature = self._sign("publication", document) if signed else ""
-            cosignature = self._cosign("cosignature", head(Pin(number, previous))) if signed else ""
+            cosignature = (
+                self._cosign("cosignature", cosigned_statement(PublicationPin(number, previous))) if signed else ""
+            )
             parts = (document.decode(), signature, previous, "{}", last.entries, cosignature)
             made.append((number, number - 1, 0, "released", *parts))
             if len(made) == 5_000:
                 _write(rows, made)
         _write(rows, made)
         with rows.reading() as read:
-            self._learner.published = publication.newest(read)
+            self._learner.published = publication.read_publication_row(read)
 
     def _state(self, batches: int) -> dict[str, str]:
         """After so many batches."""
-        from bandanna.policies.serialization import encoding_of
+        from bandanna.policies.serialization import make_encoding
 
         policy: Any = self.task.policy
         total = 50.0 * batches + self._rng.normal(size=policy.domain.dim) * 8 * batches**0.5
         state = policy.restored(0, total, batches, np.zeros((), dtype=np.int64))
-        encoding = encoding_of()
+        encoding = make_encoding()
         return {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
 
     async def opened(self) -> Any:
         """A browser at a dashboard that has caught up."""
         import httpx
 
-        from bandanna.deployment.dashboard.app import Board, build
-        from bandanna.deployment.dashboard.poller import Watch, Web
-        from bandanna.deployment.http.metrics import Log
+        from bandanna.deployment.dashboard.app import TaskBoard, build_dashboard
+        from bandanna.deployment.dashboard.poller import HttpRoleClient, TaskPoller
+        from bandanna.deployment.http.metrics import EventLog
 
-        watch = Watch(f"http://127.0.0.1:{PORT}", Web(transport=httpx.ASGITransport(app=self.app)))
+        watch = TaskPoller(f"http://127.0.0.1:{PORT}", HttpRoleClient(transport=httpx.ASGITransport(app=self.app)))
         began = time.process_time()
         await watch.step()
         self.reading = time.process_time() - began
         assert not [each for each in watch.known.warnings if "another plan" not in each], watch.known.warnings
-        app = build(Board([watch]), admin=None, log=Log("bench"))
+        app = build_dashboard(TaskBoard([watch]), admin=None, log=EventLog("bench"))
         return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:8710")
 
 

@@ -37,18 +37,18 @@ class Deployed:
 
     def __init__(self, folder: Path, *, database: str | None = None, slots: int = SLOTS, grace: float = 1.0) -> None:
         from bandanna.deployment.messages.tickets import COLLECTOR
-        from bandanna.deployment.processes import Running, free_ports
-        from bandanna.deployment.task.creation import create, write
+        from bandanna.deployment.processes import RunningDeployment, free_ports
+        from bandanna.deployment.task.creation import create_task, write_task
 
         ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
         policy = {"dim": FEATURES, "batch": slots, "horizon": 1000 * slots, "epsilon": 1.0, "delta": 1e-5}
         urls = {role: f"http://127.0.0.1:{port}" for role, port in ports.items()}
         document = {"title": "load", "algorithm": "LinTS-SDP", "policy": policy, "rules": {"grace": grace}}
-        self.task, own = create({**document, "roles": urls}, expect=False)
-        write(folder, self.task, own)
+        self.task, own = create_task({**document, "roles": urls}, expect=False)
+        write_task(folder, self.task, own)
         self.port, self.analyzer = ports["shuffler"], ports["analyzer"]
         self._key = next(each for each in own if each.role == "shuffler").ticket_key(self.task, COLLECTOR)
-        self._running = Running(self.task, folder, database=database)
+        self._running = RunningDeployment(self.task, folder, database=database)
         self._rng = np.random.default_rng(5)
 
     def __enter__(self) -> Deployed:
@@ -83,15 +83,15 @@ class Deployed:
 
     def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
         """So many HTTP requests, of so many fresh users' reports each."""
-        from bandanna.deployment.messages.report import FINAL, Record, joined
-        from bandanna.deployment.messages.tickets import COLLECTOR, Tickets
+        from bandanna.deployment.messages.report import FINAL, Record, join_records
+        from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys
         from bandanna.deployment.task.query_plan import first_batches
 
         (plan,) = first_batches(self.task.policy, None, mixers=1, seeded=False, most=1)
         digest = replace(plan, epoch=epoch, episode=epoch).digest
         counts = self._rng.binomial(101, 0.5, size=(count * each, 20)) + self._rng.integers(0, 50, (count * each, 20))
         bodies = [row.tobytes() for row in counts.astype("<u4")]
-        drawn, tickets = [secrets.token_bytes(16) for _ in bodies], Tickets(self._key, self.task.digest, COLLECTOR)
+        drawn, tickets = [secrets.token_bytes(16) for _ in bodies], TicketKeys(self._key, self.task.digest, COLLECTOR)
         records = [
             Record.tagged(
                 tickets.key(epoch, slot), digest, slot=slot, epoch=epoch, round_=0, version=FINAL, body=body
@@ -99,7 +99,7 @@ class Deployed:
             for slot, body in zip(drawn, bodies, strict=True)
         ]  # fmt: skip
         head = f"POST /tasks/{self.task.id}/reports HTTP/1.1\r\nhost: localhost\r\n"
-        contents = [joined(records[begin : begin + each]) for begin in range(0, len(records), each)]
+        contents = [join_records(records[begin : begin + each]) for begin in range(0, len(records), each)]
         return [posted(head, content) for content in contents]
 
 

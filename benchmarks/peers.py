@@ -24,7 +24,7 @@ from bandanna import environments as worlds
 from bandanna.agent.agent import Agent
 from bandanna.errors import MissingExtra
 from bandanna.experiments import peers
-from bandanna.experiments.peers import Peer, quiet
+from bandanna.experiments.peers import PeerPolicy, quiet
 from bandanna.policies.base import Policy
 from bandanna.policies.linear.lints import LinTS
 from bandanna.policies.registry import make
@@ -117,7 +117,7 @@ EQUIVALENTS: dict[str, Equivalent] = {
 EXTRA = "bench"
 
 
-class RiverLinUCB(Peer):
+class RiverLinUCB(PeerPolicy):
     """river's LinUCB, a model for every arm."""
 
     package = "river"
@@ -136,7 +136,7 @@ class RiverLinUCB(Peer):
             self.policy.update(arm, dict(enumerate(one.tolist())), reward)
 
 
-class _RiverArms(Peer):
+class _RiverArms(PeerPolicy):
     package = "river"
 
     def __init__(self, n_arms: int, seed: int) -> None:
@@ -170,7 +170,7 @@ class RiverThompson(_RiverArms):
         return importlib.import_module("river.bandit").ThompsonSampling(reward_obj=beta, seed=seed)
 
 
-class _MabwiserArms(Peer):
+class _MabwiserArms(PeerPolicy):
     package = "mabwiser"
     policy: str
 
@@ -206,7 +206,7 @@ class MabwiserThompson(_MabwiserArms):
 class Contender:
     """A peer, and the name of our nearest equivalent; `rounds`: of each of its seeds."""
 
-    kind: type[Peer]
+    kind: type[PeerPolicy]
     ours: str
     rounds: int
 
@@ -219,7 +219,7 @@ class Contender:
             return False
         return True
 
-    def begin(self, n_arms: int, seed: int) -> Peer:
+    def begin(self, n_arms: int, seed: int) -> PeerPolicy:
         """A new run."""
         if not self.installed:
             raise MissingExtra(EXTRA, self.kind.package)
@@ -257,7 +257,7 @@ class People:
         self.contexts = rng.normal(size=(_USERS, DIM)) / (2 * DIM**0.5)
         self.rewards = (rng.random((_USERS, n_arms)) < 0.5).astype(float)
 
-    def meet(self, peer: Peer, start: int, count: int) -> None:
+    def meet(self, peer: PeerPolicy, start: int, count: int) -> None:
         """So many of them at once."""
         rows = (start + np.arange(count)) % _USERS
         arms, chances = peer.act(self.contexts[rows])

@@ -23,7 +23,7 @@ from bandanna.numeric.compiled import BREAK_EVEN
 from bandanna.numeric.rng import Streams
 from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import known_as, make
+from bandanna.policies.registry import find_algorithm, make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.base import Environment
 from benchmarks.clock import Effort, exponent, peak, timed
@@ -159,7 +159,7 @@ BUDGETS: dict[str, dict[str, float]] = {  # others than the usual ones, below
 
 def _budget(name: str) -> dict[str, float]:
     """rho = 1, (1, 1e-5) or epsilon = 1, in the form that the algorithm takes; nothing without privacy."""
-    options = set(known_as(name).options)
+    options = set(find_algorithm(name).options)
     if name in BUDGETS or not options & {"rho", "epsilon"}:
         return BUDGETS.get(name, {})
     if "delta" in options:
@@ -171,7 +171,7 @@ def problems_of(name: str) -> tuple[Problem, ...]:
     """Of one algorithm; of one that is not listed above, by the arguments that it takes."""
     shapes = SHAPES.get(name)
     if shapes is None:
-        takes = known_as(name).kind.__dataclass_fields__
+        takes = find_algorithm(name).kind.__dataclass_fields__
         shapes = _linear(400, 200) if "dim" in takes else _finite(1000)
     grown = tuple(replace(shape, name=name, options={**shape.options, **_budget(name)}) for shape in shapes)
     return tuple(each if name != "PE" else _asking_nobody(each) for each in grown)

@@ -37,7 +37,7 @@ def ours(log: Any) -> Any:
     """The same as an upload and as a route of a role."""
     from starlette.responses import Response
 
-    from bandanna.deployment.http.application import application
+    from bandanna.deployment.http.application import build_application
     from bandanna.deployment.http.metrics import Metrics
 
     async def nothing() -> None:
@@ -50,7 +50,7 @@ def ours(log: Any) -> Any:
         await request.body()
         return Response(b"{}", status_code=201, media_type="application/json")
 
-    return application(
+    return build_application(
         role="bench",
         routes=[("POST", "/tasks/{task}/route", route)],
         uploads={"/tasks/{task}/upload": upload},
@@ -80,7 +80,7 @@ def theirs() -> Any:
 
 def child(kind: str) -> None:
     """A server: prints its port, then its CPU seconds for every line it is sent."""
-    from bandanna.deployment.http.metrics import Log
+    from bandanna.deployment.http.metrics import EventLog
     from bandanna.deployment.http.server import serve
 
     def say(number: float) -> None:
@@ -95,7 +95,7 @@ def child(kind: str) -> None:
         say(port)
         threading.Thread(target=tell, daemon=True).start()
 
-    log = Log("bench")
+    log = EventLog("bench")
     app = bare if kind == "bare" else theirs() if kind == "starlette" else ours(log)
     serve(app, host="127.0.0.1", port=0, cert=None, key=None, log=log, ready=ready)
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.numeric.rng import SecureCoins
-from bandanna.policies.base import Ask, Played, close
+from bandanna.numeric.rng import SecureRandomness
+from bandanna.policies.base import PlayedRounds, SumQuery, drive_learning
 from bandanna.policies.design import epsilon_net
 from bandanna.simulation.environments.population import Population
 
@@ -65,10 +65,10 @@ def operate(net: Floats, settings: Floats) -> None:
         chances = np.clip((1 + models @ net[phase.arms].T) / 2, 0, 1)
         averages = 2 * phones.binomial(phase.plays, chances) / phase.plays - 1  # each phone's, in [-1, 1]
 
-        def answer(ask: Ask, seen: Played = Played(rewards=averages)) -> bd.Estimate:  # noqa: B008
-            return ask.protocol.release(policy.report(ask, seen, SecureCoins()), bd.SecureNoise())
+        def answer(ask: SumQuery, seen: PlayedRounds = PlayedRounds(rewards=averages)) -> bd.Estimate:  # noqa: B008
+            return ask.protocol.release(policy.report(ask, seen, SecureRandomness()), bd.SecureNoise())
 
-        state = close(policy.learn(state, phase), answer)
+        state = drive_learning(policy.learn(state, phase), answer)
     best = int(np.argmax(net @ THETA))
     kept = settings[state.active]
     print(f"{len(kept)} of {len(net)} configurations are left after {state.number - 1} phases: tilt", end=" ")

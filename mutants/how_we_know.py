@@ -14,12 +14,12 @@ import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bandanna.audit.gallery import EPSILON, GALLERY_DELTA, good, run_gallery
+from bandanna.audit.gallery import EPSILON, GALLERY_DELTA, known_truths, run_gallery
 from bandanna.audit.mechanisms import MECHANISMS, PROTOCOLS
 from bandanna.audit.policies import policy_target
 from bandanna.audit.targets import AuditRow
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.privacy.guarantee import rounded_up
+from bandanna.privacy.guarantee import format_rounded_up
 from mutants.sites import mutants
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,7 +48,7 @@ class Figures:
             through = ", ".join(policy_target(row.target, epsilon=EPSILON, delta=GALLERY_DELTA).through)
         how = "exact" if row.confidence == 1 else f"{row.trials:,} runs"
         return cls(
-            claimed=rounded_up(row.claim.epsilon),
+            claimed=format_rounded_up(row.claim.epsilon),
             delta=f"{row.claim.delta:.3g}",
             found=f"{row.lower_bound:.3g}",
             share=f"{row.reached:.3f}",
@@ -121,7 +121,7 @@ def measured() -> dict[str, Figures]:
 
 def main() -> int:
     """Audit, and write."""
-    missing = set(good()) ^ {*MECHANISMS, *PROTOCOLS, *ALGORITHMS}
+    missing = set(known_truths()) ^ {*MECHANISMS, *PROTOCOLS, *ALGORITHMS}
     assert not missing, missing
     PAGE.write_text(page(measured()), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}, at epsilon {EPSILON:g} and delta {GALLERY_DELTA:g} where a budget is chosen")

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from bandanna import validation
-from bandanna.cli.terminal import Bar, figures_for, print_table
+from bandanna.cli.terminal import ProgressBar, check_figure_folder, print_table
 from bandanna.errors import BandannaError, MissingExtra
-from bandanna.experiments.executors import cores
+from bandanna.experiments.executors import count_cores
 from reproductions.figure import PAPERS, Figure, figures
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -55,8 +55,8 @@ def paper(
     given = {name: value for name, value in options.items() if value is not None}
     chosen.check(**given)
     place = _place(number, chosen, out, as_json=as_json)
-    with Bar(shown=not as_json) as bar:
-        found = chosen.find(jobs=cores() if jobs is None else jobs, progress=bar, **given)
+    with ProgressBar(shown=not as_json) as bar:
+        found = chosen.find(jobs=count_cores() if jobs is None else jobs, progress=bar, **given)
     if as_json:
         typer.echo(json.dumps(chosen.document(found), allow_nan=False))
     else:
@@ -114,7 +114,7 @@ def _place(number: str, figure: Figure, out: Path | None, *, as_json: bool) -> P
     if out is None and as_json:
         return None
     try:
-        return figures_for("--out", Path(f"paper-{number}") if out is None else out)
+        return check_figure_folder("--out", Path(f"paper-{number}") if out is None else out)
     except MissingExtra as missing:
         if out is not None:
             raise

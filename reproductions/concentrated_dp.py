@@ -29,8 +29,8 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.errors import InvalidBudget
-from bandanna.experiments.executors import Progress, silent
-from bandanna.experiments.run import merged
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
+from bandanna.experiments.run import merge_results
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.linear.oful import OFUL
@@ -40,7 +40,7 @@ from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.environments.finite import ClippedGaussian, FiniteArms
 from bandanna.simulation.environments.linear import SphereArms, SphereContexts
-from bandanna.simulation.figures import PALETTE, blank, colour_of, furnish, save_both, styled
+from bandanna.simulation.figures import PALETTE, colour_of, decorate_axes, house_style, make_axes, save_both
 from bandanna.simulation.result import Result
 from bandanna.types import Floats
 from reproductions.figure import REGRET, Curve, Figure, Row, at_once, ending, finite, gather
@@ -124,7 +124,7 @@ def prices(
     rhos: Sequence[float] = RHOS,
     settings: Sequence[str] = tuple(SETTINGS),
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Price]:
     """Figure 4: every setting and variant at every rho; rounds and runs are each setting's own unless given."""
     wanted = [(s, v) for s in settings for v in SETTINGS[validation.one_of("setting", s, tuple(SETTINGS))]]
@@ -142,7 +142,7 @@ def noise_levels(
     horizon: int | None = None,
     rhos: Sequence[float] = (0.0001, 0.001, 0.01, 0.1, 1.0),
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Curve]:
     """Figure 5: AdaC-GOPE and its variant with noise in the beginning."""
     tasks = [
@@ -162,7 +162,7 @@ def _task(
         "setting": setting,
         "variant": variant,
         "rhos": rhos,
-        "horizon": own[0] if horizon is None else validation.whole("horizon", horizon),
+        "horizon": own[0] if horizon is None else validation.integer("horizon", horizon),
         "n_seeds": own[1] if runs is None else runs,
     }
 
@@ -187,7 +187,7 @@ def merged_curve(parts: Sequence[Curve]) -> Curve:
     """One curve of different seeds; as if they had been run together, since a seed is the same run in any company."""
     if len(parts) == 1:
         return parts[0]
-    result = merged([part.result for part in parts if part.result is not None])
+    result = merge_results([part.result for part in parts if part.result is not None])
     clipped = sum(part.row["clipped"] for part in parts)
     return Curve(row=parts[0].row | {"clipped": clipped} | ending(result), result=result)
 
@@ -284,8 +284,8 @@ def draw_prices(prices: Sequence[Price], stem: Path) -> list[Path]:
     paths = []
     for (setting, variant), panel in panels.items():
         for name, draw in (("rho", _against_rho), ("time", _against_time)):
-            with styled():
-                figure, axes = blank((8.4, 5.2), (0.12, 0.13, 0.66, 0.72))
+            with house_style():
+                figure, axes = make_axes((8.4, 5.2), (0.12, 0.13, 0.66, 0.72))
                 draw(axes, panel, f"{_TITLES[setting]}, {variant}")
                 axes.axhline(0.0, color="black", linewidth=1)
             paths += save_both(figure, with_end(stem, f"{setting}-{variant}-{name}"))
@@ -299,7 +299,7 @@ def _against_rho(axes: Any, panel: Sequence[Price], title: str) -> None:
     axes.errorbar(rhos, means, yerr=spread, color=PALETTE[0], marker="o", capsize=3)
     axes.set_xscale("log")
     axes.set_xlim(min(rhos) / 2, max(rhos) * 2)
-    furnish(
+    decorate_axes(
         axes, title, "bars: ± 2 standard errors", across="true rho, of what ran", up="private minus non-private regret"
     )
 
@@ -314,7 +314,7 @@ def _against_time(axes: Any, panel: Sequence[Price], title: str) -> None:
     axes.set_yscale("symlog", linthresh=0.1)
     axes.legend()
     note = "difference of mean regrets over that without privacy; rho and ε: what the noise really gives"
-    furnish(axes, title, note, across="rounds", up="price of privacy")
+    decorate_axes(axes, title, note, across="rounds", up="price of privacy")
 
 
 def _budget(price: Price) -> str:

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.policies.registry import make
 from bandanna.privacy import accountant
 from bandanna.privacy.events import GaussianEvent
@@ -175,10 +175,10 @@ def curves(
     horizon: int = HORIZON,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Curve]:
     """The curves of a figure: one for each task."""
-    shared = {"horizon": validation.whole("horizon", horizon), "n_seeds": n_seeds, "seed": seed}
+    shared = {"horizon": validation.integer("horizon", horizon), "n_seeds": n_seeds, "seed": seed}
     return gather(_curve, [{**task, **shared} for task in tasks], jobs=jobs, progress=progress)
 
 
@@ -256,10 +256,10 @@ def scaling(
     horizon: int = 2**LAST_POWER,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Rate]:
     """All lines; `horizon` is the longest."""
-    longest = validation.whole("horizon", horizon, least=4 * 2**FIRST_POWER)
+    longest = validation.integer("horizon", horizon, least=4 * 2**FIRST_POWER)
     lines = [rate_line(name, alpha, longest) for name in algorithms for alpha in alphas]
     return regrets_over(fan_regret, lines, n_seeds=n_seeds, seed=seed, jobs=jobs, progress=progress)
 

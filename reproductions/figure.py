@@ -16,7 +16,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.errors import InvalidArgument, WeakPrivacyWarning
-from bandanna.experiments.executors import Progress, call_all, call_here, silent
+from bandanna.experiments.executors import ProgressCallback, call_all, call_here, ignore_progress
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.simulation.result import Result
 
@@ -119,13 +119,13 @@ class Figure:
                 known = ", ".join(f"--{each}" for each in self.options)
                 raise InvalidArgument(f"--{name}", value, f"{self.name} takes {known} only")
 
-    def find(self, *, jobs: int = 1, progress: Progress = silent, **chosen: Any) -> Any:
+    def find(self, *, jobs: int = 1, progress: ProgressCallback = ignore_progress, **chosen: Any) -> Any:
         """Compute it, with the given options in the place of its own."""
         self.check(**chosen)
         options = {**self.options, **chosen}
         if "seeds" in options:
             seeds = options.pop("seeds")
-            options["n_seeds"] = None if seeds is None else validation.whole("seeds", seeds)
+            options["n_seeds"] = None if seeds is None else validation.integer("seeds", seeds)
         return self.compute(**options, jobs=jobs, progress=progress)
 
     @property
@@ -166,10 +166,10 @@ def gather(
     tasks: Sequence[Mapping[str, Any]],
     *,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Value]:
     """`function(**task)` for every task, in their order; in processes of their own where there are `jobs` > 1."""
-    jobs, found = validation.whole("jobs", jobs), dict[int, Value]()
+    jobs, found = validation.integer("jobs", jobs), dict[int, Value]()
     progress(0, len(tasks), "")
     numbered = dict(enumerate(tasks))
     run = partial(_with_budgets_as_printed, function)

@@ -32,10 +32,10 @@ import bandanna as bd
 from bandanna.device.domain import Estimate
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import ReplicatedNoise
-from bandanna.numeric.rng import StreamCoins, Streams
-from bandanna.policies.base import Ask, Frozen, RunningSums, close
+from bandanna.numeric.rng import StreamRandomness, Streams
+from bandanna.policies.base import FixedLength, RunningSumPolicy, SumQuery, drive_learning
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
-from bandanna.simulation.environments.base import read
+from bandanna.simulation.environments.base import read_block
 from bandanna.simulation.environments.linear import LinearContextual, LinearWorld
 from bandanna.types import Floats, Ints
 
@@ -100,16 +100,16 @@ def regrets(name: str, batch: int, coins: str, seeds: int, attack: Attack | None
     """Of every seed, (S,), over all rounds: devices, mixer and analyzer, with hostile messages among the others."""
     privacy = bd.shuffle(noise=coins, budget=BUDGET)
     policy = bd.make(name, dim=DIM, horizon=ROUNDS, privacy=privacy, batch=batch)
-    assert isinstance(policy, RunningSums)
+    assert isinstance(policy, RunningSumPolicy)
     streams = Streams(range(seeds))
     world = LinearContextual(dim=DIM, n_arms=ARMS).begin(streams)
-    source, choosing = ReplicatedNoise(streams), StreamCoins(streams)
+    source, choosing = ReplicatedNoise(streams), StreamRandomness(streams)
     state, done, regret = policy.init(replicates=(seeds,)), 0, np.zeros(seeds)
     while done < ROUNDS:
         episode, snapshot, features, rewards = policy.episode(state), policy.publish(state), [], []
-        assert isinstance(episode, Frozen)
+        assert isinstance(episode, FixedLength)
         for begin in range(0, episode.users, _BLOCK):
-            contexts, means = read(world, done + begin, min(_BLOCK, episode.users - begin))
+            contexts, means = read_block(world, done + begin, min(_BLOCK, episode.users - begin))
             actions = policy.act(snapshot, contexts, choosing).actions
             chosen = np.take_along_axis(means, actions[..., None], axis=2)[..., 0]
             regret += np.sum(means.max(axis=2) - chosen, axis=1)
@@ -118,18 +118,18 @@ def regrets(name: str, batch: int, coins: str, seeds: int, attack: Attack | None
         done += episode.users
         told = np.concatenate(features, axis=1), np.concatenate(rewards, axis=1)
         if episode.released:
-            state = close(policy.learn(state, episode), partial(answer, policy, world, *told, source, attack))
+            state = drive_learning(policy.learn(state, episode), partial(answer, policy, world, *told, source, attack))
     return regret
 
 
 def answer(
-    policy: RunningSums[Any],
+    policy: RunningSumPolicy[Any],
     world: LinearWorld,
     features: Floats,
     rewards: Floats,
     source: ReplicatedNoise,
     attack: Attack | None,
-    ask: Ask,
+    ask: SumQuery,
 ) -> Estimate:
     """A batch of messages, of which the first are hostile."""
     protocol = ask.protocol
@@ -139,7 +139,7 @@ def answer(
         hostile = max(1, round(SHARE * rewards.shape[1]))
         honest = policy.statistic(features[:, :hostile], np.zeros_like(rewards[:, :hostile])).values
         messages[:, :hostile] = attack.counts(protocol, world.theta, honest)
-    return protocol.of_messages(protocol.mixer.check(messages), source)
+    return protocol.release_messages(protocol.mixer.check(messages), source)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.audit.gallery import call_rho, calls_as_run
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.policies.glm.glm_jdp import GLMJDP
 from bandanna.policies.glm.links import Link, link_of
 from bandanna.policies.registry import make
@@ -157,12 +157,12 @@ def curves(
     horizon: int,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Curve]:
     """All rows of a table or figure, of at most `horizon` rounds (kappa is that of the rounds played)."""
     shared, tasks = {"n_seeds": n_seeds, "seed": seed}, []
     for panel in panels:
-        rounds = min(panel.horizon, validation.whole("horizon", horizon, least=16))
+        rounds = min(panel.horizon, validation.integer("horizon", horizon, least=16))
         tasks += [{"panel": panel, "rounds": rounds, **task, **shared} for task in _tasks(panel)]
     return gather(_curve, tasks, jobs=jobs, progress=progress)
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.experiments.executors import Progress
-from bandanna.simulation.figures import colour_of, plot_regret, power, save_both
+from bandanna.experiments.executors import ProgressCallback
+from bandanna.simulation.figures import colour_of, format_power, plot_regret, save_both
 from bandanna.simulation.result import Result
 from reproductions.figure import Curve, Row, ending, gather
 
@@ -74,10 +74,16 @@ class Line:
 
 
 def regrets_over(
-    regret: Callable[..., Result], lines: Sequence[Line], *, n_seeds: int, seed: int, jobs: int, progress: Progress
+    regret: Callable[..., Result],
+    lines: Sequence[Line],
+    *,
+    n_seeds: int,
+    seed: int,
+    jobs: int,
+    progress: ProgressCallback,
 ) -> list[Rate]:
     """`regret(**arguments, horizon=, n_seeds=, seed=)` for every line and horizon."""
-    shared = {"n_seeds": validation.whole("seeds", n_seeds), "seed": seed}
+    shared = {"n_seeds": validation.integer("seeds", n_seeds), "seed": seed}
     tasks = [{**line.arguments, "horizon": each, **shared} for line in lines for each in line.horizons]
     found = iter(gather(regret, tasks, jobs=jobs, progress=progress))
     return [
@@ -153,5 +159,5 @@ def draw_rates(rates: Sequence[Rate], stem: Path, *, title: str, label: str) -> 
         axes.plot(rounds, ideal, color=colour_of(index), linestyle=(0, (4, 3)), linewidth=1.2)
     axes.set_xlabel("horizon (each point: runs of their own; dashed: the theorem's slope)")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: power(value, 10))
+        axis.set_major_formatter(lambda value, _: format_power(value, 10))
     return save_both(figure, stem)

@@ -14,7 +14,7 @@ import pandas as pd
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from bandanna.errors import BandannaError, shown
+from bandanna.errors import BandannaError, format_value
 
 
 class Rude:
@@ -72,7 +72,7 @@ class Given:
     value: Any
 
     def __repr__(self) -> str:
-        return shown(self.value)
+        return format_value(self.value)
 
 
 def _fixed(place: int) -> Given:

@@ -41,13 +41,13 @@ def main(number: str) -> None:
     import bandanna.storage.database.postgres
     import bandanna.storage.database.sqlite  # noqa: F401
     from bandanna.cli import main as main_module
-    from bandanna.deployment.http.application import application  # noqa: F401
+    from bandanna.deployment.http.application import build_application  # noqa: F401
     from bandanna.deployment.http.server import serve  # noqa: F401
-    from bandanna.deployment.messages.canonical import authorities
-    from bandanna.policies.serialization import encoding_of
+    from bandanna.deployment.messages.canonical import make_tls_context
+    from bandanna.policies.serialization import make_encoding
 
-    encoding_of()
-    authorities()
+    make_encoding()
+    make_tls_context()
     main_module.command()
     gc.collect()
     gc.freeze()  # a child that looks for garbage would copy all of this

@@ -17,7 +17,7 @@ def sketch(monkeypatch: pytest.MonkeyPatch, *, but: str = "/") -> None:
     """Render the first PNG, the first SVG, and SVGs whose name has `but` in it; in the long tests, all."""
     if drawn.LONG[0]:
         return
-    write, rendered = files.write_whole, set[str]()
+    write, rendered = files.replace_file, set[str]()
 
     def sketched(path: Path | str, render: Callable[[Path], object]) -> None:
         kind = Path(path).suffix
@@ -27,4 +27,4 @@ def sketch(monkeypatch: pytest.MonkeyPatch, *, but: str = "/") -> None:
             rendered.add(kind)
             write(path, render)
 
-    monkeypatch.setattr(figures, "write_whole", sketched)
+    monkeypatch.setattr(figures, "replace_file", sketched)

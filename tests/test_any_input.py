@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import bandanna as bd
 from bandanna import environments
 from bandanna.experiments import plan
-from bandanna.experiments.executors import Here
+from bandanna.experiments.executors import InProcessExecutor
 from bandanna.privacy.factorisation import factorise
-from bandanna.protocols.factory import open_local
+from bandanna.protocols.factory import local_protocol_for
 
 from .drawn import examples
 from .hostile import FIXED, VALUES, answers_or_refuses
@@ -101,7 +101,10 @@ CASES: dict[str, Case] = {
     "Ball": (bd.Ball, {"dim": 3, "bound": 1.0}),
     "Box": (bd.Box, {"dim": 3, "low": 0.0, "high": 1.0}),
     "LinearReport": (bd.LinearReport, {"features": 3, "reward_bound": 1.0}),
-    "Weights": (bd.Weights, {"bound": 2.0, "targets": 2, "moments": True, "exclusive": False}),
+    "ImportanceWeightDomain": (
+        bd.ImportanceWeightDomain,
+        {"bound": 2.0, "targets": 2, "moments": True, "exclusive": False},
+    ),
     "SymmetricMatrix": (bd.SymmetricMatrix, {"size": 3, "bound": 1.0}),
     "Domain.admit": (BALL.admit, {"values": ROWS, "clip": True}),
     "LinearReport.statistic": (bd.LinearReport(features=3).statistic, {"features": ROWS, "rewards": np.zeros(4)}),
@@ -114,7 +117,7 @@ CASES: dict[str, Case] = {
     "shuffle": (bd.shuffle, {**B, "protocol": "binomial", "calibration": "tight", "participations": 1}),
     "concurrent": (bd.concurrent, {**B, "shufflers": 2, "degrees": "best", "calibration": "tight"}),
     "Privacy": (bd.Privacy, {"model": "central", "budget": BUDGET, "mechanism": "blt", "protocol": "binomial"}),
-    "open_batch": (bd.open_batch, {"privacy": bd.shuffle(**B), "domain": BALL, "users": 20}),
+    "protocol_for": (bd.protocol_for, {"privacy": bd.shuffle(**B), "domain": BALL, "users": 20}),
     "CentralGaussian.calibrate": (bd.CentralGaussian.calibrate, _calibrate),
     "LocalGaussian.calibrate": (bd.LocalGaussian.calibrate, _calibrate),
     "LocalUnit.calibrate": (
@@ -132,7 +135,7 @@ CASES: dict[str, Case] = {
     "LocalUnit.release": (UNIT.release, _release),
     "LocalUnit.std": (UNIT.std, {"users": 4}),
     "LocalUnit.std_along": (UNIT.std_along, {"users": 4}),
-    "open_local": (open_local, {"privacy": bd.local(**B, protocol="auto"), "domain": BALL}),
+    "open_local": (local_protocol_for, {"privacy": bd.local(**B, protocol="auto"), "domain": BALL}),
     "CentralLaplace.calibrate": (
         bd.CentralLaplace.calibrate,
         {"domain": bd.Box(dim=1), "budget": bd.PureDP(epsilon=1.0), "participations": 1},
@@ -243,7 +246,7 @@ CASES: dict[str, Case] = {
     ),
     "Experiment": (lambda **document: bd.Experiment.from_dict(document), _experiment),
     "run": (
-        partial(bd.run, executor=Here()),  # of processes each would take seconds
+        partial(bd.run, executor=InProcessExecutor()),  # of processes each would take seconds
         {"experiment": _experiment, "jobs": 1, "scheduler": None, "resume": False},
     ),
     "plan": (
@@ -364,7 +367,15 @@ def test_every_public_name_is_here() -> None:
     """A public class or function is not held to the law."""
     held = {name.partition(".")[0] for name in (*CASES, *STATEFUL)}
     bases = {"BandannaError", "Domain", "NoiseSource", "LedgerStore", "Policy"}  # nothing to call
-    parts = {"Ask", "Assigned", "Choice", "Frozen", "Played", "Until", "stored_as"}  # of a policy: code, not input
+    parts = {
+        "SumQuery",
+        "AssignedArms",
+        "Choice",
+        "FixedLength",
+        "PlayedRounds",
+        "StoppedByPublicData",
+        "stored_as",
+    }  # of a policy: code, not input
     simple = {"Bits", "MemoryStore", "SecureNoise", "none"}  # without arguments
     made = {"Decision", "Estimate", "Guarantee", "LedgerView", "Replay", "Results", "Statistic"}  # by the library
     elsewhere = {"Accountant", "ExplicitPolicy"}  # of events and tables that are checked when they are made

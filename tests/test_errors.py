@@ -19,7 +19,7 @@ from bandanna.errors import (
     LateRewardWarning,
     MissingExtra,
     SlowReleaseWarning,
-    Summary,
+    ValueSummary,
     WeakPrivacyWarning,
 )
 
@@ -41,7 +41,10 @@ def test_one_family() -> None:
 @pytest.mark.parametrize("kind", ARGUMENT, ids=lambda kind: kind.__name__)
 def test_argument_value_allowed(kind: type[InvalidArgument]) -> None:
     """The message omits the argument, the value or what is allowed, or does not survive pickling."""
-    error, shown = kind("batch", 1, "a whole number >= 2"), 1 if kind is not InvalidStatistic else Summary("an int")
+    error, shown = (
+        kind("batch", 1, "a whole number >= 2"),
+        1 if kind is not InvalidStatistic else ValueSummary("an int"),
+    )
     assert (error.argument, error.value, error.allowed) == ("batch", shown, "a whole number >= 2")
     assert str(error) == f"batch = {shown} is not allowed: a whole number >= 2"
     assert isinstance(error, ValueError)

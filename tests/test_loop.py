@@ -9,7 +9,7 @@ import pytest
 
 from bandanna.device.domain import Ball
 from bandanna.device.noise import FastNoise
-from bandanna.policies.base import Ask, Desk
+from bandanna.policies.base import RunnerState, SumQuery
 from bandanna.privacy.budgets import ApproxDP, PureDP
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.continual import CentralContinual
@@ -39,8 +39,8 @@ def test_a_release_of_the_desk_has_the_noise_of_its_protocol(protocol: Protocol,
     of them are a false alarm in less than 1e-6 of all seeds, and 20 % less noise is 25 of them away.
     """
     values = np.tile([0.6, -0.8], (RUNS, 3, 1))  # three users of every run
-    ask, source = Ask(protocol=protocol), FastNoise(np.random.default_rng(0))
-    desk, estimate = Desk().release(ask, BALL.admit(values), source, path=path)
+    ask, source = SumQuery(protocol=protocol), FastNoise(np.random.default_rng(0))
+    desk, estimate = RunnerState().release(ask, BALL.admit(values), source, path=path)
     assert (0 in desk.streams) == (not isinstance(protocol, BatchProtocol))
     noise = estimate.total - values.sum(axis=-2)
     expected = protocol.std(3) if isinstance(protocol, BatchProtocol) else float(protocol.prefix_std()[0])
@@ -51,6 +51,6 @@ def test_how_many_are_in_a_group_is_not_told() -> None:
     """A policy is told the size of a private group with the answer about it, exactly."""
     protocol, source = CentralGaussian.calibrate(domain=BALL, budget=BUDGET), FastNoise(np.random.default_rng(0))
     statistic = BALL.admit(np.tile([0.3, 0.4], (5, 1)))
-    _, of_group = Desk().release(Ask(protocol=protocol, of="some"), statistic, source, path="messages")
-    _, of_batch = Desk().release(Ask(protocol=protocol), statistic, source, path="messages")
+    _, of_group = RunnerState().release(SumQuery(protocol=protocol, of="some"), statistic, source, path="messages")
+    _, of_batch = RunnerState().release(SumQuery(protocol=protocol), statistic, source, path="messages")
     assert (of_group.count, of_batch.count) == (0, 5)

@@ -34,12 +34,12 @@ import bandanna as bd
 from bandanna import datasets, environments
 from bandanna.cli.main import app
 from bandanna.data import datasets as datasets_module
-from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Range
+from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Range, UnitBall
 from bandanna.data.features.private import fit_privately
-from bandanna.deployment.client.session import Registrar, as_ticket
-from bandanna.deployment.http.limits import json_of
-from bandanna.deployment.messages.canonical import loads, unpacked
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, Summary, raise_alone
+from bandanna.deployment.client.session import RegistrarClient, to_ticket
+from bandanna.deployment.http.limits import parse_json_body
+from bandanna.deployment.messages.canonical import decode_base64url, loads
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, ValueSummary, raise_without_context
 
 from .client.town import Town
 from .drawn import examples
@@ -215,7 +215,7 @@ def agent(**parts: Any) -> bd.Agent:
 
 
 MAP = Map(Range(age=(0, 100), outside="refuse", missing="refuse"), OneHot(site=["a"], unknown="refuse"),
-          Hash("note", buckets=3, missing="refuse"), Ball())  # fmt: skip
+          Hash("note", buckets=3, missing="refuse"), UnitBall())  # fmt: skip
 
 
 @cache
@@ -391,7 +391,7 @@ def streamed(value: Any) -> None:
         quiet(lambda: protocol.check_users(value, 1))  # noqa: B023
         quiet(lambda: protocol.prefixes(value, noise()))  # noqa: B023
         if isinstance(protocol, bd.ConcurrentShuffle) and isinstance(value, int):
-            quiet(lambda: protocol.after_batches([value], noise()))  # noqa: B023
+            quiet(lambda: protocol.estimate_bit_prefixes([value], noise()))  # noqa: B023
 
 
 def labelled(value: Any) -> None:
@@ -474,11 +474,11 @@ DOORS: dict[str, Callable[[Any], Any]] = {
     "Report.statistic": lambda value: REPORT.statistic(value, np.zeros(4)),
     "Report.statistic, rewards": lambda value: REPORT.statistic(ROWS, value),
     "Ledger.release": spent,
-    "Registrar, user": lambda value: Registrar(user=value, token="t"),
-    "tickets": as_ticket,
-    "a request": lambda value: json_of(value if isinstance(value, bytes) else repr(value).encode()),
+    "Registrar, user": lambda value: RegistrarClient(user=value, token="t"),
+    "tickets": to_ticket,
+    "a request": lambda value: parse_json_body(value if isinstance(value, bytes) else repr(value).encode()),
     "a document": lambda value: loads(value if isinstance(value, bytes) else repr(value)),
-    "bytes in an address": unpacked,
+    "bytes in an address": decode_base64url,
 }
 
 
@@ -667,26 +667,26 @@ def test_what_is_configured_is_still_quoted() -> None:
     [(TEXT, "a str"), (NUMBER, "a float"), (WHOLE, "an int"), (True, "a bool"), (None, "None"), (b"", "a bytes"),
      (math.nan, "a float that is not finite"), (np.float64(NUMBER), "a float64"), ([1, 2], "a list of length 2"),
      ({TEXT: 1}, "a dict of length 1"), (np.zeros((4, 3)), "an array of shape (4, 3) of floats"),
-     (np.array([TEXT]), "an array of shape (1,) of texts"), (Told(), "a Told"), (Summary("so"), "so"),
+     (np.array([TEXT]), "an array of shape (1,) of texts"), (Told(), "a Told"), (ValueSummary("so"), "so"),
      (pd.DataFrame({TEXT: [1.0]}), "a DataFrame of shape (1, 1)")],
 )  # fmt: skip
 def test_a_value_is_described_by_type_and_shape(value: Any, told: str) -> None:
     """A summary names the type and the shape; the error's text and attribute are the summary."""
     error = InvalidStatistic("reward", value, "a number")
     assert (str(error), error.value) == (f"reward = {told} is not allowed: a number", told)
-    assert type(error.value) is Summary
+    assert type(error.value) is ValueSummary
     again = pickle.loads(pickle.dumps(error))
-    assert (str(again), again.value, type(again.value)) == (str(error), told, Summary)
+    assert (str(again), again.value, type(again.value)) == (str(error), told, ValueSummary)
 
 
 def test_an_error_raised_alone_has_no_context() -> None:
-    """`raise_alone` leaves neither a cause nor a context, even inside of other handlers."""
+    """`raise_without_context` leaves neither a cause nor a context, even inside of other handlers."""
 
     def convert() -> None:
         try:
             float(TEXT)
         except ValueError:
-            raise_alone(BandannaError("told"))
+            raise_without_context(BandannaError("told"))
 
     with pytest.raises(BandannaError) as caught:
         convert()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.agent.continual_sum import ContinualSum
-from bandanna.device.noise import FastNoise, Size, shape
+from bandanna.device.noise import FastNoise, Size, to_shape
 from bandanna.numeric.rng import Streams
 from bandanna.protocols import continual
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
@@ -50,7 +50,7 @@ class TabledCoins(FastNoise):
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Bin(trials, probability)."""
-        trials, chance, wanted = validation.whole("trials", trials, least=0), float(probability), shape(size)
+        trials, chance, wanted = validation.integer("trials", trials, least=0), float(probability), to_shape(size)
         spread = math.sqrt(trials * chance * (1 - chance))
         if math.prod(wanted) < _FEW or not 1 <= spread <= _WIDE:
             return super().binomial(trials=trials, probability=probability, size=size)
@@ -66,7 +66,7 @@ class TabledCoins(FastNoise):
 
     def flips(self, chance: float, size: Size) -> NDArray[np.bool_]:
         """U < chance, of so many U."""
-        wanted, end = shape(size), min(math.floor(math.ldexp(chance, 64)), 2**64 - 1)
+        wanted, end = to_shape(size), min(math.floor(math.ldexp(chance, 64)), 2**64 - 1)
         first = end >> int(_REST)
         words = self.words(math.prod(wanted))
         flips = words < first
@@ -146,7 +146,7 @@ def errors_of(counter: ContinualSum, hard: HardBits, source: TabledCoins) -> Cal
 
 def _central(protocol: CentralContinual, shape: tuple[int, ...], source: FastNoise) -> Errors:
     """The last prefix of a BLT has the most noise."""
-    noise = continual.noise(shape, protocol.mechanism, source)[..., 0]
+    noise = continual.sample_prefix_noise(shape, protocol.mechanism, source)[..., 0]
     return noise[:, -1], _largest(noise)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from bandanna import validation
 from bandanna.agent.continual_sum import ContinualSum
 from bandanna.device.domain import Bits
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.batch_tree import BatchTree
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
@@ -91,7 +91,7 @@ def horizons(longest: int = HORIZON) -> tuple[int, ...]:
     """H/1024, ..., H/2, H."""
     least = 2 ** (HALVINGS + 4)  # 16 users at least: four shufflers
     return tuple(
-        validation.whole("horizon", longest, least=least) // 2**power for power in reversed(range(HALVINGS + 1))
+        validation.integer("horizon", longest, least=least) // 2**power for power in reversed(range(HALVINGS + 1))
     )
 
 
@@ -179,7 +179,7 @@ def errors(
     kinds: Sequence[Kind] = KINDS,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Rate]:
     """All kinds at all n: `n_seeds` runs of the longest, of shorter ones up to eight times as many."""
     shared = {"seed": seed, "epsilon": epsilon, "delta": delta}

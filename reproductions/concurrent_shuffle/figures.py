@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.protocols.batch_tree import BatchTree
-from bandanna.simulation.figures import PALETTE, blank, furnish, label_ends, power, raised, save_both, styled
+from bandanna.simulation.figures import (
+    PALETTE,
+    decorate_axes,
+    format_exponent,
+    format_power,
+    house_style,
+    label_ends,
+    make_axes,
+    save_both,
+)
 from reproductions.concurrent_shuffle import error, regret, tree
 from reproductions.concurrent_shuffle.tree import Batch, batches, busiest, covering
 from reproductions.figure import REGRET, Curve, Figure, Row, at_once
@@ -33,17 +42,17 @@ def draw_errors(rates: Sequence[Rate], stem: Path) -> list[Path]:
     shown = [rate for rate in rates if rate.points[0].row["degrees"] != "paper" and rate.slope is not None]
     if not shown:
         return []  # one run has no standard deviation
-    with styled():
-        figure, axes = blank((10.4, 6.2), (0.085, 0.115, 0.61, 0.745))
+    with house_style():
+        figure, axes = make_axes((10.4, 6.2), (0.085, 0.115, 0.61, 0.745))
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         ends = [end for rate in shown for end in _error_line(axes, rate)]
         first, last = (shown[0].points[place].row["n"] for place in (0, -1))
         axes.set_xlim(first / 1.1, last * 1.1)
-        axes.xaxis.set_major_formatter(lambda value, _: power(value, 2))
+        axes.xaxis.set_major_formatter(lambda value, _: format_power(value, 2))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
         title = "k shufflers at work at once: noise in the worst running count"
-        furnish(axes, title, _NOTE, across="users", up="noise of the worst prefix")
+        decorate_axes(axes, title, _NOTE, across="users", up="noise of the worst prefix")
         label_ends(axes, ends)
     return save_both(figure, stem)
 
@@ -81,8 +90,8 @@ def draw_tree(tree: BatchTree, stem: Path) -> list[Path]:
     """Batches over time, one row for each level's shuffler; dark: what the estimate after some t adds up."""
     t, height = busiest(tree), 1.9 + 0.62 * tree.levels
     chosen = covering(tree, t)
-    with styled():
-        figure, axes = blank((10.4, height), (0.16, 0.8 / height, 0.81, 1 - 1.75 / height))
+    with house_style():
+        figure, axes = make_axes((10.4, height), (0.16, 0.8 / height, 0.81, 1 - 1.75 / height))
         for batch in _drawn(tree, chosen):
             _bar(axes, tree, batch, chosen=batch in chosen)
         axes.set_xlim(0.5, 0.5 + 1.003 * tree.horizon)
@@ -91,7 +100,7 @@ def draw_tree(tree: BatchTree, stem: Path) -> list[Path]:
         title = f"{tree.horizon:,} users, {tree.levels} shuffler{'s' if tree.levels > 1 else ''}: batches over time"
         degrees = _product(tree.degrees)
         note = f"degrees {degrees}; dark: the batches that the count after {t:,} users adds up; dashed: never released"
-        furnish(axes, title, note, across="user", up="")
+        decorate_axes(axes, title, note, across="user", up="")
         axes.grid(False)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 1 <= value <= tree.horizon else "")
@@ -135,7 +144,7 @@ def _pale(colour: str) -> str:
 def _product(degrees: Sequence[int]) -> str:
     """3 x 2² for (3, 2, 2)."""
     runs = [(degree, len(list(same))) for degree, same in groupby(degrees)]
-    return " x ".join(f"{d}{raised(times) if times > 1 else ''}" for d, times in runs)
+    return " x ".join(f"{d}{format_exponent(times) if times > 1 else ''}" for d, times in runs)
 
 
 def _errors(rates: Sequence[Rate]) -> dict[str, Any]:

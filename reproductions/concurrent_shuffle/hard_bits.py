@@ -35,10 +35,10 @@ class HardBits:
     first: int = 0
 
     def __post_init__(self) -> None:
-        validation.whole("horizon", self.horizon)
-        validation.whole("shufflers", self.shufflers)
+        validation.integer("horizon", self.horizon)
+        validation.integer("shufflers", self.shufflers)
         validation.epsilon(self.epsilon)
-        if not 0 <= validation.whole("start", self.start, least=0) <= self.repeats:
+        if not 0 <= validation.integer("start", self.start, least=0) <= self.repeats:
             raise InvalidArgument("start", self.start, f"at most {self.repeats} bits")
         if self.first not in (0, 1):
             raise InvalidArgument("first", self.first, "0 or 1")

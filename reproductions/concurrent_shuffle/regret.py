@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bandanna import validation
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
@@ -92,10 +92,10 @@ def regrets(
     width: float = WIDTH,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Curve]:
     """All entries, on the same instances; `ratio` is the mean regret over the central one's."""
-    validation.whole("horizon", horizon, least=100)  # four levels of batches
+    validation.integer("horizon", horizon, least=100)  # four levels of batches
     shared = {"horizon": horizon, "n_seeds": n_seeds, "seed": seed, "width": width}
     tasks = [{"entry": entry, **shared} for entry in reversed(ENTRIES)]  # the longest first
     found = gather(play, tasks, jobs=jobs, progress=progress)[::-1]

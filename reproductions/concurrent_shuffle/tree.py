@@ -57,7 +57,7 @@ def batches(tree: BatchTree) -> list[Batch]:
 
 def covering(tree: BatchTree, users: int) -> list[Batch]:
     """V*_t: the maximal released batches that the estimate after t users adds up, in the order of their users."""
-    if not 0 <= validation.whole("users", users, least=0) <= tree.horizon:
+    if not 0 <= validation.integer("users", users, least=0) <= tree.horizon:
         raise InvalidArgument("users", users, f"at most the horizon {tree.horizon}")
     found, begin = [], 0
     for level in range(tree.levels, 0, -1):

@@ -1,6 +1,7 @@
 """Optimism with a disturbed matrix as it is, indefinite or not: the inverse, and the first arm of the largest index.
 
-`unrepaired` chooses once; its NumPy code is `_Problem.choose` of `published`, whose indices differ by some units in the
+`unrepaired` chooses once; its NumPy code is `_PlanProblem.choose` of `published`, whose indices differ by some units
+in the
 last place. `unrepaired_rounds` plays many rounds, one seed after the other: choose, earn, add.
 
 Where no noise joins, V grows by x x^T, and with y = V^-1 x (Sherman and Morrison 1950)
@@ -18,7 +19,7 @@ import math
 
 import numpy as np
 
-from bandanna.numeric.kernels import along, inner, jit, part, times
+from bandanna.numeric.kernels import compute_scores, inner, jit, jit_internal, multiply_vector
 from bandanna.types import Floats, Ints
 
 
@@ -42,7 +43,7 @@ def unrepaired(
     return True
 
 
-@part
+@jit_internal
 def inverted(statistic: Floats, ridge: float, inverse: Floats, rows: Ints, spare: Floats) -> bool:
     """V^-1 of one seed, filled; False if there is none. `rows` and `spare`: room for d numbers."""
     d = len(inverse)
@@ -55,7 +56,7 @@ def inverted(statistic: Floats, ridge: float, inverse: Floats, rows: Ints, spare
     return _invert(inverse, rows, spare)
 
 
-@part
+@jit_internal
 def widths(x: Floats, inverse: Floats, inner: Floats, width: Floats) -> None:
     """|x|^2_{V^-1} of arms in columns (d, K), (K,), filled; `inner`: room for as many numbers."""
     d, n_arms = x.shape
@@ -72,7 +73,7 @@ def widths(x: Floats, inverse: Floats, inner: Floats, width: Floats) -> None:
             width[k] += first[k] * inner[k]
 
 
-@part
+@jit_internal
 def favourite(
     x: Floats, inverse: Floats, vector: Floats, radius: float, width: Floats, theta: Floats, index: Floats
 ) -> int:
@@ -82,13 +83,13 @@ def favourite(
         theta[i] = 0.0
         for j in range(d):
             theta[i] += inverse[i, j] * vector[j]
-    along(x, theta, index)
+    compute_scores(x, theta, index)
     for k in range(n_arms):
         index[k] += radius * np.sqrt(width[k])
     return _largest(index)
 
 
-@part
+@jit_internal
 def _invert(a: Floats, rows: Ints, spare: Floats) -> bool:
     """The inverse in place, by Gauss and Jordan with the largest pivot of each column; False if there is none."""
     d = len(a)
@@ -121,7 +122,7 @@ def _invert(a: Floats, rows: Ints, spare: Floats) -> bool:
     return True
 
 
-@part
+@jit_internal
 def _largest(index: Floats) -> int:
     """The first NaN, else the first of the largest, as `np.argmax` has it."""
     best = 0
@@ -174,17 +175,17 @@ def unrepaired_rounds(
     return True
 
 
-@part
+@jit_internal
 def _grown(arms: Floats, x: Floats, inverse: Floats, width: Floats, step: Floats, across: Floats) -> bool:
     """V^-1 and |b|^2 of all arms with one more x x^T in V; False, and nothing done, where 1 + <x, y> is below 1."""
-    times(inverse, x, step)
+    multiply_vector(inverse, x, step)
     grown = 1 + inner(step, x)
     if not grown >= 1:
         return False
     for i in range(len(x)):
         for j in range(len(x)):
             inverse[i, j] -= step[i] * step[j] / grown
-    along(arms, step, across)
+    compute_scores(arms, step, across)
     for k in range(len(width)):
         width[k] -= across[k] * across[k] / grown
     return True

@@ -177,7 +177,7 @@ def _greatest(exceeds: Callable[[float], bool], most: float) -> float:
     """Largest epsilon up to `most` at which delta is exceeded, 0 where it is not; epsilon must be at least that."""
     if not exceeds(_LEAST):
         return 0.0
-    return most if exceeds(most) else search.greatest(exceeds, _LEAST, most, relative=1e-6)
+    return most if exceeds(most) else search.find_greatest(exceeds, _LEAST, most, relative=1e-6)
 
 
 def _cuts(mu: float) -> Floats:

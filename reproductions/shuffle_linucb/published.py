@@ -46,7 +46,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.audit.gallery import published_std
-from bandanna.numeric.compiled import compiled
+from bandanna.numeric.compiled import find_kernel
 from bandanna.numeric.rng import Streams
 from bandanna.simulation.environments.linear import LinearWorld, PublishedLinear
 from bandanna.simulation.result import checkpoints_for
@@ -71,9 +71,9 @@ class Setting:
     def __post_init__(self) -> None:
         validation.one_of("algorithm", self.algorithm, ALGORITHMS)
         validation.positive("epsilon", self.epsilon)
-        validation.chance("delta", self.delta)
+        validation.open_probability("delta", self.delta)
         for name, least in (("dim", 2), ("horizon", 2), ("batch", 1)):
-            object.__setattr__(self, name, validation.whole(name, getattr(self, name), least=least))
+            object.__setattr__(self, name, validation.integer(name, getattr(self, name), least=least))
 
     @property
     def every(self) -> int:
@@ -143,7 +143,7 @@ class AuthorsInstances(PublishedLinear):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.cycle is not None:
-            validation.whole("cycle", self.cycle)
+            validation.integer("cycle", self.cycle)
 
     def normals(self, streams: Streams) -> tuple[Floats, Floats]:
         """The authors' numbers for v and u."""
@@ -196,8 +196,8 @@ def run(
     realised, expected = (Tally(checkpoints=marks, n_seeds=len(streams.seeds)) for _ in range(2))
     play = _singles if setting.every == 1 else _batches
     for gaps, lost in play(problem, noise, setting, streams):
-        realised.varying(lost)
-        expected.varying(gaps)
+        realised.add_losses(lost)
+        expected.add_losses(gaps)
     seconds = time.perf_counter() - began
     return PublishedRun(checkpoints=marks, regret=realised.regret, pseudo=expected.regret, seconds=seconds)
 
@@ -223,7 +223,7 @@ def _singles(problem: _Problem, noise: _Clear, setting: Setting, streams: Stream
         uniform, (joins, added) = streams.uniform("rewards", (count, 2)), noise.ahead(start, count)
         actions = np.empty((len(statistic), count), dtype=np.int64)
         plain = count  # rounds that NumPy plays
-        if kernel := compiled("unrepaired_rounds", rounds=setting.horizon, module=_KERNELS):
+        if kernel := find_kernel("unrepaired_rounds", rounds=setting.horizon, module=_KERNELS):
             plain = int(start == 0)  # at first all arms are tied, but for rounding errors
         for t in range(plain):
             actions[:, t] = chosen = problem.choose(statistic, setting)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.privacy import accountant
@@ -45,10 +45,10 @@ def curves(
     horizon: int = HORIZON,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Curve]:
     """All curves of a figure with panels (d, epsilon), published and ours. More `jobs`: more processes."""
-    shared = {"horizon": validation.whole("horizon", horizon, least=BATCH), "n_seeds": n_seeds, "seed": seed}
+    shared = {"horizon": validation.integer("horizon", horizon, least=BATCH), "n_seeds": n_seeds, "seed": seed}
     wanted = [(a, v, d, e) for d, e in panels for a in ALGORITHMS for v in ("published", "ours")]
     once = {_what(*each): each for each in reversed(wanted)}  # LinUCB does not depend on epsilon: once per dimension
     tasks = [dict(zip(("algorithm", "variant", "dim", "epsilon"), once[what], strict=True)) | shared for what in once]

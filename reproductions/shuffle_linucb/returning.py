@@ -29,7 +29,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.errors import InvalidArgument, OutsideTheorem
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.numeric.rng import Streams
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
@@ -49,10 +49,15 @@ def participations(horizon: int) -> tuple[int, ...]:
 
 
 def curves(
-    *, n_seeds: int = 50, horizon: int = HORIZON, seed: int = 0, jobs: int = 1, progress: Progress = silent
+    *,
+    n_seeds: int = 50,
+    horizon: int = HORIZON,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Curve]:
     """All curves, published and ours, for every M; LinUCB does not depend on M and stands with M = 1."""
-    validation.whole("horizon", horizon, least=8)
+    validation.integer("horizon", horizon, least=8)
     tasks = [
         {"algorithm": name, "variant": variant, "times": times, "horizon": horizon, "n_seeds": n_seeds, "seed": seed}
         for variant in ("published", "ours")

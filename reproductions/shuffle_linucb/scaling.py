@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from bandanna import validation
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
@@ -72,9 +72,12 @@ def scaling(
     points: int = POINTS,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[Rate]:
     """All lines; `horizon` is H."""
-    longest, points = validation.whole("horizon", horizon, least=10_000), validation.whole("points", points, least=2)
+    longest, points = (
+        validation.integer("horizon", horizon, least=10_000),
+        validation.integer("points", points, least=2),
+    )
     lines = [line(name, longest, points) for name in algorithms]
     return regrets_over(regret, lines, n_seeds=n_seeds, seed=seed, jobs=jobs, progress=progress)

@@ -18,12 +18,12 @@ _NAMES = {  # where public names are defined
     "device.domain": "Ball Bits Box Domain Estimate Statistic SymmetricMatrix",
     "device.linear_report": "LinearReport",
     "device.noise": "FastNoise NoiseSource SecureNoise",
-    "device.weighted_report": "Weights",
+    "device.weighted_report": "ImportanceWeightDomain",
     "errors": "BandannaError",
     "experiments.experiment": "Experiment",
     "experiments.plan": "plan",
     "experiments.run": "Results run",
-    "policies.base": "Ask Assigned Frozen Played Policy Until",
+    "policies.base": "SumQuery AssignedArms FixedLength PlayedRounds Policy StoppedByPublicData",
     "policies.finite.elimination": "Elimination",
     "policies.finite.gope": "GOPE",
     "policies.finite.thompson": "Thompson",
@@ -53,7 +53,7 @@ _NAMES = {  # where public names are defined
     "protocols.clear": "Clear",
     "protocols.concurrent_shuffle": "ConcurrentShuffle",
     "protocols.continual": "CentralContinual",
-    "protocols.factory": "open_batch",
+    "protocols.factory": "protocol_for",
     "protocols.gaussian": "CentralGaussian LocalGaussian ShuffleGaussian",
     "protocols.laplace": "CentralLaplace",
     "protocols.privacy_model": "Privacy central concurrent local none shuffle",
@@ -118,18 +118,18 @@ if TYPE_CHECKING:
     from bandanna.device.noise import FastNoise as FastNoise
     from bandanna.device.noise import NoiseSource as NoiseSource
     from bandanna.device.noise import SecureNoise as SecureNoise
-    from bandanna.device.weighted_report import Weights as Weights
+    from bandanna.device.weighted_report import ImportanceWeightDomain as ImportanceWeightDomain
     from bandanna.errors import BandannaError as BandannaError
     from bandanna.experiments.experiment import Experiment as Experiment
     from bandanna.experiments.plan import plan as plan
     from bandanna.experiments.run import Results as Results
     from bandanna.experiments.run import run as run
-    from bandanna.policies.base import Ask as Ask
-    from bandanna.policies.base import Assigned as Assigned
-    from bandanna.policies.base import Frozen as Frozen
-    from bandanna.policies.base import Played as Played
+    from bandanna.policies.base import AssignedArms as AssignedArms
+    from bandanna.policies.base import FixedLength as FixedLength
+    from bandanna.policies.base import PlayedRounds as PlayedRounds
     from bandanna.policies.base import Policy as Policy
-    from bandanna.policies.base import Until as Until
+    from bandanna.policies.base import StoppedByPublicData as StoppedByPublicData
+    from bandanna.policies.base import SumQuery as SumQuery
     from bandanna.policies.finite.elimination import Elimination as Elimination
     from bandanna.policies.finite.gope import GOPE as GOPE
     from bandanna.policies.finite.thompson import Thompson as Thompson
@@ -169,7 +169,7 @@ if TYPE_CHECKING:
     from bandanna.protocols.clear import Clear as Clear
     from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle as ConcurrentShuffle
     from bandanna.protocols.continual import CentralContinual as CentralContinual
-    from bandanna.protocols.factory import open_batch as open_batch
+    from bandanna.protocols.factory import protocol_for as protocol_for
     from bandanna.protocols.gaussian import CentralGaussian as CentralGaussian
     from bandanna.protocols.gaussian import LocalGaussian as LocalGaussian
     from bandanna.protocols.gaussian import ShuffleGaussian as ShuffleGaussian

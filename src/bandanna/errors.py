@@ -17,7 +17,7 @@ _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "c":
           "S": "bytes", "M": "dates", "m": "durations", "V": "records"}  # fmt: skip
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as messages show it: on one line, shortened, and whatever its own `repr` does."""
     try:
         plain = str(value) if isinstance(value, PurePath) else value
@@ -27,7 +27,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 30]} ... ({len(text):,} characters)"
 
 
-class Summary(str):
+class ValueSummary(str):
     """What errors say of a user's value instead of showing it: its type and its shape, in words, without quotes."""
 
     __slots__ = ()
@@ -36,16 +36,16 @@ class Summary(str):
         return str(self)
 
     @classmethod
-    def of(cls, value: Any) -> Summary:
+    def of(cls, value: Any) -> ValueSummary:
         """The type and the shape of a value, and nothing of what it holds."""
-        if value is None or isinstance(value, Summary):
+        if value is None or isinstance(value, ValueSummary):
             return cls(value)
         name = type(value).__name__.replace("ndarray", "array")
         article = "an" if name[:1].lower() in tuple("aeio") else "a"
-        return cls(f"{article} {name}{_extent(value)}")
+        return cls(f"{article} {name}{_describe_extent(value)}")
 
     @classmethod
-    def of_failure(cls, error: BaseException) -> Summary:
+    def of_failure(cls, error: BaseException) -> ValueSummary:
         """The type of an error that somebody's own function has raised, and the line that has raised it, without its
         text, which may hold a user's value.
         """
@@ -57,7 +57,7 @@ class Summary(str):
         return cls(f"{name} in line {place.tb_lineno} of {PurePath(place.tb_frame.f_code.co_filename).name}")
 
 
-def _extent(value: Any) -> str:
+def _describe_extent(value: Any) -> str:
     """Of a value with a shape or a length: how large it is; of a number that is none: that."""
     try:
         if isinstance(value, float):
@@ -82,7 +82,7 @@ class BandannaError(Exception):
         return " ".join(line.strip() for line in super().__str__().splitlines())
 
 
-def raise_alone(error: Exception) -> NoReturn:
+def raise_without_context(error: Exception) -> NoReturn:
     """Raise an error from the handler of another one, which it does not keep: that may hold a user's value.
 
     `raise ... from None` hides the other one from tracebacks, and keeps it as `__context__`.
@@ -94,7 +94,7 @@ def raise_alone(error: Exception) -> NoReturn:
         raise
 
 
-def place_in_json(error: Exception) -> str:
+def describe_json_error(error: Exception) -> str:
     """Where a document stops to be JSON, or what else is wrong with it: never a part of it."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}, column {error.colno}"
@@ -111,7 +111,7 @@ class InvalidArgument(BandannaError, ValueError):
         self.argument = argument
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{argument} = {shown(value)} is not allowed: {allowed}")
+        super().__init__(f"{argument} = {format_value(value)} is not allowed: {allowed}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the three parts, so that the error survives a trip between processes."""
@@ -126,11 +126,11 @@ class InvalidStatistic(InvalidArgument):
     """What comes from users (contexts, rewards, ids, tables and statistics of them) is not allowed.
 
     `value` and the message describe it by type and shape, and `argument` says where it is, by numbers and by names that
-    the program has declared: neither holds a user's value. A text is not shown, unless it is a `Summary`.
+    the program has declared: neither holds a user's value. A text is not shown, unless it is a `ValueSummary`.
     """
 
     def __init__(self, argument: str, value: Any, allowed: str) -> None:
-        super().__init__(argument, Summary.of(value), allowed)
+        super().__init__(argument, ValueSummary.of(value), allowed)
 
 
 class OutsideTheorem(InvalidArgument):
@@ -237,17 +237,17 @@ _NEAR = 0.65  # resemblance, from 0 to 1, below which a word is not meant
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
     """A question with the nearest known word, to stand before all of them; nothing where none is near."""
-    close = nearest(word, known)
+    close = find_nearest_word(word, known)
     return f"did you mean {close!r}? " if close else ""
 
 
-def similar_column(name: str, columns: Sequence[Any]) -> str:
+def suggest_column(name: str, columns: Sequence[Any]) -> str:
     """Where a column of a similar name is; its name is not told, because it may be a cell of a file without header."""
-    close = nearest(name, [each for each in columns if isinstance(each, str)])
+    close = find_nearest_word(name, [each for each in columns if isinstance(each, str)])
     return f"column {list(columns).index(close)} has a similar name; " if close else ""
 
 
-def nearest(word: Any, known: Iterable[str]) -> str:
+def find_nearest_word(word: Any, known: Iterable[str]) -> str:
     """The known word that is meant; an empty one where none is near."""
     if not isinstance(word, str) or not 0 < len(word) <= 100:  # comparing a long text takes its time
         return ""

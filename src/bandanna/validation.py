@@ -18,14 +18,14 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic, Summary, did_you_mean
+from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic, ValueSummary, did_you_mean
 from bandanna.types import Floats
 
 # Checks of arguments: each returns a plain value, or raises an error naming argument, value and what is allowed.
 
 
-EXACT = 2**53  # up to which every whole number is a float
-SEEDS = 2**128  # as many as a generator tells apart
+LARGEST_EXACT_INTEGER = 2**53  # up to which every whole number is a float
+SEED_LIMIT = 2**128  # as many as a generator tells apart
 
 
 def real(argument: str, value: Any, allowed: str, *, error: type[InvalidArgument] = InvalidArgument) -> float:
@@ -72,7 +72,7 @@ def non_negative(argument: str, value: Any, *, infinite: bool = False) -> float:
     return number
 
 
-def amounts(argument: str, values: Any, *, error: type[InvalidArgument] = InvalidArgument) -> Floats:
+def non_negative_array(argument: str, values: Any, *, error: type[InvalidArgument] = InvalidArgument) -> Floats:
     """Numbers >= 0, infinite ones too, as an array of any shape."""
     if type(values) is float and values >= 0:
         return np.asarray(values)
@@ -85,7 +85,7 @@ def amounts(argument: str, values: Any, *, error: type[InvalidArgument] = Invali
     return np.asarray(array, dtype=float)
 
 
-def moderate(argument: str, value: Any, *, zero: bool = False) -> float:
+def bounded_factor(argument: str, value: Any, *, zero: bool = False) -> float:
     """A factor in [1e-12, 1e12], or 0 where that has a meaning: products of a few of them are numbers too."""
     allowed = "a number in [1e-12, 1e12]" + (", or 0" if zero else "")
     number = real(argument, value, allowed)
@@ -94,7 +94,7 @@ def moderate(argument: str, value: Any, *, zero: bool = False) -> float:
     return number
 
 
-def chance(argument: str, value: Any, *, least: float = 0.0) -> float:
+def open_probability(argument: str, value: Any, *, least: float = 0.0) -> float:
     """A probability strictly between `least` and 1."""
     number = real(argument, value, f"a number in ({least:g}, 1)")
     if not least < number < 1:
@@ -102,7 +102,7 @@ def chance(argument: str, value: Any, *, least: float = 0.0) -> float:
     return number
 
 
-def share(argument: str, value: Any) -> float:
+def unit_interval(argument: str, value: Any) -> float:
     """A number from 0 to 1, both included."""
     number = real(argument, value, "a number in [0, 1]")
     if not 0 <= number <= 1:
@@ -110,12 +110,12 @@ def share(argument: str, value: Any) -> float:
     return number
 
 
-def whole(
+def integer(
     argument: str,
     value: Any,
     *,
     least: int = 1,
-    most: int | None = EXACT,
+    most: int | None = LARGEST_EXACT_INTEGER,
     error: type[InvalidArgument] = InvalidArgument,
 ) -> int:
     """An integer from `least` to `most` (a float such as 20.0 or 1e6 is taken as the integer it is)."""
@@ -134,20 +134,20 @@ def whole(
     return number
 
 
-def store(owner: object, check: Callable[..., float], *names: str, **options: Any) -> None:
+def set_validated(owner: object, check: Callable[..., float], *names: str, **options: Any) -> None:
     """Put the plain value of each of a frozen value's fields in its place: a NumPy scalar would keep its precision."""
     for name in names:
         object.__setattr__(owner, name, check(name, getattr(owner, name), **options))
 
 
-def flag(argument: str, value: Any) -> bool:
+def boolean(argument: str, value: Any) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidArgument(argument, value, "True or False")
     return bool(value)
 
 
-def several(argument: str, values: Any, allowed: str) -> list[Any]:
+def list_entries(argument: str, values: Any, allowed: str) -> list[Any]:
     """The entries of a list, an array or another iterable that has an order; errors show none of them."""
     if type(values) is list or type(values) is tuple:
         return list(values)
@@ -156,7 +156,7 @@ def several(argument: str, values: Any, allowed: str) -> list[Any]:
         with suppress(Exception):  # a foreign object may raise anything, and show what it holds
             entries = iter(values)
     if entries is None:
-        raise InvalidArgument(argument, Summary.of(values), allowed)
+        raise InvalidArgument(argument, ValueSummary.of(values), allowed)
     return list(entries)
 
 
@@ -218,7 +218,7 @@ Answer = TypeVar("Answer")
 _BOUND = ("self", "cls")  # nobody says them
 
 
-def by_name(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]:
+def checked_keywords(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]:
     """Above a function that people call: unknown, missing or unnamed arguments get an error that says what it takes."""
 
     def decorate(function: Callable[P, Answer]) -> Callable[P, Answer]:
@@ -231,11 +231,11 @@ def by_name(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]
             for name, value in named.items():
                 if name not in known:
                     hint = did_you_mean(name, (each for each in known if each not in named))
-                    raise InvalidArgument(name, Summary.of(value), f"{called} has no such argument: {hint}{takes}")
+                    raise InvalidArgument(name, ValueSummary.of(value), f"{called} has no such argument: {hint}{takes}")
             try:
                 expected.bind(*arguments, **named)
             except TypeError:
-                raise _misplaced(called, known, expected.parameters, arguments, named) from None
+                raise _describe_bad_arguments(called, known, expected.parameters, arguments, named) from None
             return function(*arguments, **named)
 
         return checked
@@ -255,18 +255,20 @@ def warn_outside(warning: Warning) -> None:
         warnings.warn(warning, stacklevel=level)
 
 
-def result_of(argument: str, function: Callable[[Any], Any], data: Any, allowed: str) -> Any:
+def call_with_user_data(argument: str, function: Callable[[Any], Any], data: Any, allowed: str) -> Any:
     """What a caller's own function makes of users' data; where it raises, the error says the type and the line."""
     try:
         return function(data)
     except BandannaError:
         raise
     except Exception as error:  # whose text, and whose own causes, may hold a user's value
-        failure = Summary.of_failure(error)
-    raise InvalidStatistic(argument, Summary(f"a function that raised {failure}"), allowed)
+        failure = ValueSummary.of_failure(error)
+    raise InvalidStatistic(argument, ValueSummary(f"a function that raised {failure}"), allowed)
 
 
-def _misplaced(called: str, known: list[str], parameters: Any, given: tuple[Any, ...], named: Any) -> InvalidArgument:
+def _describe_bad_arguments(
+    called: str, known: list[str], parameters: Any, given: tuple[Any, ...], named: Any
+) -> InvalidArgument:
     """What is missing, or should have been named."""
     places = [name for name in parameters if parameters[name].kind is not Parameter.KEYWORD_ONLY]
     if len(given) > len(places):
@@ -306,7 +308,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise BandannaError(f"{path}: bad TOML: too many brackets inside each other") from error
 
 
-def keys(table: Mapping[str, Any], where: str, known: Iterable[str], needed: Iterable[str] = ()) -> dict[str, Any]:
+def check_keys(
+    table: Mapping[str, Any], where: str, known: Iterable[str], needed: Iterable[str] = ()
+) -> dict[str, Any]:
     """The table, if all its keys are known and the needed ones are there."""
     prefix = f"{where}." if where else ""
     owner = f" of {table['name']}" if isinstance(table.get("name"), str) else ""
@@ -321,7 +325,7 @@ def keys(table: Mapping[str, Any], where: str, known: Iterable[str], needed: Ite
     return dict(table)
 
 
-def typed(where: str, value: Any, wanted: Any) -> Any:
+def check_type(where: str, value: Any, wanted: Any) -> Any:
     """The value, if it is of the wanted type; types that have no word of their own are checked by their owners."""
     kinds = [kind for kind in typing.get_args(wanted) or (wanted,) if kind is not type(None)]
     if len(kinds) != 1 or kinds[0] not in _WORDS:
@@ -337,7 +341,7 @@ def typed(where: str, value: Any, wanted: Any) -> Any:
 
 
 @contextmanager
-def inside(where: str) -> Iterator[None]:
+def prefix_errors(where: str) -> Iterator[None]:
     """Errors about an argument name its place too."""
     try:
         yield
@@ -353,7 +357,7 @@ def inside(where: str) -> Iterator[None]:
 _UNKNOWN = 2**40  # where the system does not say: nothing that anybody has is refused
 
 
-def available() -> int:
+def read_available_memory() -> int:
     """Bytes of the machine."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -361,8 +365,8 @@ def available() -> int:
         return _UNKNOWN
 
 
-def require_room(argument: str, value: Any, needed: int, *, of: str) -> None:
+def check_memory(argument: str, value: Any, needed: int, *, of: str) -> None:
     """Refuse an argument by name if what follows from it would not fit: before it is tried."""
-    if needed > (room := available()):
+    if needed > (room := read_available_memory()):
         allowed = f"a smaller one: {of} would take {needed / 1e9:,.1f} GB, of which there are {room / 1e9:,.1f}"
         raise InvalidArgument(argument, value, allowed)

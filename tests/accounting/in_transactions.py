@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.privacy.events import Event
-from bandanna.privacy.stores.base import Entry, LedgerStore, Result
+from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, Result
 from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
 from bandanna.storage.database.schema import open_database
 
@@ -21,41 +21,41 @@ class InTransactions(LedgerStore):
 
     def __init__(self, url: str) -> None:
         self.database = open_database(url, role="ledger", schema=LEDGER_SCHEMA)
-        self._mine = threading.local()
+        self._exclusive_process = threading.local()
 
     def alone(self, work: Callable[[], Result]) -> Result:
         """In one transaction."""
-        if getattr(self._mine, "store", None) is not None:
+        if getattr(self._exclusive_process, "store", None) is not None:
             return work()
         raised: BaseException | None = None
         with self.database.transaction() as transaction:
-            self._mine.store = TransactionStore(transaction)
+            self._exclusive_process.store = TransactionStore(transaction)
             try:
-                result = self._mine.store.alone(work)
+                result = self._exclusive_process.store.alone(work)
             except Exception as error:
                 raised = error
             finally:
-                self._mine.store = None
+                self._exclusive_process.store = None
         if raised is not None:
             raise raised
         return result
 
     def _do(self, name: str, *given: Any) -> Any:
-        return self.alone(lambda: getattr(self._mine.store, name)(*given))
+        return self.alone(lambda: getattr(self._exclusive_process.store, name)(*given))
 
     def secret(self) -> bytes:
         """Of the tables."""
         return self._do("secret")
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """Of the tables."""
         return self._do("entries")
 
-    def find(self, task: str, batch: str) -> Entry | None:
+    def find(self, task: str, batch: str) -> LedgerEntry | None:
         """In the tables."""
         return self._do("find", task, batch)
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: LedgerEntry) -> None:
         """Into the tables."""
         self._do("commit", entry)
 

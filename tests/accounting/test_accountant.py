@@ -447,9 +447,9 @@ def test_compositions_are_flattened() -> None:
     """Nested compositions and repetitions lose or multiply releases."""
     a, b = GaussianEvent(std=2.0, sensitivity=1.0), LaplaceEvent(scale=3.0, sensitivity=1.0)
     nested = CompositionEvent(events=(repeated(CompositionEvent(events=(a, repeated(b, 2))), 3), a, NothingEvent()))
-    assert accountant.atoms(nested) == {a: 4, b: 6}
+    assert accountant.count_atoms(nested) == {a: 4, b: 6}
     account = Accountant().compose(a).compose(b, times=6).compose(a, 3)
-    assert accountant.atoms(account.event) == {a: 4, b: 6}
+    assert accountant.count_atoms(account.event) == {a: 4, b: 6}
     assert account.rho() == accountant.rho(nested) == pytest.approx(4 / 8 + 6 * answers(1 / 3))
     again = Accountant().compose(repeated(a, 4)).compose(NothingEvent(), 3)
     assert again.delta(2.0) == pytest.approx(float(gdp.delta(2.0, 1.0)), rel=1e-9)

@@ -13,7 +13,7 @@ from bandanna.agent.agent import Agent
 from bandanna.device.domain import Ball, Box
 from bandanna.device.noise import FastNoise
 from bandanna.errors import BudgetExceeded, InvalidArgument
-from bandanna.policies.base import Ask, Desk
+from bandanna.policies.base import RunnerState, SumQuery
 from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, DiscreteLaplaceEvent, GaussianEvent
@@ -64,10 +64,10 @@ def test_to_move_costs_no_more_than_to_stay(one: float, share: float, grid: floa
     for other in (0.3 * one, one):
         stay = [GaussianEvent(std=math.sqrt(1 / (1 - share)), sensitivity=s, dim=3, grid=grid) for s in (one, other)]
         half = [GaussianEvent(std=each.std, sensitivity=each.sensitivity / 2, dim=3, grid=grid) for each in stay]
-        tasks = {f"kept\x1f{name}\x1f0": accountant.Batches([each]) for name, each in zip("ab", stay, strict=True)}
-        tasks |= {f"all {n}": accountant.Batches([each]) for n, each in enumerate(shared)}
+        tasks = {f"kept\x1f{name}\x1f0": accountant.EventCounts([each]) for name, each in zip("ab", stay, strict=True)}
+        tasks |= {f"all {n}": accountant.EventCounts([each]) for n, each in enumerate(shared)}
         moved = accountant.epsilon(CompositionEvent(events=(*shared, *half)), 1e-5)
-        assert moved <= accountant.spent(tasks, 1, 1e-5) * (1 + 1e-9)
+        assert moved <= accountant.compute_spent(tasks, 1, 1e-5) * (1 + 1e-9)
 
 
 def test_nobody_is_in_two_alternatives() -> None:
@@ -104,12 +104,12 @@ def test_returning_users_and_other_noise_have_no_alternatives() -> None:
 def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> None:
     """A sum over a group tells how many are in it, or is charged less than it costs to change the group."""
     statistic = protocol.domain.admit(np.zeros((4, protocol.domain.dim)))
-    ask, source = Ask(protocol=protocol, of="explored"), FastNoise(np.random.default_rng(0))
+    ask, source = SumQuery(protocol=protocol, of="explored"), FastNoise(np.random.default_rng(0))
     if fine:
-        assert Desk().release(ask, statistic, source, path="messages")[1].count == 0
+        assert RunnerState().release(ask, statistic, source, path="messages")[1].count == 0
     else:
         with pytest.raises(InvalidArgument, match="who is in a group is private"):
-            Desk().release(ask, statistic, source, path="messages")
+            RunnerState().release(ask, statistic, source, path="messages")
 
 
 def test_kept_rows_are_of_people_who_come_once() -> None:

@@ -467,7 +467,7 @@ def test_printed_lemma_gives_the_closed_column_of_the_table(epsilon: float, expe
 
     for spare in (0.4 * delta, 0.5 * delta, 0.6 * delta):
         most = math.log(users / (16 * math.log(2 / spare))) * (1 - 1e-12)
-        local = search.greatest(lambda e, spare=spare: reached(e, spare) <= epsilon, 0.1, most)
+        local = search.find_greatest(lambda e, spare=spare: reached(e, spare) <= epsilon, 0.1, most)
         weight = (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2) * users
         best = min(best, SENSITIVITY / gdp.mu(local, (delta - spare) / weight))
     assert best * math.sqrt(users) == pytest.approx(expected, rel=0.01)

@@ -9,10 +9,10 @@ import pytest
 
 from bandanna.privacy import gdp
 from bandanna.privacy.amplification import _outcomes, clone_buckets, clones_delta, clones_pld
-from bandanna.privacy.blanket import Losses, composed_blanket, stop_loss
+from bandanna.privacy.blanket import LossDistribution, composed_blanket, stop_loss
 from bandanna.privacy.shuffled_gaussian import (
     ShuffledBatches,
-    _lowest,
+    _minimize_unimodal,
     composed_shuffled_gaussian_delta,
     composed_shuffled_gaussian_epsilon,
     composed_shuffled_gaussian_std,
@@ -117,7 +117,7 @@ def test_rounding_is_charged_for_every_batch() -> None:
 
 def test_losses_are_composed_with_all_their_mass() -> None:
     """Of three releases, the infinite losses of one are counted, or finite ones are not convolved."""
-    one = Losses(step=0.1, first=-1, masses=np.array([0.3, 0.4, 0.29]), infinite=0.01)
+    one = LossDistribution(step=0.1, first=-1, masses=np.array([0.3, 0.4, 0.29]), infinite=0.01)
     three = one.composed(3)
     assert three.infinite == pytest.approx(1 - 0.99**3, rel=1e-12)
     assert (three.step, three.first) == (0.1, -3)
@@ -152,10 +152,10 @@ def test_a_parabola_is_seen_through(least: float) -> None:
         tried.append(place)
         return (place - least) ** 2
 
-    assert _lowest(value, -2.0, 4.0, 1e-4)[1] == pytest.approx(least, abs=1e-4)
+    assert _minimize_unimodal(value, -2.0, 4.0, 1e-4)[1] == pytest.approx(least, abs=1e-4)
     assert len(tried) < 10  # golden sections would take 24
 
 
 def test_the_least_is_found_at_an_end() -> None:
     """A function that falls to its end is left before."""
-    assert _lowest(lambda place: -place, 0.0, 1.0, 1e-4)[1] == pytest.approx(1.0, abs=1e-4)
+    assert _minimize_unimodal(lambda place: -place, 0.0, 1.0, 1e-4)[1] == pytest.approx(1.0, abs=1e-4)

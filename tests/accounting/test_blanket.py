@@ -12,12 +12,12 @@ from scipy import stats
 
 from bandanna.privacy import amplification, blanket, gdp, shuffled_gaussian
 from bandanna.privacy.blanket import (
-    _below,
+    _convex_minorant,
     blanket_losses,
     blanket_pld,
     composed_blanket,
-    lattice,
     loss_std,
+    spread_on_lattice,
     stop_loss,
     stop_losses,
 )
@@ -188,10 +188,10 @@ def test_finer_lattices_only_lower_the_bound(monkeypatch: pytest.MonkeyPatch) ->
     case = {"users": 300, "chance": 0.1, "mu": 0.7, "epsilon": 0.4}
     values = []
     for fineness in (4.0, 8.0, 16.0, 32.0):
-        lattice.cache_clear()
+        spread_on_lattice.cache_clear()
         monkeypatch.setattr(blanket, "_FINENESS", fineness)
         values.append(stop_loss(**case))
-    lattice.cache_clear()
+    spread_on_lattice.cache_clear()
     assert values == sorted(values, reverse=True)
     assert values[0] > values[-1] * 1.01
 
@@ -199,7 +199,7 @@ def test_finer_lattices_only_lower_the_bound(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.01, 0.0), (0.5, 0.2), (1.0, 3.0), (6.0, 1.0)])
 def test_the_lattice_keeps_masses_and_means(mu: float, epsilon: float) -> None:
     """s on its lattice is no law, or has not the mean that it has under (R + S)/2, which is 0."""
-    found = lattice(mu, epsilon)
+    found = spread_on_lattice(mu, epsilon)
     assert found.weights.sum() == pytest.approx(1.0, abs=1e-13)
     mean = found.weights @ (found.step * found.places)
     assert 0 <= mean + math.tanh(epsilon / 2) <= 3e-13
@@ -211,9 +211,13 @@ def test_the_lattice_keeps_masses_and_means(mu: float, epsilon: float) -> None:
 def test_what_lies_beyond_the_lattice_is_added() -> None:
     """Reports so far out that the lattice ends before them are forgotten."""
     mu = 0.01
-    assert stop_loss(users=10, chance=0.5, mu=mu, epsilon=1.0) == lattice(mu, 1.0).excess > 0.0
-    last = 2 * math.atanh(math.tanh(0.5) + lattice(mu, 1.0).step * float(lattice(mu, 1.0).places[-1]))
-    assert lattice(mu, 1.0).excess == pytest.approx(float(gdp.delta(last, mu)) / (1 + math.exp(last)), rel=1e-9)
+    assert stop_loss(users=10, chance=0.5, mu=mu, epsilon=1.0) == spread_on_lattice(mu, 1.0).excess > 0.0
+    last = 2 * math.atanh(
+        math.tanh(0.5) + spread_on_lattice(mu, 1.0).step * float(spread_on_lattice(mu, 1.0).places[-1])
+    )
+    assert spread_on_lattice(mu, 1.0).excess == pytest.approx(
+        float(gdp.delta(last, mu)) / (1 + math.exp(last)), rel=1e-9
+    )
     assert 16.0 <= last / mu <= 16.2
 
 
@@ -225,7 +229,7 @@ def test_rounding_is_paid_for(points: int, most: float) -> None:
     circle = np.exp(2j * math.pi * np.arange(points) / points)
     z = theta * step + np.log(circle)
     sizes = float(np.sum((step / 2) ** 2 / np.abs(np.sinh(z / 2)) ** 2)) / (points * step)
-    found = blanket.allowance(theta, step, points, users, 0.2, tilted)
+    found = blanket.bound_rounding(theta, step, points, users, 0.2, tilted)
     assert found >= sizes * (users * eta + math.exp(-45.0)) * (1 - 1e-9)
     assert found <= most * sizes * (users * eta + math.exp(-45.0))
 
@@ -351,8 +355,11 @@ def test_coarse_and_fine_losses_bound_the_same_profile() -> None:
 
 def test_the_greatest_convex_function_below_points() -> None:
     """A point above a chord of its neighbours is kept, or one below it is dropped."""
-    assert _below(np.array([0.5, 1.0, 2.0]), np.array([0.5, 0.6, 2.0])) == ([0.0, 1.0, 2.0], [0.0, 0.6, 2.0])
-    assert _below(np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.3, 0.9])) == ([0.0, 1.0, 2.0, 3.0], [0.0, 0.1, 0.3, 0.9])
+    assert _convex_minorant(np.array([0.5, 1.0, 2.0]), np.array([0.5, 0.6, 2.0])) == ([0.0, 1.0, 2.0], [0.0, 0.6, 2.0])
+    assert _convex_minorant(np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.3, 0.9])) == (
+        [0.0, 1.0, 2.0, 3.0],
+        [0.0, 0.1, 0.3, 0.9],
+    )
 
 
 def test_bad_input_of_the_losses_is_refused_by_name() -> None:

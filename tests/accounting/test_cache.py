@@ -18,7 +18,7 @@ from bandanna.privacy import accountant, calibration_cache, shuffled_gaussian
 from bandanna.privacy import shuffled_gaussian as amplification
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.calibration import BinomialNoise, binomial_noise, calibrated_shuffled_std
-from bandanna.privacy.calibration_cache import directory, forget, remember
+from bandanna.privacy.calibration_cache import clear_memory, compute_cached, find_cache_folder
 from bandanna.privacy.events import Event, RepetitionEvent, ShuffledGaussianEvent
 from bandanna.privacy.factorisation import BLT
 from bandanna.protocols.gaussian import ShuffleGaussian
@@ -39,14 +39,14 @@ class Counted:
 
 def found(kind: str, key: calibration_cache.Key, search: Counted) -> dict[str, Any]:
     """A remembered result, whatever it is."""
-    return remember(kind, key, search, valid=lambda result: True)
+    return compute_cached(kind, key, search, valid=lambda result: True)
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache on disk and in memory."""
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path / "deep" / "cache"))
-    forget()
+    clear_memory()
     return tmp_path / "deep" / "cache"
 
 
@@ -55,7 +55,7 @@ def test_disk(place: Path) -> None:
     search = Counted({"theta": [0.1 + 0.2, 1e-300, 1 / 3], "name": "x", "count": 10**18})
     first = found("kind", {"n": 3, "x": 0.1}, search)
     assert found("kind", {"x": 0.1, "n": 3}, search) == first == search.result
-    forget()
+    clear_memory()
     assert found("kind", {"n": 3, "x": 0.1}, search) == first
     assert search.runs == 1
     assert [path.suffix for path in place.iterdir()] == [".json"]  # no temporary file is left
@@ -81,7 +81,7 @@ def test_corrupt(place: Path, content: bytes) -> None:
     found("kind", {"n": 1}, search)
     (file,) = place.iterdir()
     file.write_bytes(content)
-    forget()
+    clear_memory()
     assert found("kind", {"n": 1}, search) == {"x": 1}
     assert search.runs == 2
     assert json.loads(file.read_text())["result"] == {"x": 1}
@@ -93,21 +93,21 @@ def test_other_identity(place: Path) -> None:
     (file,) = place.iterdir()
     content = file.read_bytes()
     file.unlink()
-    forget()
+    clear_memory()
     found("kind", {"n": 2}, Counted({"x": 2}))
     (other,) = place.iterdir()
     other.write_bytes(content)
-    forget()
+    clear_memory()
     assert found("kind", {"n": 2}, Counted({"x": 2})) == {"x": 2}
 
 
 def test_invalid(place: Path) -> None:
     """A stored result that its owner rejects, or cannot even judge, is used."""
     found("kind", {"n": 1}, Counted({"x": -1}))
-    forget()
-    assert remember("kind", {"n": 1}, Counted({"x": 1}), valid=lambda result: result["x"] > 0) == {"x": 1}
-    forget()
-    assert remember("kind", {"n": 1}, Counted({"y": 1}), valid=lambda result: result["y"] > 0) == {"y": 1}
+    clear_memory()
+    assert compute_cached("kind", {"n": 1}, Counted({"x": 1}), valid=lambda result: result["x"] > 0) == {"x": 1}
+    clear_memory()
+    assert compute_cached("kind", {"n": 1}, Counted({"y": 1}), valid=lambda result: result["y"] > 0) == {"y": 1}
 
 
 def test_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,14 +115,14 @@ def test_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("BANDANNA_CACHE", str(blocked / "cache"))
-    forget()
+    clear_memory()
     assert found("kind", {"n": 1}, Counted({"x": 1})) == {"x": 1}
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path / "good"))
     found("kind", {"n": 1}, Counted({"x": 1}))
     (file,) = (tmp_path / "good").iterdir()
     file.unlink()
     file.mkdir()
-    forget()
+    clear_memory()
     assert found("kind", {"n": 1}, Counted({"x": 2})) == {"x": 2}
     assert list((tmp_path / "good").iterdir()) == [file]  # the temporary file is gone
 
@@ -131,9 +131,9 @@ def test_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """BANDANNA_CACHE="" still writes, or loses the memory of this process."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BANDANNA_CACHE", "")
-    forget()
+    clear_memory()
     search = Counted({"x": 1})
-    assert directory() is None
+    assert find_cache_folder() is None
     assert found("kind", {"n": 1}, search) == found("kind", {"n": 1}, search)
     assert search.runs == 1
     assert not list(tmp_path.iterdir())
@@ -151,17 +151,17 @@ def test_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert directory() == tmp_path
+    assert find_cache_folder() == tmp_path
     monkeypatch.delenv("BANDANNA_CACHE")
-    assert directory() == tmp_path / "xdg" / "bandanna"
+    assert find_cache_folder() == tmp_path / "xdg" / "bandanna"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert directory() == tmp_path / "home" / ".cache" / "bandanna"
+    assert find_cache_folder() == tmp_path / "home" / ".cache" / "bandanna"
 
     def homeless() -> Path:
         raise RuntimeError("no home")
 
     monkeypatch.setattr(Path, "home", homeless)
-    assert directory() is None
+    assert find_cache_folder() is None
 
 
 # Forged files: any content, with the right digest
@@ -173,7 +173,7 @@ def forge(place: Path, result: Any) -> None:
     identity = json.loads(file.read_text())["identity"]
     text = json.dumps({"identity": identity, "result": result, "digest": calibration_cache._digest(identity, result)})
     file.write_text(text)
-    forget()
+    clear_memory()
 
 
 def results(honest: dict[str, Any]) -> Iterator[Any]:
@@ -268,7 +268,7 @@ def test_a_file_that_is_no_result_is_computed_again(kind: str, place: Path) -> N
             stream.truncate(1 << 30)  # zeros that take no room on the disk
     else:
         file.write_bytes(b"[" * 10**6 if kind == "deep" else bytes(range(256)))
-    forget()
+    clear_memory()
     assert found("kind", {"n": 1}, search) == {"x": 1}
     assert search.runs == 2
 

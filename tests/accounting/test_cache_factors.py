@@ -14,7 +14,7 @@ from bandanna.privacy import accountant, calibration_cache, shuffled_gaussian
 from bandanna.privacy import shuffled_gaussian as amplification
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.calibration import binomial_noise, calibrated_shuffled_std
-from bandanna.privacy.calibration_cache import forget
+from bandanna.privacy.calibration_cache import clear_memory
 from bandanna.privacy.events import Event, RepetitionEvent, ShuffledGaussianEvent
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
@@ -24,7 +24,7 @@ BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache."""
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
-    forget()
+    clear_memory()
     return tmp_path
 
 
@@ -35,7 +35,7 @@ def forge(place: Path, result: dict[str, Any]) -> None:
     file.write_text(
         json.dumps({"identity": identity, "result": result, "digest": calibration_cache._digest(identity, result)})
     )
-    forget()
+    clear_memory()
 
 
 @pytest.mark.parametrize("less", [{"sensitivity": 1.8}, {"dim": 1}, {"participations": 1}])
@@ -45,7 +45,7 @@ def test_coins_for_less_are_not_believed(less: dict[str, Any], place: Path) -> N
     cheap = binomial_noise(budget=BUDGET, **wanted | less)
     for file in place.iterdir():
         file.unlink()
-    forget()
+    clear_memory()
     honest = binomial_noise(budget=BUDGET, **wanted)
     forge(place, {"scale": cheap.scale, "trials": cheap.trials})
     assert cheap != honest
@@ -63,7 +63,7 @@ def test_shuffled_noise_for_less_is_not_believed(
     cheap = calibrated_shuffled_std(budget=BUDGET, **wanted | less)
     for file in place.iterdir():
         file.unlink()
-    forget()
+    clear_memory()
     honest = calibrated_shuffled_std(budget=BUDGET, **wanted)
     forge(place, {"std": cheap})
     assert cheap < honest

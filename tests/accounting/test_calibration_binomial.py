@@ -13,7 +13,7 @@ from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.privacy import accountant, gdp
 from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
-from bandanna.privacy.calibration import BinomialNoise, binomial_noise, noise_of_std
+from bandanna.privacy.calibration import BinomialNoise, binomial_noise, binomial_noise_for_std
 from bandanna.privacy.events import BinomialEvent, RepetitionEvent
 
 # calibration.md A.5, column "tight total": std of the batch sum for d = 5, 10, 15
@@ -167,7 +167,7 @@ def test_more_participations_need_more_noise() -> None:
 def test_noise_of_a_given_std(std: float, users: int) -> None:
     """The lattice found for a std has more noise than asked for, or clearly less."""
     domain = LinearReport(features=5)
-    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
+    noise = binomial_noise_for_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
     assert noise.trials >= 50
     assert 0.999 * std <= noise.std() <= std * (1 + 1e-12)
 

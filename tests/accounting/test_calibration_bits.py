@@ -13,7 +13,7 @@ from scipy import stats
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.privacy import accountant, prices
 from bandanna.privacy.budgets import ZCDP, ApproxDP
-from bandanna.privacy.calibration import BinomialNoise, bit_event, bit_noise, bit_noise_of_std, bit_std
+from bandanna.privacy.calibration import BinomialNoise, bit_event, bit_noise, bit_noise_for_std, bit_std
 from bandanna.privacy.events import BinomialEvent
 from bandanna.privacy.gdp import Price
 from bandanna.privacy.prices import binomial_delta
@@ -81,7 +81,7 @@ def test_returning_users_pay_for_every_batch() -> None:
 @pytest.mark.parametrize("users", [2, 9, 1000, 10**6])
 def test_noise_of_a_given_std(std: float, users: int) -> None:
     """A level has less noise than planned, or more than 0.1 % more."""
-    noise = bit_noise_of_std(std, users=users)
+    noise = bit_noise_for_std(std, users=users)
     assert std * (1 - 1e-9) <= bit_std(noise) <= 1.001 * std
     assert bit_event(noise).trials == users * noise.trials
     assert bit_event(noise, users=1).trials == noise.trials

@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.privacy.definitions import ExplicitPolicy, adversaries, identity, pretending
+from bandanna.privacy.definitions import (
+    ExplicitPolicy,
+    compose_with_adversary,
+    iterate_adversaries,
+    make_identity_adversary,
+)
 from reproductions.concentrated_dp import definitions, printed_policy
 
 from ..drawn import examples
@@ -161,8 +166,8 @@ def proposition_2(policy: ExplicitPolicy, epsilon: float, order: float) -> None:
     """(a) and (b), of each of the policies; (b) by one adversary after another."""
     assert np.all(policy.table.delta(epsilon) <= policy.interactive.delta(epsilon) + 1e-15)
     assert np.all(policy.table.renyi(order) <= policy.interactive.renyi(order) * (1 + 1e-12))  # (a)
-    each = adversaries(rounds=policy.rounds, arms=policy.arms)
-    pretenders = [pretending(policy, adversary).table.renyi(order) for adversary in each]
+    each = iterate_adversaries(rounds=policy.rounds, arms=policy.arms)
+    pretenders = [compose_with_adversary(policy, adversary).table.renyi(order) for adversary in each]
     np.testing.assert_allclose(policy.interactive.renyi(order), np.max(pretenders, axis=0), rtol=1e-9)  # (b)
 
 
@@ -205,9 +210,9 @@ def test_proposition_1c_and_2a_for_rho_itself(rounds: int, arms: int, count: int
 def test_backward_induction_finds_the_best_of_all_adversaries(rounds: int, arms: int, seed: int) -> None:
     """Interactive DP would miss an adversary: 64 of them for T = 3, K = 2, and 27 for T = 2, K = 3, one by one."""
     policy = some_policies(rounds, arms, seed=seed, count=8)
-    every = list(adversaries(rounds=rounds, arms=arms))
+    every = list(iterate_adversaries(rounds=rounds, arms=arms))
     assert len(every) == math.prod(arms ** (arms**t) for t in range(1, rounds))
-    seen = [policy.seen_by(adversary) for adversary in every]
+    seen = [policy.against_adversary(adversary) for adversary in every]
     for epsilon in (0.0, 0.7):
         one_by_one = np.max([each.delta(epsilon) for each in seen], axis=0)
         np.testing.assert_allclose(policy.interactive.delta(epsilon), one_by_one, atol=1e-14)
@@ -224,11 +229,11 @@ def test_backward_induction_finds_the_best_of_all_adversaries(rounds: int, arms:
 def test_proposition_2_on_a_thousand_policies(rounds: int, arms: int, count: int) -> None:
     """Proposition 2 of 004 would fail: Interactive => Table, and <=> every pi^B Table, for Renyi and so for zCDP."""
     policy = random_policies(count, rounds, arms, seed=5)
-    following = policy.seen_by(identity(rounds=rounds, arms=arms))
+    following = policy.against_adversary(make_identity_adversary(rounds=rounds, arms=arms))
     np.testing.assert_array_equal(following.laws, policy.table.laws)
     assert np.all(policy.table.delta(0.4) <= policy.interactive.delta(0.4) + 1e-15)  # (a)
     orders = (1.0, 1.3, 2.0, 10.0)
-    tables = (pretending(policy, each).table for each in adversaries(rounds=rounds, arms=arms))
+    tables = (compose_with_adversary(policy, each).table for each in iterate_adversaries(rounds=rounds, arms=arms))
     pretenders = np.max([[table.renyi(order) for order in orders] for table in tables], axis=0)  # (orders, policies)
     for order, worst in zip(orders, pretenders, strict=True):
         np.testing.assert_allclose(policy.interactive.renyi(order), worst, rtol=1e-9)  # (b)
@@ -243,7 +248,9 @@ def test_proposition_2b_does_not_carry_over_to_approximate_dp() -> None:
     rounds, so there the best continuation is the same after every output and the difference disappears.
     """
     policy = random_policies(150, 3, 2, seed=6)
-    pretenders = np.max([pretending(policy, b).table.delta(0.3) for b in adversaries(rounds=3, arms=2)], axis=0)
+    pretenders = np.max(
+        [compose_with_adversary(policy, b).table.delta(0.3) for b in iterate_adversaries(rounds=3, arms=2)], axis=0
+    )
     larger = pretenders > policy.interactive.delta(0.3) + 1e-6
     assert 0 < np.mean(larger) < 0.2
     assert np.all(pretenders > policy.interactive.delta(0.3) - 1e-12)

@@ -72,9 +72,9 @@ def test_large_epsilons_do_not_overflow(epsilon: float, times: int) -> None:
 def test_tail_of_blocks_is_an_upper_bound() -> None:
     """Looking at every thirtieth point of a wide law understates the mass beyond its last block."""
     law = prices.discrete_gaussian_law(3e4)
-    blocks, _ = prices._side(law, 8.0, 30, +1)
-    dense, _ = prices._side(law, 9.0, 1, +1)
-    assert prices.price(law, 8.0).tail >= float(special.ndtr(-dense[30 * (len(blocks) - 1)]))
+    blocks, _ = prices._walk_side(law, 8.0, 30, +1)
+    dense, _ = prices._walk_side(law, 9.0, 1, +1)
+    assert prices.price_lattice_law(law, 8.0).tail >= float(special.ndtr(-dense[30 * (len(blocks) - 1)]))
 
 
 def test_certain_bound_on_the_rounded_change() -> None:
@@ -311,13 +311,13 @@ def test_spent_is_within_the_budget() -> None:
 def test_composed_batches(budget: Budget) -> None:
     """A batch that is itself composed has no pure or concentrated price."""
     twice = events.RepetitionEvent(event=events.LaplaceEvent(scale=10.0, sensitivity=1.0), times=2)
-    assert accountant.within({"a": Counter({twice: 1})}, 2, budget)
+    assert accountant.is_within_budget({"a": Counter({twice: 1})}, 2, budget)
 
 
 def test_infinite_budget_allows_everything() -> None:
     """A ledger without a limit refuses raw data."""
     tasks: dict[str, Counter[events.Event]] = {"a": Counter({events.ClearEvent(): 1, gaussian(1.0): 1})}
-    assert accountant.within(tasks, 2, ApproxDP(epsilon=math.inf, delta=1e-5))
+    assert accountant.is_within_budget(tasks, 2, ApproxDP(epsilon=math.inf, delta=1e-5))
 
 
 def test_counts_belong_to_the_data() -> None:

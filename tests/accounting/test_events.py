@@ -24,7 +24,7 @@ from bandanna.privacy.events import (
     NothingEvent,
     RepetitionEvent,
     ShuffledGaussianEvent,
-    text_of,
+    format_event,
 )
 from bandanna.privacy.factorisation import BinaryTree
 
@@ -55,7 +55,7 @@ def test_events_are_values(event: Event) -> None:
     again = pickle.loads(pickle.dumps(event))
     assert again == event
     assert hash(again) == hash(event)
-    assert text_of(again) == text_of(event) == repr(event)  # the ledger's fingerprint is made of it
+    assert format_event(again) == format_event(event) == repr(event)  # the ledger's fingerprint is made of it
     for field in fields(event):
         with pytest.raises(AttributeError):
             setattr(event, field.name, 1)

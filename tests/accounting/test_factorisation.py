@@ -351,12 +351,12 @@ def test_refusals(build: Callable[[], object], argument: str) -> None:
 def test_bad_cache(stored: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters from a damaged cache are used, or break the calibration."""
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
-    calibration_cache.forget()
+    calibration_cache.clear_memory()
     good = BLT.optimal(horizon=77, buffers=2)
     (file,) = tmp_path.iterdir()
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "result": stored}))
-    calibration_cache.forget()
+    calibration_cache.clear_memory()
     assert BLT.optimal(horizon=77, buffers=2) == good
     assert json.loads(file.read_text()) == document
 
@@ -364,14 +364,14 @@ def test_bad_cache(stored: dict[str, object], tmp_path: Path, monkeypatch: pytes
 def test_poor_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Valid but poor parameters from a cache are priced as if they were good ones: a loss of privacy."""
     monkeypatch.setenv("BANDANNA_CACHE", str(tmp_path))
-    calibration_cache.forget()
+    calibration_cache.clear_memory()
     good = BLT.optimal(horizon=78, buffers=1)
     (file,) = tmp_path.iterdir()
     document = json.loads(file.read_text())
     result = {"theta": [0.999], "theta_hat": [0.2]}
     digest = calibration_cache._digest(document["identity"], result)  # forged, else the file counts as damaged
     file.write_text(json.dumps({**document, "result": result, "digest": digest}))
-    calibration_cache.forget()
+    calibration_cache.clear_memory()
     poor = BLT.optimal(horizon=78, buffers=1)
     assert poor.theta == (0.999,)
     assert poor.sensitivity() > 2 * good.sensitivity()

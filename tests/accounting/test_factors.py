@@ -18,9 +18,9 @@ from bandanna.privacy.calibration import (
     continual_std,
     gaussian_std,
     laplace_scale,
-    left_for_coins,
     likely_coins,
     refusal_tail,
+    subtract_refusals,
 )
 from bandanna.privacy.events import (
     BinomialEvent,
@@ -169,9 +169,9 @@ def test_gaussians_beside_pure_releases_are_counted_as_often_as_they_are_made() 
 def test_pure_batches_of_a_person_add_up() -> None:
     """Somebody in two batches has spent the epsilon of one: the dearest two of each task count."""
     batches = Counter({LaplaceEvent(scale=scale, sensitivity=1.0): 1 for scale in (1.0, 2.0, 4.0)})
-    assert accountant.spent({"a": batches, "b": batches}, 2, 0.0) == pytest.approx(2 * 1.5)
-    assert accountant.spent({"a": batches}, 2, 1e-9) <= 1.5 * (1 + 1e-9)
-    assert accountant.spent({"a": batches}, 2, 1e-9) > 1.4
+    assert accountant.compute_spent({"a": batches, "b": batches}, 2, 0.0) == pytest.approx(2 * 1.5)
+    assert accountant.compute_spent({"a": batches}, 2, 1e-9) <= 1.5 * (1 + 1e-9)
+    assert accountant.compute_spent({"a": batches}, 2, 1e-9) > 1.4
 
 
 def test_the_largest_mu_of_a_large_epsilon() -> None:
@@ -238,10 +238,10 @@ def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
     q = (1 - cosine) / 2
     inside = 0.7 * (1 - (1 - q) ** 3) + 0.3 * q**3
     mean_in, mean_out = (1 + cosine) / 2, (cosine - 1) / 2  # of a uniform law on [cosine, 1] and on [-1, cosine]
-    assert spherical_cap.share_inside(event) == pytest.approx(inside)
-    assert spherical_cap.lean(event) == pytest.approx(inside * mean_in + (1 - inside) * mean_out)
+    assert spherical_cap.probability_inside(event) == pytest.approx(inside)
+    assert spherical_cap.mean_cosine(event) == pytest.approx(inside * mean_in + (1 - inside) * mean_out)
     squares = ((1 + cosine + cosine**2) / 3, (1 - cosine + cosine**2) / 3)
-    assert spherical_cap.square(event) == pytest.approx(inside * squares[0] + (1 - inside) * squares[1])
+    assert spherical_cap.mean_squared_cosine(event) == pytest.approx(inside * squares[0] + (1 - inside) * squares[1])
 
 
 def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> None:
@@ -255,14 +255,14 @@ def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> No
         moved = slack / lengths[:-1]
     by_hand = [float(np.sum(share * (1 - np.clip(0.3 + sign * moved, -1, 1)) / 2)) for sign in (1, -1)]
     rare = 3 * 2.0**-64
-    low, high = spherical_cap.masses(event)
+    low, high = spherical_cap.bound_cap_mass(event)
     assert (low, high) == pytest.approx((by_hand[0] - rare, by_hand[1] + rare), rel=1e-10)
     assert low < 0.35 < high
 
 
 def test_coordinates_that_steps_cut_off_are_in_the_mass_of_a_cap() -> None:
     """A cap of a thousand coordinates that next to nothing lies in is priced for one that the steps cut off."""
-    low, high = spherical_cap.masses(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
+    low, high = spherical_cap.bound_cap_mass(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
     assert low == 0.0
     assert high == pytest.approx(1000 * 2.0**-64, rel=1e-3, abs=0.0)
 
@@ -336,11 +336,11 @@ def test_refused_counts_are_the_improbable_ones(probability: float) -> None:
 def test_refusals_leave_half_of_the_delta() -> None:
     """A delta is accepted of which refusals use up more than a half."""
     cost = (1 + math.e) * refusal_tail(16, 5)
-    left = left_for_coins(ApproxDP(epsilon=1.0, delta=2.1 * cost), 16, 5)
+    left = subtract_refusals(ApproxDP(epsilon=1.0, delta=2.1 * cost), 16, 5)
     assert isinstance(left, ApproxDP)
     assert left.delta == pytest.approx(1.1 * cost, rel=1e-6, abs=0.0)
     with pytest.raises(InvalidBudget, match="refusing improbable counts"):
-        left_for_coins(ApproxDP(epsilon=1.0, delta=1.9 * cost), 16, 5)
+        subtract_refusals(ApproxDP(epsilon=1.0, delta=1.9 * cost), 16, 5)
 
 
 def test_of_many_coins_no_more_than_the_improbable_counts_are_let_pass() -> None:

@@ -17,7 +17,7 @@ from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.events import BinomialEvent, ClearEvent, ContinualEvent, GaussianEvent, LaplaceEvent
 from bandanna.privacy.factorisation import BinaryTree
-from bandanna.privacy.guarantee import Guarantee, guarantee_of
+from bandanna.privacy.guarantee import Guarantee, compute_guarantee
 from bandanna.protocols import shuffle_binomial
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
@@ -136,21 +136,21 @@ def test_bad_words(name: str, value: Any) -> None:
 @pytest.mark.parametrize("participations", [1, 4])
 def test_guarantee_is_the_accountants(participations: int) -> None:
     """The stated numbers are not those of the composed releases."""
-    guarantee = guarantee_of(EVENT, delta=1e-6, trust="central", protects="x", participations=participations)
+    guarantee = compute_guarantee(EVENT, delta=1e-6, trust="central", protects="x", participations=participations)
     mu = 0.5 * math.sqrt(participations)
     assert guarantee.epsilon == pytest.approx(gdp.epsilon(1e-6, mu), rel=1e-8)
     assert guarantee.rho == pytest.approx(mu**2 / 2)
     assert guarantee.delta == 1e-6
     assert guarantee.unit == ("event" if participations == 1 else "user")
     assert guarantee.participations == participations
-    less = guarantee_of(GaussianEvent(std=1.6, sensitivity=1.0), delta=1e-6, trust="central", protects="x")
+    less = compute_guarantee(GaussianEvent(std=1.6, sensitivity=1.0), delta=1e-6, trust="central", protects="x")
     assert less.epsilon > 1.1 * gdp.epsilon(1e-6, 0.5)
 
 
 def test_continual_release_covers_all_participations_already() -> None:
     """A stream that prices M0 participations itself is composed M0 times more."""
     event = ContinualEvent(factorisation=BinaryTree(horizon=8), std=4.0, sensitivity=1.0, participations=2)
-    one = guarantee_of(event, delta=1e-6, trust="central", protects="x", participations=2, composed=False)
+    one = compute_guarantee(event, delta=1e-6, trust="central", protects="x", participations=2, composed=False)
     assert one.epsilon == accountant.epsilon(event, 1e-6)
     assert one.unit == "user"
     assert one.participations == 2
@@ -158,9 +158,9 @@ def test_continual_release_covers_all_participations_already() -> None:
 
 def test_pure_and_clear_releases() -> None:
     """Laplace noise is not pure at delta = 0, or raw data has a guarantee."""
-    pure = guarantee_of(LaplaceEvent(scale=4.0, sensitivity=1.0), delta=0.0, trust="local", protects="x")
+    pure = compute_guarantee(LaplaceEvent(scale=4.0, sensitivity=1.0), delta=0.0, trust="local", protects="x")
     assert (pure.epsilon, pure.delta) == (0.25, 0.0)
-    clear = guarantee_of(ClearEvent(), delta=1e-6, trust="none", protects="x")
+    clear = compute_guarantee(ClearEvent(), delta=1e-6, trust="none", protects="x")
     assert clear.epsilon == math.inf
     assert clear.promise() == "No privacy is promised for x."
 
@@ -224,7 +224,8 @@ def test_local_guarantee_composes_over_participations() -> None:
     """A shuffler that meets a user several times is said to learn as little as from one report."""
     local = BinomialEvent(trials=4000, shift=10.0, reach=10)
     one, four = (
-        guarantee_of(EVENT, delta=1e-5, trust="shuffle", protects="x", participations=m, local=local) for m in (1, 4)
+        compute_guarantee(EVENT, delta=1e-5, trust="shuffle", protects="x", participations=m, local=local)
+        for m in (1, 4)
     )
     assert one.shuffler is not None
     assert four.shuffler is not None

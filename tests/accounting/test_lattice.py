@@ -136,7 +136,7 @@ def test_binomial_price_against_many_digits(n: int, p: float, zmax: float) -> No
     """mu_1, t or the reach of Theorem A is not that of its definition."""
     with mpmath.workdps(60):
         mu, tail, reach = exact_price(0, [mpmath.exp(exact_log_binomial(n, k, p)) for k in range(n + 1)], zmax)
-    price = prices.price(binomial_law(n, p), zmax)
+    price = prices.price_lattice_law(binomial_law(n, p), zmax)
     assert mu <= price.mu <= mu * (1 + 1e-8)
     assert tail * (1 - 1e-9) <= price.tail <= tail * (1 + 2e-6)  # with its allowance for block sums
     assert price.reach == reach
@@ -151,7 +151,7 @@ def test_discrete_gaussian_price_against_many_digits(std: float, zmax: float) ->
         weights = [mpmath.exp(-(mpmath.mpf(j) ** 2) / (2 * mpmath.mpf(std) ** 2)) for j in range(-reach, reach + 1)]
         total = mpmath.fsum(weights)
         mu, tail, span = exact_price(-reach, [w / total for w in weights], zmax)
-    price = prices.price(discrete_gaussian_law(std), zmax)
+    price = prices.price_lattice_law(discrete_gaussian_law(std), zmax)
     assert mu <= price.mu <= mu * (1 + 1e-8)
     assert tail * (1 - 1e-9) <= price.tail <= tail * (1 + 2e-6)  # with its allowance for block sums
     assert price.reach == span
@@ -160,7 +160,7 @@ def test_discrete_gaussian_price_against_many_digits(std: float, zmax: float) ->
 def test_price_near_the_last_dense_law() -> None:
     """At std 10000, where increments are 1e-4 and rounding weighs most, mu_1 is off by more than 1e-8."""
     n, zmax = 4 * 10**8, 8.0
-    price = prices.price(binomial_law(n, 0.5), zmax)
+    price = prices.price_lattice_law(binomial_law(n, 0.5), zmax)
     hi = n // 2 + (price.reach + 1) // 2  # symmetric law: mu_1 is the last increment
     with mpmath.workdps(40):
         mass = mpmath.exp(exact_log_binomial(n, hi, 0.5))
@@ -198,7 +198,7 @@ def test_bound_is_above_the_exact_divergence(name: str, shifts: tuple[int, ...])
     """Some product of lattice laws is easier to tell from its shift than Theorem A says."""
     law = LAWS[name]
     for zmax in (3.0, 5.0, 7.0):
-        unit = prices.price(law, zmax)
+        unit = prices.price_lattice_law(law, zmax)
         for epsilon in (0.05, 0.3, 1.0, 2.0, 4.0):
             if claim(unit, shifts, epsilon) < 1:
                 assert worst(law, shifts, epsilon) <= claim(unit, shifts, epsilon)
@@ -209,7 +209,7 @@ def test_bound_of_one_coordinate(shift: int) -> None:
     """The bound falls below the exact divergence somewhere on a fine grid of epsilon, for one coordinate."""
     for n, p in [(400, 0.5), (400, 0.25), (1500, 0.5)]:
         law = binomial_law(n, p)
-        units = [prices.price(law, zmax) for zmax in (4.0, 6.0, 8.0)]
+        units = [prices.price_lattice_law(law, zmax) for zmax in (4.0, 6.0, 8.0)]
         for epsilon in np.geomspace(0.01, 12.0, 25):
             exact = worst(law, (shift,), float(epsilon))
             assert exact <= min(claim(unit, (shift,), float(epsilon)) for unit in units) * (1 + 1e-12) + 1e-15
@@ -223,7 +223,7 @@ def test_bound_is_tight(delta: float, slack: float, epsilon: float) -> None:
     shift = max(1, round(gdp.mu(epsilon, delta) * law.std))
     exact = worst(law, (shift,), epsilon)
     zmax = -float(special.ndtri(1e-4 * delta / (1 + math.exp(epsilon))))
-    stated = claim(prices.price(law, zmax), (shift,), epsilon)
+    stated = claim(prices.price_lattice_law(law, zmax), (shift,), epsilon)
     assert exact <= stated <= slack * exact + 2e-4 * delta
 
 
@@ -232,11 +232,11 @@ def test_bound_is_tight(delta: float, slack: float, epsilon: float) -> None:
 def test_too_little_noise_is_noticed(shifts: tuple[int, ...], epsilon: float) -> None:
     """Noise whose standard deviation is 20 % too small still meets the claim."""
     trials = 2000 if len(shifts) < 3 else 200
-    unit = prices.price(binomial_law(trials, 0.5), 6.5)
+    unit = prices.price_lattice_law(binomial_law(trials, 0.5), 6.5)
     stated = claim(unit, shifts, epsilon)
     assert worst(binomial_law(trials, 0.5), shifts, epsilon) <= stated
     assert worst(binomial_law(round(0.64 * trials), 0.5), shifts, epsilon) > 1.1 * stated
-    discrete = claim(prices.price(discrete_gaussian_law(10.0), 6.5), (10,), epsilon)
+    discrete = claim(prices.price_lattice_law(discrete_gaussian_law(10.0), 6.5), (10,), epsilon)
     assert worst(discrete_gaussian_law(10.0), (10,), epsilon) <= discrete
     assert worst(discrete_gaussian_law(8.0), (10,), epsilon) > 1.1 * discrete
 
@@ -248,7 +248,7 @@ def test_gaussian_of_the_same_variance_is_not_a_bound() -> None:
     shortcut = float(gdp.delta(10.0, 21 / law.std))
     assert exact == pytest.approx(4.87e-5, rel=2e-3)
     assert shortcut == pytest.approx(3.48e-5, rel=2e-3)
-    assert exact <= claim(prices.price(law, 8.5), (21,), 10.0)
+    assert exact <= claim(prices.price_lattice_law(law, 8.5), (21,), 10.0)
 
 
 @pytest.mark.parametrize("zmax", [5.0, 8.0, 11.0])
@@ -266,9 +266,9 @@ def test_gaussian_of_the_same_variance_is_not_a_bound() -> None:
 )
 def test_blocks_against_every_point(law: LatticeLaw, zmax: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Grouping points in blocks understates mu_1, or overstates it by more than 0.1 %."""
-    blocks = prices.price(law, zmax)
+    blocks = prices.price_lattice_law(law, zmax)
     monkeypatch.setattr(prices, "_DENSE", math.inf)
-    dense = prices.price(law, zmax)
+    dense = prices.price_lattice_law(law, zmax)
     assert dense.mu <= blocks.mu <= dense.mu * 1.001
     assert dense.tail <= blocks.tail <= dense.tail * 1.02  # cuts inside of the last one
     assert blocks.reach <= dense.reach
@@ -278,14 +278,14 @@ def test_blocks_against_every_point(law: LatticeLaw, zmax: float, monkeypatch: p
 @pytest.mark.parametrize("zmax", [5.0, 7.0])
 def test_asymptotic_price(n: int, zmax: float) -> None:
     """mu_1 of Bin(N, 1/2) is not (1 + (zmax^2 - 1)/4N)/std to the first order."""
-    excess = prices.price(binomial_law(n, 0.5), zmax).mu * math.sqrt(n) / 2 - 1
+    excess = prices.price_lattice_law(binomial_law(n, 0.5), zmax).mu * math.sqrt(n) / 2 - 1
     assert excess == pytest.approx((zmax**2 - 1) / (4 * n), rel=0.1, abs=2e-8)
 
 
 def test_fair_coins_are_best() -> None:
     """Skewed coins are not the worse choice that the derivation says: 1.2 % against 11 % at N = 1000, zmax = 7."""
-    fair = prices.price(binomial_law(1000, 0.5), 7.0).mu * math.sqrt(250)
-    skewed = prices.price(binomial_law(1000, 0.25), 7.0).mu * math.sqrt(187.5)
+    fair = prices.price_lattice_law(binomial_law(1000, 0.5), 7.0).mu * math.sqrt(250)
+    skewed = prices.price_lattice_law(binomial_law(1000, 0.25), 7.0).mu * math.sqrt(187.5)
     assert fair == pytest.approx(1.012, abs=1e-3)
     assert skewed == pytest.approx(1.11, abs=0.01)
 
@@ -293,19 +293,19 @@ def test_fair_coins_are_best() -> None:
 def test_discrete_gaussian_is_nearly_gaussian() -> None:
     """The discrete Gaussian's mu_1 is below 1/std, or above it by more than a small correction."""
     for std in (1.5, 3.0, 30.0, 3000.0):
-        unit = prices.price(discrete_gaussian_law(std), 6.0)
+        unit = prices.price_lattice_law(discrete_gaussian_law(std), 6.0)
         assert 1 - 0.25 / std**2 <= unit.mu * std <= 1 + 0.3 / std**2 + 8 / std
 
 
 def test_remembered_prices_are_the_prices() -> None:
     """The remembered price of a law is another one's."""
-    assert prices.binomial_price(900, 0.5, 5.0) == prices.price(binomial_law(900, 0.5), 5.0)
-    assert prices.binomial_price(900, 0.25, 5.0) == prices.price(binomial_law(900, 0.25), 5.0)
-    assert prices.discrete_gaussian_price(4.5, 5.0) == prices.price(discrete_gaussian_law(4.5), 5.0)
+    assert prices.binomial_price(900, 0.5, 5.0) == prices.price_lattice_law(binomial_law(900, 0.5), 5.0)
+    assert prices.binomial_price(900, 0.25, 5.0) == prices.price_lattice_law(binomial_law(900, 0.25), 5.0)
+    assert prices.discrete_gaussian_price(4.5, 5.0) == prices.price_lattice_law(discrete_gaussian_law(4.5), 5.0)
 
 
 @pytest.mark.parametrize("law", [binomial_law(1, 0.5), discrete_gaussian_law(0.05)], ids=["one coin", "std 0.05"])
 def test_too_small_laws_are_refused(law: LatticeLaw) -> None:
     """A law without points on both sides of its mode is priced."""
     with pytest.raises(CalibrationError, match="too small"):
-        prices.price(law, 4.0)
+        prices.price_lattice_law(law, 4.0)

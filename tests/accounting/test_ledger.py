@@ -36,7 +36,7 @@ from bandanna.privacy.events import (
 )
 from bandanna.privacy.factorisation import BinaryTree
 from bandanna.privacy.ledger import Ledger
-from bandanna.privacy.stores.base import Entry, LedgerStore, MemoryStore
+from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore
 from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from .in_transactions import in_postgres, in_sqlite
@@ -88,9 +88,9 @@ class Draw:
         return np.array([float(self.calls)])
 
 
-def entry(task: str = "t", batch: str = "1", **changes: Any) -> Entry:
+def entry(task: str = "t", batch: str = "1", **changes: Any) -> LedgerEntry:
     """A committed expense."""
-    return Entry(**{"task": task, "batch": batch, "event": EVENT, "fingerprint": "f", **changes})
+    return LedgerEntry(**{"task": task, "batch": batch, "event": EVENT, "fingerprint": "f", **changes})
 
 
 # Conformance: what every store must do
@@ -271,7 +271,7 @@ def test_another_ledger_on_the_same_store(store: LedgerStore) -> None:
 
 def test_expense_is_committed_before_the_noise_is_drawn(store: LedgerStore) -> None:
     """Noise is drawn before its expense is in the store: a crash in between would forget a release."""
-    seen: list[list[Entry]] = []
+    seen: list[list[LedgerEntry]] = []
     Ledger(budget=BUDGET, store=store).release(
         EVENT, task="t", batch=1, data=b"x", draw=lambda: seen.append(store.entries())
     )
@@ -548,7 +548,7 @@ def test_threads_do_not_overspend_together(store: LedgerStore, monkeypatch: pyte
     ledger, barrier, done = Ledger(budget=BUDGET, store=store), threading.Barrier(6), []
     commit = store.commit
 
-    def slow(entry: Entry) -> None:
+    def slow(entry: LedgerEntry) -> None:
         time.sleep(0.05)  # the others are checking by now
         commit(entry)
 

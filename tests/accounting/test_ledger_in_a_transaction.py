@@ -17,7 +17,7 @@ from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.events import EVENTS, CompositionEvent, GaussianEvent
 from bandanna.privacy.ledger import Ledger
-from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.base import LedgerEntry
 from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
 from bandanna.storage.database.base import Database
 from bandanna.storage.database.schema import open_database
@@ -119,7 +119,7 @@ def test_events_and_releases_of_any_size(database: Database) -> None:
     event = CompositionEvent(events=tuple(GaussianEvent(std=std, sensitivity=1.0) for std in stds))
     total = rng.standard_normal(20_000) * 10.0 ** rng.integers(-300, 300, size=20_000)
     members = ("", "a'b?", "\ud800", "ÄÖ\0", "f" * 64, "F" * 64, "0" * 63, "x" * 500)
-    entry = Entry(task="t\x1fÄ%s$1", batch="?;'", event=event, fingerprint="f", members=members)
+    entry = LedgerEntry(task="t\x1fÄ%s$1", batch="?;'", event=event, fingerprint="f", members=members)
     with database.transaction() as transaction:
         store = TransactionStore(transaction)
         store.commit(entry)
@@ -137,7 +137,7 @@ def test_an_encoding_of_ones_own(database: Database) -> None:
     """A release of a kind that the caller knows cannot be stored; or one that this program does not know is guessed."""
     with database.transaction() as transaction:
         store = TransactionStore(transaction, encoding=Encoding(EVENTS | {"Ball": Ball}))
-        store.commit(Entry(task="t", batch="1", event=EVENT, fingerprint="f", release=(Ball(dim=2, bound=1.5),)))
+        store.commit(LedgerEntry(task="t", batch="1", event=EVENT, fingerprint="f", release=(Ball(dim=2, bound=1.5),)))
         assert store.find("t", "1").release == (Ball(dim=2, bound=1.5),)
         with pytest.raises(BandannaError, match=r"does not know.*Ball"):
             TransactionStore(transaction).find("t", "1")
@@ -150,7 +150,7 @@ def test_many_people_are_asked_about_at_once(database: Database) -> None:
         store = TransactionStore(transaction)
         for batch in range(3):
             members = tuple(people[batch::2])
-            store.commit(Entry(task="t", batch=str(batch), event=EVENT, fingerprint="f", members=members))
+            store.commit(LedgerEntry(task="t", batch=str(batch), event=EVENT, fingerprint="f", members=members))
         seen = store.appearances("t", iter([*people, "nobody"]))
     expected = Counter(person for batch in range(3) for person in people[batch::2])
     assert seen == {person: expected[person] for person in [*people, "nobody"]}

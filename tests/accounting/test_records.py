@@ -63,7 +63,7 @@ def test_an_ascent_over_pairs_finds_the_closed_form(a: float, b: float, weighted
 
     starts = rng.normal(size=(6, 8))
     best = max(-optimize.minimize(cost, each, method="Powell", options={"xtol": 1e-9}).fun for each in starts)
-    stated = events.together(a, b, weighted=weighted)
+    stated = events.price_jointly(a, b, weighted=weighted)
     assert best <= stated * (1 + 1e-12)
     assert best == pytest.approx(stated, rel=1e-4)
 
@@ -89,7 +89,7 @@ def test_a_grid_of_pairs_in_whole_numbers(weighted: bool) -> None:
     mine = [((Fraction(1), Fraction(0)), y, w) for y in rewards for w in weights]
     worst = max(moved(a, b, one, two) for one in mine for two in others)
     assert worst == (Fraction(29, 2) if weighted else Fraction(64, 5))
-    assert events.together(5.0, 12.0, weighted=weighted) == pytest.approx(float(worst), rel=1e-15)
+    assert events.price_jointly(5.0, 12.0, weighted=weighted) == pytest.approx(float(worst), rel=1e-15)
     half = max(moved(a, b, one, two) for one in others[::3] for two in others[::5])  # shorter ones too
     assert half <= worst
 
@@ -175,10 +175,10 @@ def test_a_weighted_matrix_beside_another_one_is_priced_as_weighted() -> None:
     parts = [("matrix", plain), ("weighted", weighted), ("vector", vector)]
     noise = GaussianEvent(std=1.0, sensitivity=1.0, dim=1)
     given = [(RecordEvent(event=noise, record="features", part=name), square) for name, square in parts]
-    paid = plain + weighted + vector - events.spared(given)
+    paid = plain + weighted + vector - events.compute_joint_saving(given)
     one, two = ((1.0, 0.0), 1.0, 1.0), ((-1.0, 0.0), 1.0, 0.0)  # opposite features, of which one has no weight
     own = moved(0.0, vector, one, two) + moved(weighted, 0.0, one, two)  # x x^T itself does not move
-    assert own > events.together(plain + weighted, vector, weighted=False)
+    assert own > events.price_jointly(plain + weighted, vector, weighted=False)
     assert paid >= own
 
 
@@ -226,7 +226,8 @@ def test_the_worst_pair_pays_for_its_rounding() -> None:
     added = sum((std + grid * math.sqrt(dim)) ** 2 / std**2 for std, dim in zip(stds, dims, strict=True))
     assert 2 * accountant.rho(whole) == pytest.approx(added - 2 + 1.5625, rel=1e-12)
     assert paid <= 2 * accountant.rho(whole)
-    assert events.together(*(((std + grid * math.sqrt(dim)) / std) ** 2 for std, dim in zip(stds, dims, strict=True)),
+    assert events.price_jointly(
+        *(((std + grid * math.sqrt(dim)) / std) ** 2 for std, dim in zip(stds, dims, strict=True)),
                             weighted=False) < paid  # fmt: skip
     assert accountant.price(whole, 1e-9).mu ** 2 == pytest.approx(2 * accountant.rho(whole), rel=1e-4)
 
@@ -241,7 +242,7 @@ def test_stochastic_rounding_is_paid_in_full() -> None:
     unit = accountant.price(BinomialEvent(trials=10**6, shift=1.0, reach=40, dim=6, rounded=False), 0.25e-9).mu ** 2
     both = accountant.price(CompositionEvent(events=tuple(coarse)), tail).mu ** 2
     ideal = [unit * 14.2**2, unit * 20.0**2]
-    expected = sum(each) - sum(ideal) + events.together(*ideal, weighted=True)
+    expected = sum(each) - sum(ideal) + events.price_jointly(*ideal, weighted=True)
     assert both == pytest.approx(expected, rel=1e-9)
     assert sum(each) > 1.25 * sum(ideal)
 
@@ -249,11 +250,11 @@ def test_stochastic_rounding_is_paid_in_full() -> None:
 @given(st.floats(0.0, 9.0), st.floats(0.0, 9.0), st.floats(0.0, 9.0), st.booleans())
 def test_more_never_costs_less_and_changing_groups_no_more(a: float, b: float, other: float, weighted: bool) -> None:
     """A further release makes a person cheaper, or who changes groups pays more than who stays in the dearer."""
-    price = events.together(a, b, weighted=weighted)
+    price = events.price_jointly(a, b, weighted=weighted)
     assert max(a, b) * (1 - 1e-12) <= price <= a + b + 1e-12
-    assert events.together(a + 0.5, b, weighted=weighted) >= price
-    assert events.together(a, b + 0.5, weighted=weighted) >= price
-    dearer = max(events.together(a, each, weighted=weighted) for each in (b, other))
+    assert events.price_jointly(a + 0.5, b, weighted=weighted) >= price
+    assert events.price_jointly(a, b + 0.5, weighted=weighted) >= price
+    dearer = max(events.price_jointly(a, each, weighted=weighted) for each in (b, other))
     assert a + (b + other) / 4 <= dearer * (1 + 1e-12)
 
 
@@ -275,8 +276,8 @@ def test_a_ledger_joins_parts_in_different_tasks() -> None:
     spend(ledger, stream, "matrices")
     assert alone < ledger.spent() < accountant.epsilon(CompositionEvent(events=(MATRIX.event, VECTOR.event)), 1e-6)
     spend(ledger, VECTOR, "vectors", "1")  # other people
-    assert accountant.within(ledger.store.tasks(), 1, ZCDP(rho=1.5625 / 2))
-    assert not accountant.within(ledger.store.tasks(), 1, ZCDP(rho=0.78))
+    assert accountant.is_within_budget(ledger.store.tasks(), 1, ZCDP(rho=1.5625 / 2))
+    assert not accountant.is_within_budget(ledger.store.tasks(), 1, ZCDP(rho=0.78))
     with pytest.raises(BudgetExceeded, match="1 steps"):
         spend(ledger, stream, "matrices", "1")
     with pytest.raises(BudgetExceeded):  # features of another task
@@ -290,9 +291,11 @@ def test_who_takes_part_twice_has_two_records(budget: bd.Budget) -> None:
     tasks: dict[str, Counter[Event]] = {"matrices": Counter({MATRIX: 2}), "vectors": Counter({VECTOR: 2})}
     apart = {"matrices": Counter({MATRIX.event: 2}), "vectors": Counter({VECTOR.event: 2})}
     for times in (2, 3):
-        assert accountant.spent(tasks, times, 1e-5) == pytest.approx(accountant.spent(apart, times, 1e-5))
-        assert accountant.within(tasks, times, budget) == accountant.within(apart, times, budget)
-    assert accountant.spent(tasks, 1, 1e-5) < 0.95 * accountant.spent(apart, 1, 1e-5)
+        assert accountant.compute_spent(tasks, times, 1e-5) == pytest.approx(
+            accountant.compute_spent(apart, times, 1e-5)
+        )
+        assert accountant.is_within_budget(tasks, times, budget) == accountant.is_within_budget(apart, times, budget)
+    assert accountant.compute_spent(tasks, 1, 1e-5) < 0.95 * accountant.compute_spent(apart, 1, 1e-5)
 
 
 def test_batches_of_different_prices_are_priced_by_themselves() -> None:
@@ -302,17 +305,17 @@ def test_batches_of_different_prices_are_priced_by_themselves() -> None:
     tasks: dict[str, Counter[Event]] = {"other": Counter({large: 1}), "either": either}
     worst = max(square(large, each) for each in either)  # the cheaper one of the two
     assert worst == pytest.approx(2.2**2 + 1)
-    assert not accountant.within(tasks, 1, ZCDP(rho=0.999 * worst / 2))
+    assert not accountant.is_within_budget(tasks, 1, ZCDP(rho=0.999 * worst / 2))
     sure = accountant.epsilon(gaussian(math.sqrt(worst)), 1e-5)
-    assert not accountant.within(tasks, 1, bd.ApproxDP(epsilon=0.999 * sure, delta=1e-5))
-    assert accountant.spent(tasks, 1, 1e-5) >= sure
+    assert not accountant.is_within_budget(tasks, 1, bd.ApproxDP(epsilon=0.999 * sure, delta=1e-5))
+    assert accountant.compute_spent(tasks, 1, 1e-5) >= sure
 
 
 def test_a_batch_that_is_one_entry_is_joined_beside_any_task() -> None:
     """Matrix and vectors that are one entry are charged their sum as soon as batches have different sizes."""
     one, two = (CompositionEvent(events=(MATRIX, RepetitionEvent(event=VECTOR, times=n))) for n in (1, 2))
     tasks: dict[str, Counter[Event]] = {"batches": Counter({one: 1, two: 1}), "other": Counter({gaussian(1.0): 1})}
-    assert accountant.spent(tasks, 1, 1e-5) == pytest.approx(
+    assert accountant.compute_spent(tasks, 1, 1e-5) == pytest.approx(
         accountant.epsilon(CompositionEvent(events=(two, gaussian(1.0))), 1e-5), rel=1e-6
     )
 
@@ -322,9 +325,9 @@ def test_events_are_values_and_malformed_ones_are_refused() -> None:
     encoding = Encoding(EVENTS)
     assert encoding.loads(encoding.dumps(MATRIX)) == MATRIX
     assert hash(MATRIX) != hash(VECTOR)
-    assert events.apart(RepetitionEvent(event=CompositionEvent(events=(MATRIX,)), times=2)) == RepetitionEvent(
-        event=CompositionEvent(events=(MATRIX.event,)), times=2
-    )
+    assert events.unwrap_all_records(
+        RepetitionEvent(event=CompositionEvent(events=(MATRIX,)), times=2)
+    ) == RepetitionEvent(event=CompositionEvent(events=(MATRIX.event,)), times=2)
     twice = ContinualEvent(factorisation=BinaryTree(horizon=4), std=1.0, sensitivity=1.0, participations=2)
     for wrong in (
         {"event": LaplaceEvent(scale=1.0, sensitivity=1.0), "part": "matrix"},

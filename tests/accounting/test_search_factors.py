@@ -10,7 +10,7 @@ import pytest
 from bandanna.numeric import search
 from bandanna.privacy import accountant, calibration
 from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
-from bandanna.privacy.calibration import binomial_noise, bit_noise, bit_noise_of_std, bit_std, noise_of_std
+from bandanna.privacy.calibration import binomial_noise, binomial_noise_for_std, bit_noise, bit_noise_for_std, bit_std
 from bandanna.privacy.events import ContinualEvent, GaussianEvent, RepetitionEvent
 from bandanna.privacy.factorisation import factorise
 from bandanna.privacy.prices import fine_grid
@@ -28,7 +28,7 @@ BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 )
 def test_noise_of_a_given_std_lies_on_the_first_lattice(dim: int, users: int, composed: bool, scale: float) -> None:
     """The lattice of counts is not the one of calibration.md A.4, for a sensitivity of 2 and a std of 10."""
-    noise = noise_of_std(10.0, sensitivity=2.0, dim=dim, users=users, composed=composed)
+    noise = binomial_noise_for_std(10.0, sensitivity=2.0, dim=dim, users=users, composed=composed)
     assert noise.scale == scale
 
 
@@ -53,7 +53,7 @@ def test_bits_of_returning_people_have_the_fewest_copies_that_are_near_enough() 
 
 def test_bits_of_a_given_std_have_2500_coins() -> None:
     """So few coins are taken that their price is not near the Gaussian's: 2 c std = 50."""
-    assert bit_noise_of_std(0.7, users=2).scale == math.ceil(25 / 0.7)
+    assert bit_noise_for_std(0.7, users=2).scale == math.ceil(25 / 0.7)
 
 
 @pytest.fixture
@@ -99,12 +99,12 @@ def test_the_first_laplace_noise_that_is_priced_is_that_of_the_formula(times: in
 def test_the_search_for_coins_begins_at_their_estimate(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Coins are looked for elsewhere than at 4 (R^2 + D/4) M / (B mu^2) [calibration.md A.4], or at (2 c std)^2 / B."""
     monkeypatch.setattr(accountant, "satisfies", lambda *_: True)
-    monkeypatch.setattr(search, "least_whole", lambda meets, guess, *, most: guess)
+    monkeypatch.setattr(search, "find_least_integer", lambda meets, guess, *, most: guess)
     mu = BUDGET.mu()
     counts = calibration._least_trials(20.0, 2.0 * math.sqrt(times) / mu, 2.0, 2.0, 900, 5, BUDGET, times)
     assert counts is not None
     assert counts.trials == pytest.approx(4 * (40.0**2 + 900 / 4) * times / (5 * mu**2), rel=0.001)
     assert (counts.scale, counts.users) == (20.0, 5)
-    copies = calibration._least(6, 5, BUDGET, times, math.sqrt(times) / mu)
+    copies = calibration._search_bits(6, 5, BUDGET, times, math.sqrt(times) / mu)
     assert copies is not None
     assert copies.trials == math.ceil((12 / mu) ** 2 * times / 5)

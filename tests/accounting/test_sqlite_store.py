@@ -21,7 +21,7 @@ from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, I
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.events import GaussianEvent
 from bandanna.privacy.ledger import Ledger
-from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.base import LedgerEntry
 from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage import files
 
@@ -72,7 +72,7 @@ def test_two_handles_are_one_store(tmp_path: Path) -> None:
 def test_estimates_are_releases(tmp_path: Path) -> None:
     """The release of a protocol cannot be stored, or comes back changed."""
     store = SQLiteStore(tmp_path / "l")
-    store.commit(Entry(task="t", batch="1", event=EVENT, fingerprint="f"))
+    store.commit(LedgerEntry(task="t", batch="1", event=EVENT, fingerprint="f"))
     store.keep("t", "1", Estimate(total=np.array([0.1, -np.inf]), count=3, variance=0.7))
     (kept,) = store.find("t", "1").release
     assert (kept.count, kept.variance, kept.total.tolist()) == (3, 0.7, [0.1, -np.inf])
@@ -81,7 +81,7 @@ def test_estimates_are_releases(tmp_path: Path) -> None:
 def test_what_cannot_be_stored_is_refused(tmp_path: Path) -> None:
     """An object that the file cannot hold passes for a stored release."""
     store = SQLiteStore(tmp_path / "l")
-    store.commit(Entry(task="t", batch="1", event=EVENT, fingerprint="f"))
+    store.commit(LedgerEntry(task="t", batch="1", event=EVENT, fingerprint="f"))
     with pytest.raises(InvalidArgument, match="object"):
         store.keep("t", "1", object())
     assert store.find("t", "1").release is None
@@ -203,7 +203,7 @@ def test_another_process_is_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_rollback_journal_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process is refused because another one has ended its transaction between two looks at the rollback journal."""
-    path, other, genuine = tmp_path / "l", tmp_path / "l-journal", files.refuse_others
+    path, other, genuine = tmp_path / "l", tmp_path / "l-journal", files.check_regular_file
     secret = SQLiteStore(path).secret()
 
     def looked_at(file: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_rollback_journal_that_is_gone(tmp_path: Path, monkeypatch: pytest.Mon
         if file == other:
             other.unlink()
 
-    monkeypatch.setattr(files, "refuse_others", looked_at)
+    monkeypatch.setattr(files, "check_regular_file", looked_at)
     other.touch()
     assert SQLiteStore(path).secret() == secret
     assert not other.exists()

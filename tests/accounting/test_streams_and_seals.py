@@ -26,7 +26,9 @@ def test_batches_beside_a_stream_are_charged_for_every_participation() -> None:
     one = events.GaussianEvent(std=1.0, sensitivity=1.0)
     mixed = events.CompositionEvent(events=(STREAM, one))
     person = events.CompositionEvent(events=(STREAM, one, one))
-    assert accountant.spent({"t": Counter({mixed: 5})}, 2, 1e-5) >= accountant.epsilon(person, 1e-5) * (1 - 1e-6)
+    assert accountant.compute_spent({"t": Counter({mixed: 5})}, 2, 1e-5) >= accountant.epsilon(person, 1e-5) * (
+        1 - 1e-6
+    )
 
 
 def test_streams_have_no_more_steps_than_their_horizon() -> None:
@@ -42,7 +44,7 @@ def test_the_seal_does_not_survive_a_change() -> None:
     """dataclasses.replace gives other values the seal of those that were checked."""
     forged = replace(BALL.admit([[0.0, 0.0]]), values=np.full((1, 2), 1e6))
     with pytest.raises(InvalidStatistic, match="a point of"):
-        BALL.readmit(forged)
+        BALL.check_statistic(forged)
 
 
 @pytest.mark.parametrize("counts", [[-999, 1001], [1]], ids=["negative", "short"])
@@ -50,7 +52,7 @@ def test_counts_made_by_hand_are_checked(counts: list[int]) -> None:
     """A negative number of users in one group lets another count a thousandfold in a batch of two."""
     values = np.array([[0.0, 0.0], [1.0, 0.0]])
     with pytest.raises(BandannaError):
-        BALL.readmit(Statistic(domain=BALL, values=values, clipped=np.array(0), counts=np.array(counts)))
+        BALL.check_statistic(Statistic(domain=BALL, values=values, clipped=np.array(0), counts=np.array(counts)))
 
 
 def test_printed_delta_holds() -> None:

@@ -17,7 +17,7 @@ from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.privacy.events import GaussianEvent
 from bandanna.privacy.stores import sqlite
-from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.base import LedgerEntry
 from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from ..crafting import mutated, pick, rewrite
@@ -160,7 +160,7 @@ def test_crafted_journals(name: str, tmp_path: Path) -> None:
 def test_crafted_ledgers(tmp_path: Path) -> None:
     """The file of a ledger with an event that is none ends in a foreign exception."""
     event = GaussianEvent(std=1.0, sensitivity=1.0)
-    SQLiteStore(tmp_path / "l").commit(Entry(task="t", batch="1", event=event, fingerprint="f"))
+    SQLiteStore(tmp_path / "l").commit(LedgerEntry(task="t", batch="1", event=event, fingerprint="f"))
     sql = sqlite3.connect(tmp_path / "l", isolation_level=None)
     sql.execute('update events set event = \'{"kind": "GaussianEvent", "fields": {"std": []}}\'')
     total = sqlite.sum_rows(sql, sql.execute("select value from meta where key = 'secret'").fetchone()[0])

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 import bandanna as bd
 from bandanna.agent import release
 from bandanna.agent.agent import Agent
-from bandanna.device.action_selection import Choice, pick
-from bandanna.device.noise import NoiseSource, ReplicatedNoise, Size, shape
+from bandanna.device.action_selection import Choice, pick_tied_arms
+from bandanna.device.noise import NoiseSource, ReplicatedNoise, Size, to_shape
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument, InvalidStatistic
-from bandanna.numeric.rng import Coins, NumberedCoins, StreamCoins, Streams
+from bandanna.numeric.rng import DeviceRandomness, NumberedRandomness, StreamRandomness, Streams
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.simulation.environments.base import Bounded
 from bandanna.simulation.environments.linear import LinearContextual
@@ -71,15 +71,15 @@ class OneSeed(NoiseSource):
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """As the simulator draws it."""
-        return self._noise.binomial(trials=trials, probability=probability, size=(1, *shape(size)))[0]
+        return self._noise.binomial(trials=trials, probability=probability, size=(1, *to_shape(size)))[0]
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """As the simulator draws it."""
-        return self._noise.uniform((1, *shape(size)))[0]
+        return self._noise.uniform((1, *to_shape(size)))[0]
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
         """As the simulator draws it."""
-        return self._noise.permutation(n, (1, *shape(size)))[0]
+        return self._noise.permutation(n, (1, *to_shape(size)))[0]
 
     laplace = discrete_gaussian = discrete_laplace = coins = None  # no protocol here asks for them
 
@@ -92,7 +92,7 @@ def simulated_actions(run: Any, env: LinearContextual, monkeypatch: pytest.Monke
     actions: list[int] = []
     act = bd.LinUCB.act
 
-    def recorded(self: bd.LinUCB, snapshot: Any, given: NDArray[np.float64], coins: Coins) -> Choice:
+    def recorded(self: bd.LinUCB, snapshot: Any, given: NDArray[np.float64], coins: DeviceRandomness) -> Choice:
         chosen = act(self, snapshot, given, coins)
         actions.extend(chosen.actions.ravel().tolist())
         return chosen
@@ -112,7 +112,7 @@ def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyP
     streams = Streams([5])
     world, agent = env.begin(streams), Agent(policy=run, test=True, seed=0)
     agent._loop.source = OneSeed(streams)
-    monkeypatch.setattr(release, "NumberedCoins", lambda seed, number: StreamCoins(streams).of(0))
+    monkeypatch.setattr(release, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
     for i in range(90):
         arms = world.contexts(i, 1)
         decision = agent.act(arms[0, 0])
@@ -366,10 +366,15 @@ def test_one_device_draws_between_ties_as_many_do(seed: int) -> None:
     tied = rng.random((5, 7)) < 0.4
     tied[:, 3] = True
     first = tied.argmax(axis=1)
-    together = pick(first.copy(), tied, NumberedCoins(seed, 10))
+    together = pick_tied_arms(first.copy(), tied, NumberedRandomness(seed, 10))
     for device in range(5):
-        alone = pick(first[device : device + 1].copy(), tied[device : device + 1], NumberedCoins(seed, 10 + device))
+        alone = pick_tied_arms(
+            first[device : device + 1].copy(), tied[device : device + 1], NumberedRandomness(seed, 10 + device)
+        )
         assert alone.actions[0] == together.actions[device]
         assert alone.probabilities[0] == together.probabilities[device] == 1 / tied[device].sum()
     counts = tied.sum(axis=1)
-    assert NumberedCoins(seed, 3).below(counts).tolist() == Coins.below(NumberedCoins(seed, 3), counts).tolist()
+    assert (
+        NumberedRandomness(seed, 3).below(counts).tolist()
+        == DeviceRandomness.below(NumberedRandomness(seed, 3), counts).tolist()
+    )

@@ -12,9 +12,9 @@ import bandanna as bd
 from bandanna.agent import release
 from bandanna.agent.agent import Agent
 from bandanna.device.noise import FastNoise
-from bandanna.numeric.rng import StreamCoins, Streams
+from bandanna.numeric.rng import StreamRandomness, Streams
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.base import Assigned, Played, Policy
+from bandanna.policies.base import AssignedArms, PlayedRounds, Policy
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import reference
 from bandanna.simulation.result import checkpoints_for
@@ -76,7 +76,7 @@ def recorded(policy: Policy[Any], monkeypatch: pytest.MonkeyPatch) -> list[tuple
     seen: list[tuple[list[int], list[float]]] = []
     genuine = type(policy).report
 
-    def report(self: Any, ask: Any, played: Played, coins: Any) -> Any:
+    def report(self: Any, ask: Any, played: PlayedRounds, coins: Any) -> Any:
         if ask.of == "episode":
             arms = [] if played.arms is None else np.ravel(played.arms).tolist()
             seen.append((arms, np.ravel(played.rewards).tolist()))
@@ -89,7 +89,7 @@ def recorded(policy: Policy[Any], monkeypatch: pytest.MonkeyPatch) -> list[tuple
 def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise and coins are those of a simulated seed."""
     agent._loop.source = FastNoise(streams.generators(agent.policy.noise_stream)[0])
-    monkeypatch.setattr(release, "NumberedCoins", lambda seed, number: StreamCoins(streams).of(0))
+    monkeypatch.setattr(release, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
 
 
 @pytest.mark.often(of=lambda name: name not in REPEATED)
@@ -145,7 +145,7 @@ def test_a_population_is_asked_alike(name: str, monkeypatch: pytest.MonkeyPatch)
         if due is not None or agent.decisions == 0:
             agent.release_due()
             batch = agent._loop.now.batch
-            assert isinstance(batch.episode, Assigned)
+            assert isinstance(batch.episode, AssignedArms)
             answers = asked(world, batch.episode, rounds - agent.decisions)
             clients = [agent.recruit() for _ in range(agent.clients_wanted)]
             first = dict.fromkeys(batch.episode.arms.tolist(), True)
@@ -160,7 +160,7 @@ def test_a_population_is_asked_alike(name: str, monkeypatch: pytest.MonkeyPatch)
     assert reports == expected
 
 
-def asked(world: Any, episode: Assigned, left: int) -> dict[int, list[float]]:
+def asked(world: Any, episode: AssignedArms, left: int) -> dict[int, list[float]]:
     """What the clients of an episode will say of every arm, drawn as the simulator draws it."""
     arms = world.arms[0][episode.arms]
     if episode.users > left:

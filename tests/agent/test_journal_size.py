@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.episodes import Batch, Slot, Slots, seats
+from bandanna.agent.episodes import EpisodeSpan, OpenSlots, Slot, slot_count_of_member
 from bandanna.errors import BudgetExceeded
-from bandanna.policies.base import Frozen
+from bandanna.policies.base import FixedLength
 
 PRIVACY = bd.shuffle(epsilon=1.0, delta=1e-5)
 
@@ -64,7 +64,7 @@ def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
     users = [None if i % 10 < 4 else f"user {i}" for i in range(300)]
     agent = run(tmp_path / "agent", users, batches=3)
     members = [entry.members for entry in agent._loop.journals.entries()]
-    assert [sum(map(seats, batch)) for batch in members] == [100] * 3
+    assert [sum(map(slot_count_of_member, batch)) for batch in members] == [100] * 3
     assert [len(batch) for batch in members] == [60 + 10] * 3
     assert len({member for batch in members for member in batch}) == 210
     assert bd.Agent.load(tmp_path / "agent").releases == 3
@@ -72,10 +72,10 @@ def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
 
 def test_slots_without_a_user_stand_together() -> None:
     """A run of slots without a user is cut, or swallows a user who has a name."""
-    slots = Slots(1)
+    slots = OpenSlots(1)
     for number, user in enumerate(["a" * 64, None, None, "b" * 64, None], start=7):
         slots.record(number, Slot(batch=0, session="s", features=np.zeros(1), arm=0, group=-1, user=user))
-    batch = Batch(episode=Frozen(number=0, users=5), begin=7, users=5)
+    batch = EpisodeSpan(episode=FixedLength(number=0, users=5), begin=7, users=5)
     members = slots.members(batch)
     assert members == ["a" * 64, "slots 8-9", "b" * 64, "slots 11-11"]
-    assert [seats(member) for member in members] == [1, 2, 1, 1]
+    assert [slot_count_of_member(member) for member in members] == [1, 2, 1, 1]

@@ -13,11 +13,11 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
-from bandanna.agent.preflight import calibrations
+from bandanna.agent.preflight import calibrations_by_phase
 from bandanna.errors import BandannaError, BudgetExceeded
 from bandanna.policies.linear import base
 from bandanna.policies.linear.anytime import Anytime
-from bandanna.policies.serialization import saves_of
+from bandanna.policies.serialization import make_save_format
 from bandanna.privacy.events import GaussianEvent
 from bandanna.protocols import running_sum
 
@@ -34,8 +34,10 @@ def policy(**changes: Any) -> bd.LinUCB:
 
 def search_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibration finds other noise than before, within the budget, as another version or machine may."""
-    genuine, less = running_sum.open_channel, bd.ApproxDP(epsilon=0.99, delta=1e-5)
-    monkeypatch.setattr(base, "open_channel", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest))
+    genuine, less = running_sum.running_sum_protocol_for, bd.ApproxDP(epsilon=0.99, delta=1e-5)
+    monkeypatch.setattr(
+        base, "running_sum_protocol_for", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest)
+    )
 
 
 @pytest.mark.parametrize("resaved", [False, True])
@@ -68,9 +70,9 @@ def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path
     act_each(agent, SETS[:5])
     changed = policy(privacy=bd.shuffle(epsilon=0.9, delta=1e-5))
     Agent(policy=changed)
-    content = saves_of().read(tmp_path / "agent") | {"calibrations": calibrations(changed)}
+    content = make_save_format().read(tmp_path / "agent") | {"calibrations": calibrations_by_phase(changed)}
     content |= {"policy": changed} if edited == "policy" else {}
-    (tmp_path / "agent").write_text(saves_of().text_of(content))
+    (tmp_path / "agent").write_text(make_save_format().text_of(content))
     with pytest.raises(BandannaError, match=message):
         Agent.load(tmp_path / "agent")
 

@@ -17,7 +17,7 @@ import bandanna as bd
 from bandanna.agent.agent import Agent
 from bandanna.errors import InvalidArgument, InvalidStatistic, LateRewardWarning
 from bandanna.numeric.rng import Streams
-from bandanna.policies.base import Frozen
+from bandanna.policies.base import FixedLength
 from bandanna.policies.serialization import ENCODING
 
 from ..policies.conformance.catalogue import CASES
@@ -348,7 +348,7 @@ def test_threads_that_decide_for_many_lose_no_decision() -> None:
 # Policies that learn after every round
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].policy.every_round])
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].policy.learns_every_round])
 def test_every_round_is_an_episode_of_one_user(name: str) -> None:
     """Policies with `every_round` have episodes of one device that chooses, and number them one by one."""
     agent = agent_for(name)
@@ -356,7 +356,7 @@ def test_every_round_is_an_episode_of_one_user(name: str) -> None:
         given = contexts_for(agent, 1, number)
         agent.observe(agent.act() if isinstance(given, int) else agent.act(given[0]), 0.5)
         agent.release_due()
-        assert agent.policy.episode(agent._loop.progress.state) == Frozen(number=number + 1, users=1)
+        assert agent.policy.episode(agent._loop.progress.state) == FixedLength(number=number + 1, users=1)
 
 
 @pytest.mark.parametrize("name", ["Thompson", "GLM-UCB", "GLOC", "ECOLog", "RS-GLinUCB", "GLM-JDP"])

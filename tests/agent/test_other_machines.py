@@ -10,11 +10,11 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
-from bandanna.agent.preflight import as_begun
+from bandanna.agent.preflight import continue_streams
 from bandanna.errors import BandannaError
 from bandanna.privacy import accountant, calibration_cache, factorisation
-from bandanna.privacy.events import ContinualEvent, plain
-from bandanna.privacy.factorisation import BLT, begun
+from bandanna.privacy.events import ContinualEvent, unwrap_record
+from bandanna.privacy.factorisation import BLT, use_factorisations
 
 from .test_several_asks import POLICIES, play
 
@@ -22,24 +22,26 @@ from .test_several_asks import POLICIES, play
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
     """From the call on, the search for factorisations ends as on another machine."""
-    genuine = factorisation.search
+    genuine = factorisation.search_blt
 
     def search(horizon: int, buffers: int) -> Any:
         theta, theta_hat = genuine(horizon, buffers)
         return tuple(each * (1 - 1e-10) for each in theta), tuple(each * (1 - 1e-9) for each in theta_hat)
 
     def move() -> None:
-        monkeypatch.setattr(factorisation, "search", search)
+        monkeypatch.setattr(factorisation, "search_blt", search)
         monkeypatch.setenv("BANDANNA_CACHE", "")
-        calibration_cache.forget()
+        calibration_cache.clear_memory()
 
     yield move
-    calibration_cache.forget()
+    calibration_cache.clear_memory()
 
 
 def streams(agent: Agent) -> set[Any]:
     """The factorisations of all that was released."""
-    atoms = [plain(atom) for entry in agent._loop.journals.entries() for atom in accountant.atoms(entry.event)]
+    atoms = [
+        unwrap_record(atom) for entry in agent._loop.journals.entries() for atom in accountant.count_atoms(entry.event)
+    ]
     return {atom.factorisation for atom in atoms if isinstance(atom, ContinualEvent)}
 
 
@@ -64,20 +66,20 @@ def test_a_stream_goes_on_with_its_own_noise(name: str, tmp_path: Path, elsewher
 def test_half_a_stream_of_another_noise_is_refused() -> None:
     """A journal with two noises of one stream is gone on with, by one of them."""
     policy = bd.make("AdaC-OFUL-JDP", **POLICIES["AdaC-OFUL-JDP"][0])
-    one = plain(policy.matrix.event)
+    one = unwrap_record(policy.matrix.event)
     blt_ = one.factorisation
     moved = replace(one, factorisation=replace(blt_, theta=tuple(each * (1 - 1e-10) for each in blt_.theta)))
-    assert as_begun(policy, [one, one]) is policy
+    assert continue_streams(policy, [one, one]) is policy
     for other in (moved, replace(one, std=one.std * (1 + 1e-15))):
         with pytest.raises(BandannaError, match="no price"):
-            as_begun(policy, [one, other])
+            continue_streams(policy, [one, other])
 
 
 def test_a_stream_that_was_begun_is_believed_inside_alone() -> None:
     """Afterwards, for another horizon or for fewer buffers, a factorisation that was begun elsewhere is used."""
     found = BLT.optimal(horizon=50)
     other = BLT(horizon=50, theta=(0.9, 0.5), theta_hat=(0.7, 0.2))
-    with begun([other]):
+    with use_factorisations([other]):
         assert BLT.optimal(horizon=50) is other
         assert BLT.optimal(horizon=50, buffers=1).buffers == 1
         assert BLT.optimal(horizon=51).horizon == 51

@@ -95,7 +95,7 @@ def test_an_interrupted_first_save_blocks_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write", killed)
+        patch.setattr(files, "write_private_file", killed)
         with pytest.raises(KeyboardInterrupt):
             agent.save(tmp_path / "agent")
     assert (tmp_path / "agent.journal").exists()

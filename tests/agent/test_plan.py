@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.episodes import batch_of, following
+from bandanna.agent.episodes import next_span, to_span
 from bandanna.policies.linear.anytime import Anytime
 
 
@@ -34,14 +34,14 @@ def written_down(policy: Any, phases: int) -> list[tuple[int, int, Any, int, boo
 
 def planned(policy: Any, count: int) -> list[tuple[int, int, Any, int, bool]]:
     """The first batches as an agent sees them."""
-    found, batch = [], batch_of(policy.episode(policy.init()), 0)
+    found, batch = [], to_span(policy.episode(policy.init()), 0)
     while batch is not None and len(found) < count:
         assert batch.number == len(found)
         released = batch.episode.released
         ask = policy.ask(batch.episode) if released else None
         event, begun = (ask.protocol.event, ask.begun) if ask else (None, 1)
         found.append((batch.begin, batch.users, event, begun, released))
-        batch = following(policy, batch)
+        batch = next_span(policy, batch)
     return found
 
 

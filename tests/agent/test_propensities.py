@@ -30,13 +30,13 @@ def sampler(**changes: Any) -> Agent:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for every computation."""
     found: list[int] = []
-    genuine = lints.shared_draw_chances
+    genuine = lints.shared_draw_probabilities
 
     def noted(*given: Any, **how: Any) -> Any:
         found.append(1)
         return genuine(*given, **how)
 
-    monkeypatch.setattr(lints, "shared_draw_chances", noted)
+    monkeypatch.setattr(lints, "shared_draw_probabilities", noted)
     return found
 
 
@@ -138,7 +138,7 @@ def test_an_arm_that_was_drawn_is_not_impossible(seeds: int) -> None:
 
 def test_what_a_policy_of_ones_own_says_later_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A probability that is none is given to whoever asks for it, because it was not there to be checked."""
-    monkeypatch.setattr(lints, "shared_draw_chances", lambda *given, **how: (np.array([1.5]), np.zeros(1)))
+    monkeypatch.setattr(lints, "shared_draw_probabilities", lambda *given, **how: (np.array([1.5]), np.zeros(1)))
     decision = sampler().act(SETS[0])
     for _ in range(2):
         with pytest.raises(InvalidArgument, match=r"LinTS\.act: probabilities"):

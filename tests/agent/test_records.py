@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import bandanna as bd
-from bandanna.data.features.map import Ball, Intercept, Map, OneHot, Range
+from bandanna.data.features.map import Intercept, Map, OneHot, Range, UnitBall
 from bandanna.errors import FeatureWarning, InvalidArgument, InvalidStatistic
 
-ARMS = Map(Range(price=(0, 10)), OneHot(site=["a", "b"]), Ball(), Intercept())
+ARMS = Map(Range(price=(0, 10)), OneHot(site=["a", "b"]), UnitBall(), Intercept())
 USERS = Map(Range(price=(0, 10)), OneHot(site=["a", "b"]))
 FRAME = pd.DataFrame({"price": [1.0, 2.0, 9.0], "site": ["a", "b", "a"]}, index=["x", "y", "z"])
 SHUFFLED = bd.shuffle(epsilon=2.0, delta=1e-3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.agent import Agent, Background
+from bandanna.agent.agent import Agent, BackgroundWorker
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 
 from ..policies.conformance.own_policy import Greedy
@@ -116,7 +116,7 @@ def test_trouble_in_the_background_shows_no_value(error: Exception, told: str) -
             raise error
 
     owner = Owner()
-    background = Background(owner.work)
+    background = BackgroundWorker(owner.work)
     background.once()
     with pytest.raises(BandannaError, match=rf"background has failed: {told}$"):
         background.check()

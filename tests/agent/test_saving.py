@@ -152,7 +152,7 @@ def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.M
     agent = Agent(policy=policy("central-blt"), test=True, seed=0)
     play(agent, 9)
     agent.save(tmp_path / "agent")
-    monkeypatch.setattr("bandanna.policies.linear.base.open_channel", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("bandanna.policies.linear.base.running_sum_protocol_for", lambda *_, **__: 1 / 0)
     again = Agent.load(tmp_path / "agent")
     assert again.policy.channel == agent.policy.channel
     play(again, 9)

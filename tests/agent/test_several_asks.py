@@ -12,11 +12,11 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
-from bandanna.agent.release import Release
-from bandanna.policies.glm.glm_jdp import Constants
+from bandanna.agent.release import EpisodeRelease
+from bandanna.policies.glm.glm_jdp import GLMJDPConstants
 from bandanna.privacy.events import CompositionEvent, RecordEvent
 
-CONSTANTS = Constants(  # refits after few rounds, until all calls that are paid for are made
+CONSTANTS = GLMJDPConstants(  # refits after few rounds, until all calls that are paid for are made
     share=0.4, steps=2, calls_o=2, calls_tau=2, regulariser_v=4.0, regulariser_h=1.0, ridge=1.0, threshold=1 / 16,
     elimination=9.0, bonus=1.0,
 )  # fmt: skip
@@ -48,16 +48,16 @@ def test_a_crash_between_two_answers(name: str, commits: int, tmp_path: Path, mo
     agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
     play(agent, rounds // 3)
     agent.save(tmp_path / "agent")
-    genuine, left = Release._commit, [commits]
+    genuine, left = EpisodeRelease._commit, [commits]
 
-    def commit(self: Release, *how: Any) -> None:
+    def commit(self: EpisodeRelease, *how: Any) -> None:
         genuine(self, *how)
         left[0] -= 1
         if not left[0]:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Release, "_commit", commit)
+        patch.setattr(EpisodeRelease, "_commit", commit)
         with suppress(KeyboardInterrupt):
             play(agent, rounds)
     before = agent._loop.journals.entries()
@@ -79,15 +79,15 @@ def test_an_interrupt_between_two_answers(name: str, monkeypatch: pytest.MonkeyP
     arguments, rounds = POLICIES[name]
     whole, agent = (Agent(policy=bd.make(name, **arguments), test=True, seed=2) for _ in range(2))
     play(whole, rounds)
-    genuine, count = Release._commit, [0]
+    genuine, count = EpisodeRelease._commit, [0]
 
-    def commit(self: Release, *how: Any) -> None:
+    def commit(self: EpisodeRelease, *how: Any) -> None:
         genuine(self, *how)
         count[0] += 1
         if count[0] % 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Release, "_commit", commit)
+    monkeypatch.setattr(EpisodeRelease, "_commit", commit)
     while agent.decisions < rounds:
         try:
             play(agent, rounds)
@@ -136,11 +136,11 @@ def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
     assert list(loop.kept) == sorted(loop.kept)
     assert len(loop.kept) > 20
     last, name = max(loop.kept), loop.policy.keeps[0]
-    before = loop.kept_with(last, loop.kept[last]).kept[name]
+    before = loop.kept_rows_with(last, loop.kept[last]).kept[name]
     assert [part.rewards.tolist() for part in before] == [rows.rewards.tolist() for rows in loop.kept.values()]
     other = replace(loop.kept[0], rewards=np.array([0.25]))
     loop.kept[0] = other
-    after = loop.kept_with(last, loop.kept[last]).kept[name]
+    after = loop.kept_rows_with(last, loop.kept[last]).kept[name]
     assert after[0].rewards.tolist() == [0.25]
     assert [part.rewards.tolist() for part in after[1:]] == [part.rewards.tolist() for part in before[1:]]
 

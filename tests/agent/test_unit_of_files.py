@@ -11,9 +11,9 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
-from bandanna.agent.preflight import calibrations
+from bandanna.agent.preflight import calibrations_by_phase
 from bandanna.errors import BandannaError
-from bandanna.policies.serialization import ENCODING, saves_of
+from bandanna.policies.serialization import ENCODING, make_save_format
 
 from .stepping import act_each
 
@@ -155,7 +155,11 @@ def test_the_budget_is_the_journals(privacy: Any, tmp_path: Path) -> None:
     agent.save(save)
     other = bd.LinUCB(dim=2, horizon=180, batch=30, privacy=privacy)
     state = other.init()
-    edited = saves_of().read(save) | {"policy": other, "calibrations": calibrations(other), "state": state}
-    save.write_text(saves_of().text_of(edited))
+    edited = make_save_format().read(save) | {
+        "policy": other,
+        "calibrations": calibrations_by_phase(other),
+        "state": state,
+    }
+    save.write_text(make_save_format().text_of(edited))
     with pytest.raises(BandannaError, match=r"agent\.journal"):
         Agent.load(save)

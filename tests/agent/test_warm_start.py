@@ -11,7 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.linear.base import Start
+from bandanna.policies.linear.base import WarmStart
 
 ARMS = ("a", "b")
 TRUSTS = [bd.none(), bd.central(epsilon=1.0, delta=1e-5), bd.shuffle(epsilon=1.0, delta=1e-5)]
@@ -122,9 +122,9 @@ def test_a_start_that_is_none_is_refused(parts: dict[str, Any]) -> None:
     whole: dict[str, Any] = {"total": (0.0,) * 10, "users": 5, "variance": 1.0, "epsilon": 1.0, "delta": 0.0,
                              "trust": "central"}  # fmt: skip
     assert policy(bd.none()).domain.dim == 10
-    replace(policy(bd.none()), start=Start(**whole))
+    replace(policy(bd.none()), start=WarmStart(**whole))
     with pytest.raises(InvalidArgument):
-        replace(policy(bd.none()), start=Start(**whole | parts))
+        replace(policy(bd.none()), start=WarmStart(**whole | parts))
     with pytest.raises(InvalidArgument, match="start"):
         replace(policy(bd.none()), start=3)  # type: ignore[arg-type]
 

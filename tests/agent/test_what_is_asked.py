@@ -11,7 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
-from bandanna.policies.base import Desk
+from bandanna.policies.base import RunnerState
 
 from ..policies.conformance.catalogue import CASES
 
@@ -21,14 +21,14 @@ def test_rows_streams_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
     in a release is not in the ledger.
     """
     asked: list[tuple[Any, Any, Any, Any]] = []
-    genuine = Desk.release
+    genuine = RunnerState.release
 
-    def release(self: Desk, ask: Any, statistic: Any, source: Any, **how: Any) -> Any:
+    def release(self: RunnerState, ask: Any, statistic: Any, source: Any, **how: Any) -> Any:
         desk, estimate = genuine(self, ask, statistic, source, **how)
         asked.append((ask, statistic.values.copy(), self.streams.get(0), desk.streams.get(0)))
         return desk, estimate
 
-    monkeypatch.setattr(Desk, "release", release)
+    monkeypatch.setattr(RunnerState, "release", release)
     policy = bd.make("AdaC-OFUL-JDP", dim=2, horizon=60, batch=5, growth=0.1, rho=50.0)
     agent, rng = Agent(policy=policy, test=True, seed=0), np.random.default_rng(0)
     for number in range(60):

@@ -16,10 +16,10 @@ import pytest
 import bandanna as bd
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.device.noise import FastNoise
-from bandanna.mechanisms.noise import Gaussian
+from bandanna.mechanisms.noise import GaussianMechanism
 from bandanna.privacy import gdp
-from bandanna.protocols.gaussian import NoisySum, ShuffleGaussian, Sorting
-from bandanna.protocols.mixers import Gathering, Held, exact_total
+from bandanna.protocols.gaussian import NoisySumAnalyzer, ShuffleGaussian, SortingMixer
+from bandanna.protocols.mixers import GatheringMixer, MixerState, sum_plain_statistics
 from bandanna.types import Floats
 from tests.audit.test_beside import Greedy
 from tests.audit.test_crowds import BUDGET, central, longer, row_of, through
@@ -83,22 +83,22 @@ def test_a_row_that_changes_what_other_people_do_counts(kind: type[Greedy]) -> N
     assert row_of(kind()).refuted
 
 
-class Scaled(NoisySum):
+class Scaled(NoisySumAnalyzer):
     """Noise in proportion to the longest report: little where everybody reports little."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """With as much noise as this batch seems to need."""
         longest = 2 * float(np.max(np.linalg.norm(view.numbers, axis=-1))) / self.domain.sensitivity
         mechanism = replace(self.mechanism, std=self.mechanism.std * min(max(longest, 1e-3), 1.0))
-        return NoisySum(domain=self.domain, mechanism=mechanism).analyze(state, view, source)
+        return NoisySumAnalyzer(domain=self.domain, mechanism=mechanism).analyze(state, view, source)
 
 
-class Reusing(NoisySum):
+class Reusing(NoisySumAnalyzer):
     """Draws noise once for a source, and adds it to every batch."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """With the noise of the first."""
-        total = exact_total(view.numbers, self.domain)[0] + view.users * self.domain.origin
+        total = sum_plain_statistics(view.numbers, self.domain)[0] + view.users * self.domain.origin
         held = vars(self).get("held", (None, np.empty(0)))
         if held[0] is not source or held[1].shape != total.shape:
             held = (source, self.mechanism.release(np.zeros_like(total), source))
@@ -106,7 +106,7 @@ class Reusing(NoisySum):
         return state, Estimate(total=total + held[1], count=view.users, variance=self.mechanism.variance)
 
 
-class Weighing(NoisySum):
+class Weighing(NoisySumAnalyzer):
     """Counts the person in the middle of a batch twenty times."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -117,58 +117,58 @@ class Weighing(NoisySum):
 
 
 @pytest.mark.parametrize("kind", [Scaled, Reusing, Weighing], ids=lambda kind: kind.__name__)
-def test_a_server_whose_noise_or_weights_depend_on_rows_is_refuted(kind: type[NoisySum]) -> None:
+def test_a_server_whose_noise_or_weights_depend_on_rows_is_refuted(kind: type[NoisySumAnalyzer]) -> None:
     """Noise that shrinks with the reports, noise used twice and a heavy position are found in protocol and policy."""
     for target in (central(kind), through(kind)):
         assert row_of(target).refuted
 
 
 @dataclass(frozen=True, kw_only=True)
-class InOrder(Sorting):
+class InOrder(SortingMixer):
     """A shuffler that does not shuffle."""
 
-    def close(self, held: Held) -> Held:
+    def close(self, held: MixerState) -> MixerState:
         """As they came."""
-        return Gathering.close(self, held)
+        return GatheringMixer.close(self, held)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixing(Sorting):
+class Mixing(SortingMixer):
     """A shuffler that draws an order instead of sorting."""
 
-    def close(self, held: Held) -> Held:
+    def close(self, held: MixerState) -> MixerState:
         """In a random order."""
-        gathered = Gathering.close(self, held)
+        gathered = GatheringMixer.close(self, held)
         order = np.random.default_rng().permutation(gathered.numbers.shape[-2])
         return replace(gathered, numbers=gathered.numbers[..., order, :])
 
 
 @pytest.mark.parametrize(("kind", "refuted"), [(InOrder, True), (Mixing, False)])
-def test_a_shuffler_must_change_the_order(kind: type[Sorting], refuted: bool) -> None:
+def test_a_shuffler_must_change_the_order(kind: type[SortingMixer], refuted: bool) -> None:
     """Reports in the order in which they came are as visible as without a shuffler; in random order they are not."""
 
     class Shuffled(ShuffleGaussian):
         @property
-        def mixer(self) -> Sorting:
+        def mixer(self) -> SortingMixer:
             return kind(**vars(super().mixer))
 
     assert row_of(Shuffled.calibrate(domain=Ball(dim=2), budget=BUDGET, batch=8)).refuted == refuted
 
 
-class Truncating(NoisySum):
+class Truncating(NoisySumAnalyzer):
     """Cuts noise off at two standard deviations around the exact sum."""
 
     width = 2.0
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """As usual, then cut."""
-        total = exact_total(view.numbers, self.domain)[0]
+        total = sum_plain_statistics(view.numbers, self.domain)[0]
         state, estimate = super().analyze(state, view, source)
         most = self.width * self.mechanism.std
         return state, replace(estimate, total=np.clip(estimate.total, total - most, total + most))
 
 
-class CuttingPublicly(NoisySum):
+class CuttingPublicly(NoisySumAnalyzer):
     """Cuts what was released at a public bound."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -196,7 +196,7 @@ def test_a_mechanism_that_cuts_its_noise_is_not_called_exact() -> None:
     """The spied separation of a mechanism counts only if what is released follows from it."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Cut(Gaussian):
+    class Cut(GaussianMechanism):
         width: float
 
         def release(self, value: Any, source: Any, *, rest: Any = 0.0) -> Any:
@@ -233,7 +233,7 @@ class Magic(Greedy):
         return longer(super().report(ask, played, coins), some, 50.0)
 
 
-class FewSeeds(NoisySum):
+class FewSeeds(NoisySumAnalyzer):
     """Noise comes from one of 64 seeds."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:

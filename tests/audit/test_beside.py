@@ -13,55 +13,55 @@ import pytest
 
 import bandanna as bd
 from bandanna import environments
-from bandanna.audit.mechanisms import PROTOCOLS, of_protocol
-from bandanna.audit.releases import Release
+from bandanna.audit.mechanisms import PROTOCOLS, target_from_protocol
+from bandanna.audit.releases import ReleasePair
 from bandanna.device.domain import Ball, Estimate, Statistic
-from bandanna.device.randomizers import Noisy
+from bandanna.device.randomizers import NoisyVector
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.privacy import gdp
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols import gaussian
-from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, NoisySum
-from bandanna.protocols.mixers import exact_total
+from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, NoisySumAnalyzer
+from bandanna.protocols.mixers import sum_plain_statistics
 from bandanna.types import Floats, Ints
 
 BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-3)
 
 
-class Discarding(NoisySum):
+class Discarding(NoisySumAnalyzer):
     """Noise is drawn, and the raw sum released."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """As usual, but for the total."""
         state, estimate = super().analyze(state, view, source)
-        return state, replace(estimate, total=exact_total(view.numbers, self.domain)[0])
+        return state, replace(estimate, total=sum_plain_statistics(view.numbers, self.domain)[0])
 
 
-class Adding(NoisySum):
+class Adding(NoisySumAnalyzer):
     """Noise is drawn around 0, and a part of it added: the spied values do not move at all."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """A tenth of it."""
-        total = exact_total(view.numbers, self.domain)[0]
+        total = sum_plain_statistics(view.numbers, self.domain)[0]
         noise = source.gaussian(np.zeros_like(total), std=self.mechanism.std, grid=0.0)
         return state, Estimate(total=total + noise / 10, count=view.users, variance=self.mechanism.variance)
 
 
-def central(kind: type[NoisySum]) -> CentralGaussian:
+def central(kind: type[NoisySumAnalyzer]) -> CentralGaussian:
     """A central sum with such a server."""
 
     @dataclass(frozen=True, kw_only=True)
     class Central(CentralGaussian):
         @cached_property
-        def analyzer(self) -> NoisySum:
+        def analyzer(self) -> NoisySumAnalyzer:
             return kind(domain=self.domain, mechanism=self.mechanism)
 
     return Central.calibrate(domain=Ball(dim=2), budget=BUDGET)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bare(Noisy):
+class Bare(NoisyVector):
     """A device that draws noise and sends its statistic."""
 
     def encode(self, values: Floats, source: Any) -> Any:
@@ -75,7 +75,7 @@ class Local(LocalGaussian):
     """Reports of such devices."""
 
     @cached_property
-    def device(self) -> Noisy:
+    def device(self) -> NoisyVector:
         """Bare."""
         return Bare(**vars(gaussian.gaussian_device(self.domain, self.mechanism)))
 
@@ -111,9 +111,9 @@ def test_what_is_seen_beside_the_noise_is_found(fault: str) -> None:
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_protocols_show_nothing_beside_their_noise(name: str) -> None:
     """A correct protocol is taken for one that shows more, and its exact separation is given up."""
-    target = of_protocol(PROTOCOLS[name](1.0, 1e-5), name=name)
+    target = target_from_protocol(PROTOCOLS[name](1.0, 1e-5), name=name)
     assert target.draw is not None
-    release: Release = target.draw.__self__.releases[0]  # type: ignore[attr-defined]
+    release: ReleasePair = target.draw.__self__.releases[0]  # type: ignore[attr-defined]
     assert not release.beside
     assert (target.mu is not None) == (name in ("central_gaussian", "central_continual", "local_gaussian"))
 
@@ -140,7 +140,7 @@ class Greedy(bd.Policy[Sums]):
     @cached_property
     def protocol(self) -> Any:
         """Of a batch."""
-        return bd.open_batch(self.privacy, bd.LinearReport(features=self.dim), 20)
+        return bd.protocol_for(self.privacy, bd.LinearReport(features=self.dim), 20)
 
     @property
     def guarantee(self) -> bd.Guarantee:
@@ -153,7 +153,7 @@ class Greedy(bd.Policy[Sums]):
 
     def episode(self, state: Sums) -> Any:
         """The next batch."""
-        return bd.Frozen.batch(state.batches, size=20, horizon=self.horizon)
+        return bd.FixedLength.batch(state.batches, size=20, horizon=self.horizon)
 
     def publish(self, state: Sums) -> Floats:
         """theta."""
@@ -175,7 +175,7 @@ class Greedy(bd.Policy[Sums]):
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
         """One ask."""
-        released = yield bd.Ask(protocol=self.protocol)
+        released = yield bd.SumQuery(protocol=self.protocol)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 
@@ -262,7 +262,7 @@ def test_a_policy_that_ends_before_its_rounds_is_named() -> None:
 def test_separations_are_what_they_were() -> None:
     """The look beside the noise changes what is found of honest targets: mu of a central sum is Delta_2 / sigma."""
     protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
-    target = of_protocol(protocol)
+    target = target_from_protocol(protocol)
     assert target.mu == pytest.approx(2 / protocol.noise_std)
     assert math.isclose(target.mu, gdp.mu(1.0, 1e-3), rel_tol=1e-4)  # type: ignore[arg-type]
 
@@ -274,7 +274,7 @@ class Loud(Greedy):
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
         """One ask."""
         quiet = replace(self.protocol, noise_std=self.protocol.noise_std / (10 if state.batches == 1 else 1))
-        released = yield bd.Ask(protocol=quiet)
+        released = yield bd.SumQuery(protocol=quiet)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 

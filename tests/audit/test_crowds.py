@@ -24,17 +24,17 @@ import polars as pl
 import pytest
 
 import bandanna as bd
-from bandanna.audit.policies import Search
+from bandanna.audit.policies import LeakSearch
 from bandanna.audit.targets import AuditRow
-from bandanna.audit.values import OPAQUE, arrays, first_difference, leaves
+from bandanna.audit.values import OPAQUE, first_difference, list_arrays, take_apart
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.noise import Gaussian
+from bandanna.mechanisms.noise import GaussianMechanism
 from bandanna.privacy import gdp
-from bandanna.protocols.gaussian import CentralGaussian, NoisySum
+from bandanna.protocols.gaussian import CentralGaussian, NoisySumAnalyzer
 from bandanna.protocols.laplace import CentralLaplace
-from bandanna.protocols.mixers import exact_total
+from bandanna.protocols.mixers import sum_plain_statistics
 from bandanna.types import Floats
 from tests.audit.test_beside import WORLD, Greedy, Sums
 
@@ -47,16 +47,16 @@ def row_of(target: Any, **more: Any) -> AuditRow:
     return bd.audit.audit(target, trials=4000, **world, **more).rows[0]
 
 
-class RawVariance(NoisySum):
+class RawVariance(NoisySumAnalyzer):
     """The sum without noise stands in `variance`."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """As usual, but for the variance."""
         state, estimate = super().analyze(state, view, source)
-        return state, replace(estimate, variance=exact_total(view.numbers, self.domain)[0].sum(axis=-1))
+        return state, replace(estimate, variance=sum_plain_statistics(view.numbers, self.domain)[0].sum(axis=-1))
 
 
-class RawCount(NoisySum):
+class RawCount(NoisySumAnalyzer):
     """A count that depends on the rows, such as that of large rewards, stands in `count`."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -70,18 +70,18 @@ class OwnEstimate(Estimate):
     """An estimate with room for more."""
 
 
-class RawAttribute(NoisySum):
+class RawAttribute(NoisySumAnalyzer):
     """The sum without noise stands in an attribute that estimates do not have, as a text."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
         """As usual, and more."""
         state, estimate = super().analyze(state, view, source)
         told = OwnEstimate(total=estimate.total, count=estimate.count, variance=estimate.variance)
-        object.__setattr__(told, "note", str(np.round(exact_total(view.numbers, self.domain)[0], 6)))
+        object.__setattr__(told, "note", str(np.round(sum_plain_statistics(view.numbers, self.domain)[0], 6)))
         return state, told
 
 
-class FixedSeed(NoisySum):
+class FixedSeed(NoisySumAnalyzer):
     """Noise of the right law from a generator that begins anew in every release."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -89,7 +89,7 @@ class FixedSeed(NoisySum):
         return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
 
 
-class HiddenSeed(NoisySum):
+class HiddenSeed(NoisySumAnalyzer):
     """The same, and noise from the source that was given is drawn and thrown away."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -98,7 +98,7 @@ class HiddenSeed(NoisySum):
         return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
 
 
-class SeededByRows(NoisySum):
+class SeededByRows(NoisySumAnalyzer):
     """The seed is a digest of the rows: the same rows have the same noise."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -107,7 +107,7 @@ class SeededByRows(NoisySum):
         return super().analyze(state, view, FastNoise(np.random.default_rng(seed)))
 
 
-class Kept(NoisySum):
+class Kept(NoisySumAnalyzer):
     """Noise is drawn once, from the first source, and used for ever."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -121,20 +121,20 @@ class Kept(NoisySum):
         return super().analyze(state, view, FastNoise(held))
 
 
-def central(kind: type[NoisySum], **fields: Any) -> CentralGaussian:
+def central(kind: type[NoisySumAnalyzer], **fields: Any) -> CentralGaussian:
     """A central sum with such a server, calibrated for the claim."""
 
     @dataclass(frozen=True, kw_only=True)
     class Central(CentralGaussian):
         @cached_property
-        def analyzer(self) -> NoisySum:
+        def analyzer(self) -> NoisySumAnalyzer:
             return kind(domain=self.domain, mechanism=self.mechanism)
 
     honest = CentralGaussian.calibrate(budget=BUDGET, **({"domain": Ball(dim=2)} | fields))
     return Central(domain=honest.domain, noise_std=honest.noise_std, delta=honest.delta)
 
 
-def through(kind: type[NoisySum]) -> Greedy:
+def through(kind: type[NoisySumAnalyzer]) -> Greedy:
     """A policy whose sums are made by such a server."""
 
     class Told(Greedy):
@@ -150,7 +150,7 @@ SEEDS = [FixedSeed, HiddenSeed, SeededByRows, Kept]
 
 
 @pytest.mark.parametrize("kind", [*FIELDS, *SEEDS], ids=lambda kind: kind.__name__)
-def test_a_server_that_shows_a_raw_field_or_repeats_its_noise_is_refuted(kind: type[NoisySum]) -> None:
+def test_a_server_that_shows_a_raw_field_or_repeats_its_noise_is_refuted(kind: type[NoisySumAnalyzer]) -> None:
     """A field beside the total, or noise that is the same with every source, refutes a protocol and a policy."""
     for target in (central(kind), through(kind)):
         row = row_of(target)
@@ -170,7 +170,7 @@ def test_a_raw_field_beside_laplace_noise_is_refuted() -> None:
             class Analyzer(type(honest)):  # type: ignore[misc]
                 def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
                     state, estimate = super().analyze(state, view, source)
-                    raw = exact_total(view.numbers, self.domain)[0]
+                    raw = sum_plain_statistics(view.numbers, self.domain)[0]
                     return state, replace(estimate, variance=raw[..., 0])
 
             return Analyzer(**{name: getattr(honest, name) for name in honest.__dataclass_fields__})
@@ -182,7 +182,7 @@ def test_a_raw_field_beside_laplace_noise_is_refuted() -> None:
     assert row_of(telling).refuted
 
 
-class NoisyCount(NoisySum):
+class NoisyCount(NoisySumAnalyzer):
     """Half of the budget for a noisy number of positive statistics, which is shown in `count`."""
 
     def analyze(self, state: Any, view: Any, source: Any) -> tuple[Any, Estimate]:
@@ -206,11 +206,11 @@ def test_a_mechanism_with_a_fixed_seed_is_refuted() -> None:
     """Noise that is the same in every release is found of mechanisms too."""
 
     @dataclass(frozen=True, kw_only=True)
-    class Seeded(Gaussian):
+    class Seeded(GaussianMechanism):
         def release(self, value: Any, source: Any, *, rest: Any = 0.0) -> Any:
             return super().release(value, FastNoise(np.random.default_rng(3)), rest=rest)
 
-    honest, seeded = (kind(std=1 / gdp.mu(1.0, 1e-3), sensitivity=1.0) for kind in (Gaussian, Seeded))
+    honest, seeded = (kind(std=1 / gdp.mu(1.0, 1e-3), sensitivity=1.0) for kind in (GaussianMechanism, Seeded))
     assert row_of(seeded, epsilon=1.0, delta=1e-3).refuted
     assert not row_of(honest, epsilon=1.0 + 1e-6, delta=1e-3).refuted
 
@@ -220,9 +220,9 @@ class Quiet(CentralGaussian):
     """States the price of `noise_std`, and draws a twentieth of it."""
 
     @cached_property
-    def analyzer(self) -> NoisySum:
+    def analyzer(self) -> NoisySumAnalyzer:
         """A twentieth."""
-        return NoisySum(domain=self.domain, mechanism=replace(self.mechanism, std=self.noise_std / 20))
+        return NoisySumAnalyzer(domain=self.domain, mechanism=replace(self.mechanism, std=self.noise_std / 20))
 
 
 class QuietLater(Greedy):
@@ -231,7 +231,7 @@ class QuietLater(Greedy):
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
         """One ask."""
         quiet = Quiet(domain=self.protocol.domain, noise_std=self.protocol.noise_std, delta=self.protocol.delta)
-        released = yield bd.Ask(protocol=quiet if state.batches else self.protocol)
+        released = yield bd.SumQuery(protocol=quiet if state.batches else self.protocol)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 
@@ -504,12 +504,12 @@ def test_a_verdict_says_what_was_looked_at() -> None:
 
 def test_rewards_are_from_all_over_their_range() -> None:
     """Every stretch of a fiftieth of the range has a reward, and every person has several."""
-    search = Search(policy=Greedy(), env=WORLD, rounds=60, seed=0)
+    search = LeakSearch(policy=Greedy(), env=WORLD, rounds=60, seed=0)
     rewards = np.concatenate([each.rewards for each in search.crowds[4:]])
     assert np.max(np.diff(np.sort(np.concatenate([[-1.0], rewards, [1.0]])))) < 2 / 50
     assert len(search.places) == 60
     assert next(search.leaks(), None) is None
-    assert search.suspects() == []
+    assert search.find_suspects() == []
 
 
 def test_values_are_taken_apart_to_the_last_bit() -> None:
@@ -523,8 +523,8 @@ def test_values_are_taken_apart_to_the_last_bit() -> None:
     round_one.append(round_one)  # type: ignore[arg-type]
     round_two.append(round_two)  # type: ignore[arg-type]
     assert first_difference(round_one, round_two) is None
-    assert [token for _, token in leaves(each for each in ())][-1] == OPAQUE
-    assert [each.tolist() for each in arrays({"a": (Fraction(1, 2), "text", None), "b": Own([2**80])})] == [
+    assert [token for _, token in take_apart(each for each in ())][-1] == OPAQUE
+    assert [each.tolist() for each in list_arrays({"a": (Fraction(1, 2), "text", None), "b": Own([2**80])})] == [
         0.5,
         2.0**80,
     ]

@@ -12,24 +12,24 @@ from scipy import special
 
 import bandanna as bd
 from bandanna.audit.exact import (
-    Pair,
+    LawPair,
     best_tests,
-    both,
     cap_pair,
-    composed,
+    compose_pairs,
     count_pairs,
     gaussian_pair,
     hockey_stick,
     message_pairs,
-    product,
+    product_pair,
     pure_loss,
-    shuffled_pairs,
+    shuffle_gaussian_pairs,
+    two_caps_mass,
 )
-from bandanna.audit.mechanisms import PROTOCOLS, of_protocol, protocol_target
-from bandanna.audit.releases import Release
+from bandanna.audit.mechanisms import PROTOCOLS, protocol_target, target_from_protocol
+from bandanna.audit.releases import ReleasePair
 from bandanna.audit.sampling import Claim
 from bandanna.audit.targets import attacked
-from bandanna.device.randomizers import units
+from bandanna.device.randomizers import normalize_messages
 from bandanna.mechanisms.noise import PrivUnit
 from bandanna.privacy import gdp, spherical_cap
 from bandanna.privacy.spherical_cap import best_cap
@@ -38,7 +38,7 @@ from bandanna.types import Floats
 E, D = 4.0, 1e-3
 
 
-def answer(epsilon: float) -> Pair:
+def answer(epsilon: float) -> LawPair:
     """Randomized response."""
     q = float(special.expit(epsilon))
     return np.array([q, 1 - q]), np.array([1 - q, q])
@@ -48,7 +48,7 @@ def test_losses_of_independent_releases_add_up() -> None:
     """The sum of losses on a grid says something else of two releases than all pairs of outputs do."""
     rng = np.random.default_rng(0)
     laws = [tuple(rng.dirichlet(np.ones(6), size=2)) for _ in range(2)]
-    whole, summed = product(*laws), composed(laws)
+    whole, summed = product_pair(*laws), compose_pairs(laws)
     assert [law.sum() for law in summed] == pytest.approx([1.0, 1.0], abs=1e-12)
     for epsilon in (0.0, 0.5, 1.5):
         on_grid = hockey_stick(*summed, epsilon)
@@ -62,9 +62,9 @@ def test_gaussians_in_cells_are_as_far_apart_as_they_are(parts: int) -> None:
     """Cells, or their sums by Fourier transforms, lose more than a part in a thousand of mu, or add to it."""
     mu = 1.3
     claim = Claim(epsilon=gdp.epsilon(D, mu), delta=D, mu=mu)
-    found = claim.needed_by([gaussian_pair(mu / math.sqrt(parts))] * parts)
+    found = claim.parameter_for_pairs([gaussian_pair(mu / math.sqrt(parts))] * parts)
     assert mu * (1 - 1e-3) < found <= mu * (1 + 1e-9)
-    assert not claim.refuted_by(found)
+    assert not claim.is_refuted_by(found)
 
 
 def test_the_best_tests_are_most_powerful() -> None:
@@ -77,7 +77,7 @@ def test_the_best_tests_are_most_powerful() -> None:
         assert p[mask].sum() <= allowed + 1e-12
 
 
-def drawn_totals(release: Release, swapped: bool, runs: int) -> Floats:
+def drawn_totals(release: ReleasePair, swapped: bool, runs: int) -> Floats:
     """Integer totals along the messages, (runs, dim)."""
     protocol, source = release.protocol, bd.FastNoise(np.random.default_rng([int(swapped), 5]))
     values = np.broadcast_to((release.two if swapped else release.one)[0], (runs, *release.one[0].shape))
@@ -94,7 +94,7 @@ def test_laws_of_counts_are_those_of_the_messages(coins: str) -> None:
     rng = np.random.default_rng(1)
     two = domain.admit(rng.normal(size=(6, 2)) / 3).values
     one = np.concatenate([domain.admit(np.array([[0.3, 0.8]])).values, two[1:]])
-    release = Release(protocol=protocol, one=(one,), two=(two,))
+    release = ReleasePair(protocol=protocol, one=(one,), two=(two,))
     pairs = count_pairs(protocol, one, two)
     assert pairs is not None
     totals = [drawn_totals(release, swapped, runs) for swapped in (False, True)]
@@ -122,10 +122,10 @@ def test_counts_with_a_fifth_less_noise_are_refuted_exactly(name: str) -> None:
         assert isinstance(protocol, bd.ConcurrentShuffle)
         few = tuple(replace(noise, trials=int(0.64 * noise.trials)) for noise in protocol.noises)
         less = replace(protocol, noises=few)
-    target = of_protocol(less, epsilon=stated.epsilon, delta=stated.delta)
+    target = target_from_protocol(less, epsilon=stated.epsilon, delta=stated.delta)
     honest = protocol_target(name, epsilon=E, delta=D)
-    assert target.claim.refuted_by(target.claim.needed_by(target.pairs))
-    assert not honest.claim.refuted_by(honest.claim.needed_by(honest.pairs))
+    assert target.claim.is_refuted_by(target.claim.parameter_for_pairs(target.pairs))
+    assert not honest.claim.is_refuted_by(honest.claim.parameter_for_pairs(honest.pairs))
 
 
 def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() -> None:
@@ -136,7 +136,7 @@ def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() ->
     one, two = np.zeros((users, 2)), np.zeros((users, 2))
     one[0], two[:] = (0.6, 0.8), (-0.6, -0.8)
     one[1:] = two[1:]
-    pairs = shuffled_pairs(protocol, one, two)
+    pairs = shuffle_gaussian_pairs(protocol, one, two)
     assert pairs is not None
     mu = 2 / protocol.noise_std
     reports = rng.normal(size=(runs, users))  # of the second neighbour, in units of the noise
@@ -146,7 +146,7 @@ def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() ->
         error = 5 * float(gains.std()) / math.sqrt(runs)
         found = hockey_stick(*pairs[0], epsilon)
         assert 0.98 * gains.mean() - error < found < gains.mean() + error
-    quieter = shuffled_pairs(replace(protocol, noise_std=0.8 * protocol.noise_std), one, two)
+    quieter = shuffle_gaussian_pairs(replace(protocol, noise_std=0.8 * protocol.noise_std), one, two)
     assert quieter is not None
     assert hockey_stick(*quieter[0], 1.0) > 1.2 * hockey_stick(*pairs[0], 1.0)  # 20 % less noise would be seen
 
@@ -160,9 +160,9 @@ def test_two_caps_overlap_as_much_as_directions_fall_into_both(dim: int, angle: 
     drawn /= np.linalg.norm(drawn, axis=-1, keepdims=True)
     other = math.cos(angle) * drawn[:, 0] + math.sin(angle) * drawn[:, 1]
     share = float(np.mean((drawn[:, 0] >= event.cosine) & (other >= event.cosine)))
-    mass = both(event, angle)
+    mass = two_caps_mass(event, angle)
     assert abs(share - mass) <= 5 * math.sqrt(max(mass, 1e-5) / 100_000)
-    assert both(event, 0.0) == pytest.approx(spherical_cap.cap_moments(dim, event.cosine).mass)
+    assert two_caps_mass(event, 0.0) == pytest.approx(spherical_cap.cap_moments(dim, event.cosine).mass)
 
 
 @pytest.mark.parametrize("lengths", [(1.0, 1.0), (1.0, 0.3), (0.0, 0.6)])
@@ -176,7 +176,9 @@ def test_laws_of_directions_are_those_of_the_device(lengths: tuple[float, float]
     for law, value, seed in zip(laws, (one, two), (1, 2), strict=True):
         assert law.sum() == pytest.approx(1, abs=1e-9)
         device = mechanism.device(bd.Ball(dim=3))
-        sent = units(device.encode(np.broadcast_to(value, (runs, 1, 3)), bd.FastNoise(np.random.default_rng(seed))))
+        sent = normalize_messages(
+            device.encode(np.broadcast_to(value, (runs, 1, 3)), bd.FastNoise(np.random.default_rng(seed)))
+        )
         cases = [
             np.where(sent[:, 0] @ a >= device.cosine, 0, np.where(sent[:, 0] @ -a >= device.cosine, 1, 2)) for a in axes
         ]
@@ -187,7 +189,7 @@ def test_laws_of_directions_are_those_of_the_device(lengths: tuple[float, float]
 def test_a_direction_tells_all_of_its_epsilon_on_the_sphere_and_less_inside() -> None:
     """The exact loss is not the price for points of the sphere, or not less where the statistic is short."""
     protocol = bd.LocalUnit.calibrate(domain=bd.Ball(dim=3), budget=bd.PureDP(epsilon=E))
-    row = attacked(of_protocol(protocol), trials=512)
+    row = attacked(target_from_protocol(protocol), trials=512)
     assert row.attack == "exact"
     assert E * (1 - 1e-4) < row.lower_bound <= E
     one, two = np.array([[0.2, 0.0, 0.0]]), np.array([[0.0, 0.2, 0.0]])
@@ -195,8 +197,8 @@ def test_a_direction_tells_all_of_its_epsilon_on_the_sphere_and_less_inside() ->
     assert short is not None
     assert pure_loss(short) < 0.9 * E
     sharper = replace(protocol, candidates=2 * protocol.candidates, chance=1.0)
-    found = of_protocol(sharper, epsilon=E, delta=0.0)
-    assert found.claim.refuted_by(found.claim.needed_by(found.pairs))
+    found = target_from_protocol(sharper, epsilon=E, delta=0.0)
+    assert found.claim.is_refuted_by(found.claim.parameter_for_pairs(found.pairs))
 
 
 def test_other_devices_have_no_law_of_counts_or_messages() -> None:

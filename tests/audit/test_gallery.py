@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 
 from bandanna.audit.gallery import (
-    BAD,
     CONFIDENCES,
+    KNOWN_FAULTS,
     ROWS,
-    Batches,
+    HonestBatches,
+    batches_target,
     gallery_targets,
-    good,
-    of_batches,
-    of_refits,
-    reachable,
+    is_reachable,
+    known_truths,
+    refits_target,
     run_gallery,
-    served,
-    textbook,
-    too_quiet,
+    target_with_server,
+    textbook_laplace,
+    understated_noise,
 )
 from bandanna.audit.targets import COLUMNS, attacked
 from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.glm.glm_jdp import GLMJDP
-from bandanna.protocols.gaussian import NoisySum
+from bandanna.protocols.gaussian import NoisySumAnalyzer
 
 
 def test_every_known_fault_has_its_row() -> None:
@@ -37,13 +37,13 @@ def test_every_known_fault_has_its_row() -> None:
     faults |= {f"paper 000, {name}, epsilon {size}" for name in ("LDP", "JDP", "Amp") for size in (1, 10)}
     faults |= {"the raw sum in another field", "noise with a fixed seed", "an error for some rewards"}
     faults |= {"long rows, less noise later", "long reports for some rewards"}
-    assert set(BAD) >= faults | {"paper 003, the optimiser's noise"}
+    assert set(KNOWN_FAULTS) >= faults | {"paper 003, the optimiser's noise"}
 
 
 def test_all_known_faults_are_refuted_with_95_percent_confidence() -> None:
     """One of the known faults passes."""
     result = run_gallery(trials=8000, wanted=lambda name, known: known == "bad")
-    assert [row.target for row in result.rows] == list(BAD)
+    assert [row.target for row in result.rows] == list(KNOWN_FAULTS)
     assert not result.surprises
     assert all(row.refuted and row.confidence >= 0.95 and row.lower_bound > row.claim.epsilon for row in result.rows)
 
@@ -74,7 +74,7 @@ def test_all_known_truths_are_consistent_in_many_runs() -> None:
 def test_the_confidence_covers_all_rows() -> None:
     """There are more rows than the confidence of one was made for: false alarms of all are above 5 %."""
     assert len(list(gallery_targets())) <= ROWS
-    assert len(good()) * (1 - CONFIDENCES["good"]) <= 0.05 + 1e-12
+    assert len(known_truths()) * (1 - CONFIDENCES["good"]) <= 0.05 + 1e-12
 
 
 def test_the_same_seed_gives_the_same_verdicts() -> None:
@@ -88,9 +88,9 @@ def test_the_same_seed_gives_the_same_verdicts() -> None:
 
 def test_the_right_noise_would_not_be_refuted() -> None:
     """The faults are refuted because of how they are built, and not because of what is wrong with them."""
-    whole = replace(too_quiet(1.0), name="all the noise")
+    whole = replace(understated_noise(1.0), name="all the noise")
     assert not attacked(whole, trials=20_000, confidence=0.999).refuted
-    for honest in (of_refits(GLMJDP), served(NoisySum), of_batches(Batches)):
+    for honest in (refits_target(GLMJDP), target_with_server(NoisySumAnalyzer), batches_target(HonestBatches)):
         assert not attacked(replace(honest, name="as it should be"), trials=512, confidence=0.999).refuted
 
 
@@ -98,7 +98,7 @@ def test_floats_that_are_reached_are_found() -> None:
     """The attack misses outputs that are possible: then it would see differences where there are none."""
     rng = np.random.default_rng(0)
     for value in (0.0, 1.0):
-        assert np.mean(reachable(textbook(value, 1.0, 2000, rng), value, 1.0)) > 0.99
+        assert np.mean(is_reachable(textbook_laplace(value, 1.0, 2000, rng), value, 1.0)) > 0.99
 
 
 def test_rows_have_the_promised_columns(tmp_path: Path) -> None:

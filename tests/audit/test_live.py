@@ -9,10 +9,10 @@ import pytest
 import bandanna as bd
 from bandanna.audit.live import audit_task
 from bandanna.cli.privacy import audit as command
-from bandanna.deployment.processes import Running
+from bandanna.deployment.processes import RunningDeployment
 from bandanna.deployment.task.document import Task
 from bandanna.device import randomizers
-from bandanna.device.randomizers import Counts
+from bandanna.device.randomizers import BinomialCounts
 from bandanna.errors import InvalidArgument
 
 from ..roles.inside import Inside, a_task
@@ -45,10 +45,10 @@ def test_a_deployment_without_noise_is_refuted(tmp_path: Path, monkeypatch: pyte
     """Devices that forget their noise would go unnoticed: nothing that is published says so."""
     task, inside = deployed(tmp_path)
 
-    def constant(device: Counts, values: Any, source: Any) -> Any:
-        return randomizers.encode(values, device.scale, device.domain, source) + device.trials // 2
+    def constant(device: BinomialCounts, values: Any, source: Any) -> Any:
+        return randomizers.encode_on_lattice(values, device.scale, device.domain, source) + device.trials // 2
 
-    monkeypatch.setattr(Counts, "encode", constant)
+    monkeypatch.setattr(BinomialCounts, "encode", constant)
     (row,) = audit_task(task, inside, env=ENV, batches=40).rows
     assert row.verdict == "refuted"
     assert row.lower_bound > 2 * row.claim.epsilon
@@ -67,7 +67,7 @@ def test_real_tasks_are_refused(tmp_path: Path) -> None:
 def test_processes_are_audited_over_http(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command would not reach a real deployment, or would call a true one false."""
     task, _ = on_disk(bd.make("LinTS-SDP", dim=2, horizon=400, epsilon=1.0, delta=1e-5, batch=20), tmp_path, seed=None)
-    with Running(task, tmp_path):
+    with RunningDeployment(task, tmp_path):
         command(target=str(tmp_path), trials=10, confidence=0.999, as_json=True)
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["verdict"] == "consistent"

@@ -9,8 +9,8 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.audit.audit import one_run
-from bandanna.audit.sampling import chance_of, one_run_bound
+from bandanna.audit.audit import one_run_target
+from bandanna.audit.sampling import one_run_bound, probability_of_guesses
 from bandanna.errors import InvalidArgument
 
 
@@ -18,7 +18,7 @@ from bandanna.errors import InvalidArgument
 def test_without_delta_the_chance_is_a_binomial_tail(epsilon: float) -> None:
     """Guesses against randomized response are right with another probability than e^eps / (1 + e^eps)."""
     q = math.exp(epsilon) / (1 + math.exp(epsilon))
-    assert chance_of(80, guesses=100, canaries=100, epsilon=epsilon, delta=0.0) == pytest.approx(
+    assert probability_of_guesses(80, guesses=100, canaries=100, epsilon=epsilon, delta=0.0) == pytest.approx(
         stats.binom.sf(79, 100, q)
     )
 
@@ -28,13 +28,15 @@ def test_delta_costs_what_the_theorem_says() -> None:
     q, m, r, v, delta = math.e / (1 + math.e), 60, 50, 45, 1e-3
     tails = [sum(stats.binom.pmf(k, r, q) for k in range(v - i, v)) / i for i in range(1, v + 1)]
     expected = stats.binom.sf(v - 1, r, q) + 2 * m * delta * max(tails)
-    assert chance_of(v, guesses=r, canaries=m, epsilon=1.0, delta=delta) == pytest.approx(expected)
+    assert probability_of_guesses(v, guesses=r, canaries=m, epsilon=1.0, delta=delta) == pytest.approx(expected)
 
 
 def test_the_bound_is_where_the_chance_is_the_failure() -> None:
     """The bound is not the epsilon at which so many right guesses become unlikely; or grows as delta does."""
     bound = one_run_bound(900, guesses=1000, canaries=1000, delta=0.0, confidence=0.95)
-    assert chance_of(900, guesses=1000, canaries=1000, epsilon=bound, delta=0.0) == pytest.approx(0.05, rel=1e-2)
+    assert probability_of_guesses(900, guesses=1000, canaries=1000, epsilon=bound, delta=0.0) == pytest.approx(
+        0.05, rel=1e-2
+    )
     assert one_run_bound(900, guesses=1000, canaries=1000, delta=1e-4, confidence=0.95) < bound
     assert one_run_bound(500, guesses=1000, canaries=1000, delta=0.0, confidence=0.95) == 0.0
     with pytest.raises(InvalidArgument, match="right"):
@@ -45,7 +47,7 @@ def test_one_run_of_local_bits_comes_close_and_no_further() -> None:
     """4000 answers of randomized response tell less than 90 % of epsilon, or more than all: false alarms 5 %."""
     policy = bd.LDPUCB(n_arms=3, horizon=20, privacy=bd.local(epsilon=1.0, delta=0.0))
     env = worlds.FiniteArms(means=(0.8, 0.4, 0.2))
-    row = one_run("LDP-UCB", policy, env, 20, confidence=0.95)
+    row = one_run_target("LDP-UCB", policy, env, 20, confidence=0.95)
     assert 0.9 < row.reached <= 1.0
     assert row.trials == 1
 
@@ -56,5 +58,5 @@ def test_one_run_of_a_central_batch_uses_one_coordinate_for_each_person() -> Non
     policy = bd.LinUCB(
         dim=dim, horizon=150, batch=150, width=0.2, privacy=bd.central(mechanism="independent", **budget)
     )
-    row = one_run("LinUCB", policy, worlds.LinearContextual(dim=dim, n_arms=2), 150, confidence=0.95)
+    row = one_run_target("LinUCB", policy, worlds.LinearContextual(dim=dim, n_arms=2), 150, confidence=0.95)
     assert 1.5 < row.lower_bound < row.claim.epsilon

@@ -47,7 +47,7 @@ def test_the_order_of_blocks_does_not_matter(target: str, more: dict[str, Any]) 
 
 def test_blocks_are_not_run_when_the_claim_is_refuted() -> None:
     """A refuted claim goes on to be attacked, or stops elsewhere than in one process."""
-    quiet = bd.audit.gallery.TooQuiet(std=1.0, sensitivity=1.0, share=0.3)
+    quiet = bd.audit.gallery.UnderstatedGaussian(std=1.0, sensitivity=1.0, share=0.3)
     at: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "trials": 40_000}
     working = Backwards()
     alone, spread = audit(quiet, **at), audit(quiet, executor=working, **at)  # type: ignore[arg-type]

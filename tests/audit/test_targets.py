@@ -13,15 +13,22 @@ import pytest
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.audit.audit import audit, known_targets
-from bandanna.audit.mechanisms import MECHANISMS, PROTOCOLS, enumerated, mechanism_target, of_protocol, protocol_target
-from bandanna.audit.policies import of_policy, policy_target
-from bandanna.audit.releases import farthest
-from bandanna.audit.replay import recorded
+from bandanna.audit.mechanisms import (
+    MECHANISMS,
+    PROTOCOLS,
+    enumerate_laws,
+    mechanism_target,
+    protocol_target,
+    target_from_protocol,
+)
+from bandanna.audit.policies import policy_target, target_from_policy
+from bandanna.audit.releases import farthest_points
+from bandanna.audit.replay import record_neighbours
 from bandanna.audit.sampling import Claim
 from bandanna.audit.targets import Target, attacked
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.noise import DiscreteLaplace
+from bandanna.mechanisms.noise import DiscreteLaplaceMechanism
 from bandanna.privacy import accountant, gdp
 from tests.policies.conformance.own_policy import Greedy
 
@@ -42,14 +49,14 @@ ENV = worlds.LinearContextual(dim=3, n_arms=4)
 )
 def test_canaries_are_as_far_apart_as_the_domain_is_wide(domain: Any) -> None:
     """Two points that the audit uses are nearer to each other than two others of the domain: faults would not show."""
-    one, two = domain.admit(farthest(domain), clip=False).values
+    one, two = domain.admit(farthest_points(domain), clip=False).values
     assert np.linalg.norm(one - two) == pytest.approx(domain.sensitivity, rel=1e-4)
 
 
 def test_canaries_of_arms_with_models_of_their_own_are_in_the_domain() -> None:
     """They are not reports; or nearer than nine tenths of the width."""
     domain = PerArmReport(features=2, n_arms=3)
-    one, two = domain.admit(farthest(domain), clip=False).values
+    one, two = domain.admit(farthest_points(domain), clip=False).values
     assert np.linalg.norm(one - two) > 0.9 * domain.sensitivity
 
 
@@ -98,9 +105,9 @@ def test_enumerated_mechanisms_have_the_epsilon_that_is_priced() -> None:
     """A law that is summed up exactly says more than the price, or much less."""
     for name in ("discrete_laplace", "randomized_response", "binomial", "discrete_gaussian"):
         target = mechanism_target(name, epsilon=2.0, delta=D)
-        found = Claim(epsilon=target.claim.epsilon, delta=target.claim.delta).needed_by(target.pairs)
+        found = Claim(epsilon=target.claim.epsilon, delta=target.claim.delta).parameter_for_pairs(target.pairs)
         assert 0.98 * target.claim.epsilon < found <= target.claim.epsilon * (1 + 1e-9)
-    law = enumerated(DiscreteLaplace(scale=3.0, shift=2.0))
+    law = enumerate_laws(DiscreteLaplaceMechanism(scale=3.0, shift=2.0))
     assert law is not None
     assert [each.sum() for each in law] == pytest.approx([1.0, 1.0], abs=1e-12)
 
@@ -117,13 +124,13 @@ def test_a_policy_that_asks_twice_and_states_once_is_refuted() -> None:
     class Twice(Greedy):  # type: ignore[misc, valid-type]
         def learn(self, state: Any, episode: Any) -> Any:
             learned = yield from super().learn(state, episode)
-            yield bd.Ask(protocol=self.protocol, step=1)
+            yield bd.SumQuery(protocol=self.protocol, step=1)
             return learned
 
     privacy = bd.shuffle(epsilon=E, delta=D)
     honest, greedy = (kind(dim=3, horizon=100, privacy=privacy) for kind in (Greedy, Twice))
-    assert not attacked(of_policy(honest, ENV), trials=4000).refuted
-    assert attacked(of_policy(greedy, ENV), trials=4000).refuted
+    assert not attacked(target_from_policy(honest, ENV), trials=4000).refuted
+    assert attacked(target_from_policy(greedy, ENV), trials=4000).refuted
 
 
 def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
@@ -139,11 +146,11 @@ def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
             return replace(learned, total=learned.total + self.seen_reward)
 
     privacy = bd.shuffle(epsilon=E, delta=D)
-    row = attacked(of_policy(Peeking(dim=3, horizon=100, privacy=privacy), ENV))
+    row = attacked(target_from_policy(Peeking(dim=3, horizon=100, privacy=privacy), ENV))
     assert row.refuted
     assert row.lower_bound == np.inf
     assert row.to_dict()["lower_bound"] is None
-    assert recorded(Greedy(dim=3, horizon=100, privacy=privacy), ENV, rounds=100).difference is None
+    assert record_neighbours(Greedy(dim=3, horizon=100, privacy=privacy), ENV, rounds=100).difference is None
 
 
 def test_a_policy_by_its_place(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +206,7 @@ def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:
     protocol = bd.CentralGaussian.calibrate(domain=bd.Ball(dim=2), budget=bd.ApproxDP(epsilon=E, delta=D))
     assert not audit(protocol).refuted
     assert audit(protocol, epsilon=1.0, delta=D).refuted
-    assert of_protocol(protocol, epsilon=1.0, delta=D).claim.mu == pytest.approx(gdp.mu(1.0, D))
+    assert target_from_protocol(protocol, epsilon=1.0, delta=D).claim.mu == pytest.approx(gdp.mu(1.0, D))
 
 
 @pytest.mark.parametrize("name", ["LinUCB", "Thompson", "PE", "GLM-UCB"])

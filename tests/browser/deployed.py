@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from bandanna.deployment.processes import Running, free_ports
-from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.processes import RunningDeployment, free_ports
+from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Task
 
 from .conftest import ROOT
@@ -35,7 +35,7 @@ class Clinic:
     task: Task
     folder: Path
     url: str
-    running: Running
+    running: RunningDeployment
 
     def crowd(self, users: int = BATCH) -> None:
         """So many simulated patients, who fill batches and wait until they are released."""
@@ -67,11 +67,11 @@ def clinic(
     document["policy"] |= {"batch": BATCH, "horizon": 20 * BATCH}
     document["rules"] |= {"grace": grace, "mixers": mixers}
     document["roles"] = {role: f"http://127.0.0.1:{port}" for role, port in zip(roles, ports, strict=True)}
-    task, secrets = create(document, expect=False)
-    write(folder, task, secrets)
+    task, secrets = create_task(document, expect=False)
+    write_task(folder, task, secrets)
     command = [str(CLINIC / "app.py"), "--task", str(folder), "--port", str(own)]
     with (
-        Running(task, folder) as running,
+        RunningDeployment(task, folder) as running,
         served(command, f"http://127.0.0.1:{own}", folder / "clinic.log") as url,
     ):
         yield Clinic(task=task, folder=folder, url=url, running=running)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bandanna.deployment.processes import free_ports
-from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.creation import create_task, write_task
 
 from ..dashboard.payloads import PAYLOADS
 from .conftest import Opening
@@ -49,8 +49,8 @@ def page_of_clinic(tmp_path_factory: pytest.TempPathFactory, client: Path) -> It
     document = tomllib.loads((CLINIC / "clinic.toml").read_text("utf-8"))
     roles = zip(("registrar", "analyzer", "shuffler"), nobody, strict=True)
     document["roles"] = {role: f"http://127.0.0.1:{port}" for role, port in roles}
-    task, secrets = create(document, expect=False)
-    write(folder, task, secrets)
+    task, secrets = create_task(document, expect=False)
+    write_task(folder, task, secrets)
     command = [str(CLINIC / "app.py"), "--task", str(folder), "--port", str(port)]
     with served(command, f"http://127.0.0.1:{port}", folder / "log") as url:
         yield url

@@ -13,7 +13,7 @@ from bandanna.device.linear_report import LinearReport
 from bandanna.errors import CommunicationWarning
 from bandanna.privacy import accountant
 from bandanna.privacy.factorisation import factorise
-from bandanna.protocols.comparison import NAMES
+from bandanna.protocols.comparison import PROTOCOL_NAMES
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian
 
 from ..strict_json import strict
@@ -33,7 +33,7 @@ def rows(*arguments: str) -> dict[str, dict[str, Any]]:
     """The JSON rows by protocol; strict JSON, without NaN or infinities."""
     document = strict(run(*arguments, "--json"))
     assert set(document) == {"rows"}
-    assert [row["protocol"] for row in document["rows"]] == list(NAMES)
+    assert [row["protocol"] for row in document["rows"]] == list(PROTOCOL_NAMES)
     assert all(row.keys() >= FIELDS for row in document["rows"])
     return {row["protocol"]: row for row in document["rows"]}
 
@@ -72,7 +72,7 @@ def test_json_is_the_only_output() -> None:
 def test_the_table_shows_every_protocol(tight: dict[str, dict[str, Any]], width: int) -> None:
     """People see every protocol by its full name, with its std, in terminals of any usual width."""
     shown = run(*PROBLEM, "--epsilon", "1", width=width)
-    for name in NAMES:
+    for name in PROTOCOL_NAMES:
         (line,) = [line for line in shown.splitlines() if name in line.split()]
         if width >= 80:
             assert f"{tight[name]['std']:.5g}" in line
@@ -108,7 +108,7 @@ def test_the_papers_constants_are_a_calibration() -> None:
     assert "shuffle_gaussian: outside the paper's theorem" in shown
     assert "Thm 3.2" in shown
     everything = rows(*PROBLEM, "--epsilon", "16", "--calibration", "paper")
-    assert all(everything[name]["std"] is None for name in NAMES if name != "clear")
+    assert all(everything[name]["std"] is None for name in PROTOCOL_NAMES if name != "clear")
 
 
 def test_a_given_noise_is_priced(tight: dict[str, dict[str, Any]]) -> None:
@@ -121,7 +121,7 @@ def test_a_given_noise_is_priced(tight: dict[str, dict[str, Any]]) -> None:
     assert found["local_gaussian"]["epsilon"] == accountant.epsilon(local, 1e-5)
     assert found["shuffle_gaussian"]["epsilon"] <= found["local_gaussian"]["epsilon"] * 1.001
     assert found["clear"]["epsilon"] is None
-    for name in set(NAMES) - {"clear"}:
+    for name in set(PROTOCOL_NAMES) - {"clear"}:
         assert found[name]["std"] == pytest.approx(8.0, rel=1e-3)
 
 
@@ -145,7 +145,7 @@ def test_participations_need_more_noise(tight: dict[str, dict[str, Any]]) -> Non
     more = stream.sensitivity(4) / stream.sensitivity()
     assert 3.4 < more < 4
     assert four["central_continual"]["std"] == pytest.approx(more * tight["central_continual"]["std"], rel=1e-3)
-    assert all(four[name]["guarantee"]["participations"] == 4 for name in NAMES if name != "clear")
+    assert all(four[name]["guarantee"]["participations"] == 4 for name in PROTOCOL_NAMES if name != "clear")
 
 
 def test_horizon_and_mechanism_are_options() -> None:

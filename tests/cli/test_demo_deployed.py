@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bandanna.cli.deploy import _demo_deployed_print
+from bandanna.cli.deploy import _print_demo
 from bandanna.cli.main import app
-from bandanna.deployment.processes import rows_of
+from bandanna.deployment.processes import count_rows
 from bandanna.deployment.task.document import Task
 from bandanna.errors import BandannaError, InvalidArgument
 
@@ -56,10 +56,10 @@ def says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert (most > 0, end) == (True, 0)
     assert saw["analyzer"]["tables"]["reports"] == [0, 0]
     assert saw["registrar"]["tables"]["users"][1] == crowd["reports acknowledged"]
-    assert rows_of(out / "shuffler.db")["reports"] == 0
+    assert count_rows(out / "shuffler.db")["reports"] == 0
     with pytest.raises(BandannaError, match="has a task already"):
         command("demo-deployed", "--out", str(out))
-    _demo_deployed_print(told)
+    _print_demo(told)
     page = capsys.readouterr().out
     for words in (
         "random play loses",
@@ -73,14 +73,14 @@ def says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_rows_are_counted_where_they_can_be_read(tmp_path: Path) -> None:
     """A database that is not there yet, or is none, stops the demonstration."""
-    assert rows_of(tmp_path / "nothing.db") == {}
+    assert count_rows(tmp_path / "nothing.db") == {}
     (tmp_path / "none.db").write_bytes(b"no database" * 100)
-    assert rows_of(tmp_path / "none.db") == {}
+    assert count_rows(tmp_path / "none.db") == {}
     with sqlite3.connect(tmp_path / "some.db") as rows:
         rows.execute("create table a (b)")
         rows.execute("insert into a values (1), (2)")
     rows.close()
-    assert rows_of(tmp_path / "some.db") == {"a": 2}
+    assert count_rows(tmp_path / "some.db") == {"a": 2}
 
 
 def test_one_file_for_all_roles_is_refused_before_any_is_started(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_progress_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Somebody who waits for the probabilities of a saved agent is not told how many there are."""
     told = []
     monkeypatch.setattr(
-        "bandanna.cli.terminal.Bar.__call__", lambda self, done, total, what: told.append((done, total, what))
+        "bandanna.cli.terminal.ProgressBar.__call__", lambda self, done, total, what: told.append((done, total, what))
     )
     monkeypatch.setattr("bandanna.data.replay._PART", 250)
     bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50, privacy=bd.none())).save(tmp_path / "agent")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bandanna.cli.main import app
-from bandanna.cli.terminal import SERVE
+from bandanna.cli.terminal import SERVE_MODULES
 from bandanna.errors import MissingExtra
 
 COMMANDS = {
@@ -23,10 +23,12 @@ COMMANDS = {
 }
 
 
-TURNS = [(command, SERVE[turn % len(SERVE)]) for turn, command in enumerate(COMMANDS)]  # each of both at least once
+TURNS = [
+    (command, SERVE_MODULES[turn % len(SERVE_MODULES)]) for turn, command in enumerate(COMMANDS)
+]  # each of both at least once
 
 
-@pytest.mark.parametrize("module", SERVE)
+@pytest.mark.parametrize("module", SERVE_MODULES)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.often(of=lambda command, module: (command, module) in TURNS)
 def test_one_extra_is_enough(command: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

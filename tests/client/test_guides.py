@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import Given, LightGuide, Slot
-from bandanna.deployment.client.policy_device import WholeGuide
-from bandanna.deployment.messages.canonical import SEED, Opener, mask
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import DocumentDevice, PlayedArm, ReportSlot
+from bandanna.deployment.client.policy_device import PolicyDevice
+from bandanna.deployment.messages.canonical import SEED, Opener, expand_mask
 from bandanna.deployment.messages.report import Ticket, sealing_info
 from bandanna.deployment.task.document import Task
-from bandanna.deployment.task.query_plan import batch_of
+from bandanna.deployment.task.query_plan import make_batch
 from bandanna.device.noise import FastNoise
-from bandanna.numeric.rng import NumberedCoins
-from bandanna.policies.serialization import encoding_of
+from bandanna.numeric.rng import NumberedRandomness
+from bandanna.policies.serialization import make_encoding
 
 from ..roles.inside import a_task
 from ..roles.simulated import case
@@ -33,8 +33,8 @@ def published(task: Task, state: Any = None) -> dict[str, Any]:
     state = policy.init(task.fixed_features) if state is None else state
     episode = policy.episode(state)
     assert episode is not None
-    batch, _ = batch_of(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
-    encoding = encoding_of()
+    batch, _ = make_batch(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
+    encoding = make_encoding()
     return {
         "number": 0, "epoch": 0, "round": 0, "answers": [], "batches": [batch.to_dict()],
         "state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state)),
@@ -47,8 +47,8 @@ def test_light_guides_do_what_the_policy_does(name: str, trials: int) -> None:
     """With the same randomness a client without policies chooses another arm, or sends other bytes."""
     policy = POLICIES[name]
     task, _ = a_task(policy, seed=None)
-    leaflet = Leaflet.from_bytes(task.document, task.id)
-    light, whole = LightGuide(leaflet), WholeGuide(leaflet)
+    leaflet = ClientTask.from_bytes(task.document, task.id)
+    light, whole = DocumentDevice(leaflet), PolicyDevice(leaflet)
     own = getattr(policy, "n_arms", None)
     for trial in range(trials):
         features = RNG.uniform(-0.9, 0.9, (own or 4, light.dim))
@@ -59,16 +59,16 @@ def test_light_guides_do_what_the_policy_does(name: str, trials: int) -> None:
         content = published(task)
         seen = light.seen(features)
         np.testing.assert_array_equal(seen, whole.seen(features))
-        chosen = light.choose(content, seen, NumberedCoins(trial, 0))
-        assert chosen == whole.choose(content, seen, NumberedCoins(trial, 0))
+        chosen = light.choose(content, seen, NumberedRandomness(trial, 0))
+        assert chosen == whole.choose(content, seen, NumberedRandomness(trial, 0))
         assert light.batch(content, 0) == whole.batch(content, 0)
-        slot = Slot(batch=light.batch(content, 0), ticket=TICKET, key=None)
+        slot = ReportSlot(batch=light.batch(content, 0), ticket=TICKET, key=None)
         zeros = [guide.zeros(content, 0, slot, _Exact(trial)) for guide in (light, whole)]
         assert zeros[0] == zeros[1]
-        given = Given(features=tuple(seen[chosen[0]].tolist()), arm=chosen[0])
+        given = PlayedArm(features=tuple(seen[chosen[0]].tolist()), arm=chosen[0])
         reward = float(RNG.uniform(-0.2, 1.2))
         finals = [
-            guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0))[0]
+            guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedRandomness(trial, 0))[0]
             for guide in (light, whole)
         ]
         assert finals[0] == finals[1]
@@ -80,19 +80,19 @@ def test_light_guides_report_for_the_arm_of_their_place(name: str) -> None:
     """With the same randomness a client without policies sends other bytes for an assigned arm."""
     policy, _, arms, _ = case(name)
     task, _ = a_task(policy, seed=None, arms=arms)
-    leaflet = Leaflet.from_bytes(task.document, task.id)
-    light, whole = LightGuide(leaflet), WholeGuide(leaflet)
+    leaflet = ClientTask.from_bytes(task.document, task.id)
+    light, whole = DocumentDevice(leaflet), PolicyDevice(leaflet)
     content = published(task)
-    assert light.choose(content, np.zeros((2, 0)), NumberedCoins(0, 0)) is None
-    slot = Slot(batch=light.batch(content, 0), ticket=TICKET, key=None)
+    assert light.choose(content, np.zeros((2, 0)), NumberedRandomness(0, 0)) is None
+    slot = ReportSlot(batch=light.batch(content, 0), ticket=TICKET, key=None)
     assert whole.batch(content, 0) == slot.batch
     for trial in range(30):
-        given = Given(features=(), arm=slot.batch.arms[trial % len(slot.batch.arms)])
+        given = PlayedArm(features=(), arm=slot.batch.arms[trial % len(slot.batch.arms)])
         reward = float(RNG.uniform(-0.2, 1.2))
         zeros, finals = [], []
         for guide in (light, whole):
             zeros.append(guide.zeros(content, 0, slot, _Exact(trial)))
-            finals.append(guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedCoins(trial, 0))[0])
+            finals.append(guide.final(content, 0, slot, given, reward, _Exact(trial), NumberedRandomness(trial, 0))[0])
         assert zeros[0] == zeros[1]
         assert finals[0] == finals[1]
 
@@ -101,7 +101,7 @@ def test_an_arm_with_too_few_people_gets_no_report() -> None:
     """An analyzer that assigns fewer people to an arm than its noise is meant for is told their rewards."""
     policy, _, arms, _ = case("SDP-SE")
     task, _ = a_task(policy, seed=None, arms=arms)
-    guide, content = LightGuide(Leaflet.from_bytes(task.document)), published(task)
+    guide, content = DocumentDevice(ClientTask.from_bytes(task.document)), published(task)
     (batch,) = content["batches"]
     plays, parts = batch["plays"], batch["rounds"][0]["parts"]
     others = [
@@ -132,19 +132,19 @@ class _Exact(FastNoise):
 def test_two_shares_of_a_report_are_its_counts(name: str) -> None:
     """The helper cannot open a seed, or opens it for another slot, or both shares do not add up to counts."""
     task, secrets = a_task(POLICIES[name], seed=None, mixers=2)
-    guide = LightGuide(Leaflet.from_bytes(task.document))
+    guide = DocumentDevice(ClientTask.from_bytes(task.document))
     content = published(task)
     batch = guide.batch(content, 0)
     part = batch.rounds[0].parts[0]
     opener = Opener(secrets["helper"].seal)
-    place = Slot(batch=batch, ticket=TICKET, key=task.key("seal helper"))
-    given = Given(features=(0.1, 0.2, 1.0), arm=0)
+    place = ReportSlot(batch=batch, ticket=TICKET, key=task.key("seal helper"))
+    given = PlayedArm(features=(0.1, 0.2, 1.0), arm=0)
     from bandanna.device.noise import SecureNoise
-    from bandanna.numeric.rng import SecureCoins
+    from bandanna.numeric.rng import SecureRandomness
 
     bodies = [
         *guide.zeros(content, 0, place, SecureNoise()),
-        guide.final(content, 0, place, given, 1.0, SecureNoise(), SecureCoins())[0],
+        guide.final(content, 0, place, given, 1.0, SecureNoise(), SecureRandomness())[0],
     ]
     seeds = set()
     for body in bodies:
@@ -152,7 +152,7 @@ def test_two_shares_of_a_report_are_its_counts(name: str) -> None:
         seed, ticket = opened[:SEED], opened[SEED:]
         assert ticket == TICKET.helper
         seeds.add(seed)
-        counts = part.numbers([body])[0] + mask(seed, part.length)
+        counts = part.numbers([body])[0] + expand_mask(seed, part.length)
         assert counts.min() >= 0
         assert counts.max() < 2**20
         with pytest.raises(bd.BandannaError):

@@ -13,8 +13,8 @@ import pytest
 
 import bandanna as bd
 from bandanna.deployment.client.outbox import Outbox
-from bandanna.deployment.client.session import AsyncSession, Registrar, Session
-from bandanna.deployment.processes import Running
+from bandanna.deployment.client.session import AsyncSession, RegistrarClient, Session
+from bandanna.deployment.processes import RunningDeployment
 
 from ..roles.test_processes import on_disk
 
@@ -35,7 +35,7 @@ def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any)
     rng = np.random.default_rng(1)
 
     async def play(number: int, http: httpx.AsyncClient) -> tuple[bool, bool]:
-        registrar = Registrar(user=f"user {number}", token=token)
+        registrar = RegistrarClient(user=f"user {number}", token=token)
         session = AsyncSession(tmp_path, tickets=registrar, outbox=outbox, http=http, patience=120.0)
         contexts = np.concatenate([rng.uniform(-0.5, 0.5, (4, 2)), np.ones((4, 1))], axis=1)
         decision = await session.act({"abcd"[arm]: contexts[arm] for arm in range(4)})
@@ -47,13 +47,13 @@ def test_sessions_and_processes_learn_together(tmp_path: Path, monkeypatch: Any)
         async with httpx.AsyncClient(timeout=600.0, trust_env=False) as http:
             return list(await asyncio.gather(*(play(number, http) for number in numbers)))
 
-    with Running(task, tmp_path):
+    with RunningDeployment(task, tmp_path):
         for batch in range(2):
             done = asyncio.run(crowd(range(batch * BATCH, (batch + 1) * BATCH)))
             assert done == [(True, True)] * BATCH
         seen = _after(task.url("analyzer"), task.id, 2)
         with httpx.Client(trust_env=False) as http:
-            registrar = Registrar(user="user 0", token=token)
+            registrar = RegistrarClient(user="user 0", token=token)
             again = Session(tmp_path, tickets=registrar, outbox=":memory:", http=http)  # another device of hers
             decision = again.act(np.ones((4, 3)))
     assert seen["number"] == 2

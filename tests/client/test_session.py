@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.device_logic import LightGuide
+from bandanna.deployment.client.device_logic import DocumentDevice
 from bandanna.deployment.client.outbox import OPEN, Outbox
-from bandanna.deployment.client.session import AsyncSession, Registrar, Session
+from bandanna.deployment.client.session import AsyncSession, RegistrarClient, Session
 from bandanna.deployment.messages.canonical import digest, dumps, loads, sealing_key, sign
-from bandanna.deployment.messages.publication import Shown, chained
+from bandanna.deployment.messages.publication import SignedPublication, chain_document
 from bandanna.deployment.messages.report import FINAL, ZERO, write_seal_key
-from bandanna.deployment.task.query_plan import batch_of
+from bandanna.deployment.task.query_plan import make_batch
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
-from bandanna.policies.base import Frozen
-from bandanna.policies.serialization import encoding_of
-from bandanna.protocols.factory import mixers
+from bandanna.policies.base import FixedLength
+from bandanna.policies.serialization import make_encoding
+from bandanna.protocols.factory import make_mixer_encoding
 
 from ..roles.inside import shown, signed
 from ..roles.simulated import case, simulated
@@ -114,7 +114,7 @@ def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
     collector = town.inside.collector
     collector._answered = False  # by the clock: the first will not answer
     assert collector.close_due()
-    (view,) = mixers().loads(loads(collector.waiting()[0].share)["parts"][0])
+    (view,) = make_mixer_encoding().loads(loads(collector.waiting()[0].share)["parts"][0])
     np.testing.assert_array_equal(view.numbers, part.numbers(counted).sum(axis=0))
 
 
@@ -237,7 +237,7 @@ def test_a_task_that_is_over_still_recommends(tmp_path: Path) -> None:
     assert len(town.bodies) == sent
 
 
-def resigned(town: Town, **changes: Any) -> Shown:
+def resigned(town: Town, **changes: Any) -> SignedPublication:
     """The publication in force with other parts, signed by analyzer and registrar."""
     content = loads(town.inside.learner.published.document)
     return signed(town.task.id, town.secrets, dumps({**content, **changes}))
@@ -274,7 +274,7 @@ def test_devices_and_mixer_are_told_of_one_plan(tmp_path: Path) -> None:
     sizes = [users for users in sorted(policy.channel.sizes.counts()) if users > batch.slots]
     assert len(sizes) > 5
     for users in sizes:
-        more, _ = batch_of(policy, state, Frozen(number=0, users=users), epoch=0, mixer_count=1, seeded=False)
+        more, _ = make_batch(policy, state, FixedLength(number=0, users=users), epoch=0, mixer_count=1, seeded=False)
         town.replayed = resigned(town, batches=[more.to_dict()])
         decision = town.session(user=str(users)).act(contexts())
         assert (decision.taking_part, decision.reason) == (False, "ticket")
@@ -294,11 +294,11 @@ def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
     dim = int(getattr(policy, "dim", 0))
     decision = one.act(RNG.uniform(-0.3, 0.3, (3, dim)))
     state = simulated(policy, env, rounds).state
-    later = encoding_of().loads(state)
-    batch, _ = batch_of(policy, later, policy.episode(later), epoch=0, mixer_count=1, seeded=False)
+    later = make_encoding().loads(state)
+    batch, _ = make_batch(policy, later, policy.episode(later), epoch=0, mixer_count=1, seeded=False)
     assert batch.slots > 2 * town.inside.learner.now.batches[0].slots
     previous = town.inside.learner.published.chain
-    snapshot = encoding_of().dumps(policy.publish(later))
+    snapshot = make_encoding().dumps(policy.publish(later))
     told = {"number": 1, "previous": previous, "state": state, "snapshot": snapshot, "batches": [batch.to_dict()]}
     town.replayed = resigned(town, **told)
     two.act(RNG.uniform(-0.3, 0.3, (3, dim)))  # by which the outbox has seen it
@@ -339,7 +339,7 @@ def test_two_processes_believe_one_history(later: bool, tmp_path: Path) -> None:
     town = Town(POLICY, tmp_path)
     one, two = (town.session(tmp_path / "outbox.db", user=name) for name in "ab")
     true = resigned(town)
-    newer = resigned(town, number=1, previous=chained("", true[0]))
+    newer = resigned(town, number=1, previous=chain_document("", true[0]))
     forged = resigned(town, snapshot=" " + loads(true[0])["snapshot"])
     asked = list[bool]()
 
@@ -357,7 +357,7 @@ def test_two_processes_believe_one_history(later: bool, tmp_path: Path) -> None:
     else:
         with pytest.raises(BandannaError, match="tells different people apart"):
             one.act(contexts())
-    known = two.outbox.pinned(town.task.id)
+    known = two.outbox.newest_seen(town.task.id)
     assert known is not None
     assert known[1] == (newer if later else true)
 
@@ -399,7 +399,7 @@ def test_bad_input_is_answered_by_name(tmp_path: Path) -> None:
     closed.close()
     with pytest.raises(BandannaError, match="closed"):
         closed.act(contexts())
-    assert "token" not in repr(Registrar(user="me", token="secret"))
+    assert "token" not in repr(RegistrarClient(user="me", token="secret"))
 
 
 def test_names_of_arms_and_features_of_users(tmp_path: Path) -> None:
@@ -468,7 +468,7 @@ def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch:
     town = Town(POLICY, tmp_path)
     first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
     decision = first.act(contexts())
-    honest, others = LightGuide.final, list[Any]()
+    honest, others = DocumentDevice.final, list[Any]()
 
     def meanwhile(*arguments: Any) -> bytes:
         if not others:
@@ -476,7 +476,7 @@ def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch:
             others.append(second.report(decision, 1.0))
         return honest(*arguments)
 
-    monkeypatch.setattr(LightGuide, "final", meanwhile)
+    monkeypatch.setattr(DocumentDevice, "final", meanwhile)
     outcome = first.report(decision, 1.0)
     assert others[1].kept
     assert not outcome.pending
@@ -489,7 +489,7 @@ def test_a_forked_outbox_is_refused(place: str, tmp_path: Path) -> None:
     town = Town(POLICY, tmp_path)
     session = town.session(place if place == ":memory:" else tmp_path / place)
     decision = session.act(contexts())
-    with session.outbox._written():  # a thread at work
+    with session.outbox._write_transaction():  # a thread at work
         refused = in_a_fork(
             lambda: session.report(decision, 1.0),
             session.flush,
@@ -648,7 +648,7 @@ def test_an_error_leaves_no_decision_behind(tmp_path: Path) -> None:
         session.act(contexts())
     assert session.outbox.waiting(town.task.id, "") == []
     with pytest.raises(InvalidArgument, match="token"):
-        Registrar(user="me", token="")
+        RegistrarClient(user="me", token="")
 
 
 def test_open_decisions_are_found_after_a_crash(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import httpx
 from bandanna.deployment.analyzer import publication
 from bandanna.deployment.client.outbox import Outbox
 from bandanna.deployment.client.session import Session
-from bandanna.deployment.messages.publication import Shown
-from bandanna.deployment.messages.report import Fields, Ticket, split
+from bandanna.deployment.messages.publication import SignedPublication
+from bandanna.deployment.messages.report import Fields, Ticket, split_records
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.policies.base import Policy
 
@@ -34,7 +34,7 @@ class Town:
         self.fault: Fault = lambda request: ""
         self.bodies: list[bytes] = []  # of every upload that arrived
         self.tickets: list[tuple[int, Any]] = []
-        self.replayed: Shown | None = None  # what a hostile analyzer serves
+        self.replayed: SignedPublication | None = None  # what a hostile analyzer serves
         self.client = httpx.Client(transport=httpx.MockTransport(self._handle))
 
     def ticket(self, epoch: int, refused: Any) -> Ticket:
@@ -71,16 +71,16 @@ class Town:
         if parts.path.startswith(f"{base}/links/"):
             learner, block = self.inside.learner, int(parts.path.rsplit("/", 1)[1])
             with learner._database.reading() as rows:
-                return httpx.Response(200, content=publication.links(rows, block, learner.number))
+                return httpx.Response(200, content=publication.read_document_hashes(rows, block, learner.number))
         if parts.path == f"{base}/reports":
             self.bodies.append(request.content)
             (verdicts,) = self.inside.collector.accept([request.content])
-            from bandanna.deployment.messages.report import answer
+            from bandanna.deployment.messages.report import encode_verdicts
 
-            status, content = answer(verdicts)
+            status, content = encode_verdicts(verdicts)
             return httpx.Response(status, content=content)
         return httpx.Response(404)
 
     def records(self, version: int) -> list[Fields]:
         """All that arrived, repeats included."""
-        return [record for body in self.bodies for record in split(body, 1000) if record[4] == version]
+        return [record for body in self.bodies for record in split_records(body, 1000) if record[4] == version]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.device.domain import Arriving, Ball, Box, Statistic
+from bandanna.device.domain import Ball, Box, Statistic, StreamedStatistic
 from bandanna.device.noise import ReplicatedNoise
 from bandanna.errors import InvalidStatistic
 from bandanna.numeric.rng import Streams
@@ -21,10 +21,10 @@ def whole() -> Statistic:
     return DOMAIN.admit(VALUES)
 
 
-def arriving(users: int = 10) -> Arriving:
+def arriving(users: int = 10) -> StreamedStatistic:
     """Three, three, three and one."""
     parts = (DOMAIN.admit(VALUES[:, begin : begin + 3]) for begin in range(0, 10, 3))
-    return Arriving(DOMAIN, users=users, source=parts, replicates=(2,))
+    return StreamedStatistic(DOMAIN, users=users, source=parts, replicates=(2,))
 
 
 def test_the_parts_are_the_whole() -> None:
@@ -51,12 +51,12 @@ def test_it_is_read_once_and_to_the_end() -> None:
 def test_every_part_is_checked() -> None:
     """A part that no domain has checked gets in as it is, or so does one of another domain."""
     wild = Statistic(domain=DOMAIN, values=np.full((2, 1, 3), 9.0), clipped=np.zeros(2, dtype=np.int64))
-    batch = Arriving(DOMAIN, users=1, source=[wild], replicates=(2,))
+    batch = StreamedStatistic(DOMAIN, users=1, source=[wild], replicates=(2,))
     with pytest.raises(InvalidStatistic, match="a point of"):
         batch.total()
     other = Box(dim=3).admit(np.zeros((2, 1, 3)))
     with pytest.raises(InvalidStatistic, match="statistics of"):
-        Arriving(DOMAIN, users=1, source=[other], replicates=(2,)).total()
+        StreamedStatistic(DOMAIN, users=1, source=[other], replicates=(2,)).total()
 
 
 def test_the_law_of_the_vector_sum_does_not_depend_on_the_parts() -> None:

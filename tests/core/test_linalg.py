@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.numeric.linalg import favoured, favoured_alone, first_best, in_single, positive_inverse
+from bandanna.numeric.linalg import find_best_arms, find_best_arms_single, first_best, positive_inverse, round_to_single
 
 
 def test_inverses_are_inverses() -> None:
@@ -97,8 +97,8 @@ def test_one_row_is_favoured_as_among_others() -> None:
     odd = np.array([[np.nan, 1.0, 2.0, 0.0], [np.inf, 1.0, np.inf, 0.0], [-1e40, 3.0, 3.0, 1e39], [-1e39] * 4])
     with np.errstate(invalid="ignore"):
         for row in [*rows, *odd, *rows[:5, :1]]:
-            first, tied = favoured_alone(in_single(row))
-            expected, among = favoured(np.stack([row, row]))
+            first, tied = find_best_arms_single(round_to_single(row))
+            expected, among = find_best_arms(np.stack([row, row]))
             assert first == expected[0]
             places = [first] if tied is None else tied.tolist()
             assert places == ([expected[0]] if among is None else np.flatnonzero(among[0]).tolist())

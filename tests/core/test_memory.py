@@ -13,7 +13,7 @@ from bandanna.errors import InvalidArgument
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine of 1 GB."""
-    monkeypatch.setattr(validation, "available", lambda: 10**9)
+    monkeypatch.setattr(validation, "read_available_memory", lambda: 10**9)
 
 
 @pytest.mark.usefixtures("small")
@@ -37,10 +37,10 @@ def test_a_batch_that_does_not_fit_is_refused_by_the_agent() -> None:
 
 def test_the_machine_says_how_much_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """The memory of the machine is not known, or a system that does not say refuses something."""
-    assert 10**8 < validation.available() < 10**14
+    assert 10**8 < validation.read_available_memory() < 10**14
 
     def silent(_: str) -> int:
         raise ValueError
 
     monkeypatch.setattr("os.sysconf", silent)
-    assert validation.available() == 2**40
+    assert validation.read_available_memory() == 2**40

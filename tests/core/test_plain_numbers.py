@@ -16,11 +16,11 @@ from bandanna.device.linear_report import LinearReport
 from bandanna.errors import BandannaError
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.noise import (
-    Binomial,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
+    BinomialMechanism,
+    DiscreteGaussianMechanism,
+    DiscreteLaplaceMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
     PrivUnit,
     RandomizedResponse,
 )
@@ -84,12 +84,12 @@ MAKERS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "BLT": (BLT, {"horizon": 100, "theta": (0.75,), "theta_hat": (0.5,)}),
     "BinaryTree": (BinaryTree, {"horizon": 100}),
     "BinomialNoise": (BinomialNoise, {**NOISE, "probability": 0.5}),
-    "Gaussian": (Gaussian, {"std": 2.0, "sensitivity": 1.0, "dim": 3}),
-    "Gaussian on a grid": (Gaussian, {"std": 2.0, "sensitivity": 1.0, "dim": 3, "grid": 0.25}),
-    "Laplace": (Laplace, {"scale": 2.0, "sensitivity": 1.0, "dim": 3, "grid": 0.25}),
-    "DiscreteGaussian": (DiscreteGaussian, {"std": 2.0, "shift": 1.0, "dim": 3}),
-    "DiscreteLaplace": (DiscreteLaplace, {"scale": 2.0, "shift": 1.0, "dim": 3}),
-    "Binomial": (Binomial, {"trials": 100, "shift": 2.0, "reach": 2, "dim": 3, "probability": 0.5}),
+    "Gaussian": (GaussianMechanism, {"std": 2.0, "sensitivity": 1.0, "dim": 3}),
+    "Gaussian on a grid": (GaussianMechanism, {"std": 2.0, "sensitivity": 1.0, "dim": 3, "grid": 0.25}),
+    "Laplace": (LaplaceMechanism, {"scale": 2.0, "sensitivity": 1.0, "dim": 3, "grid": 0.25}),
+    "DiscreteGaussian": (DiscreteGaussianMechanism, {"std": 2.0, "shift": 1.0, "dim": 3}),
+    "DiscreteLaplace": (DiscreteLaplaceMechanism, {"scale": 2.0, "shift": 1.0, "dim": 3}),
+    "Binomial": (BinomialMechanism, {"trials": 100, "shift": 2.0, "reach": 2, "dim": 3, "probability": 0.5}),
     "PrivUnit": (PrivUnit, {"cosine": 0.25, "chance": 0.75, "candidates": 4, "dim": 3, "steps": 64}),
     "RandomizedResponse": (RandomizedResponse, {"epsilon": 2.0, "dim": 3}),
     "ContinualGaussian": (

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bandanna import validation
-from bandanna.device.domain import numbers
+from bandanna.device.domain import read_numeric_array
 from bandanna.errors import InvalidArgument, InvalidBudget
 
 from ..trouble import Interrupt
@@ -44,7 +44,7 @@ NAMES = [repr(value) for value in NEVER[:-1]] + ["object"]  # the same in every 
 @pytest.mark.parametrize("value", NEVER, ids=NAMES)
 @pytest.mark.parametrize(
     "check",
-    [validation.positive, validation.finite, validation.non_negative, validation.chance, validation.whole],
+    [validation.positive, validation.finite, validation.non_negative, validation.open_probability, validation.integer],
     ids=["positive", "finite", "non_negative", "chance", "whole"],
 )
 def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: Any) -> None:
@@ -113,19 +113,19 @@ def test_delta_lies_in_its_interval() -> None:
 )
 def test_whole_numbers(value: Any, number: int) -> None:
     """A whole number of some type is refused, or becomes another one."""
-    assert validation.whole("n", value) == number
-    assert type(validation.whole("n", value)) is int
+    assert validation.integer("n", value) == number
+    assert type(validation.integer("n", value)) is int
 
 
 def test_parts_of_whole_numbers() -> None:
     """A number with a fraction, an infinite one, or one below the least passes."""
     for value in (1.5, 0.999, math.inf, -math.inf, 0, -3):
         with pytest.raises(InvalidArgument, match="whole number >= 1"):
-            validation.whole("n", value)
-    assert validation.whole("n", 0, least=0) == 0
-    assert validation.whole("n", -3, least=-5) == -3
+            validation.integer("n", value)
+    assert validation.integer("n", 0, least=0) == 0
+    assert validation.integer("n", -3, least=-5) == -3
     with pytest.raises(InvalidArgument, match=">= 2"):
-        validation.whole("n", 1, least=2)
+        validation.integer("n", 1, least=2)
 
 
 BEYOND = [10**400, Fraction(10**400), 10**5000, np.longdouble("1e400")]
@@ -134,7 +134,13 @@ BEYOND = [10**400, Fraction(10**400), 10**5000, np.longdouble("1e400")]
 @pytest.mark.parametrize("value", BEYOND, ids=["integer", "fraction", "5000 digits", "long double"])
 def test_numbers_beyond_the_floats(value: Any) -> None:
     """A number that no float holds ends in an OverflowError, or is taken for infinity: no privacy, no noise."""
-    for check in (validation.positive, validation.finite, validation.non_negative, validation.chance, validation.whole):
+    for check in (
+        validation.positive,
+        validation.finite,
+        validation.non_negative,
+        validation.open_probability,
+        validation.integer,
+    ):
         with pytest.raises(InvalidArgument, match=r"^x = .* is not allowed: "):
             check("x", value)
     with pytest.raises(InvalidArgument):
@@ -147,7 +153,7 @@ def test_numbers_beyond_the_floats(value: Any) -> None:
 def test_positive_numbers_below_the_floats() -> None:
     """A positive fraction that rounds to zero passes as a positive number."""
     tiny = Fraction(1, 10**400)
-    for check in (validation.positive, validation.chance):
+    for check in (validation.positive, validation.open_probability):
         with pytest.raises(InvalidArgument):
             check("x", tiny)
     with pytest.raises(InvalidBudget):
@@ -157,10 +163,10 @@ def test_positive_numbers_below_the_floats() -> None:
 def test_a_count_has_a_limit_unless_it_is_lifted() -> None:
     """A count at which floats skip whole numbers passes, or a long seed does not."""
     with pytest.raises(InvalidArgument, match="at most 9,007,199,254,740,992"):
-        validation.whole("n", 2**53 + 1)
+        validation.integer("n", 2**53 + 1)
     with pytest.raises(InvalidArgument, match="n = 11 is not allowed: a whole number >= 1, at most 10"):
-        validation.whole("n", 11, most=10)
-    assert validation.whole("seed", 2**127, most=None) == 2**127
+        validation.integer("n", 11, most=10)
+    assert validation.integer("seed", 2**127, most=None) == 2**127
 
 
 def test_words() -> None:
@@ -184,22 +190,22 @@ def test_what_is_no_path(value: Any) -> None:
 
 def test_truth_values_and_factors() -> None:
     """Something else passes for True or False, or a factor whose products are no numbers."""
-    assert validation.flag("clip", np.False_) is False
+    assert validation.boolean("clip", np.False_) is False
     for value in (1, 0.0, "yes", None, [True], np.array([True, False])):
         with pytest.raises(InvalidArgument, match="True or False"):
-            validation.flag("clip", value)
-    assert validation.moderate("width", 0, zero=True) == 0.0
+            validation.boolean("clip", value)
+    assert validation.bounded_factor("width", 0, zero=True) == 0.0
     for value in (0, -1.0, 1e-13, 1e300, math.inf):
         with pytest.raises(InvalidArgument, match=r"in \[1e-12, 1e12\]"):
-            validation.moderate("width", value)
+            validation.bounded_factor("width", value)
 
 
 @pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}, {"a"}, 3, None, np.array(1.0), np.ma.array([1], mask=[1])])
 def test_what_is_no_list(value: Any) -> None:
     """A text is taken for its letters, a mask is lost, or something that is no list ends in a foreign error."""
     with pytest.raises(InvalidArgument, match=r"users = (an? \w+( of .*)?|None) is not allowed: a list"):
-        validation.several("users", value, "a list")
-    assert validation.several("users", (each for each in "ab"), "a list") == ["a", "b"]
+        validation.list_entries("users", value, "a list")
+    assert validation.list_entries("users", (each for each in "ab"), "a list") == ["a", "b"]
 
 
 class OutOfTime(Exception):
@@ -210,8 +216,8 @@ class OutOfTime(Exception):
     "check",
     [
         lambda: validation.real("x", 0.5, "a number"),
-        lambda: validation.several("x", ["ann", "bob"], "a list"),
-        lambda: numbers("x", np.ones((2, 3)), "numbers"),
+        lambda: validation.list_entries("x", ["ann", "bob"], "a list"),
+        lambda: read_numeric_array("x", np.ones((2, 3)), "numbers"),
     ],
 )
 def test_a_signal_is_no_fault_of_a_plain_value(check: Callable[[], Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.exact_sums import RunLengthSizes
 
 SIZES = st.lists(st.integers(1, 4), max_size=12)
 
@@ -17,28 +17,28 @@ SIZES = st.lists(st.integers(1, 4), max_size=12)
 @given(SIZES)
 def test_runs_are_their_sizes(plain: list[int]) -> None:
     """Length, items, order, sums before every batch, counts and repeated values are those of the plain sizes."""
-    sizes = Sizes.of(plain)
+    sizes = RunLengthSizes.of(plain)
     assert list(sizes) == [sizes[number] for number in range(len(sizes))] == plain
     before = [sizes.before(number) for number in range(len(plain) + 1)]
     assert before == [0, *itertools.accumulate(plain)]
     assert sizes.users == sum(plain)
     assert sizes.counts() == {size: plain.count(size) for size in plain}
     assert np.array_equal(sizes.each(size for size, _ in sizes.runs), plain)
-    assert sizes == Sizes.of(iter(plain))
+    assert sizes == RunLengthSizes.of(iter(plain))
     assert len(sizes.runs) == len(list(itertools.groupby(plain)))
 
 
 @given(SIZES, st.sampled_from([-1, 0, 1]))
 def test_there_is_nothing_beyond_the_last(plain: list[int], beyond: int) -> None:
     """A batch before the first one, or after the last, is an error and not another batch."""
-    sizes = Sizes.of(plain)
+    sizes = RunLengthSizes.of(plain)
     with pytest.raises(IndexError):
         _ = sizes[-1 if beyond < 0 else len(plain) + beyond]
 
 
 def test_a_long_run_takes_no_room() -> None:
     """The 10^15th of equal batches is looked up, not counted up to."""
-    sizes = Sizes(((3, 10**15), (7, 10**15)))
+    sizes = RunLengthSizes(((3, 10**15), (7, 10**15)))
     assert (sizes[10**15 - 1], sizes[10**15]) == (3, 7)
     assert sizes.before(10**15 + 2) == 3 * 10**15 + 14
     assert sizes.users == 10**16

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bandanna.errors import InvalidStatistic
 from bandanna.numeric import exact_sums
-from bandanna.numeric.exact_sums import exact_sum, finest, steps_of, sum_steps
+from bandanna.numeric.exact_sums import convert_to_steps, exact_sum, finest_step, sum_steps
 
 
 def drifting(first: float, dim: int = 2) -> np.ndarray:
@@ -61,7 +61,7 @@ def test_pairs_hold_sums_and_products_exactly(a: float, b: float) -> None:
     one, other = np.array([a]), np.array([b])
     assert exactly(exact_sums.two_sum(one, other)) == Fraction(a) + Fraction(b)
     assert exactly(exact_sums.two_product(one, other)) == Fraction(a) * Fraction(b)
-    twice = exact_sums.add(exact_sums.two_product(one, other), exact_sums.two_sum(one, other))
+    twice = exact_sums.add_pairs(exact_sums.two_product(one, other), exact_sums.two_sum(one, other))
     exact = Fraction(a) * Fraction(b) + Fraction(a) + Fraction(b)
     assert abs(exactly(twice) - exact) <= (abs(Fraction(a) * Fraction(b)) + abs(Fraction(a)) + abs(Fraction(b))) / 2**99
 
@@ -75,18 +75,18 @@ def test_the_nearest_grid_point_is_exact(mantissa: float, exponent: int, whole: 
     high = float(exact)
     pair = np.array([high]), np.array([float(exact - Fraction(high))])
     nearest = round(exactly(pair) / Fraction(grid))
-    assert exact_sums.steps(*pair, grid)[0] == nearest
+    assert exact_sums.count_grid_steps(*pair, grid)[0] == nearest
     if abs(nearest) <= 2**51:
-        again = exact_sums.nearest(pair, grid)
-        assert exact_sums.steps(again, np.zeros(1), grid)[0] == nearest
+        again = exact_sums.find_nearest_grid_point(pair, grid)
+        assert exact_sums.count_grid_steps(again, np.zeros(1), grid)[0] == nearest
 
 
 def test_sums_beyond_the_integers_are_refused() -> None:
     """A sum of more grid steps than a float can tell apart would be released."""
     with pytest.raises(InvalidStatistic, match="2\\^51"):
-        exact_sums.nearest((np.array([2.0**52]), np.zeros(1)), 1.0)
+        exact_sums.find_nearest_grid_point((np.array([2.0**52]), np.zeros(1)), 1.0)
     with pytest.raises(InvalidStatistic, match="2\\^62"):
-        exact_sums.nearest((np.array([2.0**62]), np.zeros(1)), 1.0)
+        exact_sums.find_nearest_grid_point((np.array([2.0**62]), np.zeros(1)), 1.0)
 
 
 @pytest.mark.parametrize("bound", [1.0, 2.0, math.nextafter(1.0, 0.0), 3e-7, 1e9])
@@ -96,11 +96,11 @@ def test_integers_on_the_wire_have_the_same_exact_sum(bound: float) -> None:
     shares = np.concatenate([rng.uniform(-1, 1, (500, 2)), np.ones((30, 2)), -np.ones((9, 2)), np.zeros((1, 2))])
     values = bound * shares
     values[::7] *= 1e-9
-    steps = steps_of(values, bound)
+    steps = convert_to_steps(values, bound)
     assert steps.dtype == np.int64
-    assert np.max(np.abs(steps * finest(bound) - values)) <= finest(bound)
+    assert np.max(np.abs(steps * finest_step(bound) - values)) <= finest_step(bound)
     for order in (slice(None), slice(None, None, -1)):
-        for one, other in zip(sum_steps(steps[order], finest(bound)), exact_sum(values, bound), strict=True):
+        for one, other in zip(sum_steps(steps[order], finest_step(bound)), exact_sum(values, bound), strict=True):
             assert np.array_equal(one, other)
     exact = [sum(map(int, column)) for column in steps.T]  # by Python's integers, which have no largest
     high, rest = sum_steps(steps)

@@ -15,28 +15,28 @@ from numpy.typing import NDArray
 from scipy import optimize
 from scipy.spatial import distance
 
-from bandanna.device.base import plain
-from bandanna.device.randomizers import _made
-from bandanna.device.weighted_report import Corrections, Weights
+from bandanna.device.base import to_plain_value
+from bandanna.device.randomizers import _build_value
+from bandanna.device.weighted_report import DoublyRobustDomain, ImportanceWeightDomain
 from bandanna.errors import InvalidArgument, InvalidStatistic
 
 from ..drawn import examples
 
 Floats = NDArray[np.float64]
 WEIGHTS = [
-    Weights(bound=4.0),
-    Weights(bound=0.3),
-    Weights(bound=4.0, moments=True),
-    Weights(bound=2.0, targets=3),
-    Weights(bound=2.0, targets=2, moments=True),
-    Weights(bound=2.0, targets=3, exclusive=True),
-    Weights(bound=2.0, targets=3, moments=True, exclusive=True),
-    Weights(bound=2.0, targets=1, moments=True, exclusive=True),
+    ImportanceWeightDomain(bound=4.0),
+    ImportanceWeightDomain(bound=0.3),
+    ImportanceWeightDomain(bound=4.0, moments=True),
+    ImportanceWeightDomain(bound=2.0, targets=3),
+    ImportanceWeightDomain(bound=2.0, targets=2, moments=True),
+    ImportanceWeightDomain(bound=2.0, targets=3, exclusive=True),
+    ImportanceWeightDomain(bound=2.0, targets=3, moments=True, exclusive=True),
+    ImportanceWeightDomain(bound=2.0, targets=1, moments=True, exclusive=True),
 ]
 CORRECTIONS = [
-    *(Corrections(bound=m, spread=h) for m in (0.05, 1.0, 4.0, 100.0) for h in (0.0, 0.1, 0.5)),
-    Corrections(bound=0.0, spread=0.5),
-    Corrections(bound=0.0, spread=0.1),
+    *(DoublyRobustDomain(bound=m, spread=h) for m in (0.05, 1.0, 4.0, 100.0) for h in (0.0, 0.1, 0.5)),
+    DoublyRobustDomain(bound=0.0, spread=0.5),
+    DoublyRobustDomain(bound=0.0, spread=0.1),
 ]
 each_weights = pytest.mark.parametrize("domain", WEIGHTS, ids=str)
 each_corrections = pytest.mark.parametrize("domain", CORRECTIONS, ids=str)
@@ -45,7 +45,7 @@ each = pytest.mark.parametrize("domain", [*WEIGHTS, *CORRECTIONS], ids=str)
 
 def corners(domain: Any) -> Floats:
     """Of the triangles, of every target, or of the trapezium."""
-    if isinstance(domain, Corrections):
+    if isinstance(domain, DoublyRobustDomain):
         ends = [
             (sign * (domain.spread + w * (0.5 + domain.spread)), w) for sign in (-1, 1) for w in (0.0, domain.bound)
         ]
@@ -61,7 +61,7 @@ def corners(domain: Any) -> Floats:
 def inside(domain: Any, count: int, seed: int) -> Floats:
     """Random points, many of them on edges."""
     rng = np.random.default_rng(seed)
-    if isinstance(domain, Corrections):
+    if isinstance(domain, DoublyRobustDomain):
         w = domain.bound * rng.choice([0.0, 1.0, np.nan], size=count)
         w = np.where(np.isnan(w), domain.bound * rng.random(count), w)
         most = domain.spread + w * (0.5 + domain.spread)
@@ -83,8 +83,8 @@ def diameters(points: Floats) -> tuple[float, float]:
 
 def test_the_triangle_by_hand() -> None:
     """The corners (0, 0), (-M/2, M), (M/2, M) are not sqrt(5)/2 M apart at most, or 3/2 M in l1."""
-    domain = Weights(4.0)
-    assert domain == Weights(bound=4.0)
+    domain = ImportanceWeightDomain(4.0)
+    assert domain == ImportanceWeightDomain(bound=4.0)
     np.testing.assert_array_equal(corners(domain), [[0, 0], [-2, 4], [2, 4]])
     assert domain.sensitivity == pytest.approx(math.sqrt(5) / 2 * 4.0, rel=1e-15)
     assert domain.l1_sensitivity == pytest.approx(6.0, rel=1e-15)
@@ -94,9 +94,13 @@ def test_the_triangle_by_hand() -> None:
 def test_moments_cost_two_percent() -> None:
     """With moments one target, or many that exclude each other, need more than sqrt(1.04) M; or several, not sqrt J."""
     once = math.sqrt(1.04) * 3.0
-    assert Weights(bound=3.0, moments=True).sensitivity == pytest.approx(once, rel=1e-12)
-    assert Weights(bound=3.0, moments=True, targets=7, exclusive=True).sensitivity == pytest.approx(once, rel=1e-12)
-    assert Weights(bound=3.0, moments=True, targets=7).sensitivity == pytest.approx(math.sqrt(7) * once, rel=1e-12)
+    assert ImportanceWeightDomain(bound=3.0, moments=True).sensitivity == pytest.approx(once, rel=1e-12)
+    assert ImportanceWeightDomain(bound=3.0, moments=True, targets=7, exclusive=True).sensitivity == pytest.approx(
+        once, rel=1e-12
+    )
+    assert ImportanceWeightDomain(bound=3.0, moments=True, targets=7).sensitivity == pytest.approx(
+        math.sqrt(7) * once, rel=1e-12
+    )
 
 
 @each
@@ -105,7 +109,7 @@ def test_sensitivities_are_diameters_of_corners(domain: Any) -> None:
     l2, l1 = diameters(corners(domain))
     assert l2 == pytest.approx(domain.sensitivity, rel=1e-12)
     assert l1 <= domain.l1_sensitivity * (1 + 1e-12)
-    if isinstance(domain, Weights):
+    if isinstance(domain, ImportanceWeightDomain):
         assert l1 == pytest.approx(domain.l1_sensitivity, rel=1e-12)
 
 
@@ -126,7 +130,7 @@ def test_no_two_points_are_farther_apart(domain: Any) -> None:
 @pytest.mark.parametrize("moments", [False, True])
 def test_no_search_finds_points_farther_apart(moments: bool) -> None:
     """A search over pairs (w, rho), (w', rho') inside ends above the sensitivity."""
-    domain = Weights(bound=1.0, moments=moments)
+    domain = ImportanceWeightDomain(bound=1.0, moments=moments)
 
     def apart(z: Floats) -> float:
         points = domain.pack(z[[0, 2], None], z[[1, 3], None])
@@ -138,7 +142,7 @@ def test_no_search_finds_points_farther_apart(moments: bool) -> None:
 
 
 @each_weights
-def test_distances_are_convex(domain: Weights) -> None:
+def test_distances_are_convex(domain: ImportanceWeightDomain) -> None:
     """The squared distance to a point bends down somewhere: the proof that corners are farthest apart breaks."""
     if domain.targets > 1:
         return  # a sum of such
@@ -177,7 +181,7 @@ def admit(domain: Any, data: st.DataObject) -> None:
     assert diameters(points)[0] <= domain.sensitivity * (1 + 1e-9)
     again = domain.admit(admitted.values)
     assert again.clipped == 0
-    np.testing.assert_allclose(again.values, admitted.values, rtol=0, atol=1e-9 * domain.bound_of_entries)
+    np.testing.assert_allclose(again.values, admitted.values, rtol=0, atol=1e-9 * domain.largest_entry)
     assert np.array_equal(domain.admit(admitted.values, clip=False).values, admitted.values)
 
 
@@ -195,12 +199,12 @@ def test_sums_are_read_again() -> None:
     """Unpacked sums are not those of w rho, w, w^2 rho^2, w^2 rho and w^2; or of d, w and d^2."""
     rng = np.random.default_rng(6)
     w, r = 4 * rng.random((30, 2)), rng.random(30)
-    domain = Weights(bound=4.0, targets=2, moments=True)
+    domain = ImportanceWeightDomain(bound=4.0, targets=2, moments=True)
     rho = r[:, None] - 0.5
     wanted = np.stack([(part).sum(0) for part in (w * rho, w, w**2 * rho**2, w**2 * rho, w**2)], axis=-1)
     np.testing.assert_allclose(domain.unpack(domain.statistic(w, r).total()), wanted)
     for bound in (3.0, 0.0):
-        terms = Corrections(bound=bound, spread=0.4)
+        terms = DoublyRobustDomain(bound=bound, spread=0.4)
         weights = bound * rng.random(30)
         d = (0.4 + weights * 0.9) * rng.uniform(-1, 1, 30)
         statistic = terms.statistic(d, weights)
@@ -210,7 +214,7 @@ def test_sums_are_read_again() -> None:
 
 def test_weights_are_cut_and_others_counted() -> None:
     """A weight above M counts as clipped, or a reward outside of [0, 1] does not."""
-    statistic = Weights(bound=2.0).statistic(np.array([[5.0], [1.0], [1.0]]), np.array([1.0, 0.5, 7.0]))
+    statistic = ImportanceWeightDomain(bound=2.0).statistic(np.array([[5.0], [1.0], [1.0]]), np.array([1.0, 0.5, 7.0]))
     np.testing.assert_allclose(statistic.values, [[1.0, 2.0], [0.0, 1.0], [0.5, 1.0]])
     assert statistic.clipped == 1
     assert statistic.sealed
@@ -219,19 +223,19 @@ def test_weights_are_cut_and_others_counted() -> None:
 @pytest.mark.parametrize("domain", [WEIGHTS[0], WEIGHTS[-2], CORRECTIONS[3], CORRECTIONS[-1]], ids=str)
 def test_a_task_can_name_it(domain: Any) -> None:
     """A domain read from a task's document is another one."""
-    assert _made(plain(domain)) == domain
+    assert _build_value(to_plain_value(domain)) == domain
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Weights(bound=0.0),
-        lambda: Weights(bound=math.inf),
-        lambda: Weights(bound=1.0, targets=0),
-        lambda: Weights(bound=1.0, moments=1),  # type: ignore[arg-type]
-        lambda: Corrections(bound=1.0, spread=0.6),
-        lambda: Corrections(bound=0.0, spread=0.0),
-        lambda: Corrections(bound=-1.0),
+        lambda: ImportanceWeightDomain(bound=0.0),
+        lambda: ImportanceWeightDomain(bound=math.inf),
+        lambda: ImportanceWeightDomain(bound=1.0, targets=0),
+        lambda: ImportanceWeightDomain(bound=1.0, moments=1),  # type: ignore[arg-type]
+        lambda: DoublyRobustDomain(bound=1.0, spread=0.6),
+        lambda: DoublyRobustDomain(bound=0.0, spread=0.0),
+        lambda: DoublyRobustDomain(bound=-1.0),
     ],
 )
 def test_what_is_no_domain_is_refused(make: Any) -> None:
@@ -242,7 +246,7 @@ def test_what_is_no_domain_is_refused(make: Any) -> None:
 
 def test_statistics_of_other_shapes_are_refused() -> None:
     """Weights of other people than the rewards, or of several exclusive targets at once, pass."""
-    domain = Weights(bound=1.0, targets=2, exclusive=True)
+    domain = ImportanceWeightDomain(bound=1.0, targets=2, exclusive=True)
     for weights, rewards in (
         (np.ones((3, 2)), np.ones(3)),
         (np.ones((3, 1)), np.ones(3)),

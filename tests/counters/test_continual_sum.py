@@ -57,7 +57,7 @@ BAND = math.sqrt(-math.log(1e-6 / 2) / 2)
 def _calibrated_once() -> Iterator[None]:
     """A protocol is a value: a hundred counters of one kind share theirs."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(continual_sum, "open_protocol", cache(continual_sum.open_protocol))
+        monkeypatch.setattr(continual_sum, "calibrate_counter", cache(continual_sum.calibrate_counter))
         yield
 
 
@@ -306,7 +306,7 @@ def test_an_interrupted_update_counts_nobody(privacy: bd.Privacy, monkeypatch: p
     counting = counter(privacy, bd.Bits())
     for _ in range(5):
         counting.update(1)
-    before, state, estimate = counting.users, counting._so_far, counting.estimate
+    before, state, estimate = counting.users, counting._counter_state, counting.estimate
 
     class Broken(Estimate):
         """Breaks off when it is looked at."""
@@ -328,11 +328,11 @@ def test_an_interrupted_update_counts_nobody(privacy: bd.Privacy, monkeypatch: p
         patched.setattr(type(counting.protocol), "release", interrupted)
         with pytest.raises(KeyboardInterrupt):
             counting.update(1)
-    assert (counting.users, counting._so_far, counting.estimate) == (before, state, estimate)
+    assert (counting.users, counting._counter_state, counting.estimate) == (before, state, estimate)
     counting.update(1)
     assert counting.users == before + 1
     if isinstance(counting.protocol, ConcurrentShuffle):
-        assert counting._so_far.state.held.users == before + 1
+        assert counting._counter_state.state.held.users == before + 1
 
 
 @each_model
@@ -368,12 +368,12 @@ def test_an_interrupt_at_any_line(name: str) -> None:
     made = counter(MODELS[name], bd.Bits(), horizon=4000)
     k, calm = 1, 0
     while calm < 3:
-        before, trouble = (made.users, made.estimate, made._so_far.state), Interrupt(k)
+        before, trouble = (made.users, made.estimate, made._counter_state.state), Interrupt(k)
         with suppress(KeyboardInterrupt), trouble:
             made.update(1.0)
         calm, k = 0 if trouble.fired else calm + 1, k + 1
         assert made.users in (before[0], before[0] + 1)
-        assert (made.users == before[0]) == (made._so_far.state is before[2] and made.estimate == before[1])
+        assert (made.users == before[0]) == (made._counter_state.state is before[2] and made.estimate == before[1])
     assert k > 30
     threads = [threading.Thread(target=made.update, args=(1.0,), daemon=True)]  # no lock is held
     threads[0].start()

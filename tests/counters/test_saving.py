@@ -258,7 +258,7 @@ def test_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """A first save that was interrupted makes the counter, or its path, useless."""
     counter = counter_of("blt")
     with monkeypatch.context() as patch:
-        patch.setattr(files, "write", lambda *_: 1 / 0)
+        patch.setattr(files, "write_private_file", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             counter.save(tmp_path / "counter")
     sums(counter, stream("blt")[:3])

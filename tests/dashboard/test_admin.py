@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bandanna.deployment.dashboard.app import COOKIE, VARIABLE, Admin, admin_of, board_of
-from bandanna.deployment.dashboard.poller import Web
+from bandanna.deployment.dashboard.app import COOKIE, VARIABLE, AdminSessions, admin_from_token, board_for_places
+from bandanna.deployment.dashboard.poller import HttpRoleClient
 from bandanna.deployment.task import creation
 from bandanna.errors import BandannaError, InvalidArgument
 
@@ -98,24 +98,24 @@ def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
 def test_sessions_end(town: Town) -> None:
     """Who has logged out, or has been away for long, is still an administrator; or a session can be guessed."""
     now = [0.0]
-    admin = Admin(TOKEN, clock=lambda: now[0])
+    admin = AdminSessions(TOKEN, clock=lambda: now[0])
     own = {"host": "127.0.0.1"}
     name = flags(admin.open(own, https=False)).value
     shown = {"cookie": f"other=1; {COOKIE}={name}"}
     assert len(name) >= 43
-    assert admin.admits(shown)
+    assert admin.is_admin(shown)
     for wrong in ("", "; ;", f"{COOKIE}=", f"{COOKIE}={name}x", f"{COOKIE}={TOKEN}", f"{COOKIE}=\xff", "a" * 10_000):
-        assert not admin.admits({"cookie": wrong})
+        assert not admin.is_admin({"cookie": wrong})
     now[0] = 13 * 3600.0
-    assert not admin.admits(shown)
+    assert not admin.is_admin(shown)
     another = {"cookie": f"{COOKIE}={flags(admin.open(own, https=False)).value}"}
-    assert admin.admits(another)
+    assert admin.is_admin(another)
     admin.close({**own, **another}, https=False)
-    assert not admin.admits(another)
+    assert not admin.is_admin(another)
     first = {"cookie": f"{COOKIE}={flags(admin.open(own, https=False)).value}"}
     for _ in range(64):
         admin.open(own, https=False)
-    assert not admin.admits(first)
+    assert not admin.is_admin(first)
     assert len(admin._sessions) == 64
 
 
@@ -200,31 +200,33 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
     """A token from a file or the environment is not taken, or a short one is; or its words are in an error."""
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    assert admin_of(file, {}) is not None
-    found = admin_of(None, {VARIABLE: TOKEN})
+    assert admin_from_token(file, {}) is not None
+    found = admin_from_token(None, {VARIABLE: TOKEN})
     assert found is not None
     assert found.agrees(TOKEN)
-    assert admin_of(None, {}) is None
-    assert admin_of(None, {VARIABLE: ""}) is None
+    assert admin_from_token(None, {}) is None
+    assert admin_from_token(None, {VARIABLE: ""}) is None
     for short in ("hunter2", "a b c d e f g h i j k", "", "x" * 15, "ä" * 20):
         file.write_text(short)
         with pytest.raises(InvalidArgument) as caught:
-            admin_of(file, {})
+            admin_from_token(file, {})
         assert "hunter2" not in str(caught.value)
     with pytest.raises(BandannaError):
-        admin_of(tmp_path / "none", {})
+        admin_from_token(tmp_path / "none", {})
 
 
 def test_places_are_told_apart(town: Town, tmp_path: Path) -> None:
     """An address or a task's folder is taken for the other; or what is nothing is not refused."""
     folder = tmp_path / "task"
-    creation.write(folder, town.task, list(town.secrets.values()))
+    creation.write_task(folder, town.task, list(town.secrets.values()))
     (folder / "shuffler.secret.json").unlink()
     (folder / "analyzer.secret.json").write_text("{}")
 
     async def work() -> None:
-        web = Web()
-        board = board_of(["http://127.0.0.1:1/", str(folder), str(folder / "task.json")], web, Admin(TOKEN))
+        web = HttpRoleClient()
+        board = board_for_places(
+            ["http://127.0.0.1:1/", str(folder), str(folder / "task.json")], web, AdminSessions(TOKEN)
+        )
         assert [each.known.place for each in board.watches] == [
             "http://127.0.0.1:1",
             str(folder),
@@ -232,14 +234,14 @@ def test_places_are_told_apart(town: Town, tmp_path: Path) -> None:
         ]
         assert board.watches[1].known.url == town.task.url("analyzer")
         assert board.watches[1]._tokens == {"registrar": town.secrets["registrar"].token}
-        assert board_of([str(folder)], web, None).watches[0]._tokens == {}
+        assert board_for_places([str(folder)], web, None).watches[0]._tokens == {}
         with pytest.raises(InvalidArgument, match="an analyzer's address"):
-            board_of([str(tmp_path / "nothing")], web, None)
+            board_for_places([str(tmp_path / "nothing")], web, None)
         with pytest.raises(BandannaError, match="an analyzer's address"):
-            board_of([str(tmp_path)], web, None)
+            board_for_places([str(tmp_path)], web, None)
         (tmp_path / "text").write_text("no task")
         with pytest.raises(BandannaError, match="is not a task"):
-            board_of([str(tmp_path / "text")], web, None)
+            board_for_places([str(tmp_path / "text")], web, None)
         await web.close()
 
     run(work)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from bandanna.cli.main import app
-from bandanna.deployment.dashboard.app import _LISTENERS, LEAST, VARIABLE, Board, Routes
+from bandanna.deployment.dashboard.app import _LISTENERS, MIN_TOKEN_LENGTH, VARIABLE, DashboardRoutes, TaskBoard
 from bandanna.deployment.dashboard.views import MOST, PAGE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -17,7 +17,7 @@ TEXT = (DOCS / "dashboard.md").read_text()
 
 def test_every_route_is_on_the_page() -> None:
     """A route is not documented, or one is that nobody serves."""
-    made = {f"{method} {path}" for method, path, _ in Routes(Board([]), None).routes}
+    made = {f"{method} {path}" for method, path, _ in DashboardRoutes(TaskBoard([]), None).routes}
     named = set(re.findall(r"`((?:GET|POST) /[^`]*)`", TEXT.partition("## Routes")[2]))
     assert named == made | {"GET /healthz", "GET /metrics", "GET /status"}
 
@@ -33,7 +33,7 @@ def test_every_option_is_in_the_list_of_commands() -> None:
 def test_the_numbers_of_the_page_are_the_programs() -> None:
     """A bound on the page is another one than the program has."""
     for words in (
-        f"at least {LEAST} characters",
+        f"at least {MIN_TOKEN_LENGTH} characters",
         f"pages of {PAGE}",
         f"at most {MOST + 1} publications",
         f"at most {_LISTENERS} readers",

@@ -109,7 +109,7 @@ def test_there_is_an_end_to_listeners_and_to_listening(town: Town, monkeypatch: 
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     """`bandanna dashboard` does not say where it is, does not show a task whose analyzer is away, or does not end."""
     task, secrets = made()
-    creation.write(tmp_path / "task", task, list(secrets.values()))
+    creation.write_task(tmp_path / "task", task, list(secrets.values()))
     (tmp_path / "token").write_text(TOKEN)
     command = [sys.executable, "-W", "error", "-m", "bandanna", "dashboard", str(tmp_path / "task"), "--port", "0"]
     with (tmp_path / "log").open("wb") as log:

@@ -9,12 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.deployment.dashboard.markup import Element, escaped, h, page
-from bandanna.deployment.dashboard.poller import Silent
+from bandanna.deployment.dashboard.markup import Element, escape_text, h, render_document
+from bandanna.deployment.dashboard.poller import RoleUnavailable
 from bandanna.deployment.messages.canonical import dumps, loads
-from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.task.document import Task
-from bandanna.policies.serialization import encoding_of
+from bandanna.policies.serialization import make_encoding
 
 from ..roles.inside import headers_of, signed
 from .payloads import PAYLOADS, harmless
@@ -27,7 +27,9 @@ often = pytest.mark.often(of=lambda text: PAYLOADS.index(text) % 3 == 0)  # all 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_a_text_stays_a_text(text: str) -> None:
     """A text becomes markup, as content or in an attribute; or what a reader sees is not the text."""
-    content = page(h.html(h.body(h.p(text, title=text, class_="a"), h.svg(h.title(text), h.text(text, x=1)))))
+    content = render_document(
+        h.html(h.body(h.p(text, title=text, class_="a"), h.svg(h.title(text), h.text(text, x=1))))
+    )
     read = Read(content.decode())
     assert [tag for tag, _ in read.tags] == ["html", "body", "p", "svg", "title", "text"]
     assert all(set(attributes) <= {"title", "class", "x"} for _, attributes in read.tags)
@@ -62,8 +64,8 @@ def test_what_a_browser_would_obey_cannot_be_written(make: Any) -> None:
 
 def test_nothing_is_left_of_characters_that_turn_or_hide_what_is_around_them() -> None:
     """Control characters, or those that change the direction of a text, reach a page."""
-    assert escaped("a\u202eb\u2066c\x00d\x9be\ud800") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffd"
-    assert escaped("å, 中, 😀, \n\t") == "å, 中, 😀, \n\t"
+    assert escape_text("a\u202eb\u2066c\x00d\x9be\ud800") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffd"
+    assert escape_text("å, 中, 😀, \n\t") == "å, 中, 😀, \n\t"
 
 
 async def every(seen: Seen, task: str) -> list[tuple[str, str]]:
@@ -110,13 +112,13 @@ def test_titles_and_algorithms_are_escaped(text: str, town: Town) -> None:
     content = loads(town.learner.published.document) | {"task": task.id}
     document = dumps(content)
     answers = {
-        "/task": Shown(task.document, "", ""),
+        "/task": SignedPublication(task.document, "", ""),
         f"/tasks/{task.id}/snapshot": signed(task.id, town.secrets, document),
     }
     check(run(lambda: visited(town, task, answers)))
 
 
-async def visited(town: Town, task: Task, answers: dict[str, Shown]) -> list[tuple[str, str]]:
+async def visited(town: Town, task: Task, answers: dict[str, SignedPublication]) -> list[tuple[str, str]]:
     """All pages of a task whose analyzer answers so, and whatever else it is asked the same."""
     seen = Seen(town, token=TOKEN)
     seen.web._client = httpx.AsyncClient(transport=Lying(answers))
@@ -131,7 +133,7 @@ async def visited(town: Town, task: Task, answers: dict[str, Shown]) -> list[tup
 class Lying(httpx.AsyncBaseTransport):
     """Answers by path; what is not there is answered by the last of them."""
 
-    def __init__(self, answers: dict[str, Shown]) -> None:
+    def __init__(self, answers: dict[str, SignedPublication]) -> None:
         self.answers = answers
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -146,18 +148,18 @@ def test_names_of_arms_and_features_are_escaped(text: str, tmp_path: Path) -> No
     """The name of an arm or of a feature becomes markup in a chart, a table or a twin."""
     town = shared(tmp_path)
     assert town.task.arms is not None
-    arms = encoding_of().dumps(((f"{text}1", f"{text}2"), town.task.arms.features, True))
+    arms = make_encoding().dumps(((f"{text}1", f"{text}2"), town.task.arms.features, True))
     schema = {"names": [text, f"{text} too"], "ranges": {}}
     task = renamed(town, arms=arms, schema=schema, urls={**town.task.content["urls"], "registrar": text})
     content = loads(town.learner.published.document) | {"task": task.id}
     document = dumps(content)
     answers = {
-        "/task": Shown(task.document, "", ""),
+        "/task": SignedPublication(task.document, "", ""),
         f"/tasks/{task.id}/snapshot": signed(task.id, town.secrets, document),
     }
     found = run(lambda: visited(town, task, answers))
     check(found)
-    assert escaped(f"{text}2: {text} too") in dict(found)[f"/tasks/{task.id}"]  # it was there to be escaped
+    assert escape_text(f"{text}2: {text} too") in dict(found)[f"/tasks/{task.id}"]  # it was there to be escaped
 
 
 _SHARED: dict[str, Town] = {}
@@ -195,13 +197,13 @@ def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town)
     ledger = dumps({"ledger": {"spent": text, "entries": text, "prices": [{"event": text, "entries": 3}, text]}})
     root = f"/tasks/{task.id}"
     answers = {
-        "/task": Shown(task.document, "", ""),
-        f"{root}/history": Shown(dumps({"lines": [line] * 3}), "", ""),
-        f"{root}/ledger/summary": Shown(ledger, "", ""),
-        f"{root}/open": Shown(dumps(batch), "", ""),
-        "/healthz": Shown(dumps({"ok": text}), "", ""),
-        "/metrics": Shown(metrics.encode("utf-8", "replace"), "", ""),
-        "/status": Shown(dumps({"said": text}), "", ""),
+        "/task": SignedPublication(task.document, "", ""),
+        f"{root}/history": SignedPublication(dumps({"lines": [line] * 3}), "", ""),
+        f"{root}/ledger/summary": SignedPublication(ledger, "", ""),
+        f"{root}/open": SignedPublication(dumps(batch), "", ""),
+        "/healthz": SignedPublication(dumps({"ok": text}), "", ""),
+        "/metrics": SignedPublication(metrics.encode("utf-8", "replace"), "", ""),
+        "/status": SignedPublication(dumps({"said": text}), "", ""),
         f"{root}/snapshot": signed(task.id, town.secrets, document),
     }  # fmt: skip
     check(run(lambda: visited(town, task, answers)))
@@ -213,8 +215,8 @@ def test_a_task_that_is_none_is_said_to_be_none(town: Town) -> None:
 
         async def work(text: bytes = text) -> None:
             seen = Seen(town)
-            seen.web._client = httpx.AsyncClient(transport=Lying({"/task": Shown(text, "", "")}))
-            with pytest.raises(Silent, match="no task that this program can read") as caught:
+            seen.web._client = httpx.AsyncClient(transport=Lying({"/task": SignedPublication(text, "", "")}))
+            with pytest.raises(RoleUnavailable, match="no task that this program can read") as caught:
                 await seen.watches[0].step()
             seen.watches[0].tell(trouble=f"{caught.value} <script>alert(1)</script>")
             answer = await seen.client.get("/")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bandanna.deployment.analyzer import publication
-from bandanna.deployment.dashboard.views import MOST, PAGE, Point, Series
+from bandanna.deployment.dashboard.views import MOST, PAGE, HistoryPoint, PublicationHistory
 from bandanna.deployment.messages.canonical import dumps, loads
-from bandanna.deployment.messages.publication import chained
+from bandanna.deployment.messages.publication import chain_document
 
 from ..roles.inside import signed
 from .town import ROLES, Seen, Town, run
@@ -29,7 +29,7 @@ def lengthened(town: Town, count: int, whole: Callable[[int], bool]) -> None:
     for number in range(last.number + 1, last.number + 1 + count):
         own = content if whole(number) else stub
         document = dumps(own | {"number": number, "previous": previous, "epoch": number})
-        previous = chained(previous, document)
+        previous = chain_document(previous, document)
         signatures = signed(town.task.id, town.secrets, document)[1:] if own is content else ("", "")
         text = document.decode()
         rows.append(
@@ -38,7 +38,7 @@ def lengthened(town: Town, count: int, whole: Callable[[int], bool]) -> None:
     with town.learner._database.transaction() as written:
         written.many("insert into releases values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
     with town.learner._database.reading() as read:
-        town.learner.published = publication.newest(read)
+        town.learner.published = publication.read_publication_row(read)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_lines_of_history_say_what_the_publications_say(long: Town) -> None:
         assert [each["outcome"] for each in lines[:3]] == ["begun", "released", "released"]
         with long.learner._database.reading() as rows:
             for each in [*lines, *(await seen.watches[0].lines(19_000, 1000))[-3:]]:
-                found = publication.newest(rows, each["number"])
+                found = publication.read_publication_row(rows, each["number"])
                 content = loads(found.document)
                 assert each["chain"] == found.chain
                 assert (each["status"], each["spent"]) == (content["status"], content["spent"])
@@ -112,9 +112,9 @@ def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch
     """Somebody who asks for history makes the analyzer read any number of long documents."""
     monkeypatch.setattr(publication, "_LETTERS", 100_000)
     with long.learner._database.reading() as rows:
-        first = publication.history(rows, -1, 1000, MANY + 9)
+        first = publication.read_history(rows, -1, 1000, MANY + 9)
         texts = rows.execute("select document from releases where number < ? order by number", len(first))
-        rest = publication.history(rows, first[-1]["number"], 3, MANY + 9)
+        rest = publication.read_history(rows, first[-1]["number"], 3, MANY + 9)
     lengths = [len(text) for (text,) in texts]
     assert 0 < len(first) == len(lengths) < 1000
     assert sum(lengths[:-50]) < 100_000 <= sum(lengths)  # in pieces of 50
@@ -149,8 +149,8 @@ def test_the_ledgers_summary_is_the_ledger_without_its_entries(tmp_path: Path) -
 @pytest.mark.parametrize("steps", [1, 7, 300])
 def test_a_series_keeps_the_same_points_however_it_was_read(steps: int) -> None:
     """Which points are kept depends on when they were read, or there are more of them than may be."""
-    series = Series()
-    make = partial(Point, epoch=0, chain="", previous="", spent=None, reading=None)  # type: ignore[arg-type]
+    series = PublicationHistory()
+    make = partial(HistoryPoint, epoch=0, chain="", previous="", spent=None, reading=None)  # type: ignore[arg-type]
     newest = 0
     for newest in range(0, 5_000, steps):
         for number in series.missing(newest):

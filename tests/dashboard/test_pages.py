@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bandanna.cli.main import app as command
 from bandanna.deployment.dashboard.app import CONTENT_POLICY
 from bandanna.deployment.task import document, export
-from bandanna.deployment.task.export import progress, sentence
+from bandanna.deployment.task.export import describe_progress, fetch_progress
 
 from ..roles.inside import headers_of, shown
 from .town import TOKEN, Seen, Town, run, url
@@ -82,9 +82,9 @@ def test_the_page_its_twin_and_task_show_have_the_same_numbers(town: Town, monke
         return (town.task.document, {}) if path == "/task" else (published.document, headers_of(shown(published)))
 
     for module in (export, document):
-        monkeypatch.setattr(module, "fetched", fetched)
+        monkeypatch.setattr(module, "fetch_url", fetched)
     told = json.loads(CliRunner().invoke(command, ["task", "show", url("analyzer"), "--json"]).stdout)["now"]
-    assert told == progress(town.task, url("analyzer"))
+    assert told == fetch_progress(town.task, url("analyzer"))
 
     async def work() -> None:
         seen = await Seen(town).look()
@@ -92,7 +92,7 @@ def test_the_page_its_twin_and_task_show_have_the_same_numbers(town: Town, monke
         page = Read(await seen.page(f"/tasks/{town.task.id}")).text
         assert document["now"] == told
         assert document["now"]["publication"] == 3
-        assert sentence(told) in page
+        assert describe_progress(told) in page
         assert f"Publication {told['publication']} seen here since {document['since']}" in page
         assert f"Epsilon spent {told['spent']:.4g} of epsilon = 5, delta = 0.001" in page
         listed = (await seen.twin("/index.json"))["tasks"][0]

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.dashboard.readings import Band, Reading, difference, reader_of
+from bandanna.deployment.dashboard.readings import PublicationReading, ValueBand, band_between, reader_for
 from bandanna.deployment.messages.canonical import loads
 from bandanna.deployment.task.document import Task
-from bandanna.deployment.task.query_plan import Published
+from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.device.noise import FastNoise
-from bandanna.numeric.rng import NumberedCoins, Streams
+from bandanna.numeric.rng import NumberedRandomness, Streams
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.base import Desk, Played, close
-from bandanna.policies.serialization import encoding_of
+from bandanna.policies.base import PlayedRounds, RunnerState, drive_learning
+from bandanna.policies.serialization import make_encoding
 
 from ..roles.inside import a_task
 from ..roles.simulated import RUNS as CATALOGUE
@@ -29,9 +29,9 @@ TEA = {"green": [0.9, 0.1, 1.0], "black": [0.1, 0.9, 1.0], "mint": [0.5, 0.2, 1.
 ROWS = np.array(list(TEA.values()))
 
 
-def said(task: Task, state: Any, number: int, **more: Any) -> Published:
+def said(task: Task, state: Any, number: int, **more: Any) -> VerifiedPublication:
     """A publication of a state."""
-    encoding = encoding_of()
+    encoding = make_encoding()
     content = {
         "number": number,
         "epoch": number,
@@ -39,7 +39,7 @@ def said(task: Task, state: Any, number: int, **more: Any) -> Published:
         "snapshot": encoding.dumps(task.policy.publish(state)),
         "batches": [],
     }
-    return Published(content={**content, **more})
+    return VerifiedPublication(content={**content, **more})
 
 
 def played(policy: Any, *, seed: int, batches: int = 1, arms: int = 3) -> tuple[Any, float, np.ndarray[Any, Any]]:
@@ -51,7 +51,7 @@ def stages(policy: Any, *, seed: int, batches: int, arms: int = 3) -> list[tuple
     """The same after each batch."""
     found = []
     rng = np.random.default_rng(seed)
-    source, desk = FastNoise(rng), Desk()
+    source, desk = FastNoise(rng), RunnerState()
     state, total, counts = policy.init(), 0.0, np.zeros(arms)
     for _ in range(batches):
         episode = policy.episode(state)
@@ -59,15 +59,15 @@ def stages(policy: Any, *, seed: int, batches: int, arms: int = 3) -> list[tuple
         rewards = (rng.random(episode.users) < 0.3 + 0.2 * chosen).astype(float)
         own = policy.n_arms if getattr(policy, "n_arms", None) else None
         features = rng.uniform(-0.5, 0.5, (episode.users, policy.dim)) if own else ROWS[chosen]
-        rows = Played(rewards=rewards, features=features, arms=chosen)
+        rows = PlayedRounds(rewards=rewards, features=features, arms=chosen)
 
-        def answer(ask: Any, rows: Played = rows) -> Any:
+        def answer(ask: Any, rows: PlayedRounds = rows) -> Any:
             nonlocal desk
-            statistic = policy.report(ask, rows, NumberedCoins(0, 0))
+            statistic = policy.report(ask, rows, NumberedRandomness(0, 0))
             desk, estimate = desk.release(ask, statistic, source, path="messages")
             return estimate
 
-        state = close(policy.learn(state, episode), answer)
+        state = drive_learning(policy.learn(state, episode), answer)
         total += float(rewards.sum())
         counts = counts + np.bincount(chosen, minlength=arms)
         found.append((state, total, counts))
@@ -95,7 +95,7 @@ def test_without_noise_sums_are_exact(name: str) -> None:
         state_of = bd.LinTSRewards.init
         object.__setattr__(policy, "init", lambda *_: state_of(policy, arms.features))
     state, total, counts = played(policy, seed=1, batches=3)
-    reading = reader_of(task).read(said(task, state, 3), None)
+    reading = reader_for(task).read(said(task, state, 3), None)
     assert reading.users == 300
     assert reading.reward is not None
     assert reading.reward.value == pytest.approx(total, rel=1e-9)
@@ -115,7 +115,7 @@ def test_arms_with_parameters_of_their_own_are_read_one_by_one() -> None:
     """Counts or the sum of rewards of a task with a block for each arm are wrong, or their names are."""
     task, _ = a_task(bd.LinTS(n_arms=3, features=2, horizon=400, batch=100, privacy=bd.none()), arms=["a", "b", "c"])
     state, total, counts = played(task.policy, seed=2, batches=2)
-    reading = reader_of(task).read(said(task, state, 2), None)
+    reading = reader_for(task).read(said(task, state, 2), None)
     assert reading.reward is not None
     assert reading.reward.value == pytest.approx(total)
     assert [each.band.value for each in reading.plays] == pytest.approx(counts.tolist())
@@ -140,7 +140,7 @@ def test_noise_is_as_large_as_the_band_says(name: str) -> None:
     probability below 2e-6.
     """
     task, _ = a_task(NOISY[name], arms=TEA)
-    reader = reader_of(task)
+    reader = reader_for(task)
     inside = {"reward": 0, "own": 0, "plays": 0}
     wide = []
     for seed in range(RUNS):
@@ -152,7 +152,7 @@ def test_noise_is_as_large_as_the_band_says(name: str) -> None:
         wide.append(abs(reading.reward.value - total) / reading.reward.half)
         inside["reward"] += wide[-1] <= 1
         inside["plays"] += abs(reading.plays[0].band.value - counts[0]) <= (reading.plays[0].band.half or 0)
-        own = difference(reading.reward, before.reward, independent=reader.independent)
+        own = band_between(reading.reward, before.reward, independent=reader.independent)
         inside["own"] += abs(own.value - (total - early)) <= (own.half or 0)
     assert min(inside.values()) >= 128, inside
     assert 0.3 < 2 * np.sqrt(np.mean(np.square(wide))) < 1.25  # and they are not needlessly wide
@@ -161,14 +161,14 @@ def test_noise_is_as_large_as_the_band_says(name: str) -> None:
 def test_what_reports_do_not_hold_is_not_invented() -> None:
     """A sum of rewards is shown for contexts without a constant, or regret where the best arm is everybody's own."""
     task, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, privacy=bd.none()))
-    reader = reader_of(task)
+    reader = reader_for(task)
     reading = reader.read(said(task, task.policy.init(), 0), None)
     assert (reading.reward, reading.regret, reading.plays) == (None, None, ())
     assert "does not follow" in reader.notes.reward
     assert "nobody but the device sees" in reader.notes.regret
     intercept, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()))
-    reading = reader_of(intercept).read(said(intercept, intercept.policy.init(), 0), None)
-    assert reading.reward == Band(value=0.0, half=0.0)
+    reading = reader_for(intercept).read(said(intercept, intercept.policy.init(), 0), None)
+    assert reading.reward == ValueBand(value=0.0, half=0.0)
     assert reading.regret is None
 
 
@@ -179,20 +179,20 @@ def test_uncertainty_of_theta_is_the_posteriors_and_the_confidence_sets() -> Non
         policy = bd.LinTS(dim=3, horizon=400, batch=100, alpha=alpha, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
         task, _ = a_task(policy)
         state, _, _ = played(task.policy, seed=3)
-        halves.append([each.band.half for each in reader_of(task).read(said(task, state, 1), None).theta])
+        halves.append([each.band.half for each in reader_for(task).read(said(task, state, 1), None).theta])
     assert halves[0] == pytest.approx(halves[1])
     for width in (0.2, 1.0):
         task, _ = a_task(bd.LinUCB(dim=3, horizon=400, batch=100, width=width, confidence="lemma", privacy=bd.none()))
         state, _, _ = played(task.policy, seed=3)
-        halves.append([each.band.half for each in reader_of(task).read(said(task, state, 1), None).theta])
+        halves.append([each.band.half for each in reader_for(task).read(said(task, state, 1), None).theta])
     assert halves[2] == pytest.approx(halves[3])
 
 
-def history(task: Task, world: Any, number: int) -> list[Reading]:
+def history(task: Task, world: Any, number: int) -> list[PublicationReading]:
     """Readings of all publications of assigned arms, each with the one before it."""
-    policy, state, reader = task.policy, task.policy.init(), reader_of(task)
+    policy, state, reader = task.policy, task.policy.init(), reader_for(task)
     rng = np.random.default_rng(5)
-    before: tuple[Published, Reading] | None = None
+    before: tuple[VerifiedPublication, PublicationReading] | None = None
     found = []
     for place in range(number):
         episode = policy.episode(state)
@@ -203,14 +203,16 @@ def history(task: Task, world: Any, number: int) -> list[Reading]:
         before = now, found[-1]
         arms = episode.arms_at(np.arange(episode.users))
         rewards = (rng.random(len(arms)) < np.asarray(world)[arms]).astype(float)
-        desk, source = Desk(), FastNoise(rng)
+        desk, source = RunnerState(), FastNoise(rng)
 
-        def answer(ask: Any, arms: Any = arms, rewards: Any = rewards, desk: Desk = desk, source: Any = source) -> Any:
+        def answer(
+            ask: Any, arms: Any = arms, rewards: Any = rewards, desk: RunnerState = desk, source: Any = source
+        ) -> Any:
             kept = slice(None) if ask.arm is None else arms == ask.arm
-            rows = Played(rewards=rewards[kept], arms=arms[kept])
-            return desk.release(ask, policy.report(ask, rows, NumberedCoins(0, 0)), source, path="messages")[1]
+            rows = PlayedRounds(rewards=rewards[kept], arms=arms[kept])
+            return desk.release(ask, policy.report(ask, rows, NumberedRandomness(0, 0)), source, path="messages")[1]
 
-        state = close(policy.learn(state, episode), answer)
+        state = drive_learning(policy.learn(state, episode), answer)
     return found
 
 
@@ -225,7 +227,7 @@ def test_arms_without_features_are_read_from_sums_and_plans() -> None:
     assert abs(last.reward.value - 0.8 * (last.users or 0)) < 0.4 * (last.users or 0)
     assert [each.users for each in episodes] == sorted(each.users or 0 for each in episodes)
     assert max(last.theta, key=lambda each: each.band.value).name == "c"
-    alone = reader_of(task).read(said(task, task.policy.init(), 5), None)
+    alone = reader_for(task).read(said(task, task.policy.init(), 5), None)
     assert alone.reward is None  # what was before it was not read
     for name, budget in (("UCB1", {}), ("LDP-UCB", {"epsilon": 3.0})):
         task, _ = a_task(bd.make(name, n_arms=3, horizon=300, **budget), arms=["a", "b", "c"])
@@ -261,7 +263,7 @@ def test_every_deployable_policy_can_be_read() -> None:
         except Exception:  # one that cannot be deployed
             continue
         try:
-            reader_of(task).read(said(task, state, 0), None)
+            reader_for(task).read(said(task, state, 0), None)
         except Exception as error:
             unreadable.append((name, repr(error)))
     assert unreadable == []
@@ -272,6 +274,6 @@ def test_a_task_with_a_schema_names_its_features(tmp_path: Path) -> None:
     policy = {"n_arms": 2, "features": 2, "horizon": 100, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
     schema = {"age": [0, 110], "weight": [30, 160]}
     town = Town(tmp_path, arms={"names": ["a", "b"]}, schema=schema, policy=policy)
-    reading = reader_of(town.task).read(Published(content=loads(town.learner.published.document)), None)
+    reading = reader_for(town.task).read(VerifiedPublication(content=loads(town.learner.published.document)), None)
     wanted = [f"{arm}: {name}" for arm in "ab" for name in ("age", "weight", "constant")]
     assert [each.name for each in reading.theta] == wanted

@@ -8,9 +8,17 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.deployment.dashboard.poller import MOST, Answer, Silent, Web, counts_of, filling_of, health_of
-from bandanna.deployment.messages.canonical import dumps, loads, packed
-from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.dashboard.poller import (
+    MOST,
+    HttpRoleClient,
+    RoleResponse,
+    RoleUnavailable,
+    parse_batch_status,
+    parse_health,
+    parse_metrics,
+)
+from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads
+from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.errors import BandannaError
 
 from ..roles.inside import headers_of, shown, signed
@@ -31,7 +39,7 @@ async def tried(seen: Seen) -> None:
     watch = seen.watches[0]
     try:
         await watch.step()
-    except Silent as error:
+    except RoleUnavailable as error:
         watch.tell(trouble=str(error))
     except BandannaError as error:
         watch.warn(str(error))
@@ -89,7 +97,7 @@ def test_the_loops_go_on_whatever_happens(town: Town, monkeypatch: pytest.Monkey
     assert "not signed" in seen.watches[0].known.warnings[0]
 
 
-def republished(town: Town, **changes: Any) -> Shown:
+def republished(town: Town, **changes: Any) -> SignedPublication:
     """The newest publication with some parts changed, signed by analyzer and registrar themselves."""
     return signed(town.task.id, town.secrets, dumps(loads(town.learner.published.document) | changes))
 
@@ -97,7 +105,10 @@ def republished(town: Town, **changes: Any) -> Shown:
 LIES = {
     "gone back": ({"number": 0}, "gone back to publication 0, from 1"),
     "another of the same number": ({"spent": 0.5}, "two publications of number 1"),
-    "another history": ({"number": 2, "previous": packed(bytes(32))}, "does not follow upon the one before it"),
+    "another history": (
+        {"number": 2, "previous": encode_base64url(bytes(32))},
+        "does not follow upon the one before it",
+    ),
     "less noise": ({"number": 2, "batches": "halved"}, "another plan than the task's policy has"),
 }
 
@@ -191,7 +202,7 @@ def test_a_document_that_promises_too_much_is_said_to(town: Town) -> None:
     async def work() -> None:
         seen = Seen(town)
         town.net.lies["/task"] = lambda _: httpx.Response(200, content=better.document)
-        with pytest.raises(Silent):  # its publications are those of another task
+        with pytest.raises(RoleUnavailable):  # its publications are those of another task
             await seen.watches[0].step()
         assert "promises something else than its policy keeps" in seen.watches[0].known.warnings[0]
         page = Read(await seen.page(f"/tasks/{better.id}")).text
@@ -213,46 +224,46 @@ def test_answers_are_read_to_an_end(town: Town) -> None:
             return httpx.Response(200, content=parts())
 
     async def work() -> None:
-        with pytest.raises(Silent, match=f"more than {MOST}"):
-            await Web(transport=Endless()).get("http://127.0.0.1:1/")
+        with pytest.raises(RoleUnavailable, match=f"more than {MOST}"):
+            await HttpRoleClient(transport=Endless()).get("http://127.0.0.1:1/")
         elsewhere = {"location": "http://127.0.0.1:2/", "set-cookie": "a=b"}
-        web = Web(transport=httpx.MockTransport(lambda _: httpx.Response(302, headers=elsewhere)))
+        web = HttpRoleClient(transport=httpx.MockTransport(lambda _: httpx.Response(302, headers=elsewhere)))
         assert (await web.get("http://127.0.0.1:1/")).status == 302
         assert not list(web._client.cookies.jar)
         for url in ("file:///etc/passwd", "gopher://x", ""):
-            with pytest.raises(Silent):
+            with pytest.raises(RoleUnavailable):
                 await web.get(url)
         await web.close()
 
     run(work)
 
 
-def answer(content: Any, status: int = 200) -> Answer:
+def answer(content: Any, status: int = 200) -> RoleResponse:
     """What a role says."""
-    return Answer(status=status, content=content if isinstance(content, bytes) else dumps(content), headers={})
+    return RoleResponse(status=status, content=content if isinstance(content, bytes) else dumps(content), headers={})
 
 
 def test_what_roles_tell_is_of_the_kind_that_it_has_to_be() -> None:
     """Numbers of a collector that are none are shown, or a role that says nothing counts as well."""
     good = {"epoch": 3, "round": 0, "open": 4, "slots": 7, "of": 9, "closes_at": None}
-    assert filling_of(answer(good)).slots == 7
+    assert parse_batch_status(answer(good)).slots == 7
     for name, wrong in (("epoch", -1), ("slots", 1.5), ("of", "9"), ("open", True), ("round", 2**60)):
-        with pytest.raises(Silent):
-            filling_of(answer(good | {name: wrong}))
+        with pytest.raises(RoleUnavailable):
+            parse_batch_status(answer(good | {name: wrong}))
     for told in (b"", b"[]", b"{", b"\xff"):
-        with pytest.raises(Silent):
-            filling_of(answer(told))
-    assert health_of(answer({"ok": True})) == "well"
-    assert health_of(answer({"ok": False}, 503)) == "unwell"
-    assert health_of(answer({"ok": True}, 503)) == "unwell"
+        with pytest.raises(RoleUnavailable):
+            parse_batch_status(answer(told))
+    assert parse_health(answer({"ok": True})) == "well"
+    assert parse_health(answer({"ok": False}, 503)) == "unwell"
+    assert parse_health(answer({"ok": True}, 503)) == "unwell"
     for told in (answer({"ok": 1}), answer({}, 404), answer(b"<html>"), answer({"ok": True}, 401)):
-        assert health_of(told) == "untold"
+        assert parse_health(told) == "untold"
     text = b'refusals_total{reason="ticket"} 3\nother_total 5\nin_flight nan\nrecords_total{result="kept"} 1e3\n' * 80
-    counts = counts_of("shuffler", answer(text))
+    counts = parse_metrics("shuffler", answer(text))
     assert len(counts) == 100
     found = {(each.metric, each.label, each.value) for each in counts}
     assert found == {("refusals_total", "ticket", 3.0), ("records_total", "kept", 1000.0)}
-    assert counts_of("shuffler", answer(b"", 403)) == []
+    assert parse_metrics("shuffler", answer(b"", 403)) == []
 
 
 def test_a_history_that_could_not_be_read_at_once_is_read_later(town: Town) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.deployment.dashboard.app import board_of
-from bandanna.deployment.dashboard.poller import Silent, Watch, Web
+from bandanna.deployment.dashboard.app import board_for_places
+from bandanna.deployment.dashboard.poller import HttpRoleClient, RoleUnavailable, TaskPoller
 from bandanna.errors import InvalidArgument
 
 from .test_pages import Read
@@ -89,8 +89,8 @@ def hostile(folder: Path, inside: str) -> Town:
 
 async def watched(town: Town, **more: Any) -> Seen:
     """A dashboard that has looked everywhere, with an administrator who would see metrics, too."""
-    web = Web(transport=Both(town.net))
-    seen = Seen(token=TOKEN, watches=(Watch(url("analyzer"), web, inside=True, **more),))
+    web = HttpRoleClient(transport=Both(town.net))
+    seen = Seen(token=TOKEN, watches=(TaskPoller(url("analyzer"), web, inside=True, **more),))
     try:
         return await seen.look()
     finally:
@@ -147,7 +147,7 @@ def test_redirects_are_not_followed(path: str, tmp_path: Path) -> None:
             town.net.lies[path] = lambda _, code=code: httpx.Response(code, headers={"location": f"{inside}/secret"})
 
             async def work() -> None:
-                with suppress(Silent):
+                with suppress(RoleUnavailable):
                     await watched(town)
 
             run(work)
@@ -159,9 +159,9 @@ def test_who_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path) -> None
     with listening() as (inside, asked):
 
         async def work() -> None:
-            web = Web()
+            web = HttpRoleClient()
             begun = time.monotonic()
-            with pytest.raises(Silent, match="cannot be reached"):
+            with pytest.raises(RoleUnavailable, match="cannot be reached"):
                 await web.get(f"{inside}/drip", seconds=0.3)
             assert time.monotonic() - begun < 300
             await web.close()
@@ -173,6 +173,6 @@ def test_who_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path) -> None
 def test_what_is_no_address_cannot_be_named() -> None:
     """A mistyped address is taken for one, and nothing is ever asked there."""
     with pytest.raises(InvalidArgument, match="--ask"):
-        board_of([url("analyzer")], Web(), None, ["shuffler.example"])
-    board = board_of([url("analyzer")], Web(), None, [f"http://127.0.0.1:{ROLES['shuffler']}"])
+        board_for_places([url("analyzer")], HttpRoleClient(), None, ["shuffler.example"])
+    board = board_for_places([url("analyzer")], HttpRoleClient(), None, [f"http://127.0.0.1:{ROLES['shuffler']}"])
     assert len(board.watches) == 1

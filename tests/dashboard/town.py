@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import httpx
 
 from bandanna.deployment.analyzer.service import AnalyzerRoutes
-from bandanna.deployment.client.load_simulation import Crowd, world_of
+from bandanna.deployment.client.load_simulation import SimulatedUsers, world_for_task
 from bandanna.deployment.collector_worker import CollectorRoutes
-from bandanna.deployment.dashboard.app import Admin, Board, build
-from bandanna.deployment.dashboard.poller import Watch, Web
-from bandanna.deployment.http.application import application
-from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.dashboard.app import AdminSessions, TaskBoard, build_dashboard
+from bandanna.deployment.dashboard.poller import HttpRoleClient, TaskPoller
+from bandanna.deployment.http.application import build_application
+from bandanna.deployment.http.metrics import EventLog, Metrics
 from bandanna.deployment.messages.canonical import sealing_key
 from bandanna.deployment.task import creation
 from bandanna.deployment.task.document import Secrets, Task
@@ -44,7 +44,7 @@ def url(role: str) -> str:
 
 def made(**changes: Any) -> tuple[Task, dict[str, Secrets]]:
     """A task, and the secrets of its roles."""
-    task, secrets = creation.create({**FILE, **changes}, expect=False)
+    task, secrets = creation.create_task({**FILE, **changes}, expect=False)
     return task, {each.role: each for each in secrets}
 
 
@@ -88,7 +88,7 @@ class Town:
         self.inside = Inside(self.task, own, folder)
         self.learner = self.inside.learner
         self.net = Net()
-        log = Log("town", stream=_Nowhere())
+        log = EventLog("town", stream=_Nowhere())
         reports = CollectorRoutes(self.inside.collector, self.task.id, Metrics())
         analyzer = AnalyzerRoutes(self.learner, self.learner._database, log)
         routes = [*analyzer.routes, *(reports.routes if self.task.mixers == 0 else [])]
@@ -98,16 +98,16 @@ class Town:
             token = self.secrets["shuffler"].token
             self.net.apps[ROLES["shuffler"]] = _app("shuffler", reports.routes, token, log)
 
-    def play(self, users: int) -> Crowd:
+    def play(self, users: int) -> SimulatedUsers:
         """So many people come."""
-        crowd = Crowd(self.task, self.inside, world_of(self.task, None), rounds=users, concurrency=1)
+        crowd = SimulatedUsers(self.task, self.inside, world_for_task(self.task, None), rounds=users, concurrency=1)
         crowd.run()
         self.inside.pump()
         return crowd
 
 
-def _app(role: str, routes: Any, token: str, log: Log) -> Any:
-    return application(
+def _app(role: str, routes: Any, token: str, log: EventLog) -> Any:
+    return build_application(
         role=role, routes=routes, start=nothing, stop=nothing, health=dict, status=lambda: {"secret": f"of the {role}"},
         metrics=Metrics(), log=log, token=token,
     )  # fmt: skip
@@ -128,23 +128,23 @@ class Seen:
         self,
         *towns: Town,
         token: str | None = None,
-        watches: tuple[Watch, ...] = (),
+        watches: tuple[TaskPoller, ...] = (),
         given: bool = False,
         named: tuple[str, ...] = tuple(map(url, ROLES)),
     ) -> None:
         net = towns[0].net if towns else Net()
-        self.web = Web(transport=net)
-        admin = None if token is None else Admin(token)
+        self.web = HttpRoleClient(transport=net)
+        admin = None if token is None else AdminSessions(token)
         own = [
-            Watch(
+            TaskPoller(
                 url("analyzer"), self.web, task=each.task if given else None, inside=admin is not None, named=named,
                 tokens={role: own.token for role, own in each.secrets.items()} if given else None,
             )
             for each in towns
         ]  # fmt: skip
         self.watches = [*own, *watches]
-        self.board = Board(self.watches)
-        self.app = build(self.board, admin=admin, log=Log("dashboard", stream=_Nowhere()), web=self.web)
+        self.board = TaskBoard(self.watches)
+        self.app = build_dashboard(self.board, admin=admin, log=EventLog("dashboard", stream=_Nowhere()), web=self.web)
         self.client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=self.app, raise_app_exceptions=False), base_url="http://127.0.0.1:8710"
         )

@@ -10,7 +10,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.data import datasets
-from bandanna.data.datasets import content_of, installed
+from bandanna.data.datasets import find_installed, read_content
 from bandanna.data.features.map import Map, Range
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra
 
@@ -123,18 +123,18 @@ def test_where_files_are_found(tmp_path: Path) -> None:
         files.tarred(tmp_path / "a.tar.gz", text),
         files.debian(tmp_path / "a.deb", below),
     ):
-        assert content_of(place, inside) == b"a"
+        assert read_content(place, inside) == b"a"
         with pytest.raises(BandannaError, match="has no datasets/none"):
-            content_of(place, "datasets/none")
+            read_content(place, "datasets/none")
     (tmp_path / "deep" / "er").mkdir(parents=True)
     saved(tmp_path / "deep" / "er", "ACTG175.csv", "c")
-    assert content_of(tmp_path / "deep", inside) == b"c"
+    assert read_content(tmp_path / "deep", inside) == b"c"
     saved(tmp_path / "deep", "ACTG175.csv", "d")
     with pytest.raises(BandannaError, match="more than one"):
-        content_of(tmp_path / "deep", inside)
+        read_content(tmp_path / "deep", inside)
     for place, words in ((tmp_path / "nowhere", "cannot be read"), (saved(tmp_path, "x.tar.gz", "no"), "damaged")):
         with pytest.raises(BandannaError, match=words):
-            content_of(place, inside)
+            read_content(place, inside)
 
 
 def test_an_installed_package_is_read_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,14 +145,14 @@ def test_an_installed_package_is_read_and_not_run(tmp_path: Path, monkeypatch: p
     saved(package / "datasets", "ACTG175.csv", files.actg(40))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "lifelines", raising=False)
-    assert installed("lifelines", "datasets/ACTG175.csv") == package / "datasets" / "ACTG175.csv"
+    assert find_installed("lifelines", "datasets/ACTG175.csv") == package / "datasets" / "ACTG175.csv"
     assert datasets.is_installed("actg175")
     assert len(bd.datasets.load("actg175")) == 40
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A data set that is not there does not say which extra, or which command, brings it."""
-    monkeypatch.setattr(datasets, "installed", lambda *_: None)
+    monkeypatch.setattr(datasets, "find_installed", lambda *_: None)
     shuttle = datasets._SOURCES["shuttle"]
     monkeypatch.setitem(datasets._SOURCES, "shuttle", shuttle._replace(where=lambda: None))
     for name in ("actg175", "thornton", "routing"):

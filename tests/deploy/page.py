@@ -36,23 +36,23 @@ def of_the_example() -> list[str]:
     """Who sees what in the page's own task."""
     import tomllib
 
-    from bandanna.deployment.task.creation import create
-    from bandanna.deployment.task.description import sight
+    from bandanna.deployment.task.creation import create_task
+    from bandanna.deployment.task.description import visibility_table
 
-    task, _ = create(tomllib.loads(toml()), expect=False)
-    return [f"| {each.role} | {each.sees} | {each.left} |" for each in sight(task)]
+    task, _ = create_task(tomllib.loads(toml()), expect=False)
+    return [f"| {each.role} | {each.sees} | {each.left} |" for each in visibility_table(task)]
 
 
 def of_the_models() -> list[str]:
     """What shuffler, helper and analyzer see in every trust model: before the traces that the collector has."""
-    from bandanna.deployment.task.creation import create
-    from bandanna.deployment.task.description import sight
+    from bandanna.deployment.task.creation import create_task
+    from bandanna.deployment.task.description import visibility_table
 
     lines = []
     for name, (algorithm, more, rules) in MODELS.items():
         document = {"title": name, "algorithm": algorithm, "policy": SMALL | more, "rules": rules}
-        task, _ = create(document, expect=False)
-        sees = {each.role: each.sees.partition("; the slot")[0] for each in sight(task)}
+        task, _ = create_task(document, expect=False)
+        sees = {each.role: each.sees.partition("; the slot")[0] for each in visibility_table(task)}
         seen = " | ".join(sees.get(role, "-") for role in ("shuffler", "helper", "analyzer"))
         lines.append(f"| {name} | {seen} |")
     return lines

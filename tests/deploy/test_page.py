@@ -25,7 +25,7 @@ from bandanna.deployment.analyzer import processor
 from bandanna.deployment.messages.report import REASONS
 from bandanna.deployment.processes import free_ports
 from bandanna.deployment.task.creation import _RULES, _TOP
-from bandanna.deployment.task.export import verified
+from bandanna.deployment.task.export import verify_folder
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
 
 from ..nursery import _quick_roles as _quick_roles
@@ -151,7 +151,7 @@ def test_the_walk_through_a_task_works(
     assert "regret of random play" in crowd
     assert "Now: " in now
     assert "every signature and the chain are right" in exported
-    assert len(verified(tmp_path / "tea-public")[1]) >= 2
+    assert len(verify_folder(tmp_path / "tea-public")[1]) >= 2
 
 
 def _until_up(alive: Callable[[], bool], ports: dict[str, int]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.design import Design, near_optimal_design, optimal_design, prune, support_limit
+from bandanna.policies.design import Design, near_optimal_design, optimal_design, prune_design, support_limit
 
 
 def sphere(arms: int, dim: int, seed: int) -> NDArray[np.float64]:
@@ -110,7 +110,7 @@ def test_fewer_arms_carry_the_same_matrix(arms: int, dim: int) -> None:
     """Pruned weights would be negative, on too many arms, or make another matrix than a multiple of V above it."""
     rng = np.random.default_rng(arms)
     z, weights = rng.normal(size=(arms, dim)), rng.dirichlet(np.ones(arms))
-    pruned = prune(z, weights)
+    pruned = prune_design(z, weights)
     assert np.min(pruned) >= 0
     assert np.sum(pruned) == pytest.approx(1.0)
     assert np.count_nonzero(pruned) <= dim * (dim + 1) // 2

@@ -9,20 +9,27 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bandanna.device.action_selection import SHARED, Optimist, Thompson, columns_of, scored, scored_alone
+from bandanna.device.action_selection import (
+    SHARED_DRAW,
+    OptimisticSelector,
+    ThompsonSelector,
+    make_score_columns,
+    score_by_columns,
+    score_single_device,
+)
 from bandanna.device.linear_report import InterceptReport, LinearReport
 from bandanna.errors import InvalidStatistic
-from bandanna.numeric.rng import GeneratorCoins, NumberedCoins, SecureCoins
-from bandanna.policies.linear.linucb import Snapshot
+from bandanna.numeric.rng import GeneratorRandomness, NumberedRandomness, SecureRandomness
+from bandanna.policies.linear.linucb import OptimisticSnapshot
 
 Floats = NDArray[np.float64]
 DIM = 5
 
 
-def snapshot_of(rng: np.random.Generator, dim: int = DIM) -> Snapshot:
+def snapshot_of(rng: np.random.Generator, dim: int = DIM) -> OptimisticSnapshot:
     """Some estimate."""
     rows = rng.normal(size=(20, dim))
-    return Snapshot(theta=rng.normal(size=dim), inverse=np.linalg.inv(rows.T @ rows), radius=2.0)
+    return OptimisticSnapshot(theta=rng.normal(size=dim), inverse=np.linalg.inv(rows.T @ rows), radius=2.0)
 
 
 def arms_of(rng: np.random.Generator, users: int, arms: int, dim: int = DIM) -> Floats:
@@ -39,24 +46,26 @@ def test_one_device_has_the_bits_of_many(dim: int, arms: int) -> None:
     """An index, or a score of a draw, of one device alone differs in its last bit from that in company."""
     rng = np.random.default_rng(1000 * dim + arms)
     snapshot, contexts = snapshot_of(rng, dim), arms_of(rng, 6, arms, dim)
-    columns = columns_of(snapshot.theta, snapshot.inverse, snapshot.radius)
-    index = scored(columns, contexts)
-    drawn = SHARED.scores(snapshot.theta, snapshot.inverse, contexts, NumberedCoins(3, 0))
+    columns = make_score_columns(snapshot.theta, snapshot.inverse, snapshot.radius)
+    index = score_by_columns(columns, contexts)
+    drawn = SHARED_DRAW.scores(snapshot.theta, snapshot.inverse, contexts, NumberedRandomness(3, 0))
     for user, own in enumerate(contexts):
-        assert scored_alone(columns, own).tobytes() == index[user].tobytes()
-        alone = SHARED.scores(snapshot.theta, snapshot.inverse, own[None], NumberedCoins(3, user))
+        assert score_single_device(columns, own).tobytes() == index[user].tobytes()
+        alone = SHARED_DRAW.scores(snapshot.theta, snapshot.inverse, own[None], NumberedRandomness(3, user))
         assert alone.tobytes() == drawn[user : user + 1].tobytes()
 
 
 def test_a_snapshot_is_not_taken_for_the_one_before() -> None:
     """What is kept of a snapshot serves the next one, or another set of arms."""
     rng = np.random.default_rng(0)
-    chooser, snapshots = Optimist(domain=LinearReport(features=DIM)), [snapshot_of(rng) for _ in range(3)]
+    chooser, snapshots = OptimisticSelector(domain=LinearReport(features=DIM)), [snapshot_of(rng) for _ in range(3)]
     snapshots.append(replace(snapshots[0]))  # equal, and another one
     for number in range(60):
         snapshot, contexts = snapshots[number % 4], arms_of(rng, 1, 2 + number % 7)
-        kept = chooser.act(snapshot, contexts, NumberedCoins(0, number))
-        fresh = Optimist(domain=LinearReport(features=DIM)).act(snapshot, contexts, NumberedCoins(0, number))
+        kept = chooser.act(snapshot, contexts, NumberedRandomness(0, number))
+        fresh = OptimisticSelector(domain=LinearReport(features=DIM)).act(
+            snapshot, contexts, NumberedRandomness(0, number)
+        )
         assert kept.actions.tolist() == fresh.actions.tolist()
         assert kept.probabilities.tolist() == fresh.probabilities.tolist()
 
@@ -64,15 +73,16 @@ def test_a_snapshot_is_not_taken_for_the_one_before() -> None:
 def test_threads_choose_by_their_own_snapshots() -> None:
     """A thread chooses by what another one has kept."""
     rng = np.random.default_rng(1)
-    chooser, contexts = Optimist(domain=LinearReport(features=DIM)), arms_of(rng, 200, 20)
+    chooser, contexts = OptimisticSelector(domain=LinearReport(features=DIM)), arms_of(rng, 200, 20)
     snapshots = [snapshot_of(rng) for _ in range(4)]
     expected = [
-        [int(chooser.act(each, own[None], NumberedCoins(0, 0)).actions[0]) for own in contexts] for each in snapshots
+        [int(chooser.act(each, own[None], NumberedRandomness(0, 0)).actions[0]) for own in contexts]
+        for each in snapshots
     ]
     found: dict[int, list[int]] = {}
 
     def choose(place: int) -> None:
-        coins = NumberedCoins(0, 0)
+        coins = NumberedRandomness(0, 0)
         found[place] = [int(chooser.act(snapshots[place], own[None], coins).actions[0]) for own in contexts]
 
     threads = [threading.Thread(target=choose, args=(place,)) for place in range(4)]
@@ -86,12 +96,12 @@ def test_threads_choose_by_their_own_snapshots() -> None:
 def test_few_normal_numbers_are_those_of_many() -> None:
     """A few normal numbers are made of other uniform ones than many are, or by another transform."""
 
-    class Seeded(SecureCoins):
+    class Seeded(SecureRandomness):
         """Of these uniform numbers."""
 
         def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
             """By NumPy."""
-            return GeneratorCoins(lambda _: np.random.default_rng(7)).uniform(shape, name)
+            return GeneratorRandomness(lambda _: np.random.default_rng(7)).uniform(shape, name)
 
     for shape in ((1, 5), (16,), (2, 8), (1, 1), (1, 0)):
         one, two = Seeded().uniform((2, *shape), "draw")
@@ -106,7 +116,7 @@ def test_what_was_seen_is_seen_as_it_is() -> None:
     """Features with a constant change when they are seen twice, or are believed where the first look moves them."""
     rng = np.random.default_rng(2)
     domain = InterceptReport(features=DIM)
-    chooser = Thompson(domain=domain)
+    chooser = ThompsonSelector(domain=domain)
     raw = rng.normal(size=(50, 9, DIM))
     raw[..., -1] = rng.choice([0.5, 1.0, 3.0], size=(50, 1))
     seen = domain.seen(raw)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bandanna.device import samplers
 from bandanna.device.noise import SecureNoise
-from bandanna.device.samplers import GAUSSIAN, LAPLACE, Columns
+from bandanna.device.samplers import GAUSSIAN, LAPLACE, DiscreteSampler
 from bandanna.errors import InvalidArgument
 
 from .test_inversion import Tape
@@ -41,7 +41,7 @@ def test_exponentials_are_confined(x: Fraction, places: int) -> None:
     """The integer that stands for 2^places e^-x is not within a unit below and two above of it."""
     with mpmath.workdps(80):
         exact = mpmath.ldexp(mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator), places)
-        value = samplers.exponential(x, places)
+        value = samplers.bound_exponential(x, places)
         assert value - 1 < exact < value + 2
 
 
@@ -50,7 +50,7 @@ def test_exponentials_are_confined(x: Fraction, places: int) -> None:
 @pytest.mark.often(of=lambda power, scale: scale != (16.0 if power == GAUSSIAN else 31.99))
 def test_columns_are_drawn_by_their_distribution_function(power: int, scale: float) -> None:
     """The integers that confine F do not confine it somewhere, leave a gap, or let the tail be forgotten."""
-    found = {bits: samplers.bounds(power, scale, bits) for bits in (9, 63, 127)}
+    found = {bits: samplers.bound_columns(power, scale, bits) for bits in (9, 63, 127)}
     longest = max(len(up) for _, _, up in found.values())
     with mpmath.workdps(70):
         sums = list(itertools.accumulate(weight(power, scale, j) for j in range(2 * longest + 60)))
@@ -70,7 +70,7 @@ def test_numbers_have_their_law_by_enumeration(power: int, scale: float) -> None
 
     Total variation: at most what a lattice of 2^12 columns and 2^7 coins leaves open; a scale 20 % smaller has 0.07.
     """
-    made, fine, coarse = Columns(power, scale), 12, 7
+    made, fine, coarse = DiscreteSampler(power, scale), 12, 7
     which = (2 * np.arange(2**fine, dtype=np.uint64) + np.uint64(1)) << np.uint64(63 - fine)
     coins = (2 * np.arange(2**coarse, dtype=np.uint64) + np.uint64(1)) << np.uint64(63 - coarse)
     places = np.array([s << 63 | m for s in (0, 1) for m in range(1 << made.bits)], dtype=np.uint64)
@@ -88,7 +88,7 @@ def test_numbers_have_their_law_by_enumeration(power: int, scale: float) -> None
 @pytest.mark.parametrize("scale", [33.0, 1000.7, 2.0**40])
 def test_coins_are_compared_with_the_exact_probability(power: int, scale: float) -> None:
     """A coin next to exp(g(first) - g(m)) is decided by floats, or by other bits than its own."""
-    made = Columns(power, scale)
+    made = DiscreteSampler(power, scale)
     for column, share in ((0, 0.5), (3, 0.999), (40, 0.01)):
         inside = int(share * (1 << made.bits)) | 1
         with mpmath.workdps(60):
@@ -111,7 +111,7 @@ def test_coins_are_compared_with_the_exact_probability(power: int, scale: float)
 
 def test_a_coin_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> None:
     """Three words of the probability's own digits decide; or the fourth is not asked for."""
-    made = Columns(GAUSSIAN, 1000.0)
+    made = DiscreteSampler(GAUSSIAN, 1000.0)
     with mpmath.workdps(120):
         chance = weight(GAUSSIAN, 1000.0, 5 * 2**made.bits + 7) / weight(GAUSSIAN, 1000.0, 5 * 2**made.bits)
         digits = int(mpmath.ldexp(chance, 63 + 3 * 64))
@@ -122,7 +122,7 @@ def test_a_coin_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> None
 
 def test_the_first_number_of_a_column_is_always_kept() -> None:
     """The largest coin of all rejects a number whose probability to be kept is 1."""
-    made = Columns(GAUSSIAN, 1000.0)
+    made = DiscreteSampler(GAUSSIAN, 1000.0)
     assert made._keeps(9, 0, 2**64 - 1, Tape(iter([])))
     assert made._kept(np.array([9]), np.array([0]), np.array([2**64 - 1], dtype=np.uint64), Tape(iter([]))).all()
 
@@ -130,17 +130,17 @@ def test_the_first_number_of_a_column_is_always_kept() -> None:
 @pytest.mark.parametrize("power", POWERS)
 def test_columns_beyond_the_table_are_reached(power: int) -> None:
     """The tail is cut off where the table of 63 bits ends."""
-    last = len(samplers.bounds(power, 1.0, 63)[2])
+    last = len(samplers.bound_columns(power, 1.0, 63)[2])
     tape = Tape(iter([2**64 - 1, 0, 0, 2**64 - 2**20]))  # which, where, a coin that is not needed, further bits
-    assert Columns(power, 1.0).some(1, tape)[0] > last - 5
+    assert DiscreteSampler(power, 1.0).some(1, tape)[0] > last - 5
     tape = Tape(iter([2**64 - 1, 0, 0, *[2**64 - 1] * 9, 0]))
-    assert Columns(power, 1.0).some(1, tape)[0] > 3 * last / (1 + (power == GAUSSIAN))
+    assert DiscreteSampler(power, 1.0).some(1, tape)[0] > 3 * last / (1 + (power == GAUSSIAN))
 
 
 @pytest.mark.parametrize("power", POWERS)
 def test_zero_has_one_sign(power: int) -> None:
     """0 is drawn with both signs, twice as often as its law says; and numbers lose their sign."""
-    made = Columns(power, 0.5)
+    made = DiscreteSampler(power, 0.5)
     words = np.array([[0, 0, 2**63 + 2**62], [0, 2**63, 2**63], [0, 0, 0]], dtype=np.uint64)
     assert made.some(3, lambda shape: words).tolist() in ([0], [0, -1])
 
@@ -149,11 +149,11 @@ def test_zero_has_one_sign(power: int) -> None:
 def test_scales_of_any_size(power: int) -> None:
     """Some scale that a float can have is refused, overflows or warns."""
     for scale in (5e-324, 1e-12, 1.0, 2.0**52):
-        drawn = samplers.drawn(power, scale, 50, lambda shape: np.random.default_rng(1).integers(
+        drawn = samplers.sample_discrete(power, scale, 50, lambda shape: np.random.default_rng(1).integers(
             0, 2**64, shape, dtype=np.uint64))  # fmt: skip
         assert drawn.dtype == np.int64
         assert np.abs(drawn).max() <= 50 * max(scale, 1.0)
-    assert (samplers.drawn(power, 1e-12, 50, SecureNoise().permutation.__globals__["_words"]) == 0).all()
+    assert (samplers.sample_discrete(power, 1e-12, 50, SecureNoise().permutation.__globals__["_draw_words"]) == 0).all()
 
 
 def test_every_number_has_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_open_words_are_decided_by_further_bits_of_the_same_number(further: list
     exact = cumulative(trials, chance)
     edge = int(exact[9] * 2**63)
     tape = Tape(iter([edge << 1, *further]))
-    (drawn,) = samplers.binomials(trials, chance, 1, tape)
+    (drawn,) = samplers.draw_binomials(trials, chance, 1, tape)
     number = Fraction(edge << 64 | further[0], 2**127)
     assert tape.used == 2
     assert drawn == bisect_right(exact, number)
@@ -112,7 +112,7 @@ def test_a_number_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> No
     digits = int(exact[9] * 2 ** (63 + 3 * 64))
     words = [digits >> 192 << 1, digits >> 128 & 2**64 - 1, digits >> 64 & 2**64 - 1, 0]
     tape = Tape(iter(words))
-    assert samplers.binomials(30, Fraction(0.3), 1, tape)[0] == 9
+    assert samplers.draw_binomials(30, Fraction(0.3), 1, tape)[0] == 9
     assert tape.used == 4
 
 
@@ -124,10 +124,10 @@ def test_parts_of_many_trials_add_up_and_no_word_serves_twice(monkeypatch: pytes
     for chunk in (1, 3, 1 << 16):
         monkeypatch.setattr(samplers, "_INVERSION_CHUNK", chunk)
         tape = Tape(iter(words))
-        drawn = samplers.binomials(trials, HALF, count, tape)
+        drawn = samplers.draw_binomials(trials, HALF, count, tape)
         assert tape.used == 3 * count
-        single = [samplers.binomials(samplers.PART, HALF, 1, Tape(iter([w])))[0] for w in words[: 2 * count]]
-        rest = [samplers.binomials(5, HALF, 1, Tape(iter([w])))[0] for w in words[2 * count :]]
+        single = [samplers.draw_binomials(samplers.PART, HALF, 1, Tape(iter([w])))[0] for w in words[: 2 * count]]
+        rest = [samplers.draw_binomials(5, HALF, 1, Tape(iter([w])))[0] for w in words[2 * count :]]
         assert sum(single) + sum(rest) == drawn.sum()
 
 
@@ -140,15 +140,15 @@ def test_secure_binomials_ask_the_system_for_eight_bytes_each(monkeypatch: pytes
     words = np.frombuffer(b"".join(asked), dtype=np.uint64)
     assert words.size == drawn.size  # a word is left open with probability below 1e-9
     assert len(np.unique(words)) == words.size  # two are equal with probability below 1e-9
-    again = samplers.binomials(10**6, HALF, drawn.size, Tape(iter(words.tolist())))
+    again = samplers.draw_binomials(10**6, HALF, drawn.size, Tape(iter(words.tolist())))
     assert (again == drawn.ravel()).all()
 
 
 def test_all_ones_and_all_zeros_are_the_ends() -> None:
     """If every random bit were one, each count would be `trials`; if every bit were zero, it would be 0."""
     for trials in range(40):
-        assert samplers.binomials(trials, HALF, 3, Tape(itertools.repeat(2**64 - 1))).tolist() == [trials] * 3
-        assert samplers.binomials(trials, HALF, 3, Tape(itertools.repeat(0))).tolist() == [0] * 3
+        assert samplers.draw_binomials(trials, HALF, 3, Tape(itertools.repeat(2**64 - 1))).tolist() == [trials] * 3
+        assert samplers.draw_binomials(trials, HALF, 3, Tape(itertools.repeat(0))).tolist() == [0] * 3
 
 
 def test_threads_share_no_randomness() -> None:

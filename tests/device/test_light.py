@@ -34,16 +34,16 @@ PROTOCOLS: dict[str, Protocol] = {
 PROGRAM = """
 import json, sys
 import numpy as np
-from bandanna.device.noise import SecureNoise; from bandanna.device.randomizers import from_parameters
-from bandanna.device.action_selection import pick, scores
-from bandanna.numeric.rng import SecureCoins
-from bandanna.numeric.linalg import favoured
+from bandanna.device.noise import SecureNoise; from bandanna.device.randomizers import device_from_parameters
+from bandanna.device.action_selection import pick_tied_arms, compute_optimistic_scores
+from bandanna.numeric.rng import SecureRandomness
+from bandanna.numeric.linalg import find_best_arms
 
-index = scores(np.ones(3), np.eye(3), 0.5, np.random.default_rng(0).normal(size=(1, 4, 3)))
-choice = pick(*favoured(index), SecureCoins())
+index = compute_optimistic_scores(np.ones(3), np.eye(3), 0.5, np.random.default_rng(0).normal(size=(1, 4, 3)))
+choice = pick_tied_arms(*find_best_arms(index), SecureRandomness())
 sent = {}
 for name, parameters in json.loads(sys.argv[1]).items():
-    device = from_parameters(parameters)
+    device = device_from_parameters(parameters)
     message = device.message(device.domain.admit(np.ones((1, device.domain.dim))), SecureNoise())
     sent[name] = message.tolist(), device.zero(SecureNoise()).tolist()
 print(json.dumps([sent, choice.actions.tolist(), sorted(sys.modules)]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bandanna.device.domain import Ball
-from bandanna.device.noise import FastNoise, at_least
+from bandanna.device.noise import FastNoise, divide_rounding_up
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.gaussian import GaussianReports, LocalGaussian, ShuffleGaussian
 
@@ -40,5 +40,5 @@ def test_integer_reports_have_the_priced_noise(protocol: GaussianReports) -> Non
     assert sent.dtype == np.int64
     device = protocol.device
     noise = sent * device.grid - (values - BALL.origin)
-    expected = at_least("std", protocol.noise_std, device.grid) * device.grid
+    expected = divide_rounding_up("std", protocol.noise_std, device.grid) * device.grid
     assert abs(float(np.std(noise)) / expected - 1) < 5 / math.sqrt(2 * noise.size)

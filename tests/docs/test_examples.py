@@ -39,7 +39,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
 LONG = {  # steps that take a second and more, by words in them, whose like other tests have: tried with the long ones
     "docs/papers.md": ("",),  # figures of all papers, small ones: tests/reproductions
-    "docs/calibration.md": ("amplified = ", "by_clones", "(0.002, 200)", "open_local"),  # tests/accounting, protocols
+    "docs/calibration.md": (
+        "amplified = ",
+        "by_clones",
+        "(0.002, 200)",
+        "local_protocol_for",
+    ),  # tests/accounting, protocols
     "docs/cli.md": (
         "--std 8",
         "--calibration paper",

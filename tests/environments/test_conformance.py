@@ -147,4 +147,4 @@ def test_a_description_has_its_sizes(env: Environment) -> None:
     """An environment does not say how many arms and coordinates it has, or begins as another."""
     world = env.begin(Streams([0, 1]))
     assert (world.n_arms, world.environment) == (env.n_arms, env)
-    assert env.lasting(ROUNDS) == ROUNDS
+    assert env.check_rounds(ROUNDS) == ROUNDS

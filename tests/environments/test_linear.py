@@ -14,8 +14,8 @@ from bandanna.simulation.environments.linear import (
     LinearContextual,
     LinearWorld,
     PublishedLinear,
-    directions,
-    pointing,
+    normalize_directions,
+    scale_directions,
 )
 
 SEEDS = list(range(400))
@@ -112,7 +112,9 @@ def test_arms_in_one_pass_are_the_same_numbers(dim: int) -> None:
     rng = np.random.default_rng(0)
     normals = rng.normal(size=(3, 50, 40, dim))  # more than fit in a cache
     kept = dim // 2
-    np.testing.assert_array_equal(pointing(normals, 0.3, kept=kept), (directions(normals) * 0.3)[..., :kept])
-    arms = pointing(normals, 0.7, last=0.1)
-    np.testing.assert_array_equal(arms[..., :-1], directions(normals) * 0.7)
+    np.testing.assert_array_equal(
+        scale_directions(normals, 0.3, kept=kept), (normalize_directions(normals) * 0.3)[..., :kept]
+    )
+    arms = scale_directions(normals, 0.7, last=0.1)
+    np.testing.assert_array_equal(arms[..., :-1], normalize_directions(normals) * 0.7)
     np.testing.assert_array_equal(arms[..., -1], 0.1)

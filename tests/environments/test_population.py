@@ -15,7 +15,7 @@ from bandanna.protocols.privacy_model import none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments import population
 from bandanna.simulation.environments.finite import TwoPoint
-from bandanna.simulation.environments.population import OneClientPerRound, Population, clipped_normal
+from bandanna.simulation.environments.population import OneClientPerRound, Population, clipped_normal_moments
 
 ARMS = np.array([[0.8, 0.0], [0.3, 0.5], [0.0, 0.0]])
 THETA = np.array([0.9, -0.3])
@@ -46,7 +46,7 @@ def test_clients_differ_by_sigma() -> None:
     plays = np.full(3, 10**6)
     reports = np.concatenate(list(world.clients(0, ARMS, plays, 20_000)))
     spread = 0.2 * np.linalg.norm(ARMS, axis=1)
-    lower, upper, inside = clipped_normal(ARMS @ THETA, spread, 1.0)
+    lower, upper, inside = clipped_normal_moments(ARMS @ THETA, spread, 1.0)
     mean = upper - lower + (1 - lower - upper) * inside
     np.testing.assert_allclose(np.mean(reports, axis=0), mean, atol=5 * 0.2 / math.sqrt(20_000))
     assert np.std(reports[:, 1]) == pytest.approx(spread[1], rel=5 / math.sqrt(40_000))

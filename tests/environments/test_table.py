@@ -46,7 +46,7 @@ def test_everybody_comes_as_often_or_once() -> None:
     assert [sorted(order) for order in orders] == [list(range(40))] * 2
     assert orders[0] != orders[1]
     with pytest.raises(InvalidArgument, match="at most 40 rounds"):
-        once.lasting(41)
+        once.check_rounds(41)
 
 
 def test_tables_are_values() -> None:

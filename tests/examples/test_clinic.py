@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.deployment.task.creation import create, write
-from bandanna.deployment.task.description import sight
+from bandanna.deployment.task.creation import create_task, write_task
+from bandanna.deployment.task.description import visibility_table
 from bandanna.deployment.task.document import Secrets, Task
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ TICKET = {"slot": "s", "collector": "k", "helper": "h", "epoch": 3}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The task of clinic.toml."""
     folder = tmp_path_factory.mktemp("clinic")
-    write(folder, *create(CLINIC / "clinic.toml", expect=False))
+    write_task(folder, *create_task(CLINIC / "clinic.toml", expect=False))
     return folder
 
 
@@ -139,7 +139,7 @@ def test_the_tutorial_shows_the_task(folder: Path) -> None:
     (users,) = {each["users"] for each in task.content["device"]["plans"][:1]}
     assert f"a batch of {users} patients" in TUTORIAL
     assert f"--users {users}\n" in TUTORIAL
-    length = next(re.search(r"(\d+) bytes", each.sees) for each in sight(task) if each.role == "network")
+    length = next(re.search(r"(\d+) bytes", each.sees) for each in visibility_table(task) if each.role == "network")
     assert length is not None
     assert f"a report of {length[1]} bytes" in TUTORIAL
     assert task.content["guarantee"]["epsilon"] <= 1.0

@@ -51,7 +51,7 @@ def texts(figure: Any) -> list[str]:
 
 def test_series_are_named_by_what_ran(experiment: Experiment, results: dict[str, Result]) -> None:
     """A figure says the epsilon that was asked for, where what ran has another."""
-    assert list(run.names(experiment, results).values()) == ["UCB1", "local, ε = 3", "local, ε = 6"]
+    assert list(run.series_names(experiment, results).values()) == ["UCB1", "local, ε = 3", "local, ε = 6"]
     figure = run.draw_over_time(experiment, results)
     assert len(figure.axes) == len(experiment.points) == 4
     assert texts(figure) == ["UCB1", "local, ε = 3", "local, ε = 6"]
@@ -73,7 +73,7 @@ def test_regret_against_the_horizon(experiment: Experiment, results: dict[str, R
     figure = run.draw_against(experiment, results, "horizon")
     assert len(figure.axes) == 2
     assert [bars.lines[0].get_xdata().tolist() for bars in figure.axes[1].containers] == [[20.0, 100.0]] * 3
-    assert run.axes_of(experiment) == ["horizon", "epsilon"]
+    assert run.varied_axes(experiment) == ["horizon", "epsilon"]
 
 
 def test_what_was_not_varied_is_refused(experiment: Experiment, results: dict[str, Result]) -> None:
@@ -90,5 +90,5 @@ def test_budgets_with_one_guarantee_are_told_apart(experiment: Experiment, resul
         label: replace(each, guarantee=replace(each.guarantee, epsilon=1.0)) if "local" in label else each
         for label, each in results.items()
     }
-    names = run.names(experiment, same)
+    names = run.series_names(experiment, same)
     assert len(set(names.values())) == len(names) == 3

@@ -177,10 +177,10 @@ def test_an_absent_scheduler_is_named_in_seconds(tmp_path: Path) -> None:
     began = time.monotonic()
     tasks: dict[int, dict[str, Any]] = {0: {}}
     with pytest.raises(BandannaError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: start `dask scheduler`"):
-        list(executors.Dask(jobs=1, scheduler="tcp://127.0.0.1:9").call_all(os.getpid, tasks))
+        list(executors.DaskExecutor(jobs=1, scheduler="tcp://127.0.0.1:9").call_all(os.getpid, tasks))
     assert time.monotonic() - began < 300
     with pytest.raises(BandannaError, match="no Dask scheduler"):
-        list(executors.Dask(jobs=1, scheduler="not an address").call_all(os.getpid, tasks))
+        list(executors.DaskExecutor(jobs=1, scheduler="not an address").call_all(os.getpid, tasks))
 
 
 def greeted(server: socket.socket, greeting: bytes) -> None:
@@ -199,7 +199,7 @@ def test_another_server_is_not_waited_for(greeting: bytes, monkeypatch: pytest.M
         Thread(target=greeted, args=(server, greeting), daemon=True).start()
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(BandannaError, match=f"no Dask scheduler with workers answers at {address}"):
-            executors.Dask(jobs=1, scheduler=address).ready()
+            executors.DaskExecutor(jobs=1, scheduler=address).ready()
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "tls://127.0.0.1:9", ""])
@@ -251,7 +251,7 @@ def test_only_what_our_error_says_is_kept_out_of_the_log(
     monkeypatch.setattr(log, "propagate", False)
     log.addHandler(caplog.handler)
     try:
-        with executors._quiet():
+        with executors._quiet_dask_logs():
             for error in (ConnectionRefusedError("gone"), asyncio.CancelledError(), ValueError("of another kind")):
                 log.error("a task failed", exc_info=error)
             log.error("Failed to reconnect to scheduler after %.2f seconds, closing client", 5.0)
@@ -297,31 +297,31 @@ def test_a_scheduler_that_goes_is_one_line(number: int, experiment: Path, tmp_pa
 
 def test_workers_that_could_give_other_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version, or several threads of linear algebra, would pass unnoticed into the results."""
-    for name in executors.THREADS:
+    for name in executors.THREAD_VARIABLES:
         monkeypatch.setenv(name, "1")
-    assert executors._work(os.getpid, {}, executors._about()) == os.getpid()
+    assert executors._run_in_worker(os.getpid, {}, executors._describe_versions()) == os.getpid()
     with pytest.raises(BandannaError, match="numbers could differ"):
-        executors._work(os.getpid, {}, {**executors._about(), "numpy": "0.1"})
+        executors._run_in_worker(os.getpid, {}, {**executors._describe_versions(), "numpy": "0.1"})
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
     with pytest.raises(BandannaError, match="OPENBLAS_NUM_THREADS': '4'"):
-        executors._work(os.getpid, {}, executors._about())
+        executors._run_in_worker(os.getpid, {}, executors._describe_versions())
 
 
 def test_bad_choices_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt executor, an address without Dask, or a missing extra is found out only later, or not named."""
     with pytest.raises(InvalidArgument, match=r"executor = 'dusk' .* 'processes', 'dask'"):
-        executors.chosen("dusk", jobs=1)
+        executors.choose_executor("dusk", jobs=1)
     with pytest.raises(InvalidArgument, match=r"scheduler = 'tcp://x:1' .* executor .dask."):
-        executors.chosen("processes", jobs=1, scheduler="tcp://x:1")
+        executors.choose_executor("processes", jobs=1, scheduler="tcp://x:1")
     with pytest.raises(InvalidArgument, match="scheduler = 3"):
-        executors.chosen("dask", jobs=1, scheduler=3)  # type: ignore[arg-type]
+        executors.choose_executor("dask", jobs=1, scheduler=3)  # type: ignore[arg-type]
 
     def absent(name: str) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr(executors.importlib, "import_module", absent)
     with pytest.raises(MissingExtra, match=r"bandanna\[dask\]"):
-        executors.chosen("dask", jobs=1)
+        executors.choose_executor("dask", jobs=1)
 
 
 def test_an_executor_of_ones_own(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.lints import LinTS
 from bandanna.protocols.privacy_model import shuffle
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.environments.base import random_play
+from bandanna.simulation.environments.base import regret_of_random_play
 from bandanna.simulation.environments.linear import DisjointLinear, LinearContextual
 
 SMALL: dict[str, Any] = {"dim": 3, "n_arms": 5, "users": 400, "epsilon": 2.0, "n_seeds": 3}
@@ -48,22 +48,22 @@ def test_a_forecast_is_the_simulation_of_the_policy_that_it_names(small: dict[st
 
 def test_the_share_is_a_ratio_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
     """A world in which all arms are alike decides the share, or the standard error is not that of the ratio."""
-    share, stderr = plan_module._ratio(np.array([1.0, 3.0, 0.0]), np.array([4.0, 4.0, 0.0]))
+    share, stderr = plan_module._regret_ratio(np.array([1.0, 3.0, 0.0]), np.array([4.0, 4.0, 0.0]))
     assert share == pytest.approx(0.5)
     assert stderr == pytest.approx(np.std([-1.0, 1.0, 0.0], ddof=1) / math.sqrt(3) / (8 / 3))
-    assert math.isnan(plan_module._ratio(np.array([1.0]), np.array([2.0]))[1])
+    assert math.isnan(plan_module._regret_ratio(np.array([1.0]), np.array([2.0]))[1])
     with pytest.raises(InvalidArgument, match="n_seeds = 2"):
-        plan_module._ratio(np.zeros(2), np.zeros(2))
+        plan_module._regret_ratio(np.zeros(2), np.zeros(2))
 
 
 def test_random_play_is_what_chance_loses() -> None:
     """The expected regret of random play is not what a policy loses that draws every arm alike, or not of that seed."""
     env = LinearContextual(dim=3, n_arms=4)
-    idle = random_play(env, horizon=2_000, n_seeds=4, seed=5)
+    idle = regret_of_random_play(env, horizon=2_000, n_seeds=4, seed=5)
     lazy = LinTS(dim=3, horizon=2_000, intercept=True, privacy=shuffle(epsilon=1e-3, delta=1e-9), prior=1e-9)
     played = simulate(lazy, env, n_seeds=4, seed=5).final_regret
     np.testing.assert_allclose(played, idle, rtol=0.12)  # 3.5 standard errors of a seed: a false alarm in 500
-    assert random_play(env, horizon=2_000, n_seeds=1, seed=7)[0] == pytest.approx(idle[2])
+    assert regret_of_random_play(env, horizon=2_000, n_seeds=1, seed=7)[0] == pytest.approx(idle[2])
 
 
 def test_random_play_on_arms_that_stay_is_exact() -> None:
@@ -72,7 +72,7 @@ def test_random_play_on_arms_that_stay_is_exact() -> None:
     world = env.begin(Streams([5, 6]))
     means = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
     expected = 100 * (means.max(axis=-1) - means.mean(axis=-1))
-    np.testing.assert_allclose(random_play(env, horizon=100, n_seeds=2, seed=5), expected)
+    np.testing.assert_allclose(regret_of_random_play(env, horizon=100, n_seeds=2, seed=5), expected)
 
 
 def test_users_are_doubled_until_something_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_users_are_doubled_until_something_is_learned(monkeypatch: pytest.Monkey
         share = {"none": 0.1}.get(trust, 800 / users)
         return Forecast(trust=trust, users=users, share=share, stderr=0.0, **dict.fromkeys(REST, None))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(plan_module._Problem, "forecast", of)
+    monkeypatch.setattr(plan_module._PlanProblem, "forecast", of)
     none, local = (plan(**{**SMALL, "trust": trust})[0] for trust in ("none", "local"))
     assert (none.hopeless, none.enough, none.tried) == (False, None, None)
     assert (local.hopeless, local.enough, local.tried) == (True, 3_200, 3_200)
@@ -93,7 +93,7 @@ def test_users_are_doubled_until_something_is_learned(monkeypatch: pytest.Monkey
 
 def test_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hopeless budget is simulated for ever, or the most that were tried are not named."""
-    monkeypatch.setattr(plan_module, "_SEARCH", plan_module._Problem.numbers(_problem(), 1_700, 3))
+    monkeypatch.setattr(plan_module, "_SEARCH", plan_module._PlanProblem.numbers(_problem(), 1_700, 3))
     said: list[str] = []
     (local,) = plan(
         **{**SMALL, "epsilon": 0.01, "trust": "local"}, progress=lambda done, total, what: said.append(what)
@@ -140,8 +140,8 @@ def test_bad_arguments_are_named(argument: str, value: Any, words: str) -> None:
 REST = ("regret", "first_batch", "releases", "bits_per_user", "guarantee")
 
 
-def _problem() -> plan_module._Problem:
-    return plan_module._Problem(dim=3, n_arms=5, epsilon=1.0, delta=1e-5, fixed=False, per_arm=False, seed=0)
+def _problem() -> plan_module._PlanProblem:
+    return plan_module._PlanProblem(dim=3, n_arms=5, epsilon=1.0, delta=1e-5, fixed=False, per_arm=False, seed=0)
 
 
 def test_a_model_for_every_arm_is_planned_as_such() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bandanna.experiments.executors import Here, Processes, call_here, chosen, needs_main
+from bandanna.experiments.executors import InProcessExecutor, ProcessExecutor, call_here, choose_executor, needs_main
 
 from ..nursery import nursery
 
@@ -77,9 +77,9 @@ def test_what_is_of_the_main_module_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_one_job_is_this_process() -> None:
     """One job starts a process, or work here uses other threads than work elsewhere, whose sums have another order."""
-    assert isinstance(chosen("processes", jobs=1), Here)
-    assert isinstance(chosen("processes", jobs=2), Processes)
-    assert dict(chosen("processes", jobs=1).call_all(os.getpid, {"a": {}})) == {"a": os.getpid()}
+    assert isinstance(choose_executor("processes", jobs=1), InProcessExecutor)
+    assert isinstance(choose_executor("processes", jobs=2), ProcessExecutor)
+    assert dict(choose_executor("processes", jobs=1).call_all(os.getpid, {"a": {}})) == {"a": os.getpid()}
     with threadpool_limits(2):
         ((_, found),) = call_here(threadpool_info, {"a": {}})
     assert {pool["num_threads"] for pool in found} == {1}

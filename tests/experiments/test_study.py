@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import bandanna as bd
 from bandanna.cli.main import app
-from bandanna.cli.simulate import _repeated
+from bandanna.cli.simulate import _repeat_options
 from bandanna.data.dataset import DataSet
 from bandanna.data.datasets import read
 from bandanna.data.features.map import Map, Range
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.experiments import peers
 from bandanna.experiments import study as study_module
-from bandanna.experiments.study import SETTINGS, setting_of, study, with_constant
+from bandanna.experiments.study import SETTINGS, add_constant, choose_setting, study
 from bandanna.simulation.figures import plot_rewards
 
 from ..datasets import files
@@ -43,7 +43,7 @@ def prompts(tmp_path: Path) -> DataSet:
     return bd.datasets.load("routing", path=tmp_path / "val.jsonl")
 
 
-class Sticky(peers.Peer):
+class Sticky(peers.PeerPolicy):
     """Plays the arm of the largest mean reward so far."""
 
     package = "numpy"
@@ -114,7 +114,7 @@ def test_linucb_by_the_recipe(trial: DataSet) -> None:
 
 def test_peers_see_features_in_the_unit_ball(trial: DataSet) -> None:
     """Other libraries get vectors longer than 1, or no constant."""
-    users = with_constant(trial)
+    users = add_constant(trial)
     assert users.shape == (400, 2)
     assert np.all(np.linalg.norm(users, axis=1) <= 1 + 1e-12)
     np.testing.assert_allclose(users[:, -1], math.sqrt(0.5))
@@ -188,7 +188,7 @@ def test_finished_rows_are_kept(trial: DataSet, tmp_path: Path, monkeypatch: pyt
 def test_files_of_a_study(trial: DataSet, tmp_path: Path) -> None:
     """What a study leaves is not what it has found."""
     rows = study(trial, **{**FEW, "epsilons": (0.5, 1.0), "algorithms": ("LinTS", "random", "best arm")})
-    assert study_module.write(rows, tmp_path / "out", title="A trial") == []
+    assert study_module.write_study(rows, tmp_path / "out", title="A trial") == []
     stored = json.loads((tmp_path / "out" / "rows.json").read_text())
     table = pyarrow.parquet.read_table(tmp_path / "out" / "rows.parquet").to_pylist()
     assert [row["mean_reward"] for row in stored["rows"]] == [row["mean_reward"] for row in rows]
@@ -256,20 +256,24 @@ def test_every_data_set_has_a_setting() -> None:
 def test_own_data_have_a_model_that_people_are_enough_for() -> None:
     """With few people in an own file a model of users is tried, or with many of them none."""
     small = {"logged": True, "features": 1, "arms": 4}
-    assert [setting_of("own", rows=rows, **small).model for rows in (2_000, 3_199, 3_200)] == ["arms", "arms", "users"]
-    assert setting_of("own", rows=500, logged=False, features=4, arms=7).model == "users"  # 20,000 rounds
-    assert setting_of("own", rows=10**6, logged=True, features=0, arms=2).model == "arms"
+    assert [choose_setting("own", rows=rows, **small).model for rows in (2_000, 3_199, 3_200)] == [
+        "arms",
+        "arms",
+        "users",
+    ]
+    assert choose_setting("own", rows=500, logged=False, features=4, arms=7).model == "users"  # 20,000 rounds
+    assert choose_setting("own", rows=10**6, logged=True, features=0, arms=2).model == "arms"
 
 
 def test_lists_of_options() -> None:
     """`--epsilon 1 3` is one number and something that is not known; or the data set is taken for a number."""
     words = ["actg175", "--epsilon", "0.5", "1e-1", "--trust", "central", "local", "--json", "--seeds", "3"]
-    assert _repeated(words) == [
+    assert _repeat_options(words) == [
         *("actg175", "--epsilon", "0.5", "--epsilon", "1e-1", "--trust", "central", "--trust", "local"),
         *("--json", "--seeds", "3"),
     ]
-    assert _repeated(["--epsilon", "1", "3", "x.csv"]) == ["--epsilon", "1", "--epsilon", "3", "x.csv"]
-    assert _repeated(["--algorithms", "LinTS", "best arm", "x"])[-3:] == ["--algorithms", "best arm", "x"]
+    assert _repeat_options(["--epsilon", "1", "3", "x.csv"]) == ["--epsilon", "1", "--epsilon", "3", "x.csv"]
+    assert _repeat_options(["--algorithms", "LinTS", "best arm", "x"])[-3:] == ["--algorithms", "best arm", "x"]
 
 
 def test_the_command(tmp_path: Path) -> None:

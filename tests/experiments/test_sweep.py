@@ -84,7 +84,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
         experiment.curves[1].policy(dim=3, horizon=300), experiment.world(), n_seeds=20, seed=3, checkpoints=20
     )
     assert one["LinUCB-LDP, epsilon = 1"].final_regret == pytest.approx(by_hand.final_regret, rel=1e-9)
-    total = len(run.blocks(experiment))
+    total = len(run.list_blocks(experiment))
     assert total == 2 * len(one)  # several blocks make up a curve
     assert [done for done, _, _ in told] == list(range(total + 1))
     assert {of for _, of, _ in told} == {total}
@@ -95,7 +95,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
 def test_blocks_cover_every_seed_once(seeds: int, curves: int) -> None:
     """Blocks are disjoint, complete, named differently, not too large, and enough to keep several processes busy."""
     tables = [{"name": "LinUCB", "label": f"curve {i}"} for i in range(curves)]
-    tasks = run.blocks(Experiment.from_dict({**GOOD, "seeds": seeds, "algorithm": tables}))
+    tasks = run.list_blocks(Experiment.from_dict({**GOOD, "seeds": seeds, "algorithm": tables}))
     for index in range(curves):
         covered = [b.seed + i for b in tasks if b.curve == index for i in range(b.n_seeds)]
         assert covered == list(range(3, 3 + seeds))
@@ -199,10 +199,10 @@ def resumes_without_repeating(file: Path, out: Path) -> None:
     """What was finished is kept, the rest is done, and all of it is what a run that nobody disturbed finds."""
     kept = identity(out)
     experiment = Experiment.from_toml(file)
-    assert 0 < len(kept) < len(run.blocks(experiment))
+    assert 0 < len(kept) < len(run.list_blocks(experiment))
     told: list[tuple[int, int, str]] = []
     results = run.run_sweep(experiment, out, jobs=1, resume=True, progress=lambda *step: told.append(step))
-    assert told[0] == (len(kept), len(run.blocks(experiment)), f"{len(kept)} found")
+    assert told[0] == (len(kept), len(run.list_blocks(experiment)), f"{len(kept)} found")
     after = identity(out)
     assert {name: after[name] for name in kept} == kept
     assert timeless(results) == timeless(run.run_sweep(experiment, out.parent / "whole", jobs=1))

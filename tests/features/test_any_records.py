@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
+from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Project, Range, UnitBall
 from bandanna.errors import BandannaError
 
 from ..drawn import examples
@@ -22,8 +22,8 @@ from ..hostile import FIXED, VALUES, answers_or_refuses
 COLUMNS = Range(age=(18, 80)), OneHot(site=["north", 1, 2.5], unknown="other"), Hash("note", buckets=5)
 MAPS = [
     Map(*COLUMNS),
-    Map(*COLUMNS, Ball(scale=3.0), Intercept()),
-    Map(*COLUMNS, Project(3), Ball()),
+    Map(*COLUMNS, UnitBall(scale=3.0), Intercept()),
+    Map(*COLUMNS, Project(3), UnitBall()),
     Map(Range(age=(0, 1), missing="refuse"), OneHot(site=["north"], missing="other"), Hash("note", buckets=1)),
 ]
 cells = st.one_of(
@@ -114,7 +114,7 @@ def test_odd_parts(place: int) -> None:
     answers_or_refuses(lambda: Map(OneHot(a=[odd], unknown=odd, missing=odd)))
     answers_or_refuses(lambda: Map(Hash(odd, buckets=3)))
     answers_or_refuses(lambda: Map(Hash("a", buckets=odd, seed=odd, words=odd)))
-    answers_or_refuses(lambda: Map(Range(a=(0, 1)), Project(odd, seed=odd), Ball(odd)))
+    answers_or_refuses(lambda: Map(Range(a=(0, 1)), Project(odd, seed=odd), UnitBall(odd)))
     answers_or_refuses(lambda: Map(odd))
 
 

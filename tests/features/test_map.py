@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import bandanna as bd
-from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
+from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Project, Range, UnitBall
 from bandanna.device.linear_report import InterceptReport
 from bandanna.errors import FeatureWarning, InvalidArgument, InvalidBudget, InvalidStatistic, Unreadable
 
@@ -22,7 +22,7 @@ FULL = Map(
     OneHot(site=["north", "south", 3], unknown="other"),
     Hash("note", buckets=16),
     Project(6, seed=1),
-    Ball(scale=1.25),
+    UnitBall(scale=1.25),
     Intercept(),
 )
 ROWS: list[dict[str, Any]] = [
@@ -149,12 +149,12 @@ def test_a_row_depends_on_nobody_else() -> None:
 
 def test_the_ball_stretches_and_clips() -> None:
     """Vectors become longer than 1, short ones are not stretched, or what was clipped is not counted."""
-    made = Map(Range(a=(-1, 1), b=(-1, 1)), Ball(scale=2.0))
+    made = Map(Range(a=(-1, 1), b=(-1, 1)), UnitBall(scale=2.0))
     mapped = made.mapped([{"a": 0.1, "b": 0.0}, {"a": 1.0, "b": 1.0}, {"a": -1.0, "b": 0.0}])
     assert mapped.values[0].tolist() == pytest.approx([0.2 * math.sqrt(0.5), 0.0])
     assert np.linalg.norm(mapped.values, axis=1).tolist() == pytest.approx([0.2 * math.sqrt(0.5), 1.0, 1.0])
     assert mapped.report.clipped == 2
-    ends = Map(Range(**{f"x{i}": (0, 1) for i in range(7)}), Ball())  # of length 1, up to rounding
+    ends = Map(Range(**{f"x{i}": (0, 1) for i in range(7)}), UnitBall())  # of length 1, up to rounding
     assert ends.mapped([{f"x{i}": 1 for i in range(7)}]).report.clipped == 0
 
 
@@ -164,7 +164,7 @@ def test_a_constant_as_policies_with_an_intercept_have_it() -> None:
     assert np.all(x[:, -1] == math.sqrt(0.5))
     assert np.all(np.linalg.norm(x, axis=1) <= 1 + 1e-15)
     report = InterceptReport(features=FULL.dim)
-    without = Map(*[_part(each) for each in FULL.columns], Project(6, seed=1), Ball(scale=1.25))(ROWS)
+    without = Map(*[_part(each) for each in FULL.columns], Project(6, seed=1), UnitBall(scale=1.25))(ROWS)
     np.testing.assert_allclose(report.seen(x)[:, :-1], without, atol=1e-15)
     assert int(report.statistic(x, np.zeros(4)).clipped) == 0
 
@@ -182,7 +182,7 @@ def test_a_projection_keeps_lengths_on_average() -> None:
     rows = [{"note": f"a{i} b{i} c{i} d{i} e{i} f{i}"} for i in range(300)]
     squares = []
     for seed in range(20):
-        part = Map(Hash("note", buckets=400), Project(40, seed=seed), Ball(scale=0.1))
+        part = Map(Hash("note", buckets=400), Project(40, seed=seed), UnitBall(scale=0.1))
         squares.append(np.sum(part(rows) ** 2, axis=1) * 100)
     assert np.allclose(np.linalg.norm(wide(rows), axis=1), 1.0)
     # 20 independent means of 300 numbers of mean 1, variance at most 2/40: within 5 standard errors, were all 300 one
@@ -213,7 +213,7 @@ def test_most_is_said_once_and_only_of_enough_rows() -> None:
     made([{"age": 7}] * 9)
     made([{"age": 7, "site": "a"}] * 5 + [{"age": 0.5, "site": "a"}] * 5)
     with pytest.warns(FeatureWarning, match="11 vectors clipped to the unit ball"):
-        Map(Range(age=(0, 1)), Ball(scale=3.0))([{"age": 1}] * 11)
+        Map(Range(age=(0, 1)), UnitBall(scale=3.0))([{"age": 1}] * 11)
 
 
 def test_json_is_the_map_bit_for_bit() -> None:
@@ -251,7 +251,7 @@ def test_json_is_the_map_bit_for_bit() -> None:
         (lambda: Map(OneHot(a=["x"], unknown="drop")), "'zero', 'other', 'refuse'"),
         (lambda: Map(Hash("a", buckets=0)), "buckets = 0"),
         (lambda: Map(Range(a=(0, 1)), Project(3)), r"with Ball\(\)"),
-        (lambda: Map(Range(a=(0, 1)), Ball(), Ball()), "at most one"),
+        (lambda: Map(Range(a=(0, 1)), UnitBall(), UnitBall()), "at most one"),
         (lambda: Map("age"), "Range, OneHot, Hash"),  # type: ignore[arg-type]
     ],
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.data.features.columns import Cells
+from bandanna.data.features.columns import CellCountDomain
 from bandanna.data.features.map import Map
 from bandanna.data.features.private import fit_privately
 from bandanna.errors import BudgetExceeded, InvalidArgument, InvalidBudget
@@ -28,7 +28,7 @@ def noise(seed: int = 0) -> bd.FastNoise:
 @pytest.mark.parametrize(("columns", "cells"), [(1, 2), (1, 4), (2, 3), (3, 2)])
 def test_sensitivity_is_the_largest_distance(columns: int, cells: int) -> None:
     """Two people's counts are farther apart than the domain says, or never as far."""
-    domain = Cells(columns=columns, cells=cells)
+    domain = CellCountDomain(columns=columns, cells=cells)
     everybody = np.array(list(itertools.product(range(cells), repeat=columns)))
     values = domain.statistic(everybody).values
     apart = values[:, None] - values[None]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
+from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Project, Range, UnitBall
 
 FILE = Path(__file__).with_name("vectors.json")
 SITES = ["north", "south", 3, 2.5]
@@ -17,8 +17,8 @@ MAPS = {
     "ranges": Map(Range(age=(18, 80), weight=(0.1, 1 / 3))),
     "categories": Map(OneHot(site=SITES), OneHot(kind=["a", "b"], unknown="other", missing="other")),
     "texts": Map(Hash("note", buckets=8), Hash("site", buckets=5, words=False, seed=4_294_967_295)),
-    "projected": Map(Hash("note", buckets=300), Range(age=(18, 80)), Project(7, seed=3), Ball(scale=1.5)),
-    "all": Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=16), Project(4), Ball(), Intercept()),
+    "projected": Map(Hash("note", buckets=300), Range(age=(18, 80)), Project(7, seed=3), UnitBall(scale=1.5)),
+    "all": Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=16), Project(4), UnitBall(), Intercept()),
 }
 RECORDS: list[dict[str, Any]] = [
     {"age": 18, "weight": 0.1, "site": "north", "kind": "a", "note": "Green tea, please: 2 cups"},

@@ -18,7 +18,7 @@ from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.privacy_model import local
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.linear import LinearContextual
-from bandanna.simulation.figures import PALETTE, _apart, number, plot_regret
+from bandanna.simulation.figures import PALETTE, _spread_apart, format_axis_number, plot_regret
 from bandanna.simulation.result import Result
 
 
@@ -41,8 +41,8 @@ def test_svg_says_what_it_shows(tmp_path: Path) -> None:
     one, two = simulated(), simulated(regret=simulated().regret / 3)
     plot_regret({"local & <bad>": one, "third, $x_1$": two}, tmp_path / "f.svg", title="Cost of $privacy$")
     said = texts(tmp_path / "f.svg")
-    assert f"local & <bad>  {number(float(np.mean(one.final_regret)))}" in said
-    assert f"third, $x_1$  {number(float(np.mean(two.final_regret)))}" in said
+    assert f"local & <bad>  {format_axis_number(float(np.mean(one.final_regret)))}" in said
+    assert f"third, $x_1$  {format_axis_number(float(np.mean(two.final_regret)))}" in said
     assert {"rounds", "regret", "Cost of $privacy$", "2,000", "mean of 4 seeds; band: ± 2 standard errors"} <= set(said)
 
 
@@ -119,11 +119,11 @@ def test_labels_keep_apart() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):
         wanted = rng.random(rng.integers(1, 9)) ** 3
-        placed = _apart(wanted.tolist(), 0.07)
+        placed = _spread_apart(wanted.tolist(), 0.07)
         order = np.argsort(wanted, kind="stable")
         assert np.all(np.diff(placed[order]) >= 0.07 - 1e-12)
         assert np.min(placed) >= 0
-    assert _apart([0.1, 0.9, 0.5], 0.07) == pytest.approx([0.1, 0.9, 0.5])
+    assert _spread_apart([0.1, 0.9, 0.5], 0.07) == pytest.approx([0.1, 0.9, 0.5])
 
 
 def test_the_same_results_give_the_same_file(tmp_path: Path) -> None:
@@ -176,4 +176,4 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_numbers_have_few_digits(value: float, text: str) -> None:
     """A number is written otherwise."""
-    assert number(value) == text
+    assert format_axis_number(value) == text

@@ -8,7 +8,13 @@ import pytest
 
 from bandanna.policies.glm import baselines
 from bandanna.policies.glm.baselines import GLMUCB
-from bandanna.policies.glm.estimation import expandable, loss_gradient, maximum_likelihood, monomials, no_rows
+from bandanna.policies.glm.estimation import (
+    is_expandable,
+    loss_gradient,
+    make_empty_expansion,
+    maximum_likelihood,
+    monomials,
+)
 from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import GeneralisedLinear
@@ -60,7 +66,7 @@ def test_the_minimum_of_the_polynomial_is_that_of_the_loss(link: Link) -> None:
     """Within its reach the polynomial would have another minimum than the loss that it stands for."""
     x, r = rows(link, n=400, seeds=4)
     first = maximum_likelihood(link, x[:, :300], r[:, :300], ridge=2.0).theta
-    near = no_rows(4, 3).move(link, np.arange(4), first, x[:, :300], r[:, :300])
+    near = make_empty_expansion(4, 3).move(link, np.arange(4), first, x[:, :300], r[:, :300])
     theta = first
     for t in range(300, 400):
         near = near.add(link, x[:, t], r[:, t])
@@ -77,7 +83,7 @@ def test_the_rest_is_of_the_next_order_and_negligible_within_reach(link: Link) -
     """A term of the highest degree would be another's, or the reach be longer than what the rest allows."""
     x, r = rows(link, n=50, seeds=1)
     terms, anchor = monomials(3), np.array([[0.3, -0.4, 0.2]])
-    near = no_rows(1, 3).move(link, np.arange(1), anchor, x, r)
+    near = make_empty_expansion(1, 3).move(link, np.arange(1), anchor, x, r)
     ratio = link.derivative_ratio(6, float(np.linalg.norm(anchor)) + 1)
     assert ratio * near.reach[0] ** 6 / 720 <= 1e-7 * (1 + 1e-9)
     errors = []
@@ -105,7 +111,7 @@ def test_what_is_far_away_is_not_trusted() -> None:
     """A polynomial would be believed beyond its reach, where it is wrong."""
     x, r = rows(Probit(), n=60, seeds=2)
     anchors = np.array([[0.0, 0.0, 0.0], [2.0, -1.0, 0.0]])
-    near = no_rows(2, 3).move(Probit(), np.arange(2), anchors, x[:, :20], r[:, :20])
+    near = make_empty_expansion(2, 3).move(Probit(), np.arange(2), anchors, x[:, :20], r[:, :20])
     for t in range(20, 60):
         near = near.add(Probit(), x[:, t], np.array([1.0, 1.0]))
     theta, fine = near.minimise(Probit(), near.anchor, 1e-3, 1e-9)
@@ -120,7 +126,7 @@ def test_estimates_that_follow_decide_as_those_from_all_data(preset: str, monkey
     env = GeneralisedLinear(dim=2, n_arms=5, link="logistic", norm=1.5)
     policy = GLMUCB(dim=2, horizon=150, link="logistic", parameter_bound=1.5, preset=preset)
     followed = simulate(policy, env, n_seeds=3)
-    monkeypatch.setattr(baselines, "expandable", lambda link, dim: False)
+    monkeypatch.setattr(baselines, "is_expandable", lambda link, dim: False)
     np.testing.assert_allclose(followed.regret, simulate(policy, env, n_seeds=3).regret, atol=1e-9)
 
 
@@ -132,6 +138,6 @@ def test_what_is_expanded() -> None:
 
         derivatives = Link.derivatives
 
-    assert expandable(Logistic(), 5)
-    assert not expandable(Logistic(), 20)
-    assert not expandable(Own(), 3)
+    assert is_expandable(Logistic(), 5)
+    assert not is_expandable(Logistic(), 20)
+    assert not is_expandable(Own(), 3)

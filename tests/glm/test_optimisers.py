@@ -11,10 +11,16 @@ from bandanna.errors import InvalidStatistic
 from bandanna.numeric.exact_sums import exact_sum
 from bandanna.policies.glm.estimation import loss, maximum_likelihood
 from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
-from bandanna.policies.glm.optimisers import NoisyGradient, OuterProducts, ShuffledGradient, gradient_ball, lemma_steps
+from bandanna.policies.glm.optimisers import (
+    NoisyGradient,
+    OuterProducts,
+    ShuffledGradient,
+    lemma_steps,
+    make_gradient_ball,
+)
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
-from bandanna.privacy.calibration import noise_of_std
+from bandanna.privacy.calibration import binomial_noise_for_std
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
@@ -164,8 +170,8 @@ def test_newton_steps_reach_the_minimum_without_noise() -> None:
 
 def shuffled(link: Link, n: int, steps: int, std: float) -> ShuffledGradient:
     """A vector sum of the given standard deviation on gradients of three coordinates."""
-    domain = gradient_ball(link, 3, 1.5)
-    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=3, users=n, composed=True)
+    domain = make_gradient_ball(link, 3, 1.5)
+    noise = binomial_noise_for_std(std, sensitivity=domain.sensitivity, dim=3, users=n, composed=True)
     protocol = ShuffleBinomial(domain=domain, noise=noise, delta=1e-5)
     return ShuffledGradient(link=link, parameter_bound=1.5, steps=steps, protocol=protocol)
 

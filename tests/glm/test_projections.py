@@ -25,9 +25,9 @@ def test_each_projection_is_the_nearest_point(dim: int) -> None:
     """A projection would not be the nearest point, or not lie in its set."""
     rng = np.random.default_rng(RNG_SEED)
     points, centres, matrices = 3 * rng.normal(size=(4, dim)), 0.3 * rng.normal(size=(4, dim)), spd(rng, 4, dim)
-    ellipsoid = estimation.onto_ellipsoid(points, centres, matrices, 0.8)
-    ball = estimation.onto_ball_in_norm(points, matrices, 1.2)
-    both = estimation.onto_both(points, ball=1.0, centre=centres, matrix=matrices, radius=0.8)
+    ellipsoid = estimation.project_onto_ellipsoid(points, centres, matrices, 0.8)
+    ball = estimation.project_onto_ball_in_norm(points, matrices, 1.2)
+    both = estimation.project_onto_intersection(points, ball=1.0, centre=centres, matrix=matrices, radius=0.8)
     for i in range(4):
         inside = {"type": "ineq", "fun": lambda y, i=i: 0.64 - (y - centres[i]) @ matrices[i] @ (y - centres[i])}
         in_ball = {"type": "ineq", "fun": lambda y: 1.0 - y @ y}
@@ -46,17 +46,17 @@ def test_each_projection_is_the_nearest_point(dim: int) -> None:
 def test_points_inside_stay() -> None:
     """A point of the set would be moved."""
     point = np.array([0.1, -0.2])
-    np.testing.assert_array_equal(estimation.onto_ball(point, 1.0), point)
-    np.testing.assert_array_equal(estimation.onto_ellipsoid(point, np.zeros(2), np.eye(2), 1.0), point)
-    np.testing.assert_array_equal(estimation.onto_ball_in_norm(point, np.diag([1.0, 9.0]), 1.0), point)
+    np.testing.assert_array_equal(estimation.project_onto_ball(point, 1.0), point)
+    np.testing.assert_array_equal(estimation.project_onto_ellipsoid(point, np.zeros(2), np.eye(2), 1.0), point)
+    np.testing.assert_array_equal(estimation.project_onto_ball_in_norm(point, np.diag([1.0, 9.0]), 1.0), point)
     np.testing.assert_allclose(
-        estimation.onto_both(point, ball=1.0, centre=np.zeros(2), matrix=np.eye(2), radius=1.0), point
+        estimation.project_onto_intersection(point, ball=1.0, centre=np.zeros(2), matrix=np.eye(2), radius=1.0), point
     )
 
 
 def test_sets_that_do_not_meet_end_in_the_ball() -> None:
     """An ellipsoid outside of the ball would lead out of the ball, or to a NaN."""
-    answer = estimation.onto_both(
+    answer = estimation.project_onto_intersection(
         np.array([5.0, 5.0]), ball=1.0, centre=np.array([10.0, 0.0]), matrix=np.eye(2), radius=0.5
     )
     assert np.linalg.norm(answer) <= 1 + 1e-12

@@ -380,7 +380,7 @@ EDGES: dict[str, Entry] = {
 
 def opened(model: str, key: str, domain: str) -> Any:
     """The protocol that a batch of users opens."""
-    return bd.open_batch(PRIVACY[model][key](), DOMAINS[domain], USERS)
+    return bd.protocol_for(PRIVACY[model][key](), DOMAINS[domain], USERS)
 
 
 def messages() -> dict[str, Entry]:

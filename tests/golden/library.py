@@ -11,8 +11,8 @@ from bandanna import environments as worlds
 from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.theory.base import BOUNDS
 from bandanna.privacy.factorisation import factorise
-from bandanna.protocols.comparison import compare as compare_protocols
-from bandanna.protocols.comparison import invert as invert_protocols
+from bandanna.protocols.comparison import compare_protocols as compare_protocols
+from bandanna.protocols.comparison import compare_protocols_at_std as invert_protocols
 
 __all__ = ["ALGORITHMS", "BOUNDS", "compare_protocols", "factorise", "invert_protocols", "worlds"]
 

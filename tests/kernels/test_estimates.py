@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.numeric.kernels import estimate
+from bandanna.numeric.kernels import estimate_from_released_sums
 from bandanna.types import Floats
 
 
@@ -20,7 +20,9 @@ def packed(gram: Floats, vector: Floats) -> Floats:
 @pytest.mark.parametrize("scale", [0.0, 1.7])
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 12])
 def test_estimates_are_those_of_the_equations(d: int, scale: float) -> None:
-    """An inverse or theta is another one than `Optimism` says, or an indefinite matrix is taken for a definite one."""
+    """An inverse or theta is another one than `OptimismTables` says, or an indefinite matrix is taken for a definite
+    one.
+    """
     rng, definite, (floor, weight) = np.random.default_rng(d), 0, (0.3, 0.2)
     system, own, column, theta, inverse = np.empty((d, 2 * d + 1)), *np.empty((3, d)), np.empty((d, d))
     for _ in range(60):
@@ -29,7 +31,9 @@ def test_estimates_are_those_of_the_equations(d: int, scale: float) -> None:
         gain = gram @ np.linalg.inv(scale * gram + floor * np.eye(d)) if scale else np.eye(d)
         matrix = (gain @ gram if scale else gram) + weight * np.eye(d)
         least = [np.linalg.eigvalsh(each)[0] for each in (scale * gram + floor * np.eye(d), (matrix + matrix.T) / 2)]
-        found = estimate(packed(gram, vector), scale, floor, weight, system, own, column, theta, inverse)
+        found = estimate_from_released_sums(
+            packed(gram, vector), scale, floor, weight, system, own, column, theta, inverse
+        )
         assert found == (min(least) > 0)
         definite += found
         if found and min(least) > 1e-3:

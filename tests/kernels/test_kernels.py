@@ -14,36 +14,36 @@ import pytest
 
 from bandanna.numeric import compiled as compiled_module
 from bandanna.numeric import kernels as kernels_module
-from bandanna.numeric.compiled import BREAK_EVEN, SWITCH, compiled
+from bandanna.numeric.compiled import BREAK_EVEN, SWITCH, find_kernel
 from bandanna.numeric.kernels import jit
 
 
 @pytest.fixture
 def _anew() -> Iterator[None]:
     """Kernels are looked for anew, before and after."""
-    compiled_module._loaded.cache_clear()
+    compiled_module._load_kernel.cache_clear()
     yield
-    compiled_module._loaded.cache_clear()
+    compiled_module._load_kernel.cache_clear()
 
 
 def test_a_short_run_uses_numpy() -> None:
     """Numba is loaded for a run that is over before."""
-    assert compiled("optimist", rounds=BREAK_EVEN) is not None
-    assert compiled("optimist", rounds=BREAK_EVEN - 1) is None
+    assert find_kernel("optimist", rounds=BREAK_EVEN) is not None
+    assert find_kernel("optimist", rounds=BREAK_EVEN - 1) is None
 
 
 @pytest.mark.parametrize("off", ["off", "OFF", "0", "no"])
 def test_kernels_can_be_switched_off(off: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment variable does nothing."""
     monkeypatch.setenv(SWITCH, off)
-    assert compiled("optimist") is None
+    assert find_kernel("optimist") is None
 
 
 @pytest.mark.usefixtures("_anew")
 def test_without_numba_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without Numba has an error instead of NumPy."""
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert compiled("optimist") is None
+    assert find_kernel("optimist") is None
 
 
 def test_a_folder_that_cannot_be_written_costs_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from bandanna.errors import ClippingWarning, InvalidStatistic
 from bandanna.numeric import compiled
-from bandanna.numeric.kernels import of_rank, tied
-from bandanna.numeric.linalg import favoured
+from bandanna.numeric.kernels import count_tied_arms, find_tied_arm
+from bandanna.numeric.linalg import find_best_arms
 from bandanna.numeric.rng import Streams
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.confidence import PaperConfidence
@@ -190,10 +190,10 @@ def test_phases_go_on_with_the_noise_of_their_stream(privacy: str, monkeypatch: 
 def test_ties_are_those_of_the_rule(values: list[float], size: float) -> None:
     """The kernel has another rule for ties than `linalg.favoured`, also beyond single precision."""
     index = size * np.array(values)
-    first, together = favoured(index)
-    count, found = tied(index)
+    first, together = find_best_arms(index)
+    count, found = count_tied_arms(index)
     assert found == first
-    arms = [of_rank(index, rank, found) for rank in range(count)]
+    arms = [find_tied_arm(index, rank, found) for rank in range(count)]
     assert arms == ([int(first)] if together is None else np.flatnonzero(together).tolist())
 
 

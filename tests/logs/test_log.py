@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bandanna as bd
-from bandanna.data.log_reading import Columns
+from bandanna.data.log_reading import ColumnTable
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument
 
 from ..drawn import examples
@@ -259,7 +259,7 @@ def test_any_table_is_read_as_it_is(rows: list[tuple[Any, float, float, float]],
 @given(st.lists(st.one_of(st.floats(), st.none(), st.text(max_size=3), st.booleans()), min_size=1, max_size=8))
 def test_any_column_is_numbers_or_refused(entries: list[Any]) -> None:
     """A column with something missing is read as numbers, or refused by another error than ours."""
-    table = Columns({"x": entries})
+    table = ColumnTable({"x": entries})
     fine = [isinstance(entry, float | bool) and math.isfinite(entry) for entry in entries]
     if all(fine):
         assert table.numbers("context", "x").tolist() == [float(entry) for entry in entries]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.data.logs import SlotCoins
-from bandanna.data.replay import _Run
+from bandanna.data.logs import SlotRandomness
+from bandanna.data.replay import _ReplayRun
 from bandanna.device.domain import Estimate, Statistic
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import Coins
-from bandanna.policies.base import Ask, Played
-from bandanna.policies.linear.base import State
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.base import PlayedRounds, SumQuery
+from bandanna.policies.linear.base import LinearState
 
 EVENTS, BATCH = 12, 3
 HEARD: list[Any] = []  # the reports of every batch, in order
@@ -32,13 +32,13 @@ def script(batch: int, dim: int) -> Any:
 class DeafLinTS(bd.LinTS):
     """Learns what a script says: so that batches can be compared for the same answers."""
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The real one, which is noted."""
         statistic = super().report(ask, played, coins)
         HEARD.append(statistic.values.copy())
         return statistic
 
-    def learned(self, state: State, released: Estimate) -> State:
+    def learned(self, state: LinearState, released: Estimate) -> LinearState:
         """From the script."""
         return super().learned(state, replace(released, total=script(state.batches, len(released.total))))
 
@@ -47,7 +47,7 @@ class DeafLinTS(bd.LinTS):
 class DeafLinUCB(bd.LinUCB):
     """The same with coins between tied arms."""
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The real one, which is noted."""
         statistic = super().report(ask, played, coins)
         HEARD.append(statistic.values.copy())
@@ -157,16 +157,16 @@ def test_batches_of_accepted_events_would_be_seen(
     make: Callable[[], bd.Policy[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The enumeration above cannot tell a replay whose batches count accepted events from one with fixed slots."""
-    monkeypatch.setattr(_Run, "_slots", _Run._accepted)
+    monkeypatch.setattr(_ReplayRun, "_slots", _ReplayRun._play_accepted)
     assert any(batches > 1 for batches, _ in changes(make, "rejection"))
 
 
 def test_coins_of_a_slot_do_not_depend_on_others() -> None:
     """Who is tied moves the coins of others, or an episode has those of another."""
-    everybody = SlotCoins(3, 5).among(np.ones(6, dtype=bool), "ties")
-    some = SlotCoins(3, 5).among(np.array([True, False, True, False, False, True]), "ties")
+    everybody = SlotRandomness(3, 5).among(np.ones(6, dtype=bool), "ties")
+    some = SlotRandomness(3, 5).among(np.array([True, False, True, False, False, True]), "ties")
     np.testing.assert_array_equal(some, everybody * [1, 0, 1, 0, 0, 1])
-    assert not np.array_equal(SlotCoins(3, 6).uniform((6,), "ties"), SlotCoins(3, 5).uniform((6,), "ties"))
+    assert not np.array_equal(SlotRandomness(3, 6).uniform((6,), "ties"), SlotRandomness(3, 5).uniform((6,), "ties"))
 
 
 def skewed(n: int) -> bd.Log:

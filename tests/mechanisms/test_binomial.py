@@ -16,7 +16,7 @@ from scipy import special, stats
 
 from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.noise import Binomial
+from bandanna.mechanisms.noise import BinomialMechanism
 from bandanna.privacy.events import BinomialEvent
 
 
@@ -51,11 +51,13 @@ def test_binomial_noise_is_as_private_as_theorem_a_claims(
 ) -> None:
     """The exact hockey-stick divergence of neighbours is within the claim; with a std 20 % smaller it is not."""
     shift = math.hypot(*change)
-    mechanism = Binomial(trials=trials, shift=shift, reach=7, dim=len(change), probability=probability, rounded=False)
+    mechanism = BinomialMechanism(
+        trials=trials, shift=shift, reach=7, dim=len(change), probability=probability, rounded=False
+    )
     weaker = dataclasses.replace(mechanism, trials=round(0.64 * trials))  # variance is linear in the trials
     still = (0,) * len(change)
 
-    def truth(used: Binomial, epsilon: float) -> float:
+    def truth(used: BinomialMechanism, epsilon: float) -> float:
         p, q = (law(used.trials, probability, moved, 7) for moved in (change, still))
         return max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon))
 
@@ -68,7 +70,7 @@ def test_binomial_noise_is_as_private_as_theorem_a_claims(
 @pytest.mark.parametrize(("trials", "probability"), [(1, 0.5), (12, 0.25), (300, 0.625)])
 def test_moments_are_exact(trials: int, probability: float) -> None:
     """The stated mean and variance are those of the binomial law."""
-    mechanism = Binomial(trials=trials, shift=1.0, reach=1, probability=probability)
+    mechanism = BinomialMechanism(trials=trials, shift=1.0, reach=1, probability=probability)
     mean, variance = stats.binom.stats(trials, probability)
     assert mechanism.mean == pytest.approx(float(mean), rel=1e-14)
     assert mechanism.variance == pytest.approx(float(variance), rel=1e-14)
@@ -80,10 +82,10 @@ def test_release_has_the_law_of_its_event(kind: str, probability: float) -> None
     """Totals come out with exactly the noise that the event states; a std 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (100_000, 1e-9)
     source = FastNoise(np.random.default_rng(3)) if kind == "fast" else SecureNoise()
-    mechanism = Binomial(trials=200, shift=1.0, reach=1, dim=2, probability=probability)
+    mechanism = BinomialMechanism(trials=200, shift=1.0, reach=1, dim=2, probability=probability)
     value = np.tile([5, -3], (n // 2, 1))
 
-    def gap(used: Binomial) -> float:
+    def gap(used: BinomialMechanism) -> float:
         noise = used.release(value, source) - value + round(mechanism.mean - used.mean)
         seen = np.searchsorted(np.sort(noise.ravel()), np.arange(-1, 201), side="right") / n
         return float(np.abs(seen - stats.binom.cdf(np.arange(-1, 201), 200, probability)).max())
@@ -96,8 +98,8 @@ def test_release_has_the_law_of_its_event(kind: str, probability: float) -> None
 def test_event_repeats_the_parameters() -> None:
     """What is priced is what is sampled."""
     stated = {"trials": 40, "shift": 2.5, "reach": 3, "dim": 4, "probability": 0.25, "rounded": False}
-    assert Binomial(**stated).event == BinomialEvent(**stated)
-    assert Binomial(trials=40, shift=2.5, reach=3).event == BinomialEvent(trials=40, shift=2.5, reach=3)
+    assert BinomialMechanism(**stated).event == BinomialEvent(**stated)
+    assert BinomialMechanism(trials=40, shift=2.5, reach=3).event == BinomialEvent(trials=40, shift=2.5, reach=3)
 
 
 @pytest.mark.parametrize(
@@ -114,5 +116,5 @@ def test_event_repeats_the_parameters() -> None:
 def test_a_mechanism_without_a_sound_event_cannot_be_built(argument: str, changed: dict[str, Any]) -> None:
     """Malformed parameters are refused when the mechanism is made, and the argument is named."""
     with pytest.raises(InvalidArgument) as caught:
-        Binomial(**{"trials": 10, "shift": 1.0, "reach": 1, **changed})
+        BinomialMechanism(**{"trials": 10, "shift": 1.0, "reach": 1, **changed})
     assert caught.value.argument == argument

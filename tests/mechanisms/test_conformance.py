@@ -17,15 +17,21 @@ import pytest
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownEvent
 from bandanna.mechanisms.base import Mechanism
-from bandanna.mechanisms.noise import Binomial, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from bandanna.mechanisms.noise import (
+    BinomialMechanism,
+    DiscreteGaussianMechanism,
+    DiscreteLaplaceMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
+)
 from bandanna.privacy.events import Event
 
-REAL = [Gaussian(std=2.0, sensitivity=1.0, dim=3), Laplace(scale=2.0, sensitivity=1.0, dim=3)]
+REAL = [GaussianMechanism(std=2.0, sensitivity=1.0, dim=3), LaplaceMechanism(scale=2.0, sensitivity=1.0, dim=3)]
 WHOLE = [
-    DiscreteGaussian(std=2.0, shift=1.0, dim=3),
-    DiscreteLaplace(scale=2.0, shift=1.0, dim=3),
-    Binomial(trials=16, shift=1.0, reach=1, dim=3),
-    Binomial(trials=20, shift=1.0, reach=1, dim=3, probability=0.25, rounded=False),
+    DiscreteGaussianMechanism(std=2.0, shift=1.0, dim=3),
+    DiscreteLaplaceMechanism(scale=2.0, shift=1.0, dim=3),
+    BinomialMechanism(trials=16, shift=1.0, reach=1, dim=3),
+    BinomialMechanism(trials=20, shift=1.0, reach=1, dim=3, probability=0.25, rounded=False),
 ]
 MECHANISMS = REAL + WHOLE
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
@@ -149,7 +155,7 @@ def test_a_mechanism_without_an_event_cannot_be_built() -> None:
     """A subclass that does not state an event is refused when it is made: no noise without a price."""
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Free(DiscreteGaussian):
+    class Free(DiscreteGaussianMechanism):
         @property
         def event(self) -> Any:
             return None

@@ -9,7 +9,7 @@ import pytest
 
 from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.noise import Gaussian, Laplace, RandomizedResponse
+from bandanna.mechanisms.noise import GaussianMechanism, LaplaceMechanism, RandomizedResponse
 from bandanna.numeric.rng import Streams
 from bandanna.privacy.factorisation import BLT, factorise
 from bandanna.privacy.prices import fine_grid
@@ -21,8 +21,8 @@ OCTAVES = [2000 * 2 ** (step / 9) for step in range(9)]  # grids are powers of t
 @pytest.mark.parametrize("scale", OCTAVES)
 def test_grids_are_as_fine_as_the_noise_was_calibrated_for(scale: float) -> None:
     """A mechanism draws on another grid than calibrations assume: noise, change, coordinates or people are lost."""
-    assert Gaussian(std=scale, sensitivity=2.0, dim=3).step == fine_grid(scale, 2.0, 3)
-    assert Laplace(scale=scale, sensitivity=2.0, dim=3).step == fine_grid(scale, 2.0, 9)
+    assert GaussianMechanism(std=scale, sensitivity=2.0, dim=3).step == fine_grid(scale, 2.0, 3)
+    assert LaplaceMechanism(scale=scale, sensitivity=2.0, dim=3).step == fine_grid(scale, 2.0, 9)
     for participations in (1, 3):
         for factors in (factorise("tree", horizon=8), SMALL):
             stream = ContinualGaussian(

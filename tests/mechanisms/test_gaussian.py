@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.device.noise import FastNoise, SecureNoise, gaussian_grid_distance, on_grid
+from bandanna.device.noise import FastNoise, SecureNoise, gaussian_grid_distance, round_to_grid
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.noise import DiscreteGaussian, Gaussian
+from bandanna.mechanisms.noise import DiscreteGaussianMechanism, GaussianMechanism
 from bandanna.privacy.events import DiscreteGaussianEvent, GaussianEvent
 
 
@@ -51,7 +51,7 @@ def band(n: int, alarm: float) -> float:
 @pytest.mark.parametrize(("std", "shift"), [(1.0, 1), (2.5, 3), (0.7, 1), (4.0, 2)])
 def test_discrete_gaussian_is_concentrated_as_claimed(std: float, shift: int) -> None:
     """The Renyi divergence of order a is at most a shift^2 / 2 std^2, with equality; 20 % less noise exceeds it."""
-    event = DiscreteGaussian(std=std, shift=shift).event
+    event = DiscreteGaussianMechanism(std=std, shift=shift).event
     rho = event.shift**2 / (2 * event.std**2)
     for order in (1.1, 1.5, 2.0, 2.7, 4.0, 8.0, 16.5):
         assert renyi(order, std, shift) <= rho * order * (1 + 1e-12)
@@ -62,9 +62,9 @@ def test_discrete_gaussian_is_concentrated_as_claimed(std: float, shift: int) ->
 
 def test_rounding_to_the_grid_must_be_charged() -> None:
     """On a grid the event's l2 charge covers every neighbouring pair; the sensitivity alone would not."""
-    mechanism = Gaussian(std=1.0, sensitivity=1.1, grid=0.5)
+    mechanism = GaussianMechanism(std=1.0, sensitivity=1.1, grid=0.5)
     values = np.linspace(-1, 1, 401)
-    steps = on_grid(values, mechanism.step) - on_grid(values - mechanism.sensitivity, mechanism.step)
+    steps = round_to_grid(values, mechanism.step) - round_to_grid(values - mechanism.sensitivity, mechanism.step)
     worst = int(steps.max())  # 3 steps of 0.5 for a change of 1.1
     charged = (
         mechanism.event.sensitivity + mechanism.event.grid * math.sqrt(mechanism.event.dim)
@@ -81,7 +81,7 @@ def test_discrete_gaussian_variance_is_exact(std: float) -> None:
     with mpmath.workdps(40):
         weights = {j: mpmath.exp(-(mpmath.mpf(j) ** 2) / (2 * mpmath.mpf(std) ** 2)) for j in range(1, 200)}
         exact = 2 * sum(j**2 * w for j, w in weights.items()) / (1 + 2 * sum(weights.values()))
-        assert DiscreteGaussian(std=std, shift=1).variance == pytest.approx(float(exact), rel=1e-14)
+        assert DiscreteGaussianMechanism(std=std, shift=1).variance == pytest.approx(float(exact), rel=1e-14)
 
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
@@ -89,7 +89,7 @@ def test_discrete_release_has_the_law_of_its_event(kind: str) -> None:
     """Integers come out with exactly the noise that the event states; a std 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (20_000, 1e-9)
     source = FastNoise(np.random.default_rng(7)) if kind == "fast" else SecureNoise()
-    mechanism = DiscreteGaussian(std=1.7, shift=1, dim=4)
+    mechanism = DiscreteGaussianMechanism(std=1.7, shift=1, dim=4)
     value = np.tile([5, -3, 0, 10**12], (n // 4, 1))
     noise = mechanism.release(value, source) - value  # (n / 4, 4)
     assert gap(noise.ravel(), mechanism.event.std) <= band(n, alarm)
@@ -99,11 +99,11 @@ def test_discrete_release_has_the_law_of_its_event(kind: str) -> None:
 
 def test_fast_release_is_within_the_stated_distance_of_the_events_law() -> None:
     """The fast release on a coarse grid is as close to the discrete law as `gaussian_grid_distance` says."""
-    mechanism, n = Gaussian(std=2.0, sensitivity=1.0, grid=0.1), 200_000
+    mechanism, n = GaussianMechanism(std=2.0, sensitivity=1.0, grid=0.1), 200_000
     steps, expected = 0.1 * np.arange(-200, 201), np.cumsum(mass(20.0, 200))
     bound = gaussian_grid_distance(std=2.0, grid=0.1) + band(n, 1e-6)
 
-    def distance(used: Gaussian) -> float:
+    def distance(used: GaussianMechanism) -> float:
         noise = np.sort(used.release(np.zeros((n, 1)), FastNoise(np.random.default_rng(5))).ravel())
         return float(np.abs(np.searchsorted(noise, steps, side="right") / n - expected).max())
 
@@ -115,7 +115,7 @@ def test_fast_release_is_within_the_stated_distance_of_the_events_law() -> None:
 
 def test_secure_release_on_the_default_grid_is_gaussian() -> None:
     """On the default grid the secure release is normal to 4e-7; a std 20 % too small is seen (false alarm 1e-9)."""
-    mechanism, n = Gaussian(std=3.0, sensitivity=1.0, dim=2), 20_000
+    mechanism, n = GaussianMechanism(std=3.0, sensitivity=1.0, dim=2), 20_000
     weaker = dataclasses.replace(mechanism, std=2.4)
     noise, less = (used.release(np.full((n // 2, 2), 0.1), SecureNoise()) - 0.1 for used in (mechanism, weaker))
     assert stats.kstest(noise.ravel(), "norm", args=(0, 3.0)).statistic <= band(n, 1e-9) + 4e-7
@@ -124,26 +124,28 @@ def test_secure_release_on_the_default_grid_is_gaussian() -> None:
 
 def test_events_repeat_the_parameters() -> None:
     """What is priced is what is sampled: noise, sensitivity, dimension and the grid that is really used."""
-    assert Gaussian(std=3.0, sensitivity=2.0, dim=4).event == GaussianEvent(
+    assert GaussianMechanism(std=3.0, sensitivity=2.0, dim=4).event == GaussianEvent(
         std=3.0, sensitivity=2.0, dim=4, grid=3.0 * 2.0**-20
     )
-    assert Gaussian(std=3.0, sensitivity=2.0, grid=0.0).event == GaussianEvent(std=3.0, sensitivity=2.0)
-    assert DiscreteGaussian(std=3.0, shift=2.0, dim=4).event == DiscreteGaussianEvent(std=3.0, shift=2.0, dim=4)
-    assert Gaussian(std=3.0, sensitivity=2.0).variance == 9.0
-    assert dataclasses.replace(Gaussian(std=3.0, sensitivity=2.0), std=6.0).step == 6.0 * 2.0**-20
+    assert GaussianMechanism(std=3.0, sensitivity=2.0, grid=0.0).event == GaussianEvent(std=3.0, sensitivity=2.0)
+    assert DiscreteGaussianMechanism(std=3.0, shift=2.0, dim=4).event == DiscreteGaussianEvent(
+        std=3.0, shift=2.0, dim=4
+    )
+    assert GaussianMechanism(std=3.0, sensitivity=2.0).variance == 9.0
+    assert dataclasses.replace(GaussianMechanism(std=3.0, sensitivity=2.0), std=6.0).step == 6.0 * 2.0**-20
 
 
 @pytest.mark.parametrize(
     ("argument", "build"),
     [
-        ("std", lambda: Gaussian(std=0.0, sensitivity=1.0)),
-        ("std", lambda: Gaussian(std=math.nan, sensitivity=1.0)),
-        ("sensitivity", lambda: Gaussian(std=1.0, sensitivity=-1.0)),
-        ("dim", lambda: Gaussian(std=1.0, sensitivity=1.0, dim=0)),
-        ("grid", lambda: Gaussian(std=1.0, sensitivity=1.0, grid=-1.0)),
-        ("grid", lambda: Gaussian(std=1.0, sensitivity=1.0, grid=1.5)),
-        ("std", lambda: DiscreteGaussian(std=2.0**53, shift=1.0)),
-        ("shift", lambda: DiscreteGaussian(std=1.0, shift=0.0)),
+        ("std", lambda: GaussianMechanism(std=0.0, sensitivity=1.0)),
+        ("std", lambda: GaussianMechanism(std=math.nan, sensitivity=1.0)),
+        ("sensitivity", lambda: GaussianMechanism(std=1.0, sensitivity=-1.0)),
+        ("dim", lambda: GaussianMechanism(std=1.0, sensitivity=1.0, dim=0)),
+        ("grid", lambda: GaussianMechanism(std=1.0, sensitivity=1.0, grid=-1.0)),
+        ("grid", lambda: GaussianMechanism(std=1.0, sensitivity=1.0, grid=1.5)),
+        ("std", lambda: DiscreteGaussianMechanism(std=2.0**53, shift=1.0)),
+        ("shift", lambda: DiscreteGaussianMechanism(std=1.0, shift=0.0)),
     ],
 )
 def test_a_mechanism_without_a_sound_event_cannot_be_built(argument: str, build: Any) -> None:

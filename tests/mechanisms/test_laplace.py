@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from bandanna.device.noise import FastNoise, SecureNoise, laplace_grid_distance, on_grid
+from bandanna.device.noise import FastNoise, SecureNoise, laplace_grid_distance, round_to_grid
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.noise import DiscreteLaplace, Laplace
+from bandanna.mechanisms.noise import DiscreteLaplaceMechanism, LaplaceMechanism
 from bandanna.privacy.events import DiscreteLaplaceEvent, LaplaceEvent
 
 
@@ -49,7 +49,7 @@ def band(n: int, alarm: float) -> float:
 @pytest.mark.parametrize(("scale", "shift", "dim"), [(1.0, 1, 1), (2.0, 3, 1), (0.6, 1, 1), (2.0, 2, 2), (1.5, 3, 2)])
 def test_discrete_laplace_is_pure_as_claimed(scale: float, shift: int, dim: int) -> None:
     """For every change of l1 size `shift`, delta at epsilon = shift / scale is zero; with 20 % less noise it is not."""
-    event = DiscreteLaplace(scale=scale, shift=shift, dim=dim).event
+    event = DiscreteLaplaceMechanism(scale=scale, shift=shift, dim=dim).event
     epsilon = event.shift / event.scale
     for change in itertools.product(range(-shift, shift + 1), repeat=dim):
         if sum(map(abs, change)) == shift:
@@ -62,9 +62,9 @@ def test_discrete_laplace_is_pure_as_claimed(scale: float, shift: int, dim: int)
 
 def test_rounding_to_the_grid_must_be_charged() -> None:
     """On a grid epsilon = (sensitivity + grid dim) / scale covers all neighbours; sensitivity / scale does not."""
-    mechanism = Laplace(scale=1.0, sensitivity=1.1, grid=0.5)
+    mechanism = LaplaceMechanism(scale=1.0, sensitivity=1.1, grid=0.5)
     values = np.linspace(-1, 1, 401)
-    steps = on_grid(values, mechanism.step) - on_grid(values - mechanism.sensitivity, mechanism.step)
+    steps = round_to_grid(values, mechanism.step) - round_to_grid(values - mechanism.sensitivity, mechanism.step)
     worst, ratio = int(steps.max()), mechanism.scale / mechanism.step
     charged = (mechanism.event.sensitivity + mechanism.event.grid * mechanism.event.dim) / mechanism.event.scale
     assert hockey_stick(joint(ratio, (worst,)), joint(ratio, (0,)), charged) < 1e-12
@@ -77,14 +77,14 @@ def test_discrete_laplace_variance_is_exact(scale: float) -> None:
     """The stated variance is the enumerated law's."""
     reach = math.ceil(80 * scale) + 5
     exact = (mass(scale, reach) * np.arange(-reach, reach + 1) ** 2).sum()
-    assert DiscreteLaplace(scale=scale, shift=1).variance == pytest.approx(exact, rel=1e-12)
+    assert DiscreteLaplaceMechanism(scale=scale, shift=1).variance == pytest.approx(exact, rel=1e-12)
 
 
 def test_variance_of_real_noise_is_that_of_the_grid_within_the_stated_bound() -> None:
     """The secure source's variance is below 2 scale^2, by less than (grid / scale)^2 / 12 of it."""
     for grid in (1.0, 0.5, 0.1):
-        secure = grid**2 * DiscreteLaplace(scale=1 / grid, shift=1).variance
-        assert 0 < 1 - secure / Laplace(scale=1.0, sensitivity=1.0, grid=grid).variance < grid**2 / 12
+        secure = grid**2 * DiscreteLaplaceMechanism(scale=1 / grid, shift=1).variance
+        assert 0 < 1 - secure / LaplaceMechanism(scale=1.0, sensitivity=1.0, grid=grid).variance < grid**2 / 12
 
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
@@ -92,10 +92,10 @@ def test_discrete_release_has_the_law_of_its_event(kind: str) -> None:
     """Integers come out with exactly the noise that the event states; a scale 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (30_000, 1e-9)
     source = FastNoise(np.random.default_rng(11)) if kind == "fast" else SecureNoise()
-    mechanism = DiscreteLaplace(scale=1.7, shift=1, dim=3)
+    mechanism = DiscreteLaplaceMechanism(scale=1.7, shift=1, dim=3)
     value = np.tile([5, -3, 10**12], (n // 3, 1))
 
-    def gap(used: DiscreteLaplace) -> float:
+    def gap(used: DiscreteLaplaceMechanism) -> float:
         noise = np.sort((used.release(value, source) - value).ravel())
         seen = np.searchsorted(noise, np.arange(-100, 101), side="right") / noise.size
         return float(np.abs(seen - np.cumsum(mass(mechanism.event.scale, 100))).max())
@@ -109,7 +109,7 @@ def test_real_release_is_laplace(kind: str) -> None:
     """On the default grid both sources release Laplace noise to 5e-7; a scale 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (30_000, 1e-9)
     source = FastNoise(np.random.default_rng(12)) if kind == "fast" else SecureNoise()
-    mechanism = Laplace(scale=3.0, sensitivity=1.0)
+    mechanism = LaplaceMechanism(scale=3.0, sensitivity=1.0)
     weaker = dataclasses.replace(mechanism, scale=2.4)
     noise, less = ((used.release(np.full((n, 1), 0.1), source) - 0.1).ravel() for used in (mechanism, weaker))
     slack = laplace_grid_distance(scale=3.0, grid=mechanism.step)
@@ -119,21 +119,23 @@ def test_real_release_is_laplace(kind: str) -> None:
 
 def test_events_repeat_the_parameters() -> None:
     """What is priced is what is sampled: noise, sensitivity, dimension and the grid that is really used."""
-    assert Laplace(scale=3.0, sensitivity=2.0, dim=4).event == LaplaceEvent(
+    assert LaplaceMechanism(scale=3.0, sensitivity=2.0, dim=4).event == LaplaceEvent(
         scale=3.0, sensitivity=2.0, dim=4, grid=3.0 * 2.0**-20
     )
-    assert DiscreteLaplace(scale=3.0, shift=2.0, dim=4).event == DiscreteLaplaceEvent(scale=3.0, shift=2.0, dim=4)
+    assert DiscreteLaplaceMechanism(scale=3.0, shift=2.0, dim=4).event == DiscreteLaplaceEvent(
+        scale=3.0, shift=2.0, dim=4
+    )
 
 
 @pytest.mark.parametrize(
     ("argument", "build"),
     [
-        ("scale", lambda: Laplace(scale=0.0, sensitivity=1.0)),
-        ("sensitivity", lambda: Laplace(scale=1.0, sensitivity=math.inf)),
-        ("dim", lambda: Laplace(scale=1.0, sensitivity=1.0, dim=1.5)),
-        ("grid", lambda: Laplace(scale=1.0, sensitivity=1.0, grid=1.5)),
-        ("scale", lambda: DiscreteLaplace(scale=2.0**53, shift=1.0)),
-        ("shift", lambda: DiscreteLaplace(scale=1.0, shift=-1.0)),
+        ("scale", lambda: LaplaceMechanism(scale=0.0, sensitivity=1.0)),
+        ("sensitivity", lambda: LaplaceMechanism(scale=1.0, sensitivity=math.inf)),
+        ("dim", lambda: LaplaceMechanism(scale=1.0, sensitivity=1.0, dim=1.5)),
+        ("grid", lambda: LaplaceMechanism(scale=1.0, sensitivity=1.0, grid=1.5)),
+        ("scale", lambda: DiscreteLaplaceMechanism(scale=2.0**53, shift=1.0)),
+        ("shift", lambda: DiscreteLaplaceMechanism(scale=1.0, shift=-1.0)),
     ],
 )
 def test_a_mechanism_without_a_sound_event_cannot_be_built(argument: str, build: Any) -> None:

@@ -19,7 +19,15 @@ from scipy import integrate, stats
 
 from bandanna.device.domain import Ball
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
-from bandanna.device.randomizers import CAP_STEPS, FARTHEST, Direction, aim, candidates, units, within
+from bandanna.device.randomizers import (
+    CAP_STEPS,
+    LARGEST_NORMAL,
+    CapRandomizer,
+    is_in_cap,
+    make_candidates,
+    normalize_messages,
+    round_to_sphere,
+)
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.mechanisms.noise import PrivUnit
 from bandanna.numeric import search
@@ -38,7 +46,7 @@ def fast(seed: int = 1) -> FastNoise:
 
 def densities(event: CapEvent) -> tuple[float, float]:
     """Of an exact direction, relative to the uniform one: inside the cap, outside."""
-    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.share_inside(event)
+    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.probability_inside(event)
     return p / q, (1 - p) / (1 - q)
 
 
@@ -74,7 +82,7 @@ def test_densities_integrate_to_one_and_differ_by_the_epsilon(dim: int, epsilon:
     whole = integrate.quad(lambda a: math.sin(a) ** (dim - 2), 0, math.pi)[0]
     assert integrate.quad(density, 0, math.pi, points=split)[0] / whole == pytest.approx(1, rel=1e-8)
     leaning = integrate.quad(lambda a: math.cos(a) * density(a), 0, math.pi, points=split)[0] / whole
-    assert spherical_cap.lean(event) == pytest.approx(leaning, rel=1e-8)
+    assert spherical_cap.mean_cosine(event) == pytest.approx(leaning, rel=1e-8)
     assert epsilon - 1e-4 < math.log(inside / outside) < spherical_cap.cap_epsilon(event) <= epsilon
 
 
@@ -102,8 +110,8 @@ def rounded(steps: int) -> tuple[Ints, Floats]:
 
 def inside_of(event: CapEvent, points: Ints, angles: Floats) -> NDArray[np.bool_]:
     """Which points are in the cap of each direction, (angles, points), by the device's own test."""
-    aims = aim(np.stack([np.cos(angles), np.sin(angles)], axis=-1), np.zeros(angles.shape))
-    return within(np.broadcast_to(points, (len(angles), *points.shape)), aims, event.cosine)
+    aims = round_to_sphere(np.stack([np.cos(angles), np.sin(angles)], axis=-1), np.zeros(angles.shape))
+    return is_in_cap(np.broadcast_to(points, (len(angles), *points.shape)), aims, event.cosine)
 
 
 @pytest.mark.parametrize("steps", [8, 32, 16])
@@ -115,7 +123,7 @@ def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) 
     points, weights = rounded(steps)
     inside = inside_of(event, points, np.linspace(0, 2 * np.pi, 180, endpoint=False))
     chance = inside @ weights  # of a candidate to be inside, for each direction
-    low, high = spherical_cap.masses(event)
+    low, high = spherical_cap.bound_cap_mass(event)
     assert low <= chance.min() < chance.max() <= high
     c, n, q = event.chance, event.candidates, chance[:, None]
     density = np.where(
@@ -135,11 +143,11 @@ def test_fine_candidates_fall_into_the_cap_as_often_as_said(dim: int) -> None:
     """Of many candidates another share is in a cap than between the two bounds (6 s.e.), in some direction."""
     event = best_cap(dim=dim, epsilon=2.0)
     words = np.random.default_rng(4).random((60_000, 3, (dim + 1) // 2))
-    found = candidates(words, event.steps)[:, :dim]
-    low, high = spherical_cap.masses(event)
+    found = make_candidates(words, event.steps)[:, :dim]
+    low, high = spherical_cap.bound_cap_mass(event)
     assert high - low < 1e-5
     for axis in (np.eye(dim)[0], np.ones(dim) / math.sqrt(dim)):
-        share = np.mean(within(found, aim(axis, np.zeros(())), event.cosine))
+        share = np.mean(is_in_cap(found, round_to_sphere(axis, np.zeros(())), event.cosine))
         assert low - 6 * math.sqrt(low / 60_000) < share < high + 6 * math.sqrt(low / 60_000)
 
 
@@ -170,9 +178,9 @@ EVERY = [
 @pytest.mark.parametrize("chance", [0.75, 1.0])
 def test_every_outcome_of_a_small_device(chance: float) -> None:
     """With all words of a tiny source counted, messages have another law than the price is made for."""
-    device = Direction(domain=Ball(dim=2), cosine=0.6, chance=chance, candidates=2, steps=1000)
+    device = CapRandomizer(domain=Ball(dim=2), cosine=0.6, chance=chance, candidates=2, steps=1000)
     source = np.array(EVERY)
-    known = candidates(np.array([[[a], [0.5], [t / TURNS]] for a in LENGTHS for t in range(TURNS)]), 1000)
+    known = make_candidates(np.array([[[a], [0.5], [t / TURNS]] for a in LENGTHS for t in range(TURNS)]), 1000)
     names = {tuple(point): k for k, point in enumerate(known.tolist())}
     assert len(names) == 16
     laws = []
@@ -180,12 +188,13 @@ def test_every_outcome_of_a_small_device(chance: float) -> None:
         point = np.array([math.cos(angle), math.sin(angle)])
         sent = device.encode(np.broadcast_to(point, (len(source), 2)), Written(source))
         law = np.bincount([names[tuple(row)] for row in sent.tolist()], minlength=16) / len(source)
-        inside = within(known, aim(point, np.zeros(())), 0.6)
+        inside = is_in_cap(known, round_to_sphere(point, np.zeros(())), 0.6)
         q = inside.mean()
         expected = [chance * (2 - q) + (1 - chance) * q, (1 - chance) * (1 + q) + chance * (1 - q)]  # inside, outside
         assert np.allclose(16 * law, np.where(inside, *expected))
         laws.append(law)
-    shares = {round(float(within(known, aim(np.array([math.cos(a), math.sin(a)]), np.zeros(())), 0.6).mean()), 9)
+    shares = {round(float(is_in_cap(known, round_to_sphere(np.array([math.cos(a), math.sin(a)]), np.zeros(())), 0.6)
+                    .mean()), 9)
               for a in np.linspace(0, 2 * np.pi, 48, endpoint=False)}  # fmt: skip
     low, high = min(shares), max(shares)
     worst = np.log(np.max(laws, axis=0) / np.min(laws, axis=0)).max()
@@ -201,7 +210,7 @@ def test_a_fifth_less_noise_exceeds_the_budget(dim: int, epsilon: float) -> None
     def quieter(more: float) -> bool:
         return PrivUnit.calibrate(dim=dim, epsilon=more).variance <= 0.64 * kept.variance
 
-    louder = PrivUnit.calibrate(dim=dim, epsilon=search.least(quieter, epsilon, 36.0, relative=1e-3))
+    louder = PrivUnit.calibrate(dim=dim, epsilon=search.find_least(quieter, epsilon, 36.0, relative=1e-3))
     inside, outside = densities(louder.event)
     assert math.log(inside / outside) > 1.1 * epsilon
     assert accountant.epsilon(louder.event, 0.0) > 1.1 * epsilon > epsilon >= accountant.epsilon(kept.event, 0.0)
@@ -236,11 +245,11 @@ def test_equal_work_whatever_the_data() -> None:
 def test_nobody_depends_on_company() -> None:
     """A candidate, its test or a message is another one in an array with others."""
     words = np.random.default_rng(2).random((37, 3, 3))
-    together = candidates(words, CAP_STEPS)
-    assert np.array_equal(together, np.concatenate([candidates(row[None], CAP_STEPS) for row in words]))
-    aims = aim(np.random.default_rng(3).normal(size=(5, 6)), np.zeros(5))
-    tested = within(np.broadcast_to(together, (5, 37, 6)), aims, 0.2)
-    assert np.array_equal(tested, [[within(g[None], a, 0.2)[0] for g in together] for a in aims])
+    together = make_candidates(words, CAP_STEPS)
+    assert np.array_equal(together, np.concatenate([make_candidates(row[None], CAP_STEPS) for row in words]))
+    aims = round_to_sphere(np.random.default_rng(3).normal(size=(5, 6)), np.zeros(5))
+    tested = is_in_cap(np.broadcast_to(together, (5, 37, 6)), aims, 0.2)
+    assert np.array_equal(tested, [[is_in_cap(g[None], a, 0.2)[0] for g in together] for a in aims])
     device = PrivUnit.calibrate(dim=6, epsilon=1.0).device(Ball(dim=6))
     rows = Ball(dim=6).admit(np.random.default_rng(5).normal(size=(200, 6))).values
     alone = fast(7)
@@ -250,10 +259,10 @@ def test_nobody_depends_on_company() -> None:
 def test_candidates_stay_within_reach() -> None:
     """The rarest words make a coordinate that no mixer would take, or a length that is none."""
     extreme = np.array([[[0.0], [1 - 2.0**-53], [0.0]], [[1 - 2.0**-53], [0.0], [0.5]], [[0.0], [0.0], [0.25]]])
-    found = candidates(extreme, CAP_STEPS)
-    assert np.abs(found).max() <= math.ceil(FARTHEST * CAP_STEPS)
+    found = make_candidates(extreme, CAP_STEPS)
+    assert np.abs(found).max() <= math.ceil(LARGEST_NORMAL * CAP_STEPS)
     assert np.array_equal(found[1], [0, 0])  # the shortest: no direction, and none is made up
-    assert np.array_equal(units(found[1]), [0.0, 0.0])
+    assert np.array_equal(normalize_messages(found[1]), [0.0, 0.0])
 
 
 # What an estimate is worth

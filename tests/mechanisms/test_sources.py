@@ -161,7 +161,7 @@ def test_permutations_are_uniform(kind: str) -> None:
 def test_secure_permutation_draws_equal_keys_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two equal sort keys would favour one order; such a row is drawn again, and only that row."""
     keys = [np.array([[3, 1, 2], [5, 5, 1]], dtype=np.uint64), np.array([[9, 8, 7]], dtype=np.uint64)]
-    monkeypatch.setattr(noise, "_words", lambda wanted: keys.pop(0))
+    monkeypatch.setattr(noise, "_draw_words", lambda wanted: keys.pop(0))
     assert SecureNoise().permutation(3, 2).tolist() == [[1, 2, 0], [2, 1, 0]]
     assert not keys
 
@@ -223,7 +223,7 @@ def test_distance_is_refused_where_it_is_not_proven() -> None:
 @given(st.floats(-1e9, 1e9), st.sampled_from([2.0**-10, 0.25, 0.1, 1e-3, 3.0, 0.7]))
 def test_rounding_to_the_grid_is_exact(value: float, grid: float) -> None:
     """No value is moved by more than half a step in exact arithmetic: the price's rounding term is enough."""
-    steps = int(noise.on_grid(np.array([value]), grid)[0])
+    steps = int(noise.round_to_grid(np.array([value]), grid)[0])
     assert abs(Fraction(value) - steps * Fraction(grid)) <= Fraction(grid) / 2
 
 
@@ -236,13 +236,13 @@ def test_rounding_is_exact_where_division_is_not() -> None:
         for v in [(k + 0.5) * grid]
         if np.rint(v / grid) != round(Fraction(v) / Fraction(grid))
     )
-    assert noise.on_grid([value], grid)[0] == round(Fraction(value) / Fraction(grid))
+    assert noise.round_to_grid([value], grid)[0] == round(Fraction(value) / Fraction(grid))
 
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-9, 1e-3))
 def test_dividing_by_the_grid_never_loses_noise(std: float, grid: float) -> None:
     """The secure noise parameter is never below std / grid in exact arithmetic."""
-    assert Fraction(noise.at_least("std", std, grid)) * Fraction(grid) >= Fraction(std)
+    assert Fraction(noise.divide_rounding_up("std", std, grid)) * Fraction(grid) >= Fraction(std)
 
 
 def test_a_seeded_fast_source_repeats_and_a_secure_one_does_not() -> None:

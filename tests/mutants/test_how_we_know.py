@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bandanna.audit.gallery import good
+from bandanna.audit.gallery import known_truths
 from bandanna.audit.targets import attacked
 from mutants import how_we_know
 from mutants.how_we_know import PAGE, Figures, measured, page, printed
@@ -14,7 +14,7 @@ def test_the_page_is_that_of_the_catalogue() -> None:
     """docs/how-we-know.md is stale: a name, a theorem, a test or a mutant changed; `python -m mutants.how_we_know`."""
     text = PAGE.read_text(encoding="utf-8")
     figures = printed(text)
-    assert set(figures) == set(good())
+    assert set(figures) == set(known_truths())
     assert page(figures) == text
 
 
@@ -43,7 +43,7 @@ def test_evidence_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 def test_exact_figures_are_those_of_the_targets() -> None:
     """A claim, an exact bound, its share or what an algorithm releases through changed, and the page did not."""
     shown = printed(PAGE.read_text(encoding="utf-8"))
-    for name, made in good().items():
+    for name, made in known_truths().items():
         assert shown[name].how in ("exact", ""), f"{name} is sampled: hold it to the page here, or in full"
         assert Figures.of(attacked(replace(made(), draw=None))) == shown[name]
 

@@ -16,8 +16,8 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna.data.ope.estimators import _ips_law
-from bandanna.data.ope.intervals import Difference, Hidden, Mean, Ratio, critical, ends
-from bandanna.data.ope.sums import Spread, Sums, beyond
+from bandanna.data.ope.intervals import ClippedMass, DifferenceLaw, MeanLaw, RatioLaw, critical_value, interval_ends
+from bandanna.data.ope.sums import ErrorSpread, WeightedSums, tail_probability
 from bandanna.errors import WeakPrivacyWarning
 
 from .coverage import CASES, CENTRAL, SHUFFLE, covered
@@ -29,30 +29,30 @@ SMALL = ("snips", "ips", "dr", "few, skewed", "ACTG 175, arm 1")
 
 def test_critical_values_are_those_of_imbens_and_manski() -> None:
     """They are not 1.96 where nothing is hidden and 1.645 where much is, or do not solve their equation."""
-    assert critical(0.95, 0.0) == pytest.approx(stats.norm.ppf(0.975))
-    assert critical(0.95, 100.0) == pytest.approx(stats.norm.ppf(0.95))
+    assert critical_value(0.95, 0.0) == pytest.approx(stats.norm.ppf(0.975))
+    assert critical_value(0.95, 100.0) == pytest.approx(stats.norm.ppf(0.95))
     for apart in (0.1, 0.5, 1.0, 3.0):
-        c = critical(0.9, apart)
+        c = critical_value(0.9, apart)
         assert stats.norm.cdf(c + apart) - stats.norm.cdf(-c) == pytest.approx(0.9)
 
 
-def sums(value: float, weight: float, squares: tuple[float, float, float], **more: Any) -> Sums:
+def sums(value: float, weight: float, squares: tuple[float, float, float], **more: Any) -> WeightedSums:
     """Of one target with weights up to 4."""
-    return Sums(value=value, weight=weight, squares=squares, people=300, largest=4.0, hidden=(0.0, 0.0), **more)
+    return WeightedSums(value=value, weight=weight, squares=squares, people=300, largest=4.0, hidden=(0.0, 0.0), **more)
 
 
 def test_ends_of_ratios_are_where_the_error_has_its_probability() -> None:
     """At an end of Fieller's interval, an error of U - theta V as large as that has the probability of the tail."""
-    law = Ratio(sums=sums(30.0, 200.0, (60.0, 10.0, 250.0)))
+    law = RatioLaw(sums=sums(30.0, 200.0, (60.0, 10.0, 250.0)))
     low, high = law.limits(1.96)
     assert low < law.estimate < high
     for end, side in ((low, -1), (high, 1)):
         theta = end - 0.5
         spread = law.sums.spread(np.array(theta)).towards(side, 4.0 * (0.5 - side * theta))
-        assert float(beyond(np.array(abs(30.0 - theta * 200.0)), spread)) == pytest.approx(
+        assert float(tail_probability(np.array(abs(30.0 - theta * 200.0)), spread)) == pytest.approx(
             stats.norm.sf(1.96), rel=1e-6
         )
-    many = Ratio(sums=replace(law.sums, value=3e5, weight=2e6, squares=(6e5, 1e5, 2.5e6), people=3_000_000))
+    many = RatioLaw(sums=replace(law.sums, value=3e5, weight=2e6, squares=(6e5, 1e5, 2.5e6), people=3_000_000))
     a, b, c = many.sums.squares
     for end in many.limits(1.96):  # Fieller's parabola, where neither skewness nor one more person matters
         theta = end - 0.5
@@ -62,7 +62,9 @@ def test_ends_of_ratios_are_where_the_error_has_its_probability() -> None:
 
 def fieller(value: float, weight: float) -> tuple[float, float]:
     """Ends for sums whose variances are those of the noise alone, 100 each: there are no squares."""
-    law = Ratio(sums=sums(value, weight, (0.0, 0.0, 0.0), noise=(100.0, 100.0, 1e-6, 1e-6, 1e-6), guarantee=GUARANTEE))
+    law = RatioLaw(
+        sums=sums(value, weight, (0.0, 0.0, 0.0), noise=(100.0, 100.0, 1e-6, 1e-6, 1e-6), guarantee=GUARANTEE)
+    )
     return law.limits(1.96)
 
 
@@ -87,11 +89,11 @@ def test_a_negative_released_variance_leaves_the_noise() -> None:
     """An interval is never narrower than the known noise alone makes it, however negative the released variance is."""
     noise = (25.0, 25.0, 400.0, 400.0, 400.0)
     for released in (-1e6, -100.0, -20.0, -1.0, 0.0):
-        law = Ratio(sums=sums(80.0, 200.0, (released, released, 200.0), noise=noise, guarantee=GUARANTEE))
+        law = RatioLaw(sums=sums(80.0, 200.0, (released, released, 200.0), noise=noise, guarantee=GUARANTEE))
         low, high = law.limits(1.96)
         assert law.estimate - low >= 0.98 * 1.96 * law.noise
         assert high - law.estimate >= min(0.98 * 1.96 * law.noise, 1 - law.estimate)
-        mean = Mean(value=0.6, spread=Spread(sampled=released, noise=4e-4, error=1e-3))
+        mean = MeanLaw(value=0.6, spread=ErrorSpread(sampled=released, noise=4e-4, error=1e-3))
         assert mean.limits(1.96)[0] <= 0.6 - 0.98 * 1.96 * 0.02
 
 
@@ -104,12 +106,12 @@ REWARDS = {
 }
 
 
-def of_people(weights: Any, rewards: Any, largest: float, rng: np.random.Generator, noise: Any) -> Sums:
+def of_people(weights: Any, rewards: Any, largest: float, rng: np.random.Generator, noise: Any) -> WeightedSums:
     """What is released of people, with Gaussian noise of these variances."""
     rho = rewards - 0.5
     exact = [weights * rho, weights, weights**2 * rho**2, weights**2 * rho, weights**2]
     told = [float(np.sum(each) + rng.normal() * math.sqrt(more)) for each, more in zip(exact, noise, strict=True)]
-    return Sums(value=told[0], weight=told[1], squares=(told[2], told[3], told[4]), people=len(rewards),
+    return WeightedSums(value=told[0], weight=told[1], squares=(told[2], told[3], told[4]), people=len(rewards),
                 largest=largest, hidden=(0.0, 0.0), noise=tuple(noise), guarantee=GUARANTEE)  # fmt: skip
 
 
@@ -159,7 +161,7 @@ def test_the_truth_is_rejected_as_often_as_the_level_says(kind: str, std: float,
         found = of_people(weights, REWARDS[kind](rng, people), bound, rng, noise)
         side = 1 if true > found.ratio else -1
         spread = found.spread(np.array(true)).towards(side, bound * (0.5 - side * true))
-        rejected += float(beyond(np.array(abs(found.value - true * found.weight)), spread)) < 0.025
+        rejected += float(tail_probability(np.array(abs(found.value - true * found.weight)), spread)) < 0.025
     assert rejected <= stats.binom.isf(1e-5, runs, 0.05)
 
 
@@ -177,16 +179,19 @@ SUMS = st.builds(
 
 @given(one=SUMS, other=SUMS, level=st.floats(0.01, 0.999), apart=st.booleans(), share=st.floats(-0.5, 0.9))
 @settings(max_examples=25, deadline=None, derandomize=True)
-def test_every_interval_holds_its_estimate(one: Sums, other: Sums, level: float, apart: bool, share: float) -> None:
+def test_every_interval_holds_its_estimate(
+    one: WeightedSums, other: WeightedSums, level: float, apart: bool, share: float
+) -> None:
     """low <= estimate <= high, and all three are numbers, whatever was released, for means, ratios and differences."""
-    mean = Mean(value=one.value / 300, spread=Spread(sampled=other.value, noise=one.noise[0], error=one.noise[2]),
+    mean = MeanLaw(value=one.value / 300, spread=ErrorSpread(
+        sampled=other.value, noise=one.noise[0], error=one.noise[2]),
                 surprise=(0.1, 0.2), inside=(0.0, 1.0))  # fmt: skip
-    ratio, second = Ratio(sums=one), Ratio(sums=other)
-    hidden = Hidden(share=share, stderr=0.1, below=0.4, above=0.6)
-    laws = (mean, ratio, second, Difference(first=ratio, second=second, apart=apart, shared=0.1))
+    ratio, second = RatioLaw(sums=one), RatioLaw(sums=other)
+    hidden = ClippedMass(share=share, stderr=0.1, below=0.4, above=0.6)
+    laws = (mean, ratio, second, DifferenceLaw(first=ratio, second=second, apart=apart, shared=0.1))
     for law in laws:
         for parts in ((), (hidden,), (hidden, hidden.turned())):
-            low, high = ends(law, parts, level)
+            low, high = interval_ends(law, parts, level)
             assert low <= law.estimate <= high
             assert math.isfinite(low + high)
 
@@ -222,8 +227,8 @@ def test_values_of_any_log_are_in_order_and_json(rewards: list[float], seed: int
 
 def test_a_mean_without_spread_is_a_point() -> None:
     """A mean whose error has no variance, and that no unseen person can move, has an interval without a width."""
-    assert Mean(value=0.3, spread=Spread(sampled=0.0)).limits(1.96) == (0.3, 0.3)
-    low, high = Mean(value=0.3, spread=Spread(sampled=0.0), surprise=(0.01, 0.02)).limits(1.96)
+    assert MeanLaw(value=0.3, spread=ErrorSpread(sampled=0.0)).limits(1.96) == (0.3, 0.3)
+    low, high = MeanLaw(value=0.3, spread=ErrorSpread(sampled=0.0), surprise=(0.01, 0.02)).limits(1.96)
     assert 0.3 - low < high - 0.3
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna.data.ope import sums
-from bandanna.data.ope.sums import Released
+from bandanna.data.ope.sums import ReleasedSum
 from bandanna.device.domain import Statistic
 from bandanna.device.noise import SecureNoise
 from bandanna.errors import InsecureSource, InvalidArgument
@@ -54,11 +54,11 @@ class Captured(Exception):
 def captured(name: str, log: bd.Log, monkeypatch: pytest.MonkeyPatch) -> Captured:
     """The statistics of everybody, as they would go to the protocol."""
 
-    def stop(privacy: bd.Privacy, statistic: Statistic, **_: Any) -> Released:
+    def stop(privacy: bd.Privacy, statistic: Statistic, **_: Any) -> ReleasedSum:
         raise Captured(privacy, statistic)
 
     for place in ("estimators", "comparison"):
-        monkeypatch.setattr(f"bandanna.data.ope.{place}.release", stop)
+        monkeypatch.setattr(f"bandanna.data.ope.{place}.release_sum", stop)
     with pytest.raises(Captured) as caught:
         ESTIMATES[name](log, privacy=CENTRAL)
     return caught.value
@@ -97,7 +97,7 @@ def test_the_budget_is_kept_and_used(name: str, monkeypatch: pytest.MonkeyPatch)
     """The worst pair of people can be told apart better than (1, 1e-5), or the noise could be smaller."""
     statistic = captured(name, log_of(people()), monkeypatch).statistic
     apart = np.linalg.norm(statistic.values[:, None] - statistic.values[None], axis=-1).max()
-    std = bd.open_batch(CENTRAL, statistic.domain, statistic.users).std(statistic.users)
+    std = bd.protocol_for(CENTRAL, statistic.domain, statistic.users).std(statistic.users)
     assert 0.97e-5 <= float(gdp.delta(1.0, apart / std)) <= 1e-5
     assert float(gdp.delta(1.0, apart / (0.8 * std))) > 1e-4  # a fifth less noise is seen
 
@@ -125,7 +125,7 @@ def test_the_noise_that_is_stated_is_drawn(name: str, path: str) -> None:
 
 def test_a_fifth_less_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of 80 % of what is stated passes the test above."""
-    protocol = type(bd.open_batch(CENTRAL, bd.Weights(bound=4.0, moments=True), 60))
+    protocol = type(bd.protocol_for(CENTRAL, bd.ImportanceWeightDomain(bound=4.0, moments=True), 60))
     honest = protocol.release
 
     def sparing(self: Any, statistic: Any, source: Any, **options: Any) -> Any:
@@ -173,7 +173,7 @@ def test_noise_is_secure_unless_a_seed_is_given(monkeypatch: pytest.MonkeyPatch)
     seeded = [bd.ope.snips(log, "arm:1", privacy=TRUSTS["shuffle"], seed=5).estimate for _ in range(2)]
     assert seeded[0] == seeded[1]
     with pytest.raises(InsecureSource):
-        bd.open_batch(TRUSTS["shuffle"], bd.Weights(bound=1.0), 50).release(
+        bd.protocol_for(TRUSTS["shuffle"], bd.ImportanceWeightDomain(bound=1.0), 50).release(
             [[0.1, 0.5]] * 50, SecureNoise(), path="law"
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.data.ope.targets import page_of
+from bandanna.data.ope.targets import render_value_page
 from bandanna.errors import BandannaError
 
 from .worlds import bold, clinic, trial
@@ -89,12 +89,12 @@ def test_a_page_needs_nothing_from_elsewhere(private: bool, tmp_path: Path) -> N
 def test_counts_on_a_page_are_written_in_full() -> None:
     """Ten thousand people are 1e+04, or as many as their share of a weight has digits."""
     value = bd.ope.snips(trial(10_000, 1), "uniform")
-    text = page_of(value)
+    text = render_value_page(value)
     assert "<td>people in the log</td><td>10,000</td>" in text
     assert "<td>effective sample size</td><td>10,000</td>" in text
     assert "<td>least propensity</td><td>0.25</td>" in text
     assert not re.search(r"<td>[^<]*e\+", text)
-    large = page_of(bd.ope.snips(trial(1_234_567, 1), "arm:1", weight_bound=1e5))
+    large = render_value_page(bd.ope.snips(trial(1_234_567, 1), "arm:1", weight_bound=1e5))
     assert "<td>people in the log</td><td>1,234,567</td>" in large
     assert "<td>weights are cut at</td><td>100,000</td>" in large
 

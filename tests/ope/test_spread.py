@@ -9,7 +9,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from bandanna.data.ope.sums import Spread, beyond, deviation, laplace_tail, mean_variance, variances
+from bandanna.data.ope.sums import (
+    ErrorSpread,
+    laplace_tail,
+    mean_variance,
+    possible_variances,
+    skewed_deviate,
+    tail_probability,
+)
 
 Floats = NDArray[np.float64]
 SAMPLED = np.array([0.0, 0.1, 0.3, 1.0, 3.0, 30.0])  # beside noise of variance 1
@@ -23,13 +30,13 @@ def missed(level: float, laplace: bool) -> Floats:
     law = stats.laplace(scale=np.sqrt(0.5)) if laplace else stats.norm
     true, error = (each[..., None] for each in np.meshgrid(SAMPLED, ERRORS))
     released = true + error * law.ppf(SHARES)
-    spread = Spread(
+    spread = ErrorSpread(
         sampled=released, noise=np.ones_like(released), error=np.broadcast_to(error, released.shape), laplace=laplace
     )
     low, high = np.zeros_like(released), 60 * np.sqrt(1 + true + 6 * error) * np.ones_like(released)
     for _ in range(25):
         middle = (low + high) / 2
-        kept = beyond(middle, spread) >= (1 - level) / 2
+        kept = tail_probability(middle, spread) >= (1 - level) / 2
         low, high = np.where(kept, middle, low), np.where(kept, high, middle)
     far = low / np.sqrt(1 + true)
     share = np.broadcast_to(1 / (1 + true), far.shape)
@@ -54,10 +61,10 @@ def test_a_released_variance_is_students() -> None:
     for error in (0.05, 0.1):
         freedom = 2 / error**2
         far = stats.t.ppf(0.975, freedom)
-        spread = Spread(sampled=1.0, error=error)
-        assert float(beyond(np.array(far), spread)) == pytest.approx(0.025, rel=2 * error**2)
-        assert abs(float(beyond(np.array(1.96), spread)) - 0.025) > 2 * abs(
-            float(beyond(np.array(far), spread)) - 0.025
+        spread = ErrorSpread(sampled=1.0, error=error)
+        assert float(tail_probability(np.array(far), spread)) == pytest.approx(0.025, rel=2 * error**2)
+        assert abs(float(tail_probability(np.array(1.96), spread)) - 0.025) > 2 * abs(
+            float(tail_probability(np.array(far), spread)) - 0.025
         )
 
 
@@ -65,19 +72,19 @@ def test_a_released_variance_is_students() -> None:
 def test_no_variance_is_below_that_of_the_noise(released: float) -> None:
     """Whatever is released of the sampling variance, the variance is at least that of the noise, which is known."""
     for error in (0.0, 0.5, 100.0):
-        spread = Spread(sampled=released, noise=2.0, error=error)
-        assert np.all(variances(spread)[0] >= 2.0)
+        spread = ErrorSpread(sampled=released, noise=2.0, error=error)
+        assert np.all(possible_variances(spread)[0] >= 2.0)
         assert mean_variance(spread) >= 2.0
-        assert float(beyond(np.array(np.sqrt(2.0)), spread)) >= 0.99 * stats.norm.sf(1.0)
+        assert float(tail_probability(np.array(np.sqrt(2.0)), spread)) >= 0.99 * stats.norm.sf(1.0)
 
 
 def test_skewness_is_corrected_to_first_order() -> None:
     """The deviate of a studentised sum is d - g (2 d^2 + 1)/6 to first order in the skewness g, on both sides."""
     d = np.linspace(0.0, 3.0, 13)
     for g in (1e-4, -1e-4):
-        assert deviation(d, np.full_like(d, g)) == pytest.approx(d - g * (2 * d**2 + 1) / 6, abs=1e-6)
+        assert skewed_deviate(d, np.full_like(d, g)) == pytest.approx(d - g * (2 * d**2 + 1) / 6, abs=1e-6)
     for g in (-2.0, -0.3, 0.0, 0.3, 1.0, 5.0):
-        assert np.all(np.diff(deviation(np.linspace(0.0, 8.0, 50), np.full(50, g))) > 0)
+        assert np.all(np.diff(skewed_deviate(np.linspace(0.0, 8.0, 50), np.full(50, g))) > 0)
 
 
 def test_one_more_person_makes_every_end_farther() -> None:
@@ -85,8 +92,8 @@ def test_one_more_person_makes_every_end_farther() -> None:
     d = np.linspace(1.0, 5.0, 26)
     for third in (-0.3, 0.0, 0.3):
         for side in (-1, 1):
-            spread = Spread(sampled=np.ones_like(d), third=np.full_like(d, third))
-            near, far = (beyond(d, spread.towards(side, surprise)) for surprise in (0.0, 0.4))
+            spread = ErrorSpread(sampled=np.ones_like(d), third=np.full_like(d, third))
+            near, far = (tail_probability(d, spread.towards(side, surprise)) for surprise in (0.0, 0.4))
             assert np.all(far >= near - 1e-12)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.data.ope.targets import learned_at, target_of
+from bandanna.data.ope.targets import load_learned_policy, to_target_policy
 from bandanna.deployment.analyzer import publication
-from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.errors import BandannaError
 
@@ -22,22 +22,22 @@ from .worlds import bold, clinic, trial
 def test_words_and_numbers() -> None:
     """A word or a list of probabilities means other probabilities than it says."""
     log = trial(5, 0)
-    assert target_of(log, "uniform").chances.tolist() == [[0.25] * 4] * 5
-    assert target_of(log, "arm:2").chances.tolist() == [[0, 0, 1, 0]] * 5
-    assert (target_of(log, "arm:2").arm, target_of(log, "uniform").arm) == (2, None)
-    assert target_of(log, [0.1, 0.2, 0.3, 0.4]).largest == 0.4
+    assert to_target_policy(log, "uniform").chances.tolist() == [[0.25] * 4] * 5
+    assert to_target_policy(log, "arm:2").chances.tolist() == [[0, 0, 1, 0]] * 5
+    assert (to_target_policy(log, "arm:2").arm, to_target_policy(log, "uniform").arm) == (2, None)
+    assert to_target_policy(log, [0.1, 0.2, 0.3, 0.4]).largest == 0.4
     per_row = np.eye(4)[[0, 1, 2, 3, 0]]
-    assert target_of(log, per_row).chances.tolist() == per_row.tolist()
-    assert target_of(log, per_row).largest == 1.0  # depends on who is in the log: not public
+    assert to_target_policy(log, per_row).chances.tolist() == per_row.tolist()
+    assert to_target_policy(log, per_row).largest == 1.0  # depends on who is in the log: not public
 
 
 def test_functions_of_contexts() -> None:
     """A function's probabilities are not taken as they are, or its arms are not."""
     log = clinic(30, 0)
-    np.testing.assert_array_equal(target_of(log, bold).chances, bold(log.contexts))
-    chosen = target_of(log, lambda x: (x[:, 0] > 0).astype(int))
+    np.testing.assert_array_equal(to_target_policy(log, bold).chances, bold(log.contexts))
+    chosen = to_target_policy(log, lambda x: (x[:, 0] > 0).astype(int))
     assert chosen.chances[:, 1].tolist() == (log.contexts[:, 0] > 0).astype(float).tolist()
-    assert target_of(log, bold).name == "bold"
+    assert to_target_policy(log, bold).name == "bold"
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_an_agent_is_what_it_would_do() -> None:
     policy = bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, alpha=2.0, privacy=bd.none())
     agent = learned(policy, clinic(100, 1))
     log = clinic(4, 2)
-    chances = target_of(log, agent).chances
-    np.testing.assert_allclose(chances, target_of(log, (policy, agent.snapshot)).chances)
+    chances = to_target_policy(log, agent).chances
+    np.testing.assert_allclose(chances, to_target_policy(log, (policy, agent.snapshot)).chances)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     drawn = np.zeros((4, 3))
     for _ in range(300):
@@ -100,7 +100,7 @@ def test_tied_arms_share_the_probability() -> None:
     contexts[3:, 2] = [[0.9, 0.0]]
     log = bd.Log(contexts=contexts, arms=rng.integers(0, 3, 6), rewards=rng.random(6), propensities=np.full(6, 1 / 3),
                  names=(0, 1, 2))  # fmt: skip
-    chances = target_of(log, (policy, policy.publish(policy.init()))).chances
+    chances = to_target_policy(log, (policy, policy.publish(policy.init()))).chances
     assert chances.tolist() == [[0.5, 0.5, 0.0]] * 3 + [[0.0, 0.0, 1.0]] * 3
 
 
@@ -109,12 +109,12 @@ def test_a_saved_agent_is_found(tmp_path: Path) -> None:
     agent = learned(bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, privacy=bd.none()), clinic(100, 1))
     agent.save(tmp_path / "agent")
     log = clinic(200, 3)
-    value = bd.ope.snips(log, learned_at(str(tmp_path / "agent")))
+    value = bd.ope.snips(log, load_learned_policy(str(tmp_path / "agent")))
     assert value.estimate == bd.ope.snips(log, agent).estimate
     with pytest.raises(BandannaError, match="or a saved agent"):
-        learned_at(str(tmp_path / "nothing"))
+        load_learned_policy(str(tmp_path / "nothing"))
     with pytest.raises(BandannaError):
-        learned_at(str(tmp_path))
+        load_learned_policy(str(tmp_path))
 
 
 @pytest.mark.parametrize("order", [("none", "letter", "call"), ("call", "none", "letter")])
@@ -128,15 +128,15 @@ def test_arms_are_known_by_their_names(order: tuple[str, ...], tmp_path: Path) -
     agent = bd.Agent(policy=policy, arms=order, test=True, seed=0)
     agent.warm_start(log, privacy=bd.none())
     wanted = [[agent.recommend(x) == name for name in names] for x in log.contexts]
-    chances = target_of(log, agent).chances
+    chances = to_target_policy(log, agent).chances
     assert np.mean(np.argmax(chances, axis=1) == np.argmax(wanted, axis=1)) > 0.95  # but for near ties
     assert len({agent.recommend(x) for x in log.contexts}) > 1
     agent.save(tmp_path / "agent")
-    saved = learned_at(str(tmp_path / "agent"))
+    saved = load_learned_policy(str(tmp_path / "agent"))
     assert saved.arms == order
-    np.testing.assert_array_equal(target_of(log, saved).chances, chances)
+    np.testing.assert_array_equal(to_target_policy(log, saved).chances, chances)
     with pytest.raises(BandannaError, match="in any order"):
-        target_of(log, bd.Agent(policy=policy, arms=["none", "letter", "visit"]))
+        to_target_policy(log, bd.Agent(policy=policy, arms=["none", "letter", "visit"]))
 
 
 def test_an_exported_task_is_found(tmp_path: Path) -> None:
@@ -144,17 +144,17 @@ def test_an_exported_task_is_found(tmp_path: Path) -> None:
     task, secrets = a_task(bd.make("LinTS-SDP", dim=2, horizon=60, epsilon=5.0, delta=1e-3, batch=20))
     (tmp_path / "roles").mkdir()
     inside = Inside(task, secrets, tmp_path / "roles")
-    Crowd(task, inside, bd.environments.LinearContextual(dim=2, n_arms=3), rounds=20).run()
+    SimulatedUsers(task, inside, bd.environments.LinearContextual(dim=2, n_arms=3), rounds=20).run()
     inside.pump()
     with inside.learner._database.reading() as rows:
-        published = [publication.newest(rows, number) for number in range(2)]
+        published = [publication.read_publication_row(rows, number) for number in range(2)]
     folder = tmp_path / "exported"
     (folder / "publications").mkdir(parents=True)
     (folder / "task.json").write_bytes(task.document)
     for number, each in enumerate(published):
         plain = {"document": loads(each.document), "signature": each.signature, "cosignature": each.cosignature}
         (folder / "publications" / f"{number:06d}.json").write_text(dumps(plain).decode())
-    found = learned_at(str(folder))
+    found = load_learned_policy(str(folder))
     policy, snapshot = found.policy, found.snapshot
     assert policy == task.policy
     assert np.any(snapshot.theta != policy.publish(policy.init()).theta)  # the newest, which has learned something
@@ -165,7 +165,7 @@ def test_an_exported_task_is_found(tmp_path: Path) -> None:
     changed = (folder / "publications" / "000001.json").read_text().replace('"status"', '"statuS"')
     (folder / "publications" / "000001.json").write_text(changed)
     with pytest.raises(BandannaError):
-        learned_at(str(folder))
+        load_learned_policy(str(folder))
 
 
 @pytest.mark.parametrize("arms", [3, 40, 100])
@@ -179,7 +179,7 @@ def test_what_a_person_weighs_depends_on_nobody_else(arms: int) -> None:
     for contexts in (tied, alone):
         log = bd.Log(contexts=contexts, arms=given, rewards=np.ones(n), propensities=np.full(n, 1 / arms),
                      names=tuple(range(arms)))  # fmt: skip
-        chances.append(target_of(log, (policy, policy.publish(policy.init()))).chances)
+        chances.append(to_target_policy(log, (policy, policy.publish(policy.init()))).chances)
     np.testing.assert_allclose(chances[0], 1 / arms, rtol=1e-12)  # every arm of a tie is seen
     assert chances[1][0].tolist() == [1.0] + [0.0] * (arms - 1)
     np.testing.assert_array_equal(chances[0][1:], chances[1][1:])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from bandanna.device.noise import FastNoise
-from bandanna.policies.base import blended
+from bandanna.policies.base import merge_states
 from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.privacy import accountant, gdp
 from bandanna.privacy.definitions import ExplicitPolicy
@@ -109,7 +109,7 @@ def test_the_policy_has_the_law_of_the_quadrature(rewards: tuple[int, ...]) -> N
             actions[np.arange(runs), now] = np.where((step < lengths) & (now < 5), arms, actions[np.arange(runs), now])
         sums = sum(np.where(step < lengths, told[np.minimum(rounds + step, 4)], 0) for step in range(2))
         ended = rounds + lengths <= 5
-        state = blended(ended, answered(policy, state, episode, np.asarray(sums)[:, None], source=source), state)
+        state = merge_states(ended, answered(policy, state, episode, np.asarray(sums)[:, None], source=source), state)
         rounds = np.minimum(rounds + lengths, 5)
     assert np.all(actions[:, 0] == 0)
     assert np.all(actions[:, 1] == 1)

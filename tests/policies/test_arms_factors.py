@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from bandanna.policies.finite.base import Tallies, optimistic
+from bandanna.policies.finite.base import ArmSums, select_optimistic_arm
 from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.thompson import Thompson
-from bandanna.policies.finite.ucb import LDPUCB, UCB1, State, UCBEpisodes
+from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes, UCBEpisodesState
 from bandanna.privacy import gdp
 from bandanna.protocols.privacy_model import central, local, none, shuffle
 
@@ -80,7 +80,7 @@ def test_arms_leave_where_their_means_are_two_widths_below(gap: float, left: int
 
 def test_indices_of_episodes() -> None:
     """The bonus of AdaC-UCB or AdaP-UCB is not that of [004, (14)], or that of Laplace noise, computed by hand."""
-    state = State(
+    state = UCBEpisodesState(
         estimates=np.array([0.5, 0.25]),
         lengths=np.array([4, 16]),
         pulls=np.array([4, 16]),
@@ -111,8 +111,8 @@ def test_the_arm_of_a_round_has_the_largest_index(excess: float, chosen: int) ->
     rounds, scale = 104, 18.0
     bonus = np.sqrt(scale * math.log(rounds + 1) / np.array([100.0, 4.0]))
     gap = (bonus[1] - bonus[0]) / excess
-    state = Tallies(sums=np.array([100 * gap, 0.0]), pulls=np.array([100.0, 4.0]), rounds=rounds)
-    assert optimistic(state, scale) == chosen
+    state = ArmSums(sums=np.array([100 * gap, 0.0]), pulls=np.array([100.0, 4.0]), rounds=rounds)
+    assert select_optimistic_arm(state, scale) == chosen
     policy = UCB1(n_arms=2, horizon=1000, reward_range=(-1.0, 2.0), optimism=4.0)
     assert policy.episode(state).arms == [chosen]
 

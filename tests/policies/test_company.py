@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 from bandanna.device.domain import Ball, Estimate, clip_norm
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, ReplicatedNoise
-from bandanna.numeric.linalg import first_best, in_single
-from bandanna.numeric.rng import NoCoins, StreamCoins, Streams
-from bandanna.policies.base import Ask, Played, close
+from bandanna.numeric.linalg import first_best, round_to_single
+from bandanna.numeric.rng import NoRandomness, StreamRandomness, Streams
+from bandanna.policies.base import PlayedRounds, SumQuery, drive_learning
 from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog
 from bandanna.policies.glm.batched import BatchEstimate, BGLinUCB
-from bandanna.policies.glm.estimation import maximum_likelihood, onto_both
-from bandanna.policies.glm.rare_switching import RSGLinUCB, norms_of
-from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
+from bandanna.policies.glm.estimation import maximum_likelihood, project_onto_intersection
+from bandanna.policies.glm.rare_switching import RSGLinUCB, compute_norms
+from bandanna.policies.linear.linucb import LinUCB, OptimisticSnapshot, score_contexts
 from bandanna.policies.linear.oful import OFUL
 from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.protocols.privacy_model import central, none
-from bandanna.simulation.players.reference import Answers
+from bandanna.simulation.players.reference import QueryAnswerer
 
 from ..drawn import examples
 from .answering import Teacher
@@ -55,10 +55,12 @@ def in_company(decide: Callable[[Floats], Any], everybody: Floats, rng: np.rando
             assert alone[int(np.flatnonzero(rows == user)[0])].tobytes() == together[user].tobytes()
 
 
-def linear_snapshot(rng: np.random.Generator, dim: int) -> Snapshot:
+def linear_snapshot(rng: np.random.Generator, dim: int) -> OptimisticSnapshot:
     """Some estimate."""
     rows = rng.normal(size=(20, dim))
-    return Snapshot(theta=rng.normal(size=dim), inverse=np.linalg.inv(rows.T @ rows + np.eye(dim)), radius=2.0)
+    return OptimisticSnapshot(
+        theta=rng.normal(size=dim), inverse=np.linalg.inv(rows.T @ rows + np.eye(dim)), radius=2.0
+    )
 
 
 def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
@@ -66,8 +68,8 @@ def linucb(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     policy, snapshot = LinUCB(dim=dim, horizon=10, privacy=none()), linear_snapshot(rng, dim)
 
     def decide(contexts: Floats) -> Floats:
-        index = scores(snapshot, clip_norm(contexts, 1.0))
-        choice = policy.act(snapshot, contexts, NoCoins())
+        index = score_contexts(snapshot, clip_norm(contexts, 1.0))
+        choice = policy.act(snapshot, contexts, NoRandomness())
         return np.concatenate([index, choice.actions[:, None], choice.probabilities[:, None]], axis=1)
 
     return decide
@@ -77,17 +79,17 @@ def oful(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     """AdaC-OFUL after some rounds, with features clipped to norm 2."""
     policy = OFUL(dim=dim, horizon=100, feature_bound=2.0, privacy=none())
     snapshot = policy.publish(Teacher(policy).learn(rng.normal(size=(10, dim)), rng.random(10)))
-    return lambda contexts: policy.act(snapshot, contexts, NoCoins()).actions
+    return lambda contexts: policy.act(snapshot, contexts, NoRandomness()).actions
 
 
 def oful_jdp(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     """AdaC-OFUL-JDP at its beginning."""
     policy = OFULJDP(dim=dim, horizon=100, privacy=central(rho=1.0))
     snapshot = policy.publish(policy.init())
-    return lambda contexts: policy.act(snapshot, contexts, NoCoins()).actions
+    return lambda contexts: policy.act(snapshot, contexts, NoRandomness()).actions
 
 
-class Brought(NoCoins):
+class Brought(NoRandomness):
     """Coins that users bring along, one each."""
 
     def __init__(self, coins: Floats) -> None:
@@ -123,8 +125,8 @@ def rarely_switching(rng: np.random.Generator, dim: int) -> Callable[[Floats], A
 
     def decide(contexts: Floats) -> Any:
         inside = policy.seen(contexts)
-        choice = policy.act(snapshot, inside, NoCoins())
-        norms = norms_of(inside, v.inverse[None])
+        choice = policy.act(snapshot, inside, NoRandomness())
+        norms = compute_norms(inside, v.inverse[None])
         actions = policy.choose(inside, norms, v.theta, h.theta, h.inverse)
         return np.concatenate([norms, actions[:, None], choice.actions[:, None], choice.groups[:, None]], axis=1)
 
@@ -204,16 +206,16 @@ def test_a_seed_of_a_generalised_policy_decides_the_same_in_any_company(policy: 
         state, actions, source = made.init(replicates=(len(who),)), [], FastNoise(np.random.default_rng(0))
         features, earned = np.zeros((len(who), 20, 3)), np.zeros((len(who), 20))
         for t in range(20):
-            actions.append(made.act(made.publish(state), contexts[t, who][:, None], NoCoins()).actions[:, 0])
+            actions.append(made.act(made.publish(state), contexts[t, who][:, None], NoRandomness()).actions[:, 0])
             chosen = np.arange(len(who)), actions[-1]
             features[:, t], earned[:, t] = contexts[t, who][chosen], rewards[t, who][chosen]
 
-            def answer(ask: Ask, end: int = t + 1) -> Estimate:
+            def answer(ask: SumQuery, end: int = t + 1) -> Estimate:
                 held = slice(end - 1 if ask.of == "episode" else 0, end)
-                rows = Played(features=features[:, held], rewards=earned[:, held])
-                return ask.protocol.release(made.report(ask, rows, NoCoins()), source, path="law")
+                rows = PlayedRounds(features=features[:, held], rewards=earned[:, held])
+                return ask.protocol.release(made.report(ask, rows, NoRandomness()), source, path="law")
 
-            state = close(made.learn(state, made.episode(state)), answer)
+            state = drive_learning(made.learn(state, made.episode(state)), answer)
         return np.stack(actions, axis=1)
 
     in_company(play, np.arange(30.0), rng)
@@ -233,7 +235,9 @@ def test_a_far_estimate_moves_no_other() -> None:
 
     def project(rows: Floats) -> Floats:
         who = rows.astype(int)
-        return onto_both(theta[who], ball=1.0, centre=0.3 * theta[::-1][who], matrix=matrices[who], radius=0.2)
+        return project_onto_intersection(
+            theta[who], ball=1.0, centre=0.3 * theta[::-1][who], matrix=matrices[who], radius=0.2
+        )
 
     in_company(project, np.arange(12.0), rng)
 
@@ -245,9 +249,9 @@ def test_a_seed_of_thompson_sampling_draws_the_same_in_any_company() -> None:
     sums = []
     for seeds in ([0], [0, 1]):
         streams, state = Streams(seeds), policy.init(replicates=(len(seeds),))
-        answers = Answers(policy, ReplicatedNoise(streams), StreamCoins(streams), "law")
+        answers = QueryAnswerer(policy, ReplicatedNoise(streams), StreamRandomness(streams), "law")
         for row in rewards:
-            rows = Played(rewards=row[: len(seeds), None], arms=np.zeros((len(seeds), 1), dtype=np.int64))
+            rows = PlayedRounds(rewards=row[: len(seeds), None], arms=np.zeros((len(seeds), 1), dtype=np.int64))
             state = answers.learn(state, policy.episode(state), rows)
         sums.append(state.sums[0])
     np.testing.assert_array_equal(*sums)
@@ -269,7 +273,7 @@ def test_an_index_beyond_single_precision_is_decided_by_itself() -> None:
 def test_a_row_near_the_end_of_single_precision_is_decided_by_itself(large: float) -> None:
     """A row that single precision just holds is scaled, and its small numbers tied, because another row is beyond."""
     row, beyond = np.array([large, 1e-30, 1.1e-30]), np.array([1e50, 0.0, 0.0])
-    alone, in_company = in_single(row[None])[0], in_single(np.stack([row, beyond]))[0]
+    alone, in_company = round_to_single(row[None])[0], round_to_single(np.stack([row, beyond]))[0]
     np.testing.assert_array_equal(alone, in_company)
 
 

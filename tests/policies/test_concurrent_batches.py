@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linear.base import concurrent_batch
+from bandanna.policies.linear.base import compute_concurrent_batch_size
 from bandanna.policies.registry import make
 from bandanna.protocols.privacy_model import concurrent
-from bandanna.protocols.running_sum import lowest_batch
+from bandanna.protocols.running_sum import lowest_batch_size
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.linear import LinearContextual
 
@@ -26,7 +26,7 @@ def test_the_batch_has_the_least_regret(k: int) -> None:
     def bound(size: float) -> float:
         return size + 4 * k * horizon ** (0.5 + 1 / (4 * k)) * size ** (-1 / (4 * k))  # 4k: the derivatives balance
 
-    size = concurrent_batch(horizon, k)
+    size = compute_concurrent_batch_size(horizon, k)
     assert size == pytest.approx(horizon ** ((2 * k + 1) / (4 * k + 1)), rel=1e-3)
     assert bound(size) < min(bound(size / 2), bound(2 * size))
 
@@ -35,8 +35,8 @@ def test_every_level_can_fill() -> None:
     """With many shufflers the lowest batches are so large that the top ones never fill."""
     for horizon in (2, 3, 10, 500, 2**16):
         for k in range(1, int(math.log2(horizon)) + 1):
-            assert 2 <= concurrent_batch(horizon, k) <= horizon // 2 ** (k - 1)
-        assert 2 <= concurrent_batch(horizon, "best") <= horizon
+            assert 2 <= compute_concurrent_batch_size(horizon, k) <= horizon // 2 ** (k - 1)
+        assert 2 <= compute_concurrent_batch_size(horizon, "best") <= horizon
     with pytest.raises(InvalidArgument, match="shufflers"):
         _ = make("LinUCB-CSDP", dim=2, horizon=100, shufflers=7, **BUDGET).channel
 
@@ -44,9 +44,9 @@ def test_every_level_can_fill() -> None:
 def test_which_batches_are_taken() -> None:
     """Own degrees, the paper's or batch="paper" do not keep the tree's own lowest batch, or the default is another."""
     given = {"dim": 2, "horizon": 2000, **BUDGET}
-    assert make("LinUCB-CSDP", shufflers=2, **given).channel.sizes[0] == concurrent_batch(2000, 2)
+    assert make("LinUCB-CSDP", shufflers=2, **given).channel.sizes[0] == compute_concurrent_batch_size(2000, 2)
     papers = make("LinUCB-CSDP", shufflers=2, batch="paper", **given)
-    assert papers.channel.sizes[0] == lowest_batch(
+    assert papers.channel.sizes[0] == lowest_batch_size(
         concurrent(**BUDGET, shufflers=2), domain=papers.domain, horizon=2000
     )
     assert make("LinUCB-CSDP", degrees=(7, 5), **given).channel.stream.tree.degrees == (7, 5)

@@ -10,9 +10,9 @@ import pytest
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.policies.linear import confidence
-from bandanna.policies.linear.confidence import Ellipsoid, PaperConfidence, noise_bounds, radii
+from bandanna.policies.linear.confidence import Ellipsoid, PaperConfidence, compute_confidence, noise_bounds
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
@@ -59,9 +59,9 @@ def test_growing_bounds_help_early_and_cost_late() -> None:
 
 def test_no_noise_leaves_ridge_regression() -> None:
     """Without noise the regulariser is not the ridge, or the radius not that of the clear policy."""
-    got = radii(
+    got = compute_confidence(
         np.zeros(3),
-        Sizes(((10, 3),)),
+        RunLengthSizes(((10, 3),)),
         dim=2,
         failure=0.1,
         ridge=1.5,
@@ -82,7 +82,7 @@ def test_mean_norm_is_above_the_mean() -> None:
 
 def test_the_printed_form() -> None:
     """lambda, lambda_min or the radius as printed differs from Lemma A.4 computed by hand, or ignores a constant."""
-    std, sizes = np.array([1.0, 2.0]), Sizes(((50, 2),))
+    std, sizes = np.array([1.0, 2.0]), RunLengthSizes(((50, 2),))
     got = PaperConfidence(matrix=3.0, vector=0.5).radii(std, sizes, dim=4, failure=0.1, ridge=1.0, parameter_bound=1.0)
     spread = 2.0 * (2.0 + math.sqrt(math.log(2 / 0.1)))
     assert got.ridge[0] == pytest.approx(6 * spread)

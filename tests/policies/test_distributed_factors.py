@@ -10,7 +10,7 @@ import pytest
 
 from bandanna.device.domain import Box
 from bandanna.policies import population
-from bandanna.policies.population import PhasedElimination, Uncertainty, exact_width, printed_width, protocol_of
+from bandanna.policies.population import PhasedElimination, Uncertainty, exact_width, phase_protocol_for, printed_width
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.laplace import CentralLaplace
@@ -89,23 +89,23 @@ def test_the_width_of_single_rounds_by_hand() -> None:
     log = math.log(20)
     policy = phased(per_round=True, confidence="paper")
     state = policy.init(arms=np.eye(3))
-    assert policy.width_of(state, policy.episode(state)) == pytest.approx(
+    assert policy.compute_width(state, policy.episode(state)) == pytest.approx(
         math.sqrt(2 * log * 2 * 3 * (1.5**2 + 0.3**2) / 2)
     )
     exact = phased(per_round=True)
     episode = exact.episode(state)
     single = (1.5**2 + 0.3**2) / float(np.min(episode.plays))
-    assert exact.width_of(state, episode) == pytest.approx(math.sqrt(2 * log * single))
+    assert exact.compute_width(state, episode) == pytest.approx(math.sqrt(2 * log * single))
 
 
 def test_the_width_of_clients_by_hand() -> None:
     """The clients' deviation is not in the width of a phase, or the phase is taken for another one as printed."""
     policy = phased(clients=50, sigma=0.3, noise=1e-9)
     state = policy.init(arms=np.eye(3))
-    found = policy.width_of(state, policy.episode(state))
+    found = policy.compute_width(state, policy.episode(state))
     assert found == pytest.approx(math.sqrt(2 * 0.09 / 50 * math.log(20)), rel=1e-6)
     printed = phased(clients=50, sigma=0.0, noise=1.5, confidence="paper")
-    found = printed.width_of(state, printed.episode(state))
+    found = printed.compute_width(state, printed.episode(state))
     assert found == pytest.approx(1.5 * math.sqrt(2 * 3 / (50 * 2)) * math.sqrt(2 * math.log(20)), rel=1e-6)
     assert PhasedElimination(dim=3, horizon=10, privacy=none()).sigma == 0.1
 
@@ -116,7 +116,7 @@ def test_actions_leave_two_widths_below_the_best(gap: float, left: int) -> None:
     policy = phased(clients=50)
     state = policy.init(arms=np.eye(3))
     episode = policy.episode(state)
-    averages = np.array([0.9, 0.9, 0.9 - gap * policy.width_of(state, episode)])
+    averages = np.array([0.9, 0.9, 0.9 - gap * policy.compute_width(state, episode)])
     after = told(policy, state, episode, averages[episode.arms] * 50)
     assert len(after.active) == left
 
@@ -135,7 +135,7 @@ def test_a_phase_has_as_many_rounds_as_its_level_says() -> None:
 def test_reports_have_a_number_for_every_action() -> None:
     """Noise is that of one action's average where several are reported; or a promise that of fewer actions."""
     privacy = central(rho=0.5)
-    made = protocol_of(privacy, actions=16, clients=100, bound=1.5)
+    made = phase_protocol_for(privacy, actions=16, clients=100, bound=1.5)
     assert made.domain.dim == 16
     assert made.std(100) == pytest.approx(2 * 1.5 * 4, rel=1e-3)  # 2 B sqrt(s) / mu, mu = 1
 
@@ -143,13 +143,13 @@ def test_reports_have_a_number_for_every_action() -> None:
 def test_the_promise_covers_every_action_of_a_design(monkeypatch: pytest.MonkeyPatch) -> None:
     """The promise is that of fewer actions than a design can have: 4 d log log d + 16, or d(d+1)/2 if it is optimal."""
     asked: list[int] = []
-    real = population.promise
+    real = population.compute_promised_guarantee
 
     def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
         asked.append(most_actions)
         return real(privacy, most_actions=most_actions, most_clients=most_clients, bound=bound)
 
-    monkeypatch.setattr(population, "promise", promise)
+    monkeypatch.setattr(population, "compute_promised_guarantee", promise)
     for design in ("near", "optimal"):
         _ = phased(central(rho=0.5), dim=9, design=design).guarantee
     assert asked == [math.floor(4 * 9 * math.log(math.log(9)) + 16), 45]

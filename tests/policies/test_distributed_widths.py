@@ -16,11 +16,11 @@ from bandanna.errors import CalibrationError, InvalidArgument, OutsideTheorem
 from bandanna.policies.population import (
     PhasedElimination,
     Uncertainty,
-    choose_reports,
-    confirm,
+    check_promise,
+    choose_local_protocol,
+    compute_promised_guarantee,
     exact_width,
-    promise,
-    protocol_of,
+    phase_protocol_for,
 )
 from bandanna.policies.registry import make
 from bandanna.protocols.gaussian import LocalGaussian
@@ -38,7 +38,7 @@ def errors_of(policy: PhasedElimination, clients: int, report: np.ndarray) -> tu
     protocol, source = policy.protocol(phase), FastNoise(np.random.default_rng(clients))
     rows = protocol.domain.admit(np.broadcast_to(report, (100, clients, policy.dim)))
     errors = [protocol.law(rows, source).total / clients - report for _ in range(RUNS // 100)]
-    return np.concatenate(errors) @ phase.gain[0], policy.width_of(state, phase)
+    return np.concatenate(errors) @ phase.gain[0], policy.compute_width(state, phase)
 
 
 @pytest.mark.parametrize("clients", [2, 10, 60])
@@ -113,7 +113,7 @@ def test_local_reports_are_those_of_less_noise(options: dict[str, Any], kind: ty
     assert policy.protocol(phase).trust == "local"
     if "protocol" not in options and "paper" not in options.values():
         both = [
-            protocol_of(dataclasses.replace(policy.privacy, protocol=name), actions=5, clients=9, bound=1.0)
+            phase_protocol_for(dataclasses.replace(policy.privacy, protocol=name), actions=5, clients=9, bound=1.0)
             for name in ("gaussian", "unit")
         ]
         assert (both[1].std_along(1) < both[0].std(1)) == (kind is LocalUnit)
@@ -131,14 +131,14 @@ def test_a_single_action_has_gaussian_reports() -> None:
 
 def test_a_direction_with_less_noise_is_noticed() -> None:
     """A direction with 20 % less noise than the promise needs is not run."""
-    privacy = choose_reports(local(epsilon=1.0, delta=1e-5), most_actions=16, bound=1.0)
-    promised = promise(privacy, most_actions=16, most_clients=100, bound=1.0)
+    privacy = choose_local_protocol(local(epsilon=1.0, delta=1e-5), most_actions=16, bound=1.0)
+    promised = compute_promised_guarantee(privacy, most_actions=16, most_clients=100, bound=1.0)
     for actions in (2, 5, 16):
-        made = protocol_of(privacy, actions=actions, clients=30, bound=1.0)
-        confirm(made, privacy, promised)
+        made = phase_protocol_for(privacy, actions=actions, clients=30, bound=1.0)
+        check_promise(made, privacy, promised)
         weaker = LocalUnit.of_std(domain=made.domain, std=0.8 * made.std(1))
         with pytest.raises(CalibrationError, match="not within the promise"):
-            confirm(weaker, privacy, promised)
+            check_promise(weaker, privacy, promised)
 
 
 @pytest.mark.parametrize("protocol", ["unit", "auto"])
@@ -171,14 +171,14 @@ def test_printed_widths_have_the_printed_support_and_noise(name: str, dim: int) 
     private = 2 * sigma * math.sqrt((4 * dim * math.log(math.log(dim)) + 16) * dim)
     clear = (math.sqrt(2 * dim / (clients * 2)) + 0.1 / math.sqrt(clients)) * math.sqrt(2 * math.log(dim * 1000))
     expected = clear + private * math.sqrt(2 * math.log(dim * 1000))
-    assert policy.width_of(state, phase) == pytest.approx(expected, rel=1e-6)
+    assert policy.compute_width(state, phase) == pytest.approx(expected, rel=1e-6)
 
 
 def test_printed_noise_of_shuffled_averages_grows_with_their_norm() -> None:
     """The printed binomial noise of s averages is sqrt(s) times that of one, beside its logarithm."""
     privacy = shuffle(epsilon=1.0, delta=1e-5, calibration="paper")
     for actions in (4, 25):
-        one, several = (protocol_of(privacy, actions=each, clients=100, bound=1.0) for each in (1, actions))
+        one, several = (phase_protocol_for(privacy, actions=each, clients=100, bound=1.0) for each in (1, actions))
         logs = math.log(4e5 * (actions**2 + 1)) / math.log(8e5)
         assert several.std(100) / one.std(100) == pytest.approx(math.sqrt(actions) * logs, rel=1e-6)
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bandanna.device.noise import FastNoise
-from bandanna.numeric.exact_sums import Sizes
-from bandanna.numeric.rng import GeneratorCoins
-from bandanna.policies.base import Played
+from bandanna.numeric.exact_sums import RunLengthSizes
+from bandanna.numeric.rng import GeneratorRandomness
+from bandanna.policies.base import PlayedRounds
 from bandanna.policies.linear.confidence import (
     _DRAWN,
     Ellipsoid,
-    ellipsoid,
+    compute_ellipsoid,
     mean_norm,
     stretched_quantile,
     vector_quantile,
@@ -24,7 +24,7 @@ from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.linear import LinearContextual
-from bandanna.simulation.players.reference import Answers
+from bandanna.simulation.players.reference import QueryAnswerer
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = [none(), central(**BUDGET), shuffle(**BUDGET), local(**BUDGET)]
@@ -35,8 +35,8 @@ RUNS, FAILURE = 12, 0.05
 def made(**changes: Any) -> Ellipsoid:
     """Of three noisy batches."""
     given: dict[str, Any] = {"dim": 3, "failure": 0.1, "ridge": 0.5, "parameter_bound": 2.0, "reward_std": 0.5}
-    sizes = Sizes(((40, 3),))
-    return ellipsoid(np.array([3.0, 5.0, 9.0]), sizes, independent=True, **(given | changes))
+    sizes = RunLengthSizes(((40, 3),))
+    return compute_ellipsoid(np.array([3.0, 5.0, 9.0]), sizes, independent=True, **(given | changes))
 
 
 def plainly(found: Ellipsoid, batches: int) -> tuple[float, float, float]:
@@ -121,16 +121,16 @@ def misses(privacy: Privacy, run: int) -> tuple[bool, float]:
     policy = LinUCB(dim=3, horizon=1200, batch=60, privacy=privacy, failure=FAILURE)
     theta = rng.normal(size=3)
     theta /= np.linalg.norm(theta)
-    answers = Answers(policy, FastNoise(rng), GeneratorCoins(lambda _: rng), "law")
+    answers = QueryAnswerer(policy, FastNoise(rng), GeneratorRandomness(lambda _: rng), "law")
     state, missed, largest = policy.init(), False, 0.0
     while (episode := policy.episode(state)) is not None:
         contexts = rng.normal(size=(episode.users, 8, 3))
         contexts /= np.linalg.norm(contexts, axis=-1, keepdims=True)
         contexts *= np.sign(contexts @ theta)[..., None]  # means in [0, 1]
-        actions = policy.act(policy.publish(state), contexts, GeneratorCoins(lambda _: rng)).actions
+        actions = policy.act(policy.publish(state), contexts, GeneratorRandomness(lambda _: rng)).actions
         features = np.take_along_axis(contexts, actions[:, None, None], axis=1)[:, 0]
         rewards = (rng.random(episode.users) < features @ theta).astype(float)
-        state = answers.learn(state, episode, Played(features=features, rewards=rewards))
+        state = answers.learn(state, episode, PlayedRounds(features=features, rewards=rewards))
         away = theta - state.snapshot.theta
         missed |= math.sqrt(away @ np.linalg.solve(state.snapshot.inverse, away)) > state.snapshot.radius
         (vector, gram), (floor, beta2, _) = policy.domain.sums(state.total, 0), policy.radii._after(state.batches)

@@ -160,9 +160,9 @@ for command in (["list", "--json"], ["run", "mine.toml", "--jobs", "1", "--out",
 
 def write_mine(linear: Path, document: Path) -> None:
     """A policy's file with its name beside its class, and an experiment with it."""
-    beside = '@algorithm("Mine", paper="mine", trust="shuffle", guarantee="shuffle DP")\n'
+    beside = '@register_algorithm("Mine", paper="mine", trust="shuffle", guarantee="shuffle DP")\n'
     text = copied("Added").replace(
-        "import bandanna as bd", "import bandanna as bd\nfrom bandanna.policies.algorithm import algorithm"
+        "import bandanna as bd", "import bandanna as bd\nfrom bandanna.policies.algorithm import register_algorithm"
     )
     before, _, after = text.rpartition("@dataclass(frozen=True, kw_only=True)\n")
     added = f"{before}{beside}@dataclass(frozen=True, kw_only=True)\n{after}"

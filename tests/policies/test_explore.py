@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.device.action_selection import Choice, explored
+from bandanna.device.action_selection import Choice, explore_choice
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import GeneratorCoins, NoCoins, SecureCoins
-from bandanna.policies.linear.linucb import LinUCB, Snapshot
-from bandanna.simulation.players.fixed_batches import _part_of
+from bandanna.numeric.rng import GeneratorRandomness, NoRandomness, SecureRandomness
+from bandanna.policies.linear.linucb import LinUCB, OptimisticSnapshot
+from bandanna.simulation.players.fixed_batches import _users_at_once
 
 from .conformance.laws import one_law
 from .conformance.test_players import plainly
@@ -26,15 +26,15 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-def coins(seed: int = 0) -> GeneratorCoins:
+def coins(seed: int = 0) -> GeneratorRandomness:
     """Seeded."""
     rng = np.random.default_rng(seed)
-    return GeneratorCoins(lambda _: rng)
+    return GeneratorRandomness(lambda _: rng)
 
 
 def test_probabilities_are_those_of_the_mixture() -> None:
     """A logged probability is not the share of times the arm is taken (100,000 users; 5 s.e., false alarm 2e-6)."""
-    snapshot = Snapshot(theta=np.array([1.0, 0.0]), inverse=np.zeros((2, 2)), radius=0.0, explore=0.3)
+    snapshot = OptimisticSnapshot(theta=np.array([1.0, 0.0]), inverse=np.zeros((2, 2)), radius=0.0, explore=0.3)
     arms = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])  # the first and the third are tied
     users = 100_000
     choice = LinUCB(dim=2, horizon=5, privacy=bd.none()).act(snapshot, np.broadcast_to(arms, (users, 4, 2)), coins())
@@ -47,11 +47,11 @@ def test_probabilities_are_those_of_the_mixture() -> None:
 def test_a_certain_choice_is_mixed_without_help() -> None:
     """Without the policy's chances a choice has other probabilities than share/K and 1 - share + share/K."""
     choice = Choice(actions=np.zeros(1000, dtype=np.int64), probabilities=np.ones(1000))
-    mixed = explored(choice, 0.5, 4, coins())
+    mixed = explore_choice(choice, 0.5, 4, coins())
     np.testing.assert_allclose(mixed.probabilities, np.where(mixed.actions == 0, 0.625, 0.125))
     assert set(mixed.actions) == {0, 1, 2, 3}
-    assert explored(choice, 0.0, 4, NoCoins()) is choice
-    np.testing.assert_array_equal(explored(choice, 1.0, 4, SecureCoins()).probabilities, 0.25)
+    assert explore_choice(choice, 0.0, 4, NoRandomness()) is choice
+    np.testing.assert_array_equal(explore_choice(choice, 1.0, 4, SecureRandomness()).probabilities, 0.25)
 
 
 def test_who_explores_is_public() -> None:
@@ -133,10 +133,10 @@ def test_anytime_policies_explore_in_every_phase() -> None:
 
 def test_long_reports_are_held_in_smaller_parts() -> None:
     """A part of users with long reports takes as many bytes as it likes."""
-    assert _part_of(LinUCB(dim=5, horizon=10, privacy=bd.none())) == 4096
+    assert _users_at_once(LinUCB(dim=5, horizon=10, privacy=bd.none())) == 4096
     assert (
         8
-        * _part_of(LinUCB(dim=640, horizon=10, privacy=bd.none()))
+        * _users_at_once(LinUCB(dim=640, horizon=10, privacy=bd.none()))
         * LinUCB(dim=640, horizon=10, privacy=bd.none()).domain.dim
         <= 256 << 20
     )

@@ -7,10 +7,10 @@ import math
 import pytest
 
 from bandanna.device.linear_report import LinearReport
-from bandanna.policies.finite.base import PublicDirections, Rewards
+from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain
 from bandanna.policies.glm import glm_sdp
 from bandanna.policies.glm.links import Logistic
-from bandanna.policies.linear.base import LinearSums
+from bandanna.policies.linear.base import BatchedLinearPolicy
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
@@ -20,17 +20,17 @@ from bandanna.protocols.privacy_model import none
 
 def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> None:
     """A reward times a public direction moves a sum by more than is priced: in l1, or by the rounding of products."""
-    directions = PublicDirections(dim=9, rewards=Rewards(low=0.0, high=2.0), bound=3.0)
+    directions = DirectionRewardDomain(dim=9, rewards=RewardDomain(low=0.0, high=2.0), bound=3.0)
     assert directions.sensitivity == pytest.approx(6.0)
     assert directions.sensitivity >= 6.0
     assert directions.l1_sensitivity == pytest.approx(3 * 6.0)
-    far = PublicDirections(dim=10_000, rewards=Rewards(low=1e8, high=1e8 + 1.0))
+    far = DirectionRewardDomain(dim=10_000, rewards=RewardDomain(low=1e8, high=1e8 + 1.0))
     assert far.sensitivity - 1.0 >= 2.0**-51 * 100 * 1e8  # of every coordinate, in the size of what is rounded
 
 
 def test_a_policy_reports_as_many_features_as_it_has() -> None:
     """Reports of a linear policy that declares no domain of its own have another length than its features."""
-    assert LinearSums.domain.func(LinUCB(dim=3, horizon=100, privacy=none())) == LinearReport(features=3)
+    assert BatchedLinearPolicy.domain.func(LinUCB(dim=3, horizon=100, privacy=none())) == LinearReport(features=3)
 
 
 def test_what_is_left_of_a_horizon_is_played_once() -> None:
@@ -40,9 +40,9 @@ def test_what_is_left_of_a_horizon_is_played_once() -> None:
     assert (episode.users, episode.released) == (5, False)
 
 
-def batch_mechanisms(*, dim: int, users: int, share: float, steps: int) -> glm_sdp.BatchMechanisms:
+def batch_mechanisms(*, dim: int, users: int, share: float, steps: int) -> glm_sdp.GLMSDPMechanisms:
     """Of a batch of GLM-SDP at epsilon 5."""
-    return glm_sdp.calibrate(
+    return glm_sdp.calibrate_glm_sdp(
         link=Logistic(),
         dim=dim,
         parameter_bound=1.0,

@@ -11,10 +11,10 @@ from scipy import stats
 
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidBudget, InvalidStatistic
-from bandanna.numeric.rng import StreamCoins, Streams, gamma
+from bandanna.numeric.rng import StreamRandomness, Streams, draw_gamma
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.base import Ask, Desk, Played
-from bandanna.policies.finite.base import BITS, Tallies
+from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery
+from bandanna.policies.finite.base import BIT_DOMAIN, ArmSums
 from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.finite.ucb import LDPUCB, UCB1
@@ -30,7 +30,7 @@ from .answering import answered, device_coins, told
 
 def sent(policy: LDPUCB, rewards: np.ndarray[tuple[int, ...], np.dtype[np.float64]], seed: int) -> np.ndarray:
     """The bits that devices send."""
-    bits = policy.report(policy.ask, Played(rewards=rewards), device_coins(seed))
+    bits = policy.report(policy.ask, PlayedRounds(rewards=rewards), device_coins(seed))
     return policy.protocol.device.message(bits, FastNoise(np.random.default_rng([seed, 1])))[:, 0]
 
 
@@ -65,10 +65,10 @@ def test_elimination_releases_each_batch_once_at_its_price() -> None:
     """DP-SE's noise is not that of a pure epsilon on one reward, in units of the range; 20 % less would pass."""
     policy = Elimination(n_arms=3, horizon=10**5, privacy=central(epsilon=0.5, delta=0.0), reward_range=(0.0, 4.0))
     episode = policy.episode(policy.init())
-    rows = Played(rewards=np.full(12, 2.0), arms=np.repeat([0, 1, 2], 4))
-    other = Played(rewards=np.where(np.arange(12) == 5, 0.0, rows.rewards), arms=rows.arms)
-    far = Played(rewards=np.where(np.arange(12) == 5, 4.0, rows.rewards), arms=rows.arms)
-    asked: list[Ask] = []
+    rows = PlayedRounds(rewards=np.full(12, 2.0), arms=np.repeat([0, 1, 2], 4))
+    other = PlayedRounds(rewards=np.where(np.arange(12) == 5, 0.0, rows.rewards), arms=rows.arms)
+    far = PlayedRounds(rewards=np.where(np.arange(12) == 5, 4.0, rows.rewards), arms=rows.arms)
+    asked: list[SumQuery] = []
     steps = policy.learn(policy.init(), episode)
     ask = next(steps)
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_elimination_releases_each_batch_once_at_its_price() -> None:
     for ask in asked:
         assert isinstance(ask.protocol, CentralLaplace)
         one, two = (
-            policy.report(ask, Desk().rows(ask, each), device_coins()).total() / ask.protocol.step
+            policy.report(ask, RunnerState().rows(ask, each), device_coins()).total() / ask.protocol.step
             for each in (other, far)
         )
         moved.append(float(np.sum(np.abs(np.rint(one) - np.rint(two)))) / ask.protocol.scale)
@@ -129,11 +129,11 @@ def test_shuffled_elimination_with_a_large_epsilon_keeps_some_noise() -> None:
 def test_shuffled_bits_have_one_law_along_both_paths() -> None:
     """Messages and the aggregate law give other means; two-sample test, false alarms 1e-4."""
     policy = Elimination(n_arms=2, horizon=3000, privacy=shuffle(epsilon=1.0, delta=1e-2))
-    source, ask = FastNoise(np.random.default_rng(3)), Ask(protocol=policy.protocol(40), at=1)
-    whole = Played(rewards=np.array([0.0, 1.0]), arms=np.ones(2, dtype=np.int64), counts=np.array([15, 25]))
-    each = Played(rewards=np.where(np.arange(40) < 25, 1.0, 0.0), arms=np.ones(40, dtype=np.int64))
+    source, ask = FastNoise(np.random.default_rng(3)), SumQuery(protocol=policy.protocol(40), at=1)
+    whole = PlayedRounds(rewards=np.array([0.0, 1.0]), arms=np.ones(2, dtype=np.int64), counts=np.array([15, 25]))
+    each = PlayedRounds(rewards=np.where(np.arange(40) < 25, 1.0, 0.0), arms=np.ones(40, dtype=np.int64))
     grouped, single = (policy.report(ask, rows, device_coins()) for rows in (whole, each))
-    assert grouped.domain == single.domain == BITS
+    assert grouped.domain == single.domain == BIT_DOMAIN
     law = [policy.protocol(40).release(grouped, source, path="law").total[0] for _ in range(1500)]
     messages = [policy.protocol(40).release(single, source).total[0] for _ in range(1500)]
     assert stats.ks_2samp(law, messages).pvalue > 1e-4
@@ -156,27 +156,27 @@ def test_elimination_drops_the_worse_arm_and_then_plays_on() -> None:
 def test_ucb1_index() -> None:
     """UCB1 plays another arm than its printed index says."""
     policy = UCB1(n_arms=2, horizon=10)
-    state = Tallies(sums=np.array([[30.0, 3.0]]), pulls=np.array([[50.0, 4.0]]), rounds=54)
+    state = ArmSums(sums=np.array([[30.0, 3.0]]), pulls=np.array([[50.0, 4.0]]), rounds=54)
     index = [30 / 50 + math.sqrt(2 * math.log(55) / 50), 3 / 4 + math.sqrt(2 * math.log(55) / 4)]
     assert policy.episode(state).arms.tolist() == [[int(np.argmax(index))]]
 
 
 def test_gamma_proposals_have_the_law_of_gamma() -> None:
     """Thompson's posterior draws are not Beta; Kolmogorov-Smirnov, false alarms 1e-4 each."""
-    seeded = StreamCoins(Streams(range(200)))
+    seeded = StreamRandomness(Streams(range(200)))
     for shape in (1.0, 1.5, 40.0):
-        draws = gamma(np.full((200, 50), shape), seeded).ravel()
+        draws = draw_gamma(np.full((200, 50), shape), seeded).ravel()
         assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-4
 
 
 def test_thompson_prefers_what_pays() -> None:
     """The posterior does not follow the rewards."""
-    policy, seeded = Thompson(n_arms=2, horizon=10), StreamCoins(Streams(range(300)))
-    state = Tallies(sums=np.tile([90.0, 10.0], (300, 1)), pulls=np.tile([100.0, 100.0], (300, 1)), rounds=200)
+    policy, seeded = Thompson(n_arms=2, horizon=10), StreamRandomness(Streams(range(300)))
+    state = ArmSums(sums=np.tile([90.0, 10.0], (300, 1)), pulls=np.tile([100.0, 100.0], (300, 1)), rounds=200)
     choice = policy.act(policy.publish(state), np.zeros((300, 1, 2, 0)), seeded)
     assert choice.actions.shape == (300, 1)
     assert np.mean(choice.actions) < 0.01
-    rows = Played(rewards=np.full((300, 1), 7.0), arms=np.zeros((300, 1), dtype=np.int64))
+    rows = PlayedRounds(rewards=np.full((300, 1), 7.0), arms=np.zeros((300, 1), dtype=np.int64))
     total = policy.report(policy.ask, rows, seeded).total()
     learned = told(policy, state, policy.episode(state), total)
     assert np.all(learned.sums == [91, 10])  # clipped into [0, 1]
@@ -213,7 +213,7 @@ def test_indices_of_ldp_ucb_and_ucb1_are_the_stated_ones() -> None:
     pulls = rng.integers(1, 5, (20_000, 3)).astype(float)
     pulls[:, 2] = 12 - pulls[:, 0] - pulls[:, 1]  # 12 rounds were played: this is round 13
     sums = rng.integers(0, pulls.astype(int) + 1).astype(float)
-    state = Tallies(sums=sums, pulls=pulls, rounds=12)
+    state = ArmSums(sums=sums, pulls=pulls, rounds=12)
     bits = LDPUCB(n_arms=3, horizon=99, privacy=local(epsilon=1.0, delta=0.0))
     q = math.e / (1 + math.e)
     width = 1 / (2 * q - 1)

@@ -19,8 +19,8 @@ from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.numeric.rng import Streams
-from bandanna.policies.base import Ask
-from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
+from bandanna.policies.base import SumQuery
+from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPConstants
 from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.glm.optimisers import NoisyGradient
 from bandanna.privacy import accountant
@@ -34,7 +34,7 @@ from bandanna.simulation.environments.recorded import ArrayEnvironment
 
 ROUNDS, BATCHED, ARMS, DIM, USER = 300, 400, 3, 3, 0  # the first user is in every release
 BUDGET = ApproxDP(epsilon=4.0, delta=1e-3)
-BUSY = Constants(
+BUSY = GLMJDPConstants(
     share=0.4,
     steps=3,
     calls_o=2,
@@ -115,7 +115,7 @@ def played(policy: GLMJDP, env: ArrayEnvironment, replay: Record | None = None) 
         record.leaves.append(np.array(value))
         return step(self, state, value, source, **named)
 
-    def reported(self: GLMJDP, ask: Ask, *rest: Any) -> Any:
+    def reported(self: GLMJDP, ask: SumQuery, *rest: Any) -> Any:
         if ask.of != "episode":
             record.points.append(np.array(ask.at))
             now[0] = {"explored": "o", "rest": "tau"}[ask.of]

@@ -10,11 +10,19 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from bandanna.policies.base import Frozen
-from bandanna.policies.glm.base import designs
+from bandanna.policies.base import FixedLength
+from bandanna.policies.glm.base import compute_designs
 from bandanna.policies.glm.baselines import GLMUCB
 from bandanna.policies.glm.batched import BatchEstimate, BGLinUCB
-from bandanna.policies.glm.glm_jdp import GLMJDP, SHARE, _calls, _radius, noise_norms, paper_constants, tuned_constants
+from bandanna.policies.glm.glm_jdp import (
+    GLMJDP,
+    SHARE,
+    _bound_calls,
+    _radius,
+    noise_norms,
+    paper_constants,
+    tuned_constants,
+)
 from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.glm.links import Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson
 from bandanna.policies.glm.optimisers import ShuffledGradient
@@ -140,7 +148,9 @@ def test_regularisers_of_many_features_follow_them() -> None:
 def test_refits_and_radii_of_another_dimension() -> None:
     """The number of refits, or the radius, is not that of d features."""
     low, high = 30.0 - 5.0, 30.0 + 5.0
-    assert _calls(7, 1000, 30.0, 5.0, 0.5) == math.floor(7 * math.log(high / low + 500 / (low * 7)) / math.log(1.5))
+    assert _bound_calls(7, 1000, 30.0, 5.0, 0.5) == math.floor(
+        7 * math.log(high / low + 500 / (low * 7)) / math.log(1.5)
+    )
     wide = cast(Any, SimpleNamespace(dim=7, model=SimpleNamespace(reward_bound=3.0, slope_bound=0.5)))
     wide.horizon, wide.failure, wide.parameter_bound = 1000, 0.1, 2.0
     log = math.log(10) + 7 * math.log(2) + 3.5 * math.log(1 + 1000 * 0.5 / (7 * 16.0))
@@ -299,7 +309,7 @@ def test_batches_double_in_their_exponents() -> None:
     assert few.sizes[1] == math.ceil(10_000 ** (1 / (2 * (1 - 2**-2))))
     state = policy.init()
     first = policy.episode(state)
-    assert isinstance(first, Frozen)
+    assert isinstance(first, FixedLength)
     assert first.users == 100
     second = policy.following(first)
     assert second is not None
@@ -334,9 +344,9 @@ def test_weights_of_arms_are_bounded_by_the_ball() -> None:
 def test_designs_move_weight_to_the_worst_arm() -> None:
     """The line search of a design removes weight and gives none; or arms that are all zero have no design."""
     arms = np.array([[[1.0, 0.0], [0.9, 0.1], [0.1, 0.05], [0.0, 0.1], [-1.0, 0.6]]])
-    weights = designs(arms, np.ones((1, 5), dtype=bool), factor=1.01)
+    weights = compute_designs(arms, np.ones((1, 5), dtype=bool), factor=1.01)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     gram = (arms[0] * weights[0][:, None]).T @ arms[0]
     assert np.max(np.einsum("ki,ij,kj->k", arms[0], np.linalg.inv(gram), arms[0])) <= 2 * 1.01
-    nothing = designs(np.zeros((1, 3, 2)), np.array([[True, False, True]]))
+    nothing = compute_designs(np.zeros((1, 3, 2)), np.array([[True, False, True]]))
     np.testing.assert_array_equal(nothing, [[0.5, 0.0, 0.5]])

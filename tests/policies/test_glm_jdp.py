@@ -12,8 +12,8 @@ from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidBudget
 from bandanna.numeric.rng import Streams
-from bandanna.policies.base import Ask, Desk, Played, close
-from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
+from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery, drive_learning
+from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPConstants
 from bandanna.policies.registry import make
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP
@@ -21,13 +21,13 @@ from bandanna.protocols.privacy_model import central, local, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.simulation.environments.recorded import ArrayEnvironment
-from bandanna.simulation.players.glm_rounds import PrefixSums
+from bandanna.simulation.players.glm_rounds import SeedPrefixSums
 
 from .answering import COINS
 
 BUDGET = ApproxDP(epsilon=4.0, delta=1e-3)
 SETTING = {"dim": 3, "horizon": 600, "link": "probit", "parameter_bound": 2.0, "kappa": 18.39, "failure": 0.05}
-BUSY = Constants(
+BUSY = GLMJDPConstants(
     share=0.4,
     steps=3,
     calls_o=4,
@@ -205,15 +205,15 @@ def test_degenerate_worlds_are_harmless(preset: str, link: str) -> None:
 
 def test_no_rows_are_an_estimate_of_nothing() -> None:
     """An estimate without rows would fail, or betray that there are none by its noise."""
-    policy, desk = policy_of(), Desk()
+    policy, desk = policy_of(), RunnerState()
     state = replace(policy.init(), rounds=np.array(10), released=np.array([20.0, 0, 0, 20.0, 0, 20.0] + [0.0] * 6))
-    nobody = Played(features=np.ones((1, 3)), rewards=np.ones(1), groups=np.array([1]))
+    nobody = PlayedRounds(features=np.ones((1, 3)), rewards=np.ones(1), groups=np.array([1]))
 
-    def answer(ask: Ask) -> Estimate:
+    def answer(ask: SumQuery) -> Estimate:
         report = policy.report(ask, desk.rows(ask, nobody), COINS)
         return desk.release(ask, report, FastNoise(np.random.default_rng(0)), path="law")[1]
 
-    settled = close(policy.settled(state), answer)
+    settled = drive_learning(policy.settled(state), answer)
     theta = settled.theta_o
     assert (int(settled.calls_o), int(settled.calls_tau)) == (1, 0)
     assert np.all(np.isfinite(theta))
@@ -225,7 +225,7 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
     """The simulator would add less noise than is priced: 20 % less is far outside (false alarm below 1e-6)."""
     policy, env = policy_of(), PublishedGLM(rounds=600)
     world = env.begin(Streams(range(60)))
-    seeds = PrefixSums(policy.stream, ReplicatedNoise(world.streams), 60)
+    seeds = SeedPrefixSums(policy.stream, ReplicatedNoise(world.streams), 60)
     seeds.draw(600)
     for step in (1, 40, 600):
         expected = math.sqrt(float(policy.stream.mechanism.prefix_variance(step)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, _proximal
+from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, _minimize_proximal
 from bandanna.policies.glm.batched import BGLinUCB
 from bandanna.policies.glm.estimation import loss, loss_gradient
 from bandanna.policies.glm.rare_switching import RSGLinUCB
@@ -151,8 +151,8 @@ def test_the_errata_of_rs_glinucb() -> None:
     assert np.linalg.norm(theirs.fit_tau(x, separable, np.zeros(3), *near)) > 10
     kept = ours.fit_tau(x, separable, np.zeros(3), *near)
     assert 100 * np.linalg.norm(kept - near[0]) <= ours.elimination * (1 + 1e-6)
-    assert theirs.uses_everything
-    assert not ours.uses_everything
+    assert theirs.fits_all_rounds
+    assert not ours.fits_all_rounds
     pair = np.array([[1.0, 0.0, 0.0]]), np.array([[0.0, 1.0, 0.0]])
     np.testing.assert_allclose(theirs.centre(*pair, np.array([3])), [[0.5, 0.5, 0.0]])
     np.testing.assert_allclose(ours.centre(*pair, np.array([3])), pair[1])
@@ -185,7 +185,7 @@ def test_ecologs_steps_are_minima_on_the_ball(bound: float) -> None:
     matrix = root @ np.swapaxes(root, -1, -2) + 0.5 * np.eye(3)
     x, centre, r = rng.normal(size=(200, 3)), rng.normal(size=(200, 3)), rng.integers(0, 2, 200).astype(float)
     centre *= bound / np.maximum(np.linalg.norm(centre, axis=-1, keepdims=True), bound)
-    v = _proximal(centre, matrix, np.linalg.inv(matrix), x, r, 2.0, 0.3, bound)
+    v = _minimize_proximal(centre, matrix, np.linalg.inv(matrix), x, r, 2.0, 0.3, bound)
     left = 1 / (1 + np.exp(-np.sum(x * v, axis=-1))) - r
     slope = 2 * 0.3 * (matrix @ (v - centre)[..., None])[..., 0] + 2.0 * left[:, None] * x
     inside = np.linalg.norm(v, axis=-1) < bound * (1 - 1e-9)

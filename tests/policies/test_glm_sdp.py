@@ -11,7 +11,7 @@ from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.numeric.rng import Streams
 from bandanna.policies.design import near_optimal_design
-from bandanna.policies.glm.base import designs
+from bandanna.policies.glm.base import compute_designs
 from bandanna.policies.glm.batched import BGLinUCB
 from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.glm.links import Binomial, Link, TruncatedPoisson
@@ -125,7 +125,7 @@ def test_designs_agree_with_the_design_of_one_set() -> None:
     arms = rng.normal(size=(40, 9, 3))
     alive = rng.random((40, 9)) < 0.8
     alive[:, 0] = True
-    weights = designs(arms, alive)
+    weights = compute_designs(arms, alive)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     assert np.all(weights[~alive] == 0)
     for each, kept, mass in zip(arms, alive, weights, strict=True):
@@ -137,7 +137,7 @@ def test_designs_agree_with_the_design_of_one_set() -> None:
 def test_designs_of_degenerate_sets() -> None:
     """Equal arms, arms on a line or arms that are all zero would give a NaN or a warning."""
     sets = np.stack([np.tile([0.3, 0.4], (4, 1)), np.outer([1, -2, 0.5, 0], [1.0, 1.0]), np.zeros((4, 2))])
-    weights = designs(sets, np.ones((3, 4), dtype=bool))
+    weights = compute_designs(sets, np.ones((3, 4), dtype=bool))
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     assert weights[1, 3] == 0
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
-from bandanna.policies.base import Ask, Assigned, Played
+from bandanna.policies.base import AssignedArms, PlayedRounds, SumQuery
 from bandanna.policies.design import optimal_design
-from bandanna.policies.finite.gope import GOPE, State
+from bandanna.policies.finite.gope import GOPE, GOPEState
 from bandanna.protocols.privacy_model import central, none
 
 from .answering import device_coins, told
@@ -23,14 +23,14 @@ LEVELS = ("intermediate", "beginning")
 Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-def asked(policy: GOPE, state: State, phase: Assigned) -> Ask:
+def asked(policy: GOPE, state: GOPEState, phase: AssignedArms) -> SumQuery:
     """What a phase asks for."""
     return next(policy.learn(state, phase))
 
 
-def exact(policy: GOPE, state: State, phase: Assigned, means: Floats) -> Floats:
+def exact(policy: GOPE, state: GOPEState, phase: AssignedArms, means: Floats) -> Floats:
     """What is released without noise, where every reward of an arm is its mean."""
-    rows = Played(rewards=means, arms=phase.arms, counts=phase.plays)
+    rows = PlayedRounds(rewards=means, arms=phase.arms, counts=phase.plays)
     return policy.report(asked(policy, state, phase), rows, device_coins()).total()
 
 
@@ -41,7 +41,9 @@ def price(policy: GOPE, arms: Floats) -> float:
     ask, coins = asked(policy, state, phase), device_coins()
     ends, spent = np.array(policy.reward_range), []
     for arm in phase.arms:
-        one, two = (policy.report(ask, Played(rewards=ends[[i]], arms=np.array([arm])), coins).values for i in (0, 1))
+        one, two = (
+            policy.report(ask, PlayedRounds(rewards=ends[[i]], arms=np.array([arm])), coins).values for i in (0, 1)
+        )
         spent.append(np.sum((one - two) ** 2) / (2 * policy.protocol.std(1) ** 2))
     return float(max(spent))
 
@@ -135,7 +137,7 @@ def test_bad_arguments() -> None:
         exact(policy, state, phase, np.full(len(phase.arms), math.nan))
     inside, far = (exact(policy, state, phase, np.full(len(phase.arms), mean)) for mean in (1.0, 1.01))
     assert np.array_equal(inside, far)  # clipped
-    ask, rows = asked(policy, state, phase), Played(rewards=np.ones(1), arms=phase.arms[:1])
+    ask, rows = asked(policy, state, phase), PlayedRounds(rewards=np.ones(1), arms=phase.arms[:1])
     with pytest.raises(InvalidStatistic, match="directions"):
         policy.report(replace(ask, at=1.001 * ask.at), rows, device_coins())
     with pytest.raises(InvalidStatistic, match="plain vectors"):
@@ -148,9 +150,9 @@ def test_a_device_finds_its_own_direction_in_any_order_of_arms() -> None:
     state = policy.init(ARMS)
     phase = policy.episode(state)
     ask, backwards = asked(policy, state, phase), phase.arms[::-1]
-    rows = Played(rewards=0.1 * (1 + np.arange(len(backwards))), arms=backwards)
+    rows = PlayedRounds(rewards=0.1 * (1 + np.arange(len(backwards))), arms=backwards)
     total = policy.report(ask, rows, device_coins()).total()
     assert total[: len(backwards)].tolist() == pytest.approx(rows.rewards[::-1].tolist())
     for arm in set(range(len(ARMS))) - set(phase.arms.tolist()):
-        silent = Played(rewards=np.ones(1), arms=np.array([arm]))
+        silent = PlayedRounds(rewards=np.ones(1), arms=np.array([arm]))
         assert not np.any(policy.report(ask, silent, device_coins()).values)

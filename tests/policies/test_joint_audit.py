@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.policies.linear.oful_jdp import OFULJDP, State
+from bandanna.policies.linear.oful_jdp import OFULJDP, OFULJDPState
 from bandanna.protocols.privacy_model import central
 
 from .answering import Teacher
@@ -43,7 +43,7 @@ def outputs(seed: int) -> Iterator[Floats]:
         yield POLICY.regulariser * (np.array([0.1, 0.1, 0.0]) + 0.05 * rng.normal(size=3))
 
 
-def run(persons: dict[int, Person], seed: int) -> tuple[list[State], Given]:
+def run(persons: dict[int, Person], seed: int) -> tuple[list[OFULJDPState], Given]:
     """All batches, with some persons' data replaced: states after every batch, and the releases."""
     rng, source = np.random.default_rng(0), Given(outputs(seed))
     features, rewards = rng.normal(size=(5 * BATCHES, 2)) / 2, rng.uniform(-1, 2, size=5 * BATCHES)

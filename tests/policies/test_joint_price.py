@@ -15,9 +15,9 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import NoCoins
-from bandanna.policies.base import Ask, Played
-from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
+from bandanna.numeric.rng import NoRandomness
+from bandanna.policies.base import PlayedRounds, SumQuery
+from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPConstants
 from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.privacy import accountant
@@ -47,16 +47,16 @@ def anybody(count: int) -> Iterator[tuple[Person, Person]]:
         yield tuple((rng.normal(size=2) * rng.choice([0.3, 1.0, 30.0]), float(rng.normal() * 3)) for _ in range(2))
 
 
-def row(person: Person, group: int | None = None) -> Played:
+def row(person: Person, group: int | None = None) -> PlayedRounds:
     """What a runner holds of somebody."""
     x, y = person
     groups = None if group is None else np.array([group])
-    return Played(rewards=np.array([y]), features=np.asarray(x)[None], groups=groups)
+    return PlayedRounds(rewards=np.array([y]), features=np.asarray(x)[None], groups=groups)
 
 
-def move(policy: Any, ask: Ask, rows: tuple[Played | None, Played | None]) -> float:
+def move(policy: Any, ask: SumQuery, rows: tuple[PlayedRounds | None, PlayedRounds | None]) -> float:
     """|report - report'|^2; of nobody it is 0."""
-    reports = [0.0 if each is None else policy.report(ask, each, NoCoins()).values for each in rows]
+    reports = [0.0 if each is None else policy.report(ask, each, NoRandomness()).values for each in rows]
     return float(np.sum((reports[0] - reports[1]) ** 2))
 
 
@@ -96,7 +96,7 @@ def test_nobody_costs_more_in_adac_oful_and_somebody_costs_all(share: float) -> 
 
 def glm(share: float, **more: Any) -> GLMJDP:
     """With few rounds, and calls of both kinds."""
-    constants = Constants(share=share, **CONSTANTS)
+    constants = GLMJDPConstants(share=share, **CONSTANTS)
     return GLMJDP(dim=2, horizon=60, privacy=bd.central(budget=BUDGET), constants=constants, **more)
 
 
@@ -105,13 +105,13 @@ def glm_cost(
 ) -> float:
     """A leaf with theta_o = `at`, and all gradients of all calls, at the thetas in turn."""
     stream = policy.stream
-    leaf = Ask(protocol=stream, at=np.asarray(at, dtype=float))
+    leaf = SumQuery(protocol=stream, at=np.asarray(at, dtype=float))
     rows = row(one, groups[0]), row(two, groups[1])
     total = move(policy, leaf, rows) * (stream.factorisation.sensitivity() / stream.noise_std) ** 2
     for group, optimiser in enumerate((policy.mechanisms.estimate_o, policy.mechanisms.estimate_tau)):
         mine = tuple(each if its == group else None for each, its in zip(rows, groups, strict=True))
         for step in range(optimiser.steps * optimiser.calls):
-            ask = Ask(protocol=optimiser.protocol, at=thetas[step % len(thetas)], of=policy.keeps[group])
+            ask = SumQuery(protocol=optimiser.protocol, at=thetas[step % len(thetas)], of=policy.keeps[group])
             total += move(policy, ask, mine) / optimiser.std**2
     return total
 
@@ -175,7 +175,7 @@ def test_nobody_costs_more_in_glm_sdp_and_somebody_costs_all(batch: int) -> None
 
     def cost(one: Person, two: Person, thetas: Any) -> float:
         rows = row(one), row(two)
-        asks = [Ask(protocol=matrix, at=first), *(Ask(protocol=gradient, at=theta) for theta in thetas)]
+        asks = [SumQuery(protocol=matrix, at=first), *(SumQuery(protocol=gradient, at=theta) for theta in thetas)]
         return sum(move(policy, ask, rows) / ask.protocol.noise.std() ** 2 for ask in asks)
 
     priced = accountant.price(mechanisms.event, accountant.tail_for(1e-5, 1.0))
@@ -188,7 +188,7 @@ def test_nobody_costs_more_in_glm_sdp_and_somebody_costs_all(batch: int) -> None
         assert mine.noise.std() / other.noise.std() == pytest.approx(math.sqrt(0.78125), rel=5e-3)
 
 
-def _nothing(ask: Ask) -> bd.Estimate:
+def _nothing(ask: SumQuery) -> bd.Estimate:
     return bd.Estimate(total=np.zeros(ask.protocol.domain.dim), count=1, variance=1.0)
 
 

@@ -9,23 +9,23 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.policies.linear import linucb
 from bandanna.policies.linear.confidence import (
     Confidence,
     Ellipsoid,
     PaperConfidence,
-    ellipsoid,
+    compute_confidence,
+    compute_ellipsoid,
     matrix_quantile,
     mean_norm,
     noise_bounds,
-    radii,
     stretched_quantile,
     vector_quantile,
 )
 from bandanna.policies.theory.contextual import linucb_ellipsoid, linucb_lemma
 
-STDS, SIZES, FAILURE = np.array([3.0, 5.0, 9.0]), Sizes(((40, 3),)), 0.1
+STDS, SIZES, FAILURE = np.array([3.0, 5.0, 9.0]), RunLengthSizes(((40, 3),)), 0.1
 SETTING: dict[str, Any] = {"dim": 3, "failure": FAILURE, "ridge": 0.5, "parameter_bound": 2.0}
 
 
@@ -65,7 +65,7 @@ def test_noise_of_all_batches_by_hand(independent: bool) -> None:
 @pytest.mark.parametrize("growing", [True, False])
 def test_the_lemma_s_radii_by_hand(growing: bool) -> None:
     """lambda, lambda_min or beta_m of Lemma A.2 [000] are others."""
-    made = radii(STDS, SIZES, **SETTING, reward_std=0.5, independent=True, growing=growing)
+    made = compute_confidence(STDS, SIZES, **SETTING, reward_std=0.5, independent=True, growing=growing)
     matrix, vector = noise_bounds(STDS, 3, FAILURE, independent=True, growing=growing)
     sigma = np.concatenate([matrix[:1], matrix])  # before the first batch as after it
     ridge = np.maximum(0.5, 2 * sigma)
@@ -94,12 +94,12 @@ def one_by_one(made: Confidence | Ellipsoid) -> None:
 
 def test_what_kernels_are_told_is_what_is_estimated_with() -> None:
     """A compiled loop has another regulariser, radius or noise than the plain one, in some round."""
-    single = Sizes(((1, 3),))
-    one_by_one(radii(STDS, single, **SETTING, reward_std=0.5, independent=True, growing=True))
+    single = RunLengthSizes(((1, 3),))
+    one_by_one(compute_confidence(STDS, single, **SETTING, reward_std=0.5, independent=True, growing=True))
     printed = PaperConfidence(matrix=3.0, vector=0.5).radii(STDS, single, **SETTING)
     one_by_one(printed)
     for shrinks in (True, False):
-        made = ellipsoid(STDS / 10, single, **SETTING, reward_std=0.5, independent=True, shrinks=shrinks)
+        made = compute_ellipsoid(STDS / 10, single, **SETTING, reward_std=0.5, independent=True, shrinks=shrinks)
         one_by_one(made)
         told = made.ahead(0, 4)
         assert told.scale == 0.25
@@ -108,7 +108,7 @@ def test_what_kernels_are_told_is_what_is_estimated_with() -> None:
 
 def made_of(**changes: Any) -> Ellipsoid:
     """Of three noisy batches."""
-    return ellipsoid(STDS, SIZES, **SETTING | changes, reward_std=0.5, independent=True)
+    return compute_ellipsoid(STDS, SIZES, **SETTING | changes, reward_std=0.5, independent=True)
 
 
 def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
@@ -116,7 +116,7 @@ def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
     made = made_of()
     np.testing.assert_array_equal(made.stds, STDS)
     np.testing.assert_array_equal(made.matrix, noise_bounds(STDS, 3, FAILURE, independent=True, growing=True)[0])
-    clear = ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)
+    clear = compute_ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)
     # without noise rho = ridge, beta^2 = 2 log(1/a) + d log(1 + t/(d ridge)), omega = s^2 ridge
     floor, beta2, _ = clear._after(3)
     assert floor == pytest.approx(0.125)
@@ -125,7 +125,7 @@ def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
 
 def test_the_potential_by_hand() -> None:
     """Gamma or b are not those of the tangent at g_0 = sqrt(Sigma^2 + c k/2) - Sigma (docs/bounds.md)."""
-    for made in (made_of(), ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)):
+    for made in (made_of(), compute_ellipsoid(np.zeros(3), SIZES, **SETTING, reward_std=0.5, independent=True)):
         gammas, smallest = [], []
         for batches in (1, 2, 3) if made.stds[-1] else (3,):
             k, beta2, c = made._after(batches)

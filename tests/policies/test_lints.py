@@ -12,9 +12,9 @@ from scipy import stats
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.numeric.rng import NumberedCoins, Streams
+from bandanna.numeric.rng import NumberedRandomness, Streams
 from bandanna.policies.linear import lints
-from bandanna.policies.linear.lints import LinTS, Posterior, posterior
+from bandanna.policies.linear.lints import LinTS, Posterior, compute_posterior
 from bandanna.protocols.gaussian import CentralGaussian
 
 from .conformance.laws import one_law
@@ -66,7 +66,7 @@ def test_without_noise_it_is_ridge_regression() -> None:
     x, y = rng.normal(size=(50, 3)), rng.normal(size=50)
     tau = np.array([0.5, 1.0, 2.0])
     nothing = np.zeros(3), np.zeros((3, 3))
-    mean, root, cut = posterior(x.T @ y, x.T @ x, noise=nothing, second_moments=tau, reward_std=0.7)
+    mean, root, cut = compute_posterior(x.T @ y, x.T @ x, noise=nothing, second_moments=tau, reward_std=0.7)
     precision = x.T @ x / 0.49 + np.diag(1 / tau)
     np.testing.assert_allclose(mean, np.linalg.solve(precision, x.T @ y / 0.49))
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(precision), atol=1e-14)
@@ -77,7 +77,9 @@ def test_much_noise_leaves_the_prior() -> None:
     """A sum that is nothing but noise moves the estimate."""
     rng, tau = np.random.default_rng(1), np.full(3, 0.3)
     noise = np.full(3, 1e12), np.full((3, 3), 1e12)
-    mean, root, _ = posterior(1e6 * rng.normal(size=3), np.eye(3), noise=noise, second_moments=tau, reward_std=0.5)
+    mean, root, _ = compute_posterior(
+        1e6 * rng.normal(size=3), np.eye(3), noise=noise, second_moments=tau, reward_std=0.5
+    )
     np.testing.assert_allclose(mean, 0, atol=1e-5)
     np.testing.assert_allclose(root @ root.T, np.diag(tau), rtol=1e-6)
 
@@ -93,7 +95,7 @@ def test_stated_probabilities_are_those_of_the_draws(arms: int) -> None:
     scores = theta @ contexts[0].T
     frequencies = np.mean(scores >= scores.max(axis=1, keepdims=True) - 1e-12, axis=0)
     for arm in range(arms):
-        found, error = (each[0] for each in lints.shared_draw_chances(mean, root, contexts, np.array([arm])))
+        found, error = (each[0] for each in lints.shared_draw_probabilities(mean, root, contexts, np.array([arm])))
         expected = frequencies[arm] / (2 if arm in (0, arms - 1) else 1)
         assert abs(found - expected) <= 4.5 * np.hypot(error, np.sqrt(expected / 200_000)) + 1e-6
         assert error <= 0.5 / np.sqrt(lints.DIRECTIONS)
@@ -119,11 +121,11 @@ def test_intervals_along_directions(scale: float, whole: bool) -> None:
     mean, root = scale * rng.normal(size=d), rng.normal(size=(d, d))
     contexts = np.round(2 * rng.normal(size=(1, 6, d))) if whole else rng.normal(size=(1, 6, d))
     contexts[0, 5] = contexts[0, 2]
-    spread = lints.directions(d) @ root.T
+    spread = lints.sample_fixed_directions(d) @ root.T
     for arm in range(6):
         apart = contexts[0, arm] - contexts[0]
         expected = np.mean(along(apart, mean, spread)) / np.sum(np.all(apart == 0, axis=1))
-        assert lints.shared_draw_chances(mean, root, contexts, np.array([arm]))[0][0] == pytest.approx(
+        assert lints.shared_draw_probabilities(mean, root, contexts, np.array([arm]))[0][0] == pytest.approx(
             expected, abs=1e-12
         )
 
@@ -132,7 +134,7 @@ def test_probabilities_of_arms_with_models_of_their_own() -> None:
     """The integral is not the probability, or the arms' do not add up to 1."""
     rng = np.random.default_rng(3)
     mean, spread = rng.normal(size=(1, 5)), rng.uniform(0.2, 2.0, size=(1, 5))
-    found = np.array([lints.own_draw_chances(mean, spread, np.array([arm]))[0] for arm in range(5)])
+    found = np.array([lints.per_arm_draw_probabilities(mean, spread, np.array([arm]))[0] for arm in range(5)])
     assert abs(found.sum() - 1) < 1e-9
     drawn = np.argmax(mean + spread * rng.standard_normal((200_000, 5)), axis=1)
     observed = np.bincount(drawn, minlength=5)
@@ -148,18 +150,20 @@ def test_fewer_nodes_have_the_same_integral(arms: int, monkeypatch: pytest.Monke
         np.exp(rng.uniform(-1, 1, (300, arms)) * rng.choice([0.1, 3], (300, 1))),
     )
     actions = rng.integers(0, arms, 300)
-    assert {64, 192, 512, 2001} <= set(lints._nodes(spread, actions).tolist())
-    found = lints.own_draw_chances(mean, spread, actions)
-    alone = [lints.own_draw_chances(*(each[i : i + 1] for each in (mean, spread, actions)))[0] for i in range(50)]
+    assert {64, 192, 512, 2001} <= set(lints._count_nodes(spread, actions).tolist())
+    found = lints.per_arm_draw_probabilities(mean, spread, actions)
+    alone = [
+        lints.per_arm_draw_probabilities(*(each[i : i + 1] for each in (mean, spread, actions)))[0] for i in range(50)
+    ]
     assert found[:50].tolist() == alone  # whoever else is asked about
     monkeypatch.setattr(lints, "_FEWER", ())
-    np.testing.assert_allclose(found, lints.own_draw_chances(mean, spread, actions), rtol=0, atol=2e-15)
+    np.testing.assert_allclose(found, lints.per_arm_draw_probabilities(mean, spread, actions), rtol=0, atol=2e-15)
 
 
 @pytest.mark.parametrize("nothing", [(0.0, 1.0), (1.0, 0.0)])
 def test_an_arm_of_which_everything_is_known(nothing: tuple[float, float]) -> None:
     """A score that does not vary is compared on too few nodes: its step lies between them."""
-    found = lints.own_draw_chances(np.array([[0.3, 0.0]]), np.array([nothing]), np.array([0]))[0]
+    found = lints.per_arm_draw_probabilities(np.array([[0.3, 0.0]]), np.array([nothing]), np.array([0]))[0]
     assert found == pytest.approx(stats.norm.cdf(0.3), abs=5e-3)
 
 
@@ -170,7 +174,7 @@ def test_replayed_decisions_have_their_propensities() -> None:
     angles = 2 * np.pi * (np.arange(5) + rng.uniform(0, 0.6, 5)) / 5
     one = np.column_stack([np.cos(angles), np.sin(angles), np.ones(5)])
     logged = {arm: policy.probabilities(state.snapshot, one[None], np.array([arm]))[0][0] for arm in range(5)}
-    choice = policy.act(state.snapshot, np.broadcast_to(one, (4000, 5, 3)), NumberedCoins(7, 0))
+    choice = policy.act(state.snapshot, np.broadcast_to(one, (4000, 5, 3)), NumberedRandomness(7, 0))
     observed = np.bincount(choice.actions, minlength=5)
     expected = np.array(list(logged.values()))
     assert abs(expected.sum() - 1) < 0.02
@@ -274,7 +278,7 @@ def test_who_does_not_answer_says_nothing() -> None:
         if number % 2:
             agent.observe(decision.id, 1.0)
     rows, missing = agent._loop.played(replace(agent._loop.now.batch, users=10))
-    reports = policy.report(policy.ask(agent._loop.now.batch.episode), rows, NumberedCoins(0, 0)).values
+    reports = policy.report(policy.ask(agent._loop.now.batch.episode), rows, NumberedRandomness(0, 0)).values
     assert missing == 5
     assert np.count_nonzero(np.any(reports != 0, axis=1)) == 5
 
@@ -366,8 +370,10 @@ def test_a_probability_is_the_same_in_any_company(arms: int) -> None:
     rng = np.random.default_rng(0)
     mean, root, contexts = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(40, arms, 5))
     actions = rng.integers(0, arms, 40)
-    together, _ = lints.shared_draw_chances(mean, root, contexts, actions)
-    alone = [lints.shared_draw_chances(mean, root, contexts[i : i + 1], actions[i : i + 1])[0][0] for i in range(40)]
+    together, _ = lints.shared_draw_probabilities(mean, root, contexts, actions)
+    alone = [
+        lints.shared_draw_probabilities(mean, root, contexts[i : i + 1], actions[i : i + 1])[0][0] for i in range(40)
+    ]
     np.testing.assert_array_equal(together, alone)
 
 

@@ -17,8 +17,8 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna.device.noise import FastNoise
-from bandanna.numeric.rng import GeneratorCoins
-from bandanna.policies.base import Desk, Played, close
+from bandanna.numeric.rng import GeneratorRandomness
+from bandanna.policies.base import PlayedRounds, RunnerState, drive_learning
 
 BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
 RUNS, USERS = 40_000, 6
@@ -39,15 +39,15 @@ def views(policy: bd.LinTS, swapped: bool, seed: int) -> tuple[NDArray[Any], NDA
     released: list[Any] = []
 
     def answer(ask: Any) -> Any:
-        rows = Played(rewards=rewards, features=features)
-        report = policy.report(ask, rows, GeneratorCoins(lambda _: rng))
-        released.append(Desk().release(ask, report, FastNoise(rng), path="law")[1])
+        rows = PlayedRounds(rewards=rewards, features=features)
+        report = policy.report(ask, rows, GeneratorRandomness(lambda _: rng))
+        released.append(RunnerState().release(ask, report, FastNoise(rng), path="law")[1])
         return released[-1]
 
-    learned = close(policy.learn(state, policy.episode(state)), answer).snapshot
+    learned = drive_learning(policy.learn(state, policy.episode(state)), answer).snapshot
     assert isinstance(learned.theta, np.ndarray)
     contexts = np.broadcast_to(np.array(OTHERS), (RUNS, 1, 3, 3))
-    actions = policy.act(learned, contexts, GeneratorCoins(lambda _: rng)).actions
+    actions = policy.act(learned, contexts, GeneratorRandomness(lambda _: rng)).actions
     spread = (learned.root @ np.swapaxes(learned.root, 1, 2))[:, *np.triu_indices(3)]
     few = slice(0, 200)  # probabilities take longer
     chance = np.zeros((RUNS, 1))

@@ -7,13 +7,13 @@ import pytest
 
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import NoCoins, SecureCoins
-from bandanna.policies.base import Played
+from bandanna.numeric.rng import NoRandomness, SecureRandomness
+from bandanna.policies.base import PlayedRounds
 from bandanna.policies.linear.base import FixedBatches, geometric
-from bandanna.policies.linear.linucb import LinUCB, Snapshot, scores
+from bandanna.policies.linear.linucb import LinUCB, OptimisticSnapshot, score_contexts
 from bandanna.policies.registry import make
 from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
-from bandanna.simulation.players.reference import Answers
+from bandanna.simulation.players.reference import QueryAnswerer
 
 
 def test_index_is_mean_plus_width_times_norm() -> None:
@@ -22,14 +22,14 @@ def test_index_is_mean_plus_width_times_norm() -> None:
     a = rng.normal(size=(2, 3, 3))
     v = a @ np.swapaxes(a, 1, 2) + np.eye(3)
     theta, contexts = rng.normal(size=(2, 3)), rng.normal(size=(2, 5, 4, 3))
-    snapshot = Snapshot(theta=theta, inverse=np.linalg.inv(v), radius=0.7)
-    got = scores(snapshot, contexts)
+    snapshot = OptimisticSnapshot(theta=theta, inverse=np.linalg.inv(v), radius=0.7)
+    got = score_contexts(snapshot, contexts)
     norms = np.sqrt(np.einsum("snkd,sde,snke->snk", contexts, np.linalg.inv(v), contexts))
     np.testing.assert_allclose(got, np.einsum("snkd,sd->snk", contexts, theta) + 0.7 * norms, rtol=1e-10)
     policy = LinUCB(dim=3, horizon=5, privacy=none())
     tabulated, tied = policy.favoured(snapshot, policy.tabulate(contexts[:, 0]))
     assert tied is None
-    np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, NoCoins()).actions[:, 0])
+    np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, NoRandomness()).actions[:, 0])
 
 
 def test_ridge_regression_of_the_released_sums() -> None:
@@ -38,8 +38,10 @@ def test_ridge_regression_of_the_released_sums() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1, 20, 3)) / 4, rng.random((1, 20))
     state = policy.init(replicates=(1,))
-    rows = Played(features=x, rewards=y)
-    snapshot = policy.publish(Answers(policy, _no_noise(), NoCoins(), "law").learn(state, policy.episode(state), rows))
+    rows = PlayedRounds(features=x, rewards=y)
+    snapshot = policy.publish(
+        QueryAnswerer(policy, _no_noise(), NoRandomness(), "law").learn(state, policy.episode(state), rows)
+    )
     gram = x[0].T @ x[0] + 2.0 * np.eye(3)
     np.testing.assert_allclose(snapshot.theta[0], np.linalg.solve(gram, x[0].T @ y[0]), rtol=1e-10)
     np.testing.assert_allclose(snapshot.inverse[0], np.linalg.inv(gram), rtol=1e-10)
@@ -51,9 +53,9 @@ def _no_noise() -> FastNoise:
 
 def test_ties_go_to_the_first_arm() -> None:
     """With ties="first" equal arms are not decided by that rule, or not with probability 1."""
-    snapshot = Snapshot(theta=np.zeros((1, 2)), inverse=np.eye(2)[None], radius=1.0)
+    snapshot = OptimisticSnapshot(theta=np.zeros((1, 2)), inverse=np.eye(2)[None], radius=1.0)
     arms = np.ones((1, 1, 5, 2))
-    choice = LinUCB(dim=2, horizon=5, ties="first", privacy=none()).act(snapshot, arms, SecureCoins())
+    choice = LinUCB(dim=2, horizon=5, ties="first", privacy=none()).act(snapshot, arms, SecureRandomness())
     assert (choice.actions[0, 0], choice.probabilities[0, 0]) == (0, 1.0)
 
 

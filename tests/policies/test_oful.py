@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.noise import Gaussian
-from bandanna.policies.base import Ask, Frozen, Played, Policy
+from bandanna.mechanisms.noise import GaussianMechanism
+from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
 from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP, Outer
+from bandanna.policies.linear.oful_jdp import OFULJDP, RankOneDomain
 from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, ContinualEvent, GaussianEvent
 from bandanna.protocols.privacy_model import central, none
@@ -61,18 +61,18 @@ def drifting(first: float) -> Floats:
     return rewards
 
 
-def exact_sum_of(policy: Policy, ask: Ask, rewards: Floats, chunk: int) -> Fraction:
+def exact_sum_of(policy: Policy, ask: SumQuery, rewards: Floats, chunk: int) -> Fraction:
     """What an ask's noise is added to along the messages, if rows with features 1 have come in chunks."""
     seen: list[Fraction] = []
 
-    def release(noise: Gaussian, value: Floats, source: FastNoise, *, rest: Floats = 0.0) -> Floats:
+    def release(noise: GaussianMechanism, value: Floats, source: FastNoise, *, rest: Floats = 0.0) -> Floats:
         seen.append(Fraction(float(value[0])) + Fraction(float(rest[0])))
         return value
 
     parts = [rewards[begin : begin + chunk] for begin in range(0, len(rewards), chunk)]
-    rows = Played.joined([Played(features=np.ones((len(part), 1)), rewards=part) for part in parts])
+    rows = PlayedRounds.joined([PlayedRounds(features=np.ones((len(part), 1)), rewards=part) for part in parts])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Gaussian, "release", release)
+        patch.setattr(GaussianMechanism, "release", release)
         ask.protocol.release(policy.report(ask, rows, COINS), FastNoise(np.random.default_rng(0)), path="messages")
     return seen[0]
 
@@ -94,7 +94,7 @@ def test_neighbours_sums_of_private_contexts_differ_by_one_person_only() -> None
     assert one - two == 2
 
 
-def asked(policy: OFULJDP, gram: Floats) -> list[Ask]:
+def asked(policy: OFULJDP, gram: Floats) -> list[SumQuery]:
     """The asks of the first batch, if this matrix is released."""
     steps = policy.learn(policy.init(), policy.episode(policy.init()))
     asks, answers = [next(steps)], iter([gram, np.zeros(policy.dim)])
@@ -111,7 +111,7 @@ def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> 
     rng = np.random.default_rng(1)
     for _ in range(200):
         x = rng.normal(size=(1, 2))
-        rows = [Played(features=x / np.linalg.norm(x), rewards=np.array([end])) for end in (2.0**45, 2.0**46)]
+        rows = [PlayedRounds(features=x / np.linalg.norm(x), rewards=np.array([end])) for end in (2.0**45, 2.0**46)]
         one, two = (policy.report(policy.ask, each, COINS).total() for each in rows)
         assert np.linalg.norm(one - two) <= policy.protocol.domain.sensitivity
 
@@ -119,7 +119,7 @@ def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> 
 def test_clips_are_counted() -> None:
     """Features or rewards that were clipped are not counted, or enter as they were."""
     policy, x = OFUL(dim=2, horizon=10, privacy=none()), np.array([[3.0, 4.0], [0.6, 0.8]])
-    report = policy.report(policy.ask, Played(features=x, rewards=np.array([0.5, -7.0])), COINS)
+    report = policy.report(policy.ask, PlayedRounds(features=x, rewards=np.array([0.5, -7.0])), COINS)
     assert report.clipped == 2
     assert np.allclose(report.total(), 0.5 * np.array([0.6, 0.8]) - np.array([0.6, 0.8]))
     assert np.allclose(policy.passed(policy.init(), x).gram, np.eye(2) + 2 * np.outer([0.6, 0.8], [0.6, 0.8]))
@@ -166,7 +166,7 @@ def test_paper_confidence_is_never_below_the_ridge() -> None:
 
 def test_outer_products_differ_by_at_most_sqrt_2() -> None:
     """The matrix's sensitivity is not the largest distance of two x x^T; or projection leaves the set."""
-    outer, rng = Outer(size=3), np.random.default_rng(0)
+    outer, rng = RankOneDomain(size=3), np.random.default_rng(0)
     x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in rng.normal(size=(2, 2000, 3)))
     packed = [outer.pack(v[:, :, None] * v[:, None, :]) for v in (x, y)]
     assert np.max(np.linalg.norm(packed[0] - packed[1], axis=1)) <= outer.sensitivity
@@ -201,7 +201,7 @@ def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced()
     _, vector = asked(policy, np.array([1e6, 1e6, 0.0]))
     rng, sensitivity = np.random.default_rng(0), policy.vector.domain.sensitivity
     x, y = rng.normal(size=(2, 4000, 2)), rng.uniform(-5, 5, size=(2, 4000))
-    sums = [policy.report(vector, Played(features=a, rewards=b), COINS).values for a, b in zip(x, y, strict=True)]
+    sums = [policy.report(vector, PlayedRounds(features=a, rewards=b), COINS).values for a, b in zip(x, y, strict=True)]
     assert np.max(np.linalg.norm(sums[0] - sums[1], axis=-1)) <= sensitivity
     assert sensitivity == 4.0  # reached by x = -x', r = r' = -2
     assert math.isclose(policy.vector.noise_std, 4 * math.sqrt(0.78125) / math.sqrt(2 * 0.25), rel_tol=1e-3)
@@ -210,7 +210,7 @@ def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced()
 def test_switching_looks_at_released_matrices_only() -> None:
     """The joint variant asks for its vector, or switches, by anything but the released matrix."""
     policy = OFULJDP(dim=2, horizon=100, privacy=central(rho=0.5), batch=10)
-    begun, first = policy.init(), Frozen(number=0, users=10)
+    begun, first = policy.init(), FixedLength(number=0, users=10)
     for gram, due in ((np.diag([1e6, 1e6]), True), (np.diag([-1e6, 1.0]), False), (np.zeros((2, 2)), False)):
         released = policy.matrix.domain.pack(gram)  # type: ignore[attr-defined]
         assert [ask.of for ask in asked(policy, released)] == ["episode", *policy.keeps][: 1 + due]

@@ -11,9 +11,9 @@ from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError, CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.policies import population
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.base import Played
+from bandanna.policies.base import PlayedRounds
 from bandanna.policies.design import near_optimal_design, optimal_design
-from bandanna.policies.population import PhasedElimination, confirm, protocol_of
+from bandanna.policies.population import PhasedElimination, check_promise, phase_protocol_for
 from bandanna.policies.registry import make
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP, PureDP
@@ -56,7 +56,7 @@ def test_names(name: str) -> None:
 def test_fixed_and_single_clients() -> None:
     """DPE-FixedU has another number of clients than the paper's figure 2(c), or PE not one for every round."""
     fixed, single = (make(name, dim=2, horizon=1000) for name in ("DPE-FixedU", "PE"))
-    assert {fixed.clients_in(number) for number in (1, 5, 9)} == {97}
+    assert {fixed.count_clients(number) for number in (1, 5, 9)} == {97}
     assert fixed.clients_needed == 97 * fixed.phases
     assert single.episode(single.init(np.eye(2))).answers == 2
     assert single.clients_needed == 1000
@@ -121,7 +121,7 @@ def test_widths_cover_the_error(name: str, number: int) -> None:
         reports = 2 * rng.binomial(phase.plays, np.clip((1 + means) / 2, 0, 1)) / phase.plays - 1
         released = protocol.release(reports, FastNoise(rng)).total / phase.clients
         errors[some] = released @ phase.gain.T - arms @ theta
-    width = policy.width_of(state, phase)
+    width = policy.compute_width(state, phase)
     rates = np.mean(errors > width, axis=0)
     assert np.max(rates) <= 0.05
     assert np.max(np.mean(np.abs(errors) > width / 2, axis=0)) > 0.01
@@ -135,7 +135,7 @@ def test_printed_widths_are_wider(name: str) -> None:
     for confidence in ("exact", "paper"):
         policy = make(name, dim=4, horizon=1000, confidence=confidence, **NAMES[name])
         state = dataclasses.replace(policy.init(arms), number=7)
-        widths.append(policy.width_of(state, policy.episode(state)))
+        widths.append(policy.compute_width(state, policy.episode(state)))
     assert 0 < widths[0] <= widths[1]
 
 
@@ -149,7 +149,7 @@ def test_printed_width_of_noise_by_hand(name: str, spread: float) -> None:
     std = 2 * math.sqrt(2 * len(phase.arms) * math.log(1.25e5)) / (0.5 * 16)  # [001, Thm 4.2]
     limit = 16 * math.log(math.log(4)) + 16
     expected = 2 * spread * std * math.sqrt(limit * 4) * math.sqrt(2 * math.log(40 * 1000))
-    assert policy.width_of(state, phase) - clear.width_of(state, phase) == pytest.approx(expected)
+    assert policy.compute_width(state, phase) - clear.compute_width(state, phase) == pytest.approx(expected)
 
 
 def test_printed_width_by_hand() -> None:
@@ -159,7 +159,7 @@ def test_printed_width_by_hand() -> None:
     state = dataclasses.replace(policy.init(arms), number=5)
     clients = 16
     expected = (math.sqrt(8 / (clients * 32)) + 0.1 / 4) * math.sqrt(2 * math.log(40 * 1000))
-    assert policy.width_of(state, policy.episode(state)) == pytest.approx(expected)
+    assert policy.compute_width(state, policy.episode(state)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 10.0])
@@ -168,8 +168,8 @@ def test_shuffled_noise_is_tight(epsilon: float, actions: int, clients: int) -> 
     """SDP-DPE adds more than 2 % more noise than CDP-DPE, or its noise is less than its promise needs."""
     budget = ApproxDP(epsilon=epsilon, delta=0.1)
     spent = {"epsilon": epsilon, "delta": 0.1}
-    shuffled = protocol_of(shuffle(**spent), actions=actions, clients=clients, bound=1.0)
-    trusted = protocol_of(central(**spent), actions=actions, clients=clients, bound=1.0)
+    shuffled = phase_protocol_for(shuffle(**spent), actions=actions, clients=clients, bound=1.0)
+    trusted = phase_protocol_for(central(**spent), actions=actions, clients=clients, bound=1.0)
     assert trusted.std(clients) <= shuffled.std(clients) * (1 + 1e-9)
     assert shuffled.std(clients) <= 1.02 * trusted.std(clients)
     for protocol in (shuffled, trusted):
@@ -182,15 +182,15 @@ def test_shuffled_noise_is_tight(epsilon: float, actions: int, clients: int) -> 
 def test_less_noise_is_noticed(privacy: Any) -> None:
     """A protocol with 20 % less noise than it needs would be run."""
     policy = PhasedElimination(dim=3, horizon=1000, privacy=privacy)
-    protocol: Any = protocol_of(privacy, actions=5, clients=30, bound=1.0)
-    confirm(protocol, privacy, policy.guarantee)
+    protocol: Any = phase_protocol_for(privacy, actions=5, clients=30, bound=1.0)
+    check_promise(protocol, privacy, policy.guarantee)
     if privacy.model == "shuffle":
         weak = dataclasses.replace(protocol.noise, trials=int(0.64 * protocol.noise.trials))
         weaker = dataclasses.replace(protocol, noise=weak)
     else:
         weaker = dataclasses.replace(protocol, noise_std=0.8 * protocol.noise_std)
     with pytest.raises(CalibrationError):
-        confirm(weaker, privacy, policy.guarantee)
+        check_promise(weaker, privacy, policy.guarantee)
 
 
 def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) 
     phase = policy.episode(policy.init(sphere(10, 3)))
     enough: Any = policy.protocol(phase)
     weaker = dataclasses.replace(enough, noise_std=0.8 * enough.noise_std)
-    monkeypatch.setattr(population, "protocol_of", lambda *_, **__: weaker)
+    monkeypatch.setattr(population, "phase_protocol_for", lambda *_, **__: weaker)
     fresh = dataclasses.replace(policy)  # which has confirmed nothing
     with pytest.raises(CalibrationError, match="not within the promise"):
         fresh.protocol(phase)
@@ -207,7 +207,7 @@ def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) 
 
 def test_budget_beyond_the_classical_formula() -> None:
     """At epsilon = 10 the noise is that of sqrt(2 log(1.25/delta))/epsilon, which is too little there."""
-    protocol: Any = protocol_of(central(epsilon=10.0, delta=0.1), actions=20, clients=5, bound=1.0)
+    protocol: Any = phase_protocol_for(central(epsilon=10.0, delta=0.1), actions=20, clients=5, bound=1.0)
     classical = protocol.domain.sensitivity * math.sqrt(2 * math.log(12.5)) / 10
     assert protocol.noise_std > 1.2 * classical
     assert accountant.epsilon(protocol.event, 0.1) == pytest.approx(10, rel=1e-4)
@@ -309,21 +309,21 @@ def test_reports_are_clipped_averages_or_single_rewards() -> None:
     policy, coins = PhasedElimination(dim=3, horizon=100, bound=0.5, privacy=none()), device_coins()
     state = policy.init(np.eye(3))
     ask = next(policy.learn(state, policy.episode(state)))
-    report = policy.report(ask, Played(rewards=np.array([[0.1, 0.9, -2.0], [0.5, -0.5, 0.0]])), coins)
+    report = policy.report(ask, PlayedRounds(rewards=np.array([[0.1, 0.9, -2.0], [0.5, -0.5, 0.0]])), coins)
     assert report.values.tolist() == [[0.1, 0.5, -0.5], [0.5, -0.5, 0.0]]
     assert report.clipped == 1
     with pytest.raises(BandannaError, match="finite"):
-        policy.report(ask, Played(rewards=np.full((1, 3), math.nan)), coins)
+        policy.report(ask, PlayedRounds(rewards=np.full((1, 3), math.nan)), coins)
     single = PhasedElimination(dim=3, horizon=100, per_round=True, privacy=none())
     ask = next(single.learn(single.init(np.eye(3)), single.episode(single.init(np.eye(3)))))
-    rows = Played(rewards=np.array([1.0, -1.0]), arms=np.array([2, 0]), counts=np.array([3, 5]))
+    rows = PlayedRounds(rewards=np.array([1.0, -1.0]), arms=np.array([2, 0]), counts=np.array([3, 5]))
     assert single.report(ask, rows, coins).total().tolist() == [-5.0, 0.0, 3.0]
 
 
 def test_at_least_two_clients() -> None:
     """A phase has fewer than ceil(2^{alpha l}) > 1 clients because 2^{alpha l} is rounded to 1."""
     policy = PhasedElimination(dim=3, horizon=100, alpha=1e-16, privacy=shuffle(**BUDGET))
-    assert policy.clients_in(1) == 2
+    assert policy.count_clients(1) == 2
     assert policy.protocol(policy.episode(policy.init(np.eye(3)))).std(2) > 0
 
 

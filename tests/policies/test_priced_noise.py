@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.policies.base import Ask, Played, Policy
+from bandanna.policies.base import PlayedRounds, Policy, SumQuery
 from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.ucb import UCBEpisodes
@@ -40,9 +40,9 @@ def stated(budget: Budget) -> float:
     return budget.epsilon if isinstance(budget, PureDP) else budget.mu()
 
 
-def released(policy: Policy[Any], ask: Ask, rewards: Any) -> tuple[Any, float]:
+def released(policy: Policy[Any], ask: SumQuery, rewards: Any) -> tuple[Any, float]:
     """A sum of one arm's rewards without its noise, and what is asked of the source: scale or standard deviation."""
-    source, rows = Told(), Played(rewards=rewards, arms=np.zeros(len(rewards), dtype=np.int64))
+    source, rows = Told(), PlayedRounds(rewards=rewards, arms=np.zeros(len(rewards), dtype=np.int64))
     shown = ask.protocol.release(policy.report(ask, rows, device_coins()), source, path="messages").total
     (spread,) = source.asked
     return shown, spread * (ask.protocol.step if isinstance(ask.protocol, CentralLaplace) else 1.0)

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from bandanna.device.domain import Estimate
-from bandanna.device.noise import FastNoise, Size, shape
+from bandanna.device.noise import FastNoise, Size, to_shape
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.numeric.exact_sums import exact_sum
-from bandanna.policies.base import Ask, Desk, Played, close
-from bandanna.policies.finite.elimination import Elimination, State
+from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery, drive_learning
+from bandanna.policies.finite.elimination import Elimination, EliminationState
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes
@@ -36,7 +36,7 @@ def ones(policy: LDPUCB, reward: float) -> int:
 
     A reward inside of its range was made a 0 or a 1 by another coin before: it cannot tell more than the ends do.
     """
-    report = policy.report(policy.ask, Played(rewards=np.array([reward])), COINS)
+    report = policy.report(policy.ask, PlayedRounds(rewards=np.array([reward])), COINS)
 
     class Coin(FastNoise):
         def __init__(self, step: int) -> None:
@@ -44,7 +44,7 @@ def ones(policy: LDPUCB, reward: float) -> int:
             self.step = step
 
         def uniform(self, size: Size) -> NDArray[np.float64]:
-            return np.full(shape(size), self.step / STEPS)
+            return np.full(to_shape(size), self.step / STEPS)
 
     low, high = 0, STEPS  # a 1 is sent below some step, never above
     while low < high:
@@ -78,7 +78,7 @@ def test_a_reward_outside_of_a_far_range_does_not_enter(low: float) -> None:
     """The slack for rounding errors, relative to the ends, lets a reward in that is far outside of a narrow range."""
     policy = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0), reward_range=(low, low + 1))
     for wrong in (low - 1e-10 * (abs(low) + 1), low + 1 + 1e-10 * (abs(low) + 1)):
-        report = policy.report(policy.ask, Played(rewards=np.array([wrong])), COINS)
+        report = policy.report(policy.ask, PlayedRounds(rewards=np.array([wrong])), COINS)
         assert low <= float(report.values[0, 0]) <= low + 1
 
 
@@ -92,12 +92,12 @@ def test_noise_covers_the_rounding_of_sums_far_from_0() -> None:
     begun = phases.init(np.eye(2))
     asks = (
         episodes.ask,
-        Ask(protocol=elimination.protocol(users), at=0),
+        SumQuery(protocol=elimination.protocol(users), at=0),
         next(phases.learn(begun, phases.episode(begun))),
     )
     rest = np.random.default_rng(0).uniform(*ends, users - 1)
     for policy, ask in zip((episodes, elimination, phases), asks, strict=True):
-        one, two = (policy.report(ask, Played(rewards=np.append(rest, end), arms=arms), COINS) for end in ends)
+        one, two = (policy.report(ask, PlayedRounds(rewards=np.append(rest, end), arms=arms), COINS) for end in ends)
         pairs = [exact_sum(each.values - one.domain.origin, one.domain.reach) for each in (one, two)]
         moved = [
             (two_high - one_high) + (two_rest - one_rest) for (one_high, one_rest), (two_high, two_rest) in [pairs]
@@ -125,17 +125,17 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
         OFULJDP(dim=2, horizon=10, batch=2, privacy=central(rho=1.0)),
     )
     with pytest.raises(InvalidStatistic, match=place):
-        public.report(public.ask, Played(**given), COINS)
+        public.report(public.ask, PlayedRounds(**given), COINS)
     for gram in (np.zeros(3), np.array([1e6, 1e6, 0.0])):  # the vector is asked for if the matrix has grown
-        asked: list[Ask] = []
+        asked: list[SumQuery] = []
 
-        def answer(ask: Ask, asked: list[Ask] = asked, gram: NDArray[np.float64] = gram) -> Estimate:
+        def answer(ask: SumQuery, asked: list[SumQuery] = asked, gram: NDArray[np.float64] = gram) -> Estimate:
             asked.append(ask)
             return Estimate(total=gram if len(asked) == 1 else np.zeros(2), count=2, variance=0.0)
 
-        close(joint.learn(joint.init(), joint.episode(joint.init())), answer)
+        drive_learning(joint.learn(joint.init(), joint.episode(joint.init())), answer)
         with pytest.raises(InvalidStatistic, match=place):
-            joint.report(asked[-1], Played(**given), COINS)
+            joint.report(asked[-1], PlayedRounds(**given), COINS)
     assert len(asked) == 2
 
 
@@ -143,7 +143,7 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
 def test_policies_without_privacy_refuse_what_is_not_finite(policy: Any) -> None:
     """A reward that is not a number stays in an arm's sum for ever."""
     with pytest.raises(InvalidStatistic, match="rewards"):
-        policy.report(policy.ask, Played(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
+        policy.report(policy.ask, PlayedRounds(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
 
 
 def test_batches_of_the_joint_variant_have_the_public_size() -> None:
@@ -157,32 +157,32 @@ def test_batches_of_the_joint_variant_have_the_public_size() -> None:
 def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:
     """SDP-SE releases more ones than there are users: further apart than its noise is made for."""
     policy = Elimination(n_arms=2, horizon=10**4, privacy=shuffle(epsilon=1.0, delta=1e-3))
-    ask, source = Ask(protocol=policy.protocol(3), arm=0), FastNoise(np.random.default_rng(0))
-    rows = Played(rewards=np.array([-1.0, 5.0, 1e9]), arms=np.zeros(3, dtype=np.int64))
+    ask, source = SumQuery(protocol=policy.protocol(3), arm=0), FastNoise(np.random.default_rng(0))
+    rows = PlayedRounds(rewards=np.array([-1.0, 5.0, 1e9]), arms=np.zeros(3, dtype=np.int64))
     report = policy.report(ask, rows, COINS)
     assert report.values[:, 0].tolist() == [0.0, 1.0, 1.0]
     with pytest.raises(InvalidArgument, match="3 users"):
         policy.protocol(3).release(policy.report(ask, rows.at(slice(2)), COINS), source)
     with pytest.raises(InvalidStatistic, match="rewards"):
-        policy.report(ask, Played(rewards=np.full(3, math.nan), arms=rows.arms), COINS)
+        policy.report(ask, PlayedRounds(rewards=np.full(3, math.nan), arms=rows.arms), COINS)
 
 
 @pytest.mark.parametrize("privacy", [central(epsilon=1.0, delta=0.0), none()])
 def test_an_epoch_has_one_batch_for_every_active_arm(privacy: Any) -> None:
     """Batches of arms that were dropped are released."""
     policy, source = Elimination(n_arms=3, horizon=10**4, privacy=privacy), FastNoise(np.random.default_rng(0))
-    state = State(epoch=2, active=np.array([True, False, True]))
-    asked: list[Ask] = []
+    state = EliminationState(epoch=2, active=np.array([True, False, True]))
+    asked: list[SumQuery] = []
 
-    def answer(ask: Ask) -> Estimate:
+    def answer(ask: SumQuery) -> Estimate:
         asked.append(ask)
         return policy.protocol(4).release(np.ones((4, 1)), source)
 
-    learned = close(policy.learn(state, policy.episode(state)), answer)
+    learned = drive_learning(policy.learn(state, policy.episode(state)), answer)
     assert [(ask.arm, ask.step) for ask in asked] == [(0, 0), (2, 1)]
     assert not learned.active[1]
-    rows = Played(rewards=np.array([0.25, 0.5, 1.0]), arms=np.array([0, 1, 2]))
-    assert [float(policy.report(ask, Desk().rows(ask, rows), COINS).total()[0]) for ask in asked] == [0.25, 1.0]
+    rows = PlayedRounds(rewards=np.array([0.25, 0.5, 1.0]), arms=np.array([0, 1, 2]))
+    assert [float(policy.report(ask, RunnerState().rows(ask, rows), COINS).total()[0]) for ask in asked] == [0.25, 1.0]
 
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1e-100), PureDP(epsilon=1e-300), PureDP(epsilon=1e300), ZCDP(rho=1e-31)])

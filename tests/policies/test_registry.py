@@ -10,7 +10,7 @@ import pytest
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.policies import algorithm as algorithm_module
 from bandanna.policies import registry
-from bandanna.policies.algorithm import ALGORITHMS, algorithm
+from bandanna.policies.algorithm import ALGORITHMS, register_algorithm
 from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.registry import make
 from bandanna.privacy.budgets import ZCDP, ApproxDP
@@ -98,7 +98,7 @@ def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.Monke
     monkeypatch.setattr(algorithm_module, "ALGORITHMS", dict(ALGORITHMS))
     monkeypatch.setattr(registry, "ALGORITHMS", algorithm_module.ALGORITHMS)
 
-    @algorithm("Own-UCB", paper="own", trust="central", guarantee="zCDP", budgets=(("rho",),), optimism=2.0)
+    @register_algorithm("Own-UCB", paper="own", trust="central", guarantee="zCDP", budgets=(("rho",),), optimism=2.0)
     @dataclass(frozen=True, kw_only=True)
     class Own(UCBEpisodes):
         """UCB with another optimism."""
@@ -108,7 +108,7 @@ def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.Monke
     assert (policy.optimism, policy.privacy.budget) == (2.0, ZCDP(rho=1.0))
     assert list(algorithm_module.ALGORITHMS)[-1] == "Own-UCB"
     with pytest.raises(InvalidArgument, match=r"name = 'UCB1' is not allowed: a name of its own: UCB1 has this one"):
-        algorithm("UCB1", paper="own")(Own)
+        register_algorithm("UCB1", paper="own")(Own)
 
 
 def test_the_folders_are_the_catalogue() -> None:

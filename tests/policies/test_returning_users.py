@@ -66,7 +66,7 @@ def test_batches_of_several_sizes() -> None:
     policy = LinUCB(dim=3, horizon=2000, privacy=shuffle(**BUDGET, participations=3), batch=growing)
     batches = Counter(policy.channel.protocols[size].event for size in policy.channel.sizes)
     assert len(batches) > 1
-    assert accountant.spent({"task": batches}, 3, 1e-5) <= policy.guarantee.epsilon <= 1.0
+    assert accountant.compute_spent({"task": batches}, 3, 1e-5) <= policy.guarantee.epsilon <= 1.0
     with pytest.raises(InvalidArgument, match="one size"):
         _ = LinUCB(
             dim=3, horizon=2000, privacy=shuffle(**BUDGET, participations=3, protocol="gaussian"), batch=growing

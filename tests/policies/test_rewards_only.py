@@ -14,12 +14,12 @@ import pytest
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.numeric.rng import GeneratorCoins, Streams
-from bandanna.policies.base import Played
+from bandanna.numeric.rng import GeneratorRandomness, Streams
+from bandanna.policies.base import PlayedRounds
 from bandanna.privacy import accountant
 from bandanna.privacy.events import NothingEvent
 from bandanna.protocols.randomized_response import LocalSigns
-from bandanna.simulation.players.reference import Seed
+from bandanna.simulation.players.reference import ReferenceRun
 from bandanna.simulation.run import Tally
 
 DP: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
@@ -33,10 +33,10 @@ def made(model: str, **given: Any) -> bd.LinTSRewards:
     return bd.LinTSRewards(**usual | given)
 
 
-def coins() -> GeneratorCoins:
+def coins() -> GeneratorRandomness:
     """Of devices in a row."""
     rng = np.random.default_rng(0)
-    return GeneratorCoins(lambda name: rng)
+    return GeneratorRandomness(lambda name: rng)
 
 
 def asks(policy: bd.LinTSRewards) -> list[Any]:
@@ -69,7 +69,7 @@ def test_one_reward_moves_the_private_sum_by_at_most_one(model: str, intercept: 
     rewards = (-3.0, 0.0, 1.0, 9.0)
     reports = np.array(
         [
-            policy.report(private, Played(rewards=np.full(len(features), r), features=features), coins()).values
+            policy.report(private, PlayedRounds(rewards=np.full(len(features), r), features=features), coins()).values
             for r in rewards
         ]
     )
@@ -90,7 +90,7 @@ def test_the_public_sum_has_no_reward_in_it_and_no_price(model: str) -> None:
     private, public = asks(policy)
     features = rng.normal(size=(5, 3)) / 3
     one, two = (
-        policy.report(public, Played(rewards=rng.random(5), features=features), coins()).values for _ in range(2)
+        policy.report(public, PlayedRounds(rewards=rng.random(5), features=features), coins()).values for _ in range(2)
     )
     assert one.tobytes() == two.tobytes()
     assert public.protocol.event == NothingEvent()
@@ -103,7 +103,7 @@ def test_bits_of_answers_are_rounded_without_bias() -> None:
     policy, users = made("local", intercept=True), 20_000
     private, _ = asks(policy)
     assert isinstance(private.protocol, LocalSigns)
-    played = Played(rewards=np.full(users, 0.3), features=np.tile([0.0, 0.6, 1.0], (users, 1)))
+    played = PlayedRounds(rewards=np.full(users, 0.3), features=np.tile([0.0, 0.6, 1.0], (users, 1)))
     values = policy.report(private, played, coins()).values
     assert len(np.unique(values, axis=0)) == 2
     share = values.mean(axis=0)[1] / np.abs(values[0, 1])  # 2 r - 1
@@ -175,7 +175,7 @@ def misses(model: str, *, intercept: bool) -> float:
     env, found = worlds.LinearContextual(dim=3, n_arms=8), []
     for seed in range(40):
         tally = Tally(checkpoints=np.array([300]), n_seeds=1)
-        run = Seed(policy, env.begin(Streams([seed])), tally, 0, "law", counterfactual=False)
+        run = ReferenceRun(policy, env.begin(Streams([seed])), tally, 0, "law", counterfactual=False)
         run.run(300)
         truth = run.world.theta[0] * (math.sqrt(0.5) if intercept else 1.0)  # type: ignore[attr-defined]
         z = np.linalg.solve(run.state.snapshot.root, policy.theta(run.state.snapshot) - truth)

@@ -12,16 +12,16 @@ from scipy import integrate, stats
 from bandanna.device.domain import Ball
 from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument
-from bandanna.policies.base import Frozen, Played, Until
-from bandanna.policies.glm.rare_switching import Leaves
+from bandanna.policies.base import FixedLength, PlayedRounds, StoppedByPublicData
+from bandanna.policies.glm.rare_switching import LeafDomain
 from bandanna.policies.linear import lints as lints_module
 from bandanna.policies.linear.anytime import Anytime
-from bandanna.policies.linear.base import Start, concurrent_batch, informed
+from bandanna.policies.linear.base import WarmStart, compute_concurrent_batch_size, plan_informed_batches
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
-from bandanna.policies.linear.lints import LinTS, posterior
+from bandanna.policies.linear.lints import LinTS, compute_posterior
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP, Outer
+from bandanna.policies.linear.oful_jdp import OFULJDP, RankOneDomain
 from bandanna.policies.linear.private_rewards import LinTSRewards
 from bandanna.privacy import accountant
 from bandanna.protocols.gaussian import CentralGaussian
@@ -41,8 +41,8 @@ def test_batches_as_printed() -> None:
     ):
         policy = LinUCB(dim=2, horizon=3000, batch="paper", privacy=privacy)
         assert policy.schedule.sizes(3000)[0] == round(3000**exponent)
-    assert concurrent_batch(10**6, 2) == round(10 ** (6 * 5 / 9))
-    assert concurrent_batch(10**6, 1) == round(10**3.6)
+    assert compute_concurrent_batch_size(10**6, 2) == round(10 ** (6 * 5 / 9))
+    assert compute_concurrent_batch_size(10**6, 1) == round(10**3.6)
 
 
 @pytest.mark.parametrize("confidence", ["exact", "lemma", "paper"])
@@ -71,7 +71,7 @@ def test_radii_of_oful_by_hand() -> None:
     assert policy.subgaussian == 1.5
     state = policy.init()
     episode = policy.episode(state)
-    assert isinstance(episode, Until)
+    assert isinstance(episode, StoppedByPublicData)
     assert episode.users == 500
     assert state.snapshot.radius == pytest.approx(1.5 * math.sqrt(2 * math.log(200)) + math.sqrt(2))
     assert state.log_det == pytest.approx(3 * math.log(2.0))  # of lambda I: when it has doubled, the policy switches
@@ -102,7 +102,7 @@ def test_radii_of_private_features_by_hand() -> None:
     policy = OFULJDP(
         dim=3, horizon=100, batch=10, share=0.3, reward_range=(0.0, 3.0), privacy=central(rho=0.5), failure=0.01
     )
-    assert Outer(size=3, bound=2.0).sensitivity == pytest.approx(2 * math.sqrt(2))
+    assert RankOneDomain(size=3, bound=2.0).sensitivity == pytest.approx(2 * math.sqrt(2))
     assert policy.subgaussian == 1.5
     matrix, vector = (accountant.rho(protocol.event) for protocol in (policy.matrix, policy.vector))
     assert matrix / (matrix + vector) == pytest.approx(0.3, rel=1e-3)
@@ -124,16 +124,16 @@ def test_the_first_batch_can_be_told_from_its_noise() -> None:
     """A first batch is not max(2 d, 3 (d - 1)^{3/2} sqrt(1.5) std) users, std that of everybody's batches."""
     for dim, often in ((5, 1), (5, 4), (1, 1)):
         privacy = central(epsilon=0.5, delta=1e-5, participations=often)
-        found = informed(privacy, domain=Ball(dim=4), dim=dim, horizon=10**6)
+        found = plan_informed_batches(privacy, domain=Ball(dim=4), dim=dim, horizon=10**6)
         std = CentralGaussian.calibrate(domain=Ball(dim=4), budget=privacy.budget, participations=often).noise_std
         assert found.first == round(3 * max(1, dim - 1) ** 1.5 * math.sqrt(1.5) * std)
-    assert informed(none(), domain=Ball(dim=4), dim=5, horizon=10**6).first == 10
+    assert plan_informed_batches(none(), domain=Ball(dim=4), dim=5, horizon=10**6).first == 10
     rewards = LinTSRewards(dim=5, horizon=10**6, public_contexts=True, privacy=central(rho=1e-3))
     std = CentralGaussian.calibrate(domain=Ball(dim=5, bound=0.5), budget=rewards.privacy.budget).noise_std
     assert rewards._sizes[0] == round(3 * 8 * math.sqrt(1.5) * std)
-    loud = informed(central(rho=1e6), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3)
+    loud = plan_informed_batches(central(rho=1e6), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3)
     assert loud.first == 7 * 5 * 3
-    assert informed(none(), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3).first == 2 * 5 * 3
+    assert plan_informed_batches(none(), domain=Ball(dim=4), dim=5, horizon=10**6, blocks=3).first == 2 * 5 * 3
 
 
 def lints(**changes: object) -> LinTS:
@@ -148,7 +148,7 @@ def test_the_posterior_knows_its_noise() -> None:
     np.testing.assert_allclose(policy._noise, variance * np.arange(4), rtol=1e-3)
     gram = np.array([[50.0, 10.0], [10.0, 40.0]])
     total = np.array([20.0, 5.0, 50.0, 40.0, 10.0 * math.sqrt(2)])
-    start = Start(total=tuple(total.tolist()), users=90, variance=7.0, epsilon=1.0, delta=0.0, trust="central")
+    start = WarmStart(total=tuple(total.tolist()), users=90, variance=7.0, epsilon=1.0, delta=0.0, trust="central")
     np.testing.assert_allclose(start.plus(np.ones(5)), total + 1)
     begun = replace(policy, start=start)
     snapshot, _ = begun.estimate(np.zeros(5), 1)
@@ -180,7 +180,7 @@ def test_a_posterior_by_hand_with_moments_that_differ() -> None:
     gram, vector = np.array([[50.0, 10.0], [10.0, 40.0]]), np.array([20.0, 5.0])
     variances = np.array([2.0, 3.0]), np.array([[1.0, 0.5], [0.5, 2.0]])
     moments = np.array([0.25, 4.0])
-    mean, root, cut = posterior(vector, gram, noise=variances, second_moments=moments, reward_std=0.5)
+    mean, root, cut = compute_posterior(vector, gram, noise=variances, second_moments=moments, reward_std=0.5)
     omega = variances[0] + variances[1] @ moments
     weighed = gram @ np.linalg.inv(np.diag(omega) + 0.25 * gram)
     information = weighed @ gram
@@ -227,32 +227,34 @@ def test_phases_have_the_batches_of_their_policies() -> None:
     """A phase of an anytime policy asks for another number of users than its schedule has."""
     policy = Anytime(first=LinUCB(dim=2, horizon=40, batch=10, privacy=none()))
     episode = policy.episode(policy.init())
-    assert isinstance(episode, Frozen)
+    assert isinstance(episode, FixedLength)
     assert episode.users == 10
-    sizes = [policy.following(Frozen(number=number, users=1)).users for number in range(6)]
+    sizes = [policy.following(FixedLength(number=number, users=1)).users for number in range(6)]
     assert sizes == [10] * 6
 
 
 def test_chances_by_quadrature() -> None:
     """P(|z| <= r) is not that of d normal numbers, or two independent scores win with other chances."""
-    np.testing.assert_allclose(lints_module._within(np.array([0.5, 2.0]), 5), stats.chi(5).cdf([0.5, 2.0]), rtol=1e-9)
+    np.testing.assert_allclose(lints_module._norm_cdf(np.array([0.5, 2.0]), 5), stats.chi(5).cdf([0.5, 2.0]), rtol=1e-9)
     mean, spread = np.array([[0.3, 0.0]]), np.array([[1.0, 2.0]])
-    found = lints_module.own_draw_chances(mean, spread, np.array([0]))
+    found = lints_module.per_arm_draw_probabilities(mean, spread, np.array([0]))
     assert found[0] == pytest.approx(stats.norm.cdf(0.3 / math.sqrt(5)), rel=1e-6)
-    three = lints_module.own_draw_chances(np.array([[0.3, 0.0, 0.1]]), np.array([[1.0, 2.0, 0.5]]), np.array([0]))
+    three = lints_module.per_arm_draw_probabilities(
+        np.array([[0.3, 0.0, 0.1]]), np.array([[1.0, 2.0, 0.5]]), np.array([0])
+    )
     whole, _ = integrate.quad(
         lambda x: stats.norm.pdf(x, 0.3, 1) * stats.norm.cdf(x / 2) * stats.norm.cdf((x - 0.1) / 0.5), -9, 9
     )
     assert three[0] == pytest.approx(whole, rel=1e-6)
-    assert lints_module.directions(3).shape[1] == 3
+    assert lints_module.sample_fixed_directions(3).shape[1] == 3
 
 
 def test_features_that_are_no_numbers_are_refused_by_name() -> None:
     """A report, or a rule of switching, is made of features that are not finite."""
     bad, one = np.array([[math.nan, 0.0]]), np.ones(1)
     with pytest.raises(InvalidArgument, match="features"):
-        Leaves(size=2).statistic(bad, one, one > 0)
-    played = Played(features=bad, rewards=one)
+        LeafDomain(size=2).statistic(bad, one, one > 0)
+    played = PlayedRounds(features=bad, rewards=one)
     public = OFUL(dim=2, horizon=9, privacy=central(rho=0.5))
     private = OFULJDP(dim=2, horizon=9, privacy=central(rho=0.5))
     with pytest.raises(InvalidArgument, match="features"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bandanna.errors import InvalidArgument
-from bandanna.policies.linear.base import best_batch, geometric
+from bandanna.policies.linear.base import find_best_batch_size, geometric
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, none, shuffle
 
@@ -22,7 +22,7 @@ def test_the_minimum_of_a_valley_is_found(minimum: int) -> None:
         asked[size] += 1
         return abs(size - minimum)
 
-    assert minimum / 1.25 - 1 <= best_batch(bound, least=1, most=1000) <= minimum * 1.25 + 1
+    assert minimum / 1.25 - 1 <= find_best_batch_size(bound, least=1, most=1000) <= minimum * 1.25 + 1
     assert max(asked.values()) == 1
 
 

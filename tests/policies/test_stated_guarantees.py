@@ -11,7 +11,7 @@ from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import geometric
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.population import confirm, promise, protocol_of
+from bandanna.policies.population import check_promise, compute_promised_guarantee, phase_protocol_for
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP
 from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, shuffle
@@ -122,12 +122,12 @@ def _at_an_end(privacy: Privacy) -> bool:
 @pytest.mark.parametrize("privacy", PHASED, ids=str)
 def test_every_phase_keeps_the_promise(privacy: Privacy) -> None:
     """Some phase, of any number of clients and actions, costs more than was promised to all clients."""
-    promised = promise(privacy, most_actions=40, most_clients=3000, bound=1.0)
+    promised = compute_promised_guarantee(privacy, most_actions=40, most_clients=3000, bound=1.0)
     assert promised.shuffler is None
     assert not math.isnan(promised.exposed)
     for actions, clients in ((1, 2), (40, 2), (3, 100), (1, 3000), (40, 3000)):
-        protocol = protocol_of(privacy, actions=actions, clients=clients, bound=1.0)
-        confirm(protocol, privacy, promised)
+        protocol = phase_protocol_for(privacy, actions=actions, clients=clients, bound=1.0)
+        check_promise(protocol, privacy, promised)
         assert accountant.epsilon(protocol.event, promised.delta) <= promised.epsilon
         assert accountant.rho(protocol.event) <= promised.rho
 
@@ -135,7 +135,7 @@ def test_every_phase_keeps_the_promise(privacy: Privacy) -> None:
 def test_what_a_phase_leaves_against_the_shuffler() -> None:
     """Clients of some phase are promised more against the shuffler than is left there."""
     privacy = shuffle(epsilon=10.0, delta=1e-5, calibration="paper")
-    promised = promise(privacy, most_actions=40, most_clients=3000, bound=1.0).shuffler
-    left = protocol_of(privacy, actions=40, clients=3000, bound=1.0).guarantee.shuffler
+    promised = compute_promised_guarantee(privacy, most_actions=40, most_clients=3000, bound=1.0).shuffler
+    left = phase_protocol_for(privacy, actions=40, clients=3000, bound=1.0).guarantee.shuffler
     assert left is not None
     assert promised is None or promised.epsilon >= left.epsilon

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.numeric.rng import GeneratorCoins
+from bandanna.numeric.rng import GeneratorRandomness
 from bandanna.policies.finite import thompson
-from bandanna.policies.finite.base import Tallies
-from bandanna.policies.finite.thompson import chance_of
+from bandanna.policies.finite.base import ArmSums
+from bandanna.policies.finite.thompson import compute_best_arm_probability
 
 POSTERIORS = [
     ([1, 1], [1, 1]),
@@ -49,26 +49,28 @@ def test_the_quadrature_is_exact(alphas: list[int], betas: list[int]) -> None:
     """A probability is off by more than 1e-10 of itself."""
     for arm in range(len(alphas)):
         expected = float(exact(arm, alphas, betas))
-        assert chance_of(arm, np.array(alphas, float), np.array(betas, float)) == pytest.approx(expected, rel=1e-10)
+        assert compute_best_arm_probability(arm, np.array(alphas, float), np.array(betas, float)) == pytest.approx(
+            expected, rel=1e-10
+        )
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
 def test_some_arm_is_best(scale: float) -> None:
     """Probabilities do not sum to 1, however many plays there were."""
     alphas, betas = 1 + scale * np.array([1.0, 0.999, 0.5, 0.0]), 1 + scale * np.array([1.0, 1.0, 0.5, 0.001])
-    assert sum(chance_of(arm, alphas, betas) for arm in range(4)) == pytest.approx(1.0, abs=1e-9)
+    assert sum(compute_best_arm_probability(arm, alphas, betas) for arm in range(4)) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_nobody_waits_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulation integrates; or what an agent says is not a probability."""
     looked: list[int] = []
-    genuine = thompson.chance_of
+    genuine = thompson.compute_best_arm_probability
 
     def noted(*how: Any) -> float:
         looked.append(1)
         return genuine(*how)
 
-    monkeypatch.setattr(thompson, "chance_of", noted)
+    monkeypatch.setattr(thompson, "compute_best_arm_probability", noted)
     policy = bd.make("Thompson", n_arms=3, horizon=50)
     bd.simulate(policy, bd.environments.FiniteArms(means=(0.8, 0.4, 0.2)), n_seeds=2)
     assert not looked
@@ -84,11 +86,11 @@ def test_side_by_side_every_run_has_its_own() -> None:
     """Runs side by side are given each other's probabilities (false alarms: 1e-8)."""
     sums, pulls = np.array([[3.0, 1.0], [0.0, 9.0]]), np.array([[4.0, 4.0], [5.0, 10.0]])
     rng, policy = np.random.default_rng(0), bd.make("Thompson", n_arms=2, horizon=50)
-    state = Tallies(sums=sums, pulls=pulls, rounds=8)
-    choice = policy.act(state, np.zeros((2, 400, 2, 0)), GeneratorCoins(lambda name: rng))
+    state = ArmSums(sums=sums, pulls=pulls, rounds=8)
+    choice = policy.act(state, np.zeros((2, 400, 2, 0)), GeneratorRandomness(lambda name: rng))
     for run in range(2):
         for arm in np.unique(choice.actions[run]).tolist():
-            expected = chance_of(arm, 1 + sums[run], 1 + pulls[run] - sums[run])
+            expected = compute_best_arm_probability(arm, 1 + sums[run], 1 + pulls[run] - sums[run])
             mine = choice.actions[run] == arm
             assert np.all(choice.probabilities[run, mine] == expected)
             assert abs(np.mean(mine) - expected) < 6 * np.sqrt(expected * (1 - expected) / 400)

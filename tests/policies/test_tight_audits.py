@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from bandanna.device.noise import FastNoise
-from bandanna.policies.base import Played
+from bandanna.policies.base import PlayedRounds
 from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.ucb import UCBEpisodes
@@ -161,7 +161,7 @@ def dropped(policy: Elimination | GOPE, gap: float, runs: int) -> float:
         assert phase.plays[0] == phase.plays[1]
         means = (2 * policy.threshold(1) - gap) * np.array([0.5, -0.5])
         rows, coins = (
-            Played(rewards=means, arms=phase.arms, counts=phase.plays),
+            PlayedRounds(rewards=means, arms=phase.arms, counts=phase.plays),
             device_coins(),
         )
         total = policy.report(next(policy.learn(begun, phase)), rows, coins).total()

@@ -90,7 +90,7 @@ def test_noise_of_a_whole_stream_is_that_of_its_steps(steps: int, buffers: int) 
     mechanism = ContinualGaussian(factorisation=blt, std=2.0, sensitivity=1.0, dim=2)
     whole = np.random.default_rng(4).normal(size=(3, 500, 2))
     drawn = whole[:, :steps]
-    found = continual.noise(drawn.shape, mechanism, Given([2.0 * drawn]))
+    found = continual.sample_prefix_noise(drawn.shape, mechanism, Given([2.0 * drawn]))
     blocks = [whole[:, begin : begin + 16] for begin in range(0, 500, 16)]
     each = mechanism.prefix_noise(Given([2.0 * block for block in blocks]), (3,))
     state, plain = mechanism.begin((3,)), Given([2.0 * drawn[:, step] for step in range(steps)])

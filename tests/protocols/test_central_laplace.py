@@ -156,6 +156,6 @@ def test_every_step_of_a_fine_lattice_is_paid_for(domain: Box | Ball, steps: int
     moved = []
     for other in between:
         pairs = [exact_sum(np.stack([other, end]) - domain.origin, domain.reach) for end in ends]
-        one, another = (exact_sums.steps(*pair, protocol.step) for pair in pairs)
+        one, another = (exact_sums.count_grid_steps(*pair, protocol.step) for pair in pairs)
         moved.append(int(np.sum(np.abs(one - another))))
     assert max(moved) <= protocol.event.shift <= max(moved) + domain.dim + 4 * max(moved) * 2.0**-48

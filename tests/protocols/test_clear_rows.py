@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from bandanna.device.domain import Rows
+from bandanna.device.domain import RawRowDomain
 from bandanna.device.noise import FastNoise
 from bandanna.privacy.events import ClearEvent
 from bandanna.protocols.clear import ClearRows
 
-DOMAIN = Rows(size=3, reward_bound=2.0, groups=2)
+DOMAIN = RawRowDomain(size=3, reward_bound=2.0, groups=2)
 SOURCE = FastNoise(np.random.default_rng(0))
 
 

@@ -15,7 +15,13 @@ from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols import comparison
-from bandanna.protocols.comparison import NAMES, ComparisonRow, _row, compare, invert
+from bandanna.protocols.comparison import (
+    PROTOCOL_NAMES,
+    ComparisonRow,
+    _row,
+    compare_protocols,
+    compare_protocols_at_std,
+)
 from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
@@ -27,14 +33,14 @@ BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
 
 def table(rows: list[ComparisonRow]) -> dict[str, ComparisonRow]:
     """Rows by their names, in order."""
-    assert tuple(row.protocol for row in rows) == NAMES
+    assert tuple(row.protocol for row in rows) == PROTOCOL_NAMES
     return {row.protocol: row for row in rows}
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, ComparisonRow]:
     """The comparison of the README."""
-    return table(compare(domain=REPORT, budget=BUDGET, batch=200))
+    return table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200))
 
 
 def test_rows_are_the_protocols_own_numbers(rows: dict[str, ComparisonRow]) -> None:
@@ -83,17 +89,17 @@ def test_rows_are_json(rows: dict[str, ComparisonRow]) -> None:
 
 def test_horizon_and_mechanism_concern_the_continual_protocol_only(rows: dict[str, ComparisonRow]) -> None:
     """Another horizon or factorisation changes one row, and to that protocol's own number."""
-    longer = table(compare(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000))
-    tree = table(compare(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000, mechanism="tree"))
+    longer = table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000))
+    tree = table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000, mechanism="tree"))
     assert longer["central_continual"].std == pytest.approx(33.5, rel=0.01)
     assert tree["central_continual"].std == pytest.approx(114.7, rel=0.01)
-    for name in set(NAMES) - {"central_continual"}:
+    for name in set(PROTOCOL_NAMES) - {"central_continual"}:
         assert rows[name] == longer[name] == tree[name]
 
 
 def test_participations_reach_every_protocol(rows: dict[str, ComparisonRow]) -> None:
     """A person in 4 batches: separate batches need about twice the noise, one stream as much as 4 of its columns."""
-    four = table(compare(domain=REPORT, budget=BUDGET, batch=200, participations=4))
+    four = table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200, participations=4))
     for name, factor in (("central_gaussian", 2.0), ("local_gaussian", 2.0), ("shuffle_binomial", 2.0)):
         assert four[name].std == pytest.approx(factor * rows[name].std, rel=0.02)
     columns = factorise("blt", horizon=200)
@@ -112,14 +118,14 @@ def test_participations_reach_every_protocol(rows: dict[str, ComparisonRow]) -> 
 @pytest.mark.often(of=lambda domain: isinstance(domain, Ball))
 def test_any_domain_can_be_compared(domain: Domain) -> None:
     """The central row is the analytic Gaussian for the domain's own sensitivity, whatever the domain."""
-    found = table(compare(domain=domain, budget=BUDGET, batch=200))
+    found = table(compare_protocols(domain=domain, budget=BUDGET, batch=200))
     assert found["central_gaussian"].std == pytest.approx(domain.sensitivity * 3.7306, rel=1e-3)
     assert 1 <= found["shuffle_binomial"].ratio_to_central <= 1.03
 
 
 def test_a_papers_row_is_empty_outside_its_theorem() -> None:
     """calibration="paper": a row outside its theorem says so, with the theorem, and the others stay."""
-    found = table(compare(domain=REPORT, budget=BUDGET, batch=200, calibration="paper"))
+    found = table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200, calibration="paper"))
     empty = found["shuffle_gaussian"]
     assert (empty.std, empty.bits_per_user, empty.guarantee, empty.ratio_to_central) == (None, None, None, None)
     assert "Thm 3.2" in empty.note
@@ -135,7 +141,9 @@ def test_a_papers_row_is_empty_outside_its_theorem() -> None:
 
 def test_without_a_central_row_there_are_no_ratios() -> None:
     """At epsilon = 2 the classical Gaussian is outside its theorem: no ratio is made up."""
-    found = table(compare(domain=REPORT, budget=ApproxDP(epsilon=2.0, delta=1e-5), batch=200, calibration="paper"))
+    found = table(
+        compare_protocols(domain=REPORT, budget=ApproxDP(epsilon=2.0, delta=1e-5), batch=200, calibration="paper")
+    )
     assert found["central_gaussian"].std is None
     assert found["shuffle_binomial"].std is not None
     assert all(row.ratio_to_central is None for row in found.values())
@@ -149,8 +157,10 @@ def test_the_inverse_question_has_the_inverse_answer(
         if name == "clear":
             continue
         assert row.std is not None
-        monkeypatch.setattr(comparison, "NAMES", ("central_gaussian", name))  # the others have a std of their own
-        back = invert(domain=REPORT, std=row.std, delta=1e-5, batch=200)[-1]
+        monkeypatch.setattr(
+            comparison, "PROTOCOL_NAMES", ("central_gaussian", name)
+        )  # the others have a std of their own
+        back = compare_protocols_at_std(domain=REPORT, std=row.std, delta=1e-5, batch=200)[-1]
         assert back.protocol == name
         assert back.guarantee is not None
         assert back.guarantee.epsilon <= 1.0 + 1e-6
@@ -161,9 +171,9 @@ def test_the_inverse_question_has_the_inverse_answer(
 @pytest.mark.often(of=lambda std: std == 8.0)
 def test_a_given_noise_is_priced_by_the_accountant(std: float) -> None:
     """For a given std of the sum every row has that std (the binomial's not more), and the accountant's epsilon."""
-    found = table(invert(domain=REPORT, std=std, delta=1e-5, batch=20, horizon=50, participations=2))
+    found = table(compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=20, horizon=50, participations=2))
     assert found["clear"].std == 0.0
-    for name in set(NAMES) - {"clear"}:
+    for name in set(PROTOCOL_NAMES) - {"clear"}:
         row = found[name]
         assert row.std == pytest.approx(std, rel={"shuffle_binomial": 1e-2, "local_unit": 1e-6}.get(name, 1e-12))
         assert row.std <= std * (1 + 1e-12)
@@ -180,11 +190,11 @@ def test_a_given_noise_is_priced_by_the_accountant(std: float) -> None:
 
 def test_directions_that_do_not_exist_leave_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no direction has so little noise, or a domain so few coordinates, the comparison fails or says nothing."""
-    monkeypatch.setattr(comparison, "NAMES", ("central_gaussian", "local_unit"))
-    quiet = invert(domain=REPORT, std=1.0, delta=1e-5, batch=20)[-1]
+    monkeypatch.setattr(comparison, "PROTOCOL_NAMES", ("central_gaussian", "local_unit"))
+    quiet = compare_protocols_at_std(domain=REPORT, std=1.0, delta=1e-5, batch=20)[-1]
     assert (quiet.std, quiet.guarantee) == (None, None)
     assert "no direction has a standard deviation of 0.224" in quiet.note
-    flat = compare(domain=Ball(dim=1), budget=BUDGET, batch=20)[-1]
+    flat = compare_protocols(domain=Ball(dim=1), budget=BUDGET, batch=20)[-1]
     assert quiet.protocol == flat.protocol == "local_unit"
     assert "from 2 to 8,192 coordinates" in flat.note
 
@@ -192,11 +202,13 @@ def test_directions_that_do_not_exist_leave_a_note(monkeypatch: pytest.MonkeyPat
 def test_progress_is_told() -> None:
     """A caller hears the name of every protocol before it is calibrated."""
     told: list[str] = []
-    compare(domain=REPORT, budget=BUDGET, batch=200, progress=told.append)
-    assert tuple(told) == NAMES
+    compare_protocols(domain=REPORT, budget=BUDGET, batch=200, progress=told.append)
+    assert tuple(told) == PROTOCOL_NAMES
     told.clear()
-    invert(domain=REPORT, std=8.0, delta=1e-5, batch=20, horizon=50, participations=2, progress=told.append)
-    assert tuple(told) == NAMES
+    compare_protocols_at_std(
+        domain=REPORT, std=8.0, delta=1e-5, batch=20, horizon=50, participations=2, progress=told.append
+    )
+    assert tuple(told) == PROTOCOL_NAMES
 
 
 @pytest.mark.parametrize(
@@ -213,7 +225,7 @@ def test_progress_is_told() -> None:
 def test_bad_settings_are_refused(changed: dict[str, Any], argument: str) -> None:
     """A setting that makes no sense is refused by its name, not answered with an empty row."""
     with pytest.raises(InvalidArgument) as caught:
-        compare(**{"domain": REPORT, "budget": BUDGET, "batch": 20, **changed})
+        compare_protocols(**{"domain": REPORT, "budget": BUDGET, "batch": 20, **changed})
     assert caught.value.argument == argument
 
 
@@ -221,7 +233,7 @@ def test_bad_settings_are_refused(changed: dict[str, Any], argument: str) -> Non
 def test_a_given_noise_must_be_a_number(std: float) -> None:
     """Noise of zero, negative, infinite or undefined std has no answer."""
     with pytest.raises(InvalidArgument) as caught:
-        invert(domain=REPORT, std=std, delta=1e-5, batch=20)
+        compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=20)
     assert caught.value.argument == "std"
 
 
@@ -229,7 +241,7 @@ def test_a_given_noise_must_be_a_number(std: float) -> None:
 def test_a_given_delta_must_be_one(delta: float) -> None:
     """Outside [0, 1) there is no delta at which to state a guarantee."""
     with pytest.raises(InvalidBudget) as caught:
-        invert(domain=REPORT, std=1.0, delta=delta, batch=20)
+        compare_protocols_at_std(domain=REPORT, std=1.0, delta=delta, batch=20)
     assert caught.value.argument == "delta"
 
 

@@ -28,7 +28,7 @@ def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monk
         return True  # whatever it is
 
     monkeypatch.setattr(accountant, "satisfies", satisfies)
-    noises = batch_tree.calibrate(domain, BUDGET, TREE, averaging=False, calibration="tight")
+    noises = batch_tree.calibrate_levels(domain, BUDGET, TREE, averaging=False, calibration="tight")
     assert len(tried) == 1
     for noise, share in zip(noises, SHARES, strict=True):
         ideal = domain.sensitivity / (gdp.mu(1.0, 1e-3) * math.sqrt(share))
@@ -37,8 +37,8 @@ def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monk
 
 def test_a_step_of_the_search_is_what_is_missing() -> None:
     """Noise is raised by more than the accountant asks for: one tenth less would do, or only much more is found."""
-    noises = batch_tree.calibrate(Ball(dim=3), BUDGET, TREE, averaging=False, calibration="tight")
-    composed = batch_tree.event(Ball(dim=3), noises)
+    noises = batch_tree.calibrate_levels(Ball(dim=3), BUDGET, TREE, averaging=False, calibration="tight")
+    composed = batch_tree.all_levels_event(Ball(dim=3), noises)
     assert accountant.satisfies(composed, BUDGET)
     less = [
         BinomialEvent(trials=math.floor(each.trials * 0.995), shift=each.shift, reach=each.reach, dim=each.dim)
@@ -53,12 +53,12 @@ def test_the_lattice_of_a_level_is_the_first_of_theorem_a4() -> None:
     """A level is not rounded to 5 sqrt(D) / Delta steps (a box), or 240 / Delta (where rounding is paid for)."""
     box = Box(dim=400, low=0.0, high=0.5)  # Delta = 10
     assert (
-        batch_tree._of_std(box, 50.0, 4).scale == 10.0
+        batch_tree._level_noise_for_std(box, 50.0, 4).scale == 10.0
     )  # 5 sqrt(400) / 10; 5 sqrt(4) / 50 and sqrt(375) / 50 are less
     ball = Ball(dim=2, bound=4.0)  # Delta = 8
-    assert batch_tree._of_std(ball, 50.0, 4).scale == 30.0
+    assert batch_tree._level_noise_for_std(ball, 50.0, 4).scale == 30.0
     wide = Ball(dim=10_000, bound=0.5)  # Delta = 1
-    assert batch_tree._of_std(wide, 50.0, 4).scale == 500.0
+    assert batch_tree._level_noise_for_std(wide, 50.0, 4).scale == 500.0
 
 
 def test_trees_are_tried_in_the_order_of_their_bounds() -> None:

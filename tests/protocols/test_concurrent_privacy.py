@@ -25,7 +25,7 @@ from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.events import BinomialEvent, CompositionEvent
 from bandanna.protocols import batch_tree, concurrent_shuffle
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.mixers import Full, HeldLevels
+from bandanna.protocols.mixers import FullBatches, LevelMixerState
 
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
@@ -56,7 +56,7 @@ def view(
     """What the shufflers forward, in order: totals without coins, and how many coins each of them has."""
     forwarded: list[int] = []
 
-    def close(mixer: concurrent_shuffle.LevelMixer, held: HeldLevels) -> Full:
+    def close(mixer: concurrent_shuffle.LevelMixer, held: LevelMixerState) -> FullBatches:
         seen = closed(mixer, held)
         forwarded.extend(int(level.numbers[0]) for level in seen.levels)
         return seen
@@ -184,7 +184,7 @@ def test_a_box_of_several_coordinates_is_private(dim: int, width: float) -> None
     domain, trials, delta = Box(dim=dim, low=0.0, high=width), 400, 1e-3
     noise = BinomialNoise(scale=round(6 / width - 0.05, 2), trials=trials, users=1)
     steps = noise.scale * width
-    stated = accountant.epsilon(batch_tree.event(domain, [noise]), delta)
+    stated = accountant.epsilon(batch_tree.all_levels_event(domain, [noise]), delta)
     offsets, chances = [[0, 0], [math.floor(steps), math.ceil(steps)]], [0.0, steps % 1.0]
     still, moved = laws(offsets, chances, trials)
     pairs = [(moved, still)] * dim

@@ -26,9 +26,9 @@ from bandanna.numeric.rng import Streams
 from bandanna.privacy.budgets import ZCDP, ApproxDP
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.protocols.batch_tree import BatchTree
-from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, Running
+from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle, ConcurrentState
 from bandanna.protocols.privacy_model import concurrent
-from bandanna.protocols.running_sum import lowest_batch, open_channel
+from bandanna.protocols.running_sum import lowest_batch_size, running_sum_protocol_for
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
 
@@ -181,7 +181,7 @@ def test_user_by_user_and_at_once_are_the_same_numbers(protocol: ConcurrentShuff
     """
     values = np.stack([stream(protocol.domain)] * 3)  # (seeds, users, dim)
 
-    def run(*cuts: int) -> Running:
+    def run(*cuts: int) -> ConcurrentState:
         state, source = protocol.begin((3,)), ReplicatedNoise(Streams([4, 5, 6]))
         for start, stop in pairwise((0, *cuts, 21)):
             state, _ = protocol.release(state, values[:, start:stop], source)
@@ -311,14 +311,14 @@ def test_counts_of_batches_tell_everything_about_bits(users: int) -> None:
     bits = np.random.default_rng(users).integers(0, 2, (3, 4, users)).astype(float)
     ones = bits[..., : users // 2 * 2].reshape(3, 4, -1, 2).sum(axis=-1).astype(int)
     whole = protocol.prefixes(bits[..., None], fast(7), path="law")
-    assert np.array_equal(protocol.after_batches(ones, fast(7)), whole[..., 1::2, 0])
+    assert np.array_equal(protocol.estimate_bit_prefixes(ones, fast(7)), whole[..., 1::2, 0])
     for wrong in (ones + 3, -1 - ones, np.zeros((3, 11), dtype=int), np.zeros((3, 0), dtype=int), np.int64(1)):
         with pytest.raises(InvalidArgument, match="ones"):
-            protocol.after_batches(wrong, fast(7))
+            protocol.estimate_bit_prefixes(wrong, fast(7))
     with pytest.raises(InvalidArgument, match="domain"):
-        SMALL["numbers"].after_batches(ones, fast(7))
+        SMALL["numbers"].estimate_bit_prefixes(ones, fast(7))
     with pytest.raises(InsecureSource):
-        protocol.after_batches(ones, SecureNoise())
+        protocol.estimate_bit_prefixes(ones, SecureNoise())
 
 
 def test_bad_input_changes_nothing() -> None:
@@ -351,8 +351,8 @@ def test_channel_over_concurrent_shufflers() -> None:
     """A policy's channel releases at other times than the lowest batches, or knows less or more than the protocol."""
     domain, horizon = LinearReport(features=2), 3000
     privacy = concurrent(epsilon=1.0, delta=1e-5, shufflers=3)
-    size = lowest_batch(privacy, domain=domain, horizon=horizon)
-    channel = open_channel(privacy, domain=domain, sizes=(size,) * (horizon // size))
+    size = lowest_batch_size(privacy, domain=domain, horizon=horizon)
+    channel = running_sum_protocol_for(privacy, domain=domain, sizes=(size,) * (horizon // size))
     protocol = channel.stream
     assert isinstance(protocol, ConcurrentShuffle)
     assert protocol.tree.sizes[0] == size
@@ -367,14 +367,14 @@ def test_channel_over_concurrent_shufflers() -> None:
         assert math.sqrt(estimate.variance) == pytest.approx(channel.prefix_std()[batch - 1])
     for degrees in ("paper", (5, 5, 5)):
         chosen = concurrent(epsilon=1.0, delta=1e-5, shufflers="best" if degrees == "paper" else 3, degrees=degrees)
-        size = lowest_batch(chosen, domain=domain, horizon=horizon)
-        opened = open_channel(chosen, domain=domain, sizes=(size,) * (horizon // size))
+        size = lowest_batch_size(chosen, domain=domain, horizon=horizon)
+        opened = running_sum_protocol_for(chosen, domain=domain, sizes=(size,) * (horizon // size))
         assert opened.stream is not None
         assert len(opened.prefix_std()) == horizon // size
     with pytest.raises(InvalidArgument, match="batch"):
-        open_channel(privacy, domain=domain, sizes=(20, 30))
+        running_sum_protocol_for(privacy, domain=domain, sizes=(20, 30))
     with pytest.raises(InvalidArgument, match="degrees"):
-        open_channel(replace(privacy, degrees=(5, 5, 5)), domain=domain, sizes=(10,) * 20)
+        running_sum_protocol_for(replace(privacy, degrees=(5, 5, 5)), domain=domain, sizes=(10,) * 20)
 
 
 @pytest.mark.parametrize("noise", [{"scale": 1.0, "probability": 0.001}, {"scale": 2.7}], ids=["unfair", "copies"])
@@ -391,4 +391,4 @@ def test_channel_refuses_returning_users() -> None:
     """Users who may return are accepted, and then promised something for single participations only."""
     returning = replace(concurrent(epsilon=1.0, delta=1e-5, shufflers=2), participations=3)
     with pytest.raises(InvalidArgument, match="participations"):
-        open_channel(returning, domain=Box(dim=1), sizes=(5,) * 8)
+        running_sum_protocol_for(returning, domain=Box(dim=1), sizes=(5,) * 8)

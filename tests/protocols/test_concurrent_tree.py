@@ -16,8 +16,8 @@ from bandanna.protocols.batch_tree import (
     BatchTree,
     best_tree,
     most_shufflers,
+    optimal_shares,
     paper_tree,
-    shares,
     unit_std,
     worst_variance,
 )
@@ -71,8 +71,8 @@ def test_there_is_a_tree_for_every_horizon(horizon: int) -> None:
         for tree in (best_tree(horizon, k, noise=NOISE, bound=1.0), paper_tree(horizon, k)):
             assert tree.levels == k
             assert tree.sizes[-1] <= horizon
-            assert len(shares(tree, True)) == k
-            assert min(shares(tree, True)) > 0
+            assert len(optimal_shares(tree, True)) == k
+            assert min(optimal_shares(tree, True)) > 0
     with pytest.raises(InvalidArgument, match="shufflers"):
         best_tree(horizon, most_shufflers(horizon) + 1, noise=NOISE, bound=1.0)
     with pytest.raises(InvalidArgument, match="shufflers"):
@@ -148,15 +148,15 @@ def test_the_split_is_the_least(tree: BatchTree, seed: int, averaging: bool) -> 
             precision.append(own + averaging * precision[-1] / degree)
         return float(np.sum(nodes / np.asarray(precision)))
 
-    from bandanna.protocols.batch_tree import _shares
+    from bandanna.protocols.batch_tree import _optimal_shares_for
 
-    best = np.asarray(_shares(tree, tree.batches[-1], averaging))
+    best = np.asarray(_optimal_shares_for(tree, tree.batches[-1], averaging))
     assert np.sum(best) == pytest.approx(1.0)
     rng = np.random.default_rng(seed)
     for spread in (0.01, 0.1, 1.0):
         other = best * np.exp(spread * rng.normal(size=len(best)))
         assert variance(best) <= variance(other / np.sum(other)) * (1 + 1e-12)
-    split = shares(tree, averaging)
+    split = optimal_shares(tree, averaging)
     assert worst_variance(tree, [1 / s for s in split], averaging) <= variance(best) * (1 + 1e-9)
 
 
@@ -164,7 +164,7 @@ def test_the_split_of_the_specification() -> None:
     """Without averaging, mu_j^2 is not proportional to sqrt(m_j): m = (255, 15, 1) gives 20.84 instead of 28.51."""
     tree = BatchTree(horizon=2 * 256 * 16, degrees=(2, 256, 16))  # one batch on top
     assert tree.batches[-1] == 1
-    split = shares(tree, averaging=False)
+    split = optimal_shares(tree, averaging=False)
     roots = np.sqrt([255.0, 15.0, 1.0])
     assert np.allclose(split, roots / roots.sum())
     assert float(np.sum(roots)) == pytest.approx(20.8417, abs=1e-4)

@@ -29,7 +29,7 @@ from bandanna.privacy.events import ClearEvent, ContinualEvent, Event, Repetitio
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.clear import Clear
-from bandanna.protocols.comparison import NAMES
+from bandanna.protocols.comparison import PROTOCOL_NAMES
 from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
@@ -121,8 +121,8 @@ def test_it_is_one_frozen_value(protocol: Protocol) -> None:
 
 def test_names_are_those_of_the_comparison() -> None:
     """Every protocol has one name, and the comparison shows each of them once."""
-    assert {protocol.name for protocol in ALL} == set(NAMES) == set(TRUST)
-    assert len(NAMES) == len(set(NAMES))
+    assert {protocol.name for protocol in ALL} == set(PROTOCOL_NAMES) == set(TRUST)
+    assert len(PROTOCOL_NAMES) == len(set(PROTOCOL_NAMES))
 
 
 @each
@@ -255,7 +255,7 @@ def test_users_are_interchangeable(protocol: BatchProtocol) -> None:
     """Messages in another order give the same estimate: exactly for integers, to rounding errors for floats."""
     messages = protocol.device.message(protocol.admit(reports(4)), fast())  # (4, users, ...)
     order = np.random.default_rng(3).permutation(USERS)
-    kept, moved = (protocol.of_messages(sent, fast(8)).total for sent in (messages, messages[:, order]))
+    kept, moved = (protocol.release_messages(sent, fast(8)).total for sent in (messages, messages[:, order]))
     if messages.dtype.kind == "i":
         assert np.array_equal(kept, moved)
     else:

@@ -10,8 +10,16 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.device.noise import GAUSSIAN_SECONDS, NUMBER, RELEASE, WORD, Draws, FastNoise, SecureNoise
-from bandanna.device.samplers import PART, words_for
+from bandanna.device.noise import (
+    GAUSSIAN_SECONDS,
+    NUMBER_SECONDS,
+    RELEASE_SECONDS,
+    WORD_SECONDS,
+    FastNoise,
+    ReleaseCost,
+    SecureNoise,
+)
+from bandanna.device.samplers import PART, count_words
 from bandanna.protocols.base import StreamProtocol
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
@@ -45,7 +53,7 @@ class Counted(SecureNoise):
 
     def binomial(self, *, trials: int, probability: float, size: Any) -> NDArray[np.int64]:
         """Counted: one word for each part of the trials."""
-        self.words += math.prod(np.atleast_1d(size)) * words_for(trials)
+        self.words += math.prod(np.atleast_1d(size)) * count_words(trials)
         return self.fast.binomial(trials=trials, probability=probability, size=size)
 
 
@@ -98,11 +106,13 @@ def test_many_coins_take_several_words() -> None:
     """More than 2^24 trials are drawn by one word, or fewer by more than one."""
     noise = PROTOCOLS["many coins"].noise  # type: ignore[union-attr]
     assert noise.trials > PART
-    assert (words_for(0), words_for(1), words_for(PART), words_for(PART + 1)) == (0, 1, 1, 2)
+    assert (count_words(0), count_words(1), count_words(PART), count_words(PART + 1)) == (0, 1, 1, 2)
 
 
 def test_seconds_add_up() -> None:
     """An estimate is not the sum of its parts, or counts noise that is seeded."""
-    draws = Draws(gaussians=3, words=5, numbers=7)
-    assert draws.seconds(secure=True) == pytest.approx(RELEASE + 3 * GAUSSIAN_SECONDS + 5 * WORD + 7 * NUMBER)
-    assert draws.seconds(secure=False) == pytest.approx(RELEASE + 7 * NUMBER)
+    draws = ReleaseCost(gaussians=3, words=5, numbers=7)
+    assert draws.seconds(secure=True) == pytest.approx(
+        RELEASE_SECONDS + 3 * GAUSSIAN_SECONDS + 5 * WORD_SECONDS + 7 * NUMBER_SECONDS
+    )
+    assert draws.seconds(secure=False) == pytest.approx(RELEASE_SECONDS + 7 * NUMBER_SECONDS)

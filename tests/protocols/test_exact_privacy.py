@@ -284,7 +284,7 @@ def test_shuffled_bits_tell_exactly_the_totals(users: int, trials: int) -> None:
         for sent in unary_messages(np.array(counts)[:, None], noise, domain):
             orders = math.factorial(users * length)
             mixed = shuffle_binomial.shuffle_bits([np.broadcast_to(sent, (orders, users, length))], Scripted())
-            assert np.all(shuffle_binomial.count_bits(mixed) == sum(counts))
+            assert np.all(shuffle_binomial.sum_shuffled_bits(mixed) == sum(counts))
             seen.update(row.tobytes() for row in mixed[0])
         assert len(seen) == math.comb(users * length, sum(counts))
         assert len(set(seen.values())) == 1
@@ -295,7 +295,7 @@ def unary_messages(counts: Array, noise: BinomialNoise, domain: Domain) -> list[
     own = []
     for count in counts:
         orders = math.factorial(int(noise.trials + 1))
-        (bits,) = shuffle_binomial.to_bits(np.broadcast_to(count[None], (orders, 1)), noise, domain, Scripted())
+        (bits,) = shuffle_binomial.expand_counts(np.broadcast_to(count[None], (orders, 1)), noise, domain, Scripted())
         assert np.all(bits.sum(axis=-1) == count)
         own.append(bits)  # (orders, length)
     return [np.stack(choice) for choice in itertools.product(*own)]

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy import signal
 
 from bandanna.device.domain import Ball, Box, Domain
-from bandanna.device.noise import FastNoise, at_least, on_grid
+from bandanna.device.noise import FastNoise, divide_rounding_up, round_to_grid
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.mechanisms.noise import Gaussian, Laplace
+from bandanna.mechanisms.noise import GaussianMechanism, LaplaceMechanism
 from bandanna.numeric import search
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
@@ -45,14 +45,14 @@ class Rounding(FastNoise):
 
     def gaussian(self, value: Any, *, std: float, grid: float) -> Array:
         """The grid points."""
-        return self._keep(value, at_least("std", std, grid), grid)
+        return self._keep(value, divide_rounding_up("std", std, grid), grid)
 
     def laplace(self, value: Any, *, scale: float, grid: float) -> Array:
         """The grid points."""
-        return self._keep(value, at_least("scale", scale, grid), grid)
+        return self._keep(value, divide_rounding_up("scale", scale, grid), grid)
 
     def _keep(self, value: Any, spread: float, grid: float) -> Array:
-        self.points.append(on_grid(value, grid))
+        self.points.append(round_to_grid(value, grid))
         self.spread.add(spread)
         return np.asarray(self.points[-1] * grid)
 
@@ -82,7 +82,7 @@ class CoarseGaussian(CentralGaussian):
     grid: float
 
     @property
-    def mechanism(self) -> Gaussian:
+    def mechanism(self) -> GaussianMechanism:
         """On the given grid."""
         return replace(super().mechanism, grid=self.grid)
 
@@ -106,7 +106,7 @@ class CoarseContinual(CentralContinual):
 
 def least_std(event: Callable[[float], Event], budget: ApproxDP) -> float:
     """The least noise with which the accountant accepts the event."""
-    return search.least(lambda std: accountant.satisfies(event(std), budget), 0.4, 1e3, relative=1e-9)
+    return search.find_least(lambda std: accountant.satisfies(event(std), budget), 0.4, 1e3, relative=1e-9)
 
 
 def spread(points: Array) -> set[tuple[int, ...]]:
@@ -176,7 +176,7 @@ def test_noisy_sums_compose_as_promised(participations: int) -> None:
     def stated(std: float) -> float:
         return make(std).guarantee.epsilon
 
-    std = search.least(lambda std: stated(std) <= epsilon, 0.5, 50.0, relative=1e-6)
+    std = search.find_least(lambda std: stated(std) <= epsilon, 0.5, 50.0, relative=1e-6)
     assert accountant.Accountant().compose(make(std).event, participations).satisfies(budget)
     source = Rounding()
     make(std).release([[[0.0], [0.5 / 8.001]], [[1.0], [0.5 / 8.001]]], source)
@@ -191,7 +191,7 @@ def test_noisy_sums_compose_as_promised(participations: int) -> None:
 def test_laplace_noise_is_pure_as_promised(dim: int, epsilon: float) -> None:
     """No outcome tells neighbours apart by more than epsilon, rounding included; with 20 % less noise one does."""
     steps, domain = 8, Box(dim=dim)
-    mechanism = Laplace(
+    mechanism = LaplaceMechanism(
         scale=(domain.l1_sensitivity + dim / (steps + 1e-3)) / epsilon,
         sensitivity=domain.l1_sensitivity,
         dim=dim,
@@ -201,7 +201,7 @@ def test_laplace_noise_is_pure_as_promised(dim: int, epsilon: float) -> None:
     assert stated == pytest.approx(epsilon)
     assert accountant.delta(mechanism.event, stated * (1 + 1e-12)) == pytest.approx(0.0, abs=1e-13)
 
-    def loss(used: Laplace) -> float:
+    def loss(used: LaplaceMechanism) -> float:
         source = Rounding()
         corners = np.array(list(itertools.product(np.linspace(0, 1, 49 if dim == 1 else 7), repeat=dim)))
         for offset in np.linspace(0, 1, 9):
@@ -222,7 +222,7 @@ def test_calibrated_laplace_noise_is_the_least() -> None:
     budget = ApproxDP(epsilon=0.7, delta=0.0)
     scale = laplace_scale(sensitivity=2.0, dim=2, budget=budget, participations=3)
     assert scale == pytest.approx(3 * 2.0 / 0.7, rel=1e-3)
-    made = Laplace(scale=scale, sensitivity=2.0, dim=2)
+    made = LaplaceMechanism(scale=scale, sensitivity=2.0, dim=2)
     assert 3 * accountant.epsilon(made.event, 0.0) <= 0.7
     assert 3 * accountant.epsilon(replace(made, scale=0.999 * scale).event, 0.0) > 0.7
 

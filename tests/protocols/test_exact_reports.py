@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from bandanna.device.linear_report import InterceptReport, PerArmReport, Regression
+from bandanna.device.linear_report import InterceptReport, PerArmReport, RegressionReport
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
@@ -59,7 +59,7 @@ def worst(protocol: ShuffleBinomial, epsilon: float, reports: Array, *, up: bool
     return max(found.values())
 
 
-def corners(domain: Regression) -> Array:
+def corners(domain: RegressionReport) -> Array:
     """Reports of people: rewards and features at both ends, every arm."""
     z, y = np.meshgrid([-1.0, 1.0], [-0.5, 0.5])
     z, y = z.reshape(-1, 1), y.ravel()
@@ -78,7 +78,7 @@ CASES = [(domain, *budget) for budget in ((1.0, 1e-2), (3.0, 1e-3)) for domain i
 
 @pytest.mark.parametrize(("domain", "epsilon", "delta"), CASES)
 @pytest.mark.often(of=lambda domain, epsilon: epsilon == 1.0 or domain is DOMAINS[0])
-def test_a_batch_is_as_private_as_promised(domain: Regression, epsilon: float, delta: float) -> None:
+def test_a_batch_is_as_private_as_promised(domain: RegressionReport, epsilon: float, delta: float) -> None:
     """Neighbours diverge by more than is stated, or by no more with 20 % less noise."""
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=epsilon, delta=delta), batch=2)
     stated, reports = protocol.guarantee, corners(domain)
@@ -92,7 +92,7 @@ def test_a_batch_is_as_private_as_promised(domain: Regression, epsilon: float, d
     [InterceptReport(features=d) for d in (2, 3, 6)] + [PerArmReport(features=p, n_arms=3) for p in (1, 2, 5)],
     ids=repr,
 )
-def test_no_two_reports_are_further_apart(domain: Regression) -> None:
+def test_no_two_reports_are_further_apart(domain: RegressionReport) -> None:
     """The sensitivity is exceeded by some pair, or reached by none: then noise is too little, or too much."""
     rng, slopes = np.random.default_rng(0), domain.features - isinstance(domain, InterceptReport)
     pairs: list[tuple[Array, Array, float, float, list[int]]] = []
@@ -117,7 +117,7 @@ def test_no_two_reports_are_further_apart(domain: Regression) -> None:
     assert mu <= ApproxDP(epsilon=1.0, delta=1e-5).mu() < 1.25 * mu
 
 
-def apart(domain: Regression, pairs: list[tuple[Array, Array, float, float, list[int]]]) -> Array:
+def apart(domain: RegressionReport, pairs: list[tuple[Array, Array, float, float, list[int]]]) -> Array:
     """The distances of pairs of reports."""
     x = np.concatenate([np.stack(pair[:2]) for pair in pairs])  # two rows for each
     if isinstance(domain, InterceptReport):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from bandanna.device.domain import Ball, Box, Domain
 from bandanna.device.linear_report import LinearReport
-from bandanna.device.noise import FastNoise, SecureNoise, at_least, on_grid
+from bandanna.device.noise import FastNoise, SecureNoise, divide_rounding_up, round_to_grid
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.privacy import gdp
 from bandanna.privacy.budgets import ApproxDP, PureDP
@@ -48,14 +48,14 @@ class Centres(SecureNoise):
 
     def gaussian(self, value: Any, *, std: float, grid: float) -> Floats:
         """The grid points."""
-        self.points.append(on_grid(value, grid))
-        self.spread.add(at_least("std", std, grid))
+        self.points.append(round_to_grid(value, grid))
+        self.spread.add(divide_rounding_up("std", std, grid))
         return np.asarray(self.points[-1] * grid)
 
     def gaussian_steps(self, steps: NDArray[np.int64], *, std: float, grid: float) -> NDArray[np.int64]:
         """The grid points, of a report that is sent as steps."""
         self.points.append(steps)
-        self.spread.add(at_least("std", std, grid))
+        self.spread.add(divide_rounding_up("std", std, grid))
         return steps
 
     def discrete_laplace(self, *, scale: float, size: Any) -> NDArray[np.int64]:

@@ -200,9 +200,9 @@ def test_what_the_shuffler_sees_has_every_coordinate() -> None:
 def test_shufflers_of_all_levels_see_the_coins_of_one_user() -> None:
     """What all shufflers together could learn of a user is priced as if others' coins hid the user from them."""
     noises = [BinomialNoise(scale=4.0, trials=trials, users=8) for trials in (400, 900)]
-    view = batch_tree.local_event(Ball(dim=5), noises)
+    view = batch_tree.local_levels_event(Ball(dim=5), noises)
     assert [each.trials for each in view.events] == [400, 900]
-    whole = batch_tree.event(Ball(dim=5), noises)
+    whole = batch_tree.all_levels_event(Ball(dim=5), noises)
     assert [each.trials for each in whole.events] == [8 * 400, 8 * 900]
 
 

@@ -14,7 +14,7 @@ import pytest
 from bandanna.device.domain import Ball, Box
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, SecureNoise
-from bandanna.device.randomizers import from_parameters
+from bandanna.device.randomizers import device_from_parameters
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
@@ -102,8 +102,8 @@ def test_integers_travel_and_are_added_exactly() -> None:
     assert messages.dtype == np.int64
     source = FastNoise(np.random.default_rng(0))
     held = protocol.mixer.check(messages)
-    assert np.array_equal(*(protocol.of_messages(held[::step], source).total for step in (1, -1)))
-    assert from_parameters(json.loads(json.dumps(protocol.device.parameters))) == protocol.device
+    assert np.array_equal(*(protocol.release_messages(held[::step], source).total for step in (1, -1)))
+    assert device_from_parameters(json.loads(json.dumps(protocol.device.parameters))) == protocol.device
     with pytest.raises(InvalidStatistic):
         protocol.mixer.check(np.full((1, 3), 2**62 + 2**60))
     with pytest.raises(InvalidArgument, match="Ball"):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import bandanna as bd
-from bandanna.device.domain import Arriving, Ball, Bits, Box, Domain, Statistic, SymmetricMatrix
+from bandanna.device.domain import Ball, Bits, Box, Domain, Statistic, StreamedStatistic, SymmetricMatrix
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, ReplicatedNoise, SecureNoise
 from bandanna.errors import CalibrationError, InsecureSource, InvalidArgument, InvalidBudget, InvalidStatistic
@@ -25,11 +25,11 @@ from bandanna.numeric.rng import Streams
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.privacy.events import RepetitionEvent
-from bandanna.protocols.factory import PROTOCOLS, open_batch, open_local
+from bandanna.protocols.factory import PROTOCOLS, local_protocol_for, protocol_for
 from bandanna.protocols.gaussian import LocalGaussian
 from bandanna.protocols.randomized_response import LocalBits
-from bandanna.protocols.running_sum import fits, open_channel
-from bandanna.protocols.spherical_cap import LocalUnit, cosine_of
+from bandanna.protocols.running_sum import find_mismatch, running_sum_protocol_for
+from bandanna.protocols.spherical_cap import LocalUnit, cosine_from_uniform
 from bandanna.storage.encoding import Encoding
 
 Floats = NDArray[np.float64]
@@ -186,8 +186,8 @@ def test_angles_are_drawn_from_their_law(dim: int) -> None:
     axis = np.eye(dim)[:1]
     sent = protocol.device.encode(np.broadcast_to(axis, (DRAWS, dim)), fast(8))
     angles = (sent @ axis[0]) / np.sqrt(np.sum(sent.astype(float) ** 2, axis=-1))
-    assert gap(angles, cosine_of(np.random.default_rng(9).random(DRAWS), protocol.event)) < BAND
-    exact = cosine_of(np.linspace(0, 1, 1001), protocol.event)
+    assert gap(angles, cosine_from_uniform(np.random.default_rng(9).random(DRAWS), protocol.event)) < BAND
+    exact = cosine_from_uniform(np.linspace(0, 1, 1001), protocol.event)
     assert np.all(np.abs(exact) <= 1)
 
 
@@ -211,7 +211,7 @@ def test_groups_have_the_law_of_their_users() -> None:
 def test_batches_that_arrive_in_parts_have_their_law() -> None:
     """A long batch, of which the simulator holds some users at a time, loses some of them or their noise."""
     parts = [UNIT.domain.admit(np.broadcast_to(rows, (DRAWS, *rows.shape))) for rows in (ROWS[:1], ROWS[1:])]
-    arriving = Arriving(UNIT.domain, users=USERS, source=parts, replicates=(DRAWS,))
+    arriving = StreamedStatistic(UNIT.domain, users=USERS, source=parts, replicates=(DRAWS,))
     found = UNIT.release(arriving, fast(12), path="law").total - ROWS.sum(axis=0)
     whole = errors(UNIT, "law", 13)
     assert max(gap(found[:, k], whole[:, k]) for k in range(2)) < BAND
@@ -235,11 +235,11 @@ def test_a_seed_draws_the_same_in_any_company() -> None:
 def test_less_noise_is_chosen_by_computation(epsilon: float, participations: int) -> None:
     """`auto` takes more noise than the other has, or `default`, with which runs were recorded, is not Gaussian."""
     privacy = bd.local(epsilon=epsilon, delta=1e-5, participations=participations)
-    made = [open_local(replace(privacy, protocol=name), REPORT) for name in ("gaussian", "unit", "auto")]
+    made = [local_protocol_for(replace(privacy, protocol=name), REPORT) for name in ("gaussian", "unit", "auto")]
     assert made[2].std(1) == min(made[0].std(1), made[1].std(1))
     assert participations > 5 or (made[2].name == "local_unit") == (epsilon == 10.0 or participations == 1)
-    assert open_local(privacy, REPORT) == made[0]
-    assert open_local(privacy.preferring("auto"), REPORT) == made[2]
+    assert local_protocol_for(privacy, REPORT) == made[0]
+    assert local_protocol_for(privacy.with_default_protocol("auto"), REPORT) == made[2]
 
 
 @pytest.mark.parametrize(("participations", "name"), [(1, "local_unit"), (40, "local_gaussian")])
@@ -247,33 +247,33 @@ def test_less_noise_is_chosen_by_computation(epsilon: float, participations: int
 def test_who_comes_often_has_gaussian_noise(participations: int, name: str) -> None:
     """`auto` takes directions for somebody who comes forty times, or Gaussian noise for once."""
     privacy = bd.local(**B, participations=participations, protocol="auto")
-    assert open_local(privacy, REPORT).name == name
+    assert local_protocol_for(privacy, REPORT).name == name
 
 
 def test_what_a_user_chose_is_not_preferred_away() -> None:
     """A policy's preference overrides a choice, or concerns another trust model."""
     chosen = bd.local(**B, protocol="gaussian")
-    assert chosen.preferring("auto") == chosen
-    assert bd.shuffle(**B).preferring("auto") == bd.shuffle(**B)
+    assert chosen.with_default_protocol("auto") == chosen
+    assert bd.shuffle(**B).with_default_protocol("auto") == bd.shuffle(**B)
     assert bd.Privacy(model="local", budget=APPROX) == bd.local(**B)
     with pytest.raises(InvalidArgument, match="protocol"):
-        bd.local(**B).preferring("laplace")
+        bd.local(**B).with_default_protocol("laplace")
 
 
 def test_directions_are_opened_wherever_local_reports_are() -> None:
     """A wish for directions is dropped by batches, channels or counters; or bits are not answered about."""
     wish, pure = bd.local(**B, protocol="unit"), bd.local(epsilon=1.0, delta=0.0, protocol="unit")
-    assert isinstance(open_batch(wish, REPORT, 10), LocalUnit)
-    assert isinstance(open_batch(pure, REPORT, 10), LocalUnit)
-    assert isinstance(open_batch(replace(pure, protocol="auto"), REPORT, 10), LocalUnit)
-    assert isinstance(open_batch(wish, Bits(), 10), LocalBits)
-    channel = open_channel(wish, domain=REPORT, sizes=[5, 5, 7])
+    assert isinstance(protocol_for(wish, REPORT, 10), LocalUnit)
+    assert isinstance(protocol_for(pure, REPORT, 10), LocalUnit)
+    assert isinstance(protocol_for(replace(pure, protocol="auto"), REPORT, 10), LocalUnit)
+    assert isinstance(protocol_for(wish, Bits(), 10), LocalBits)
+    channel = running_sum_protocol_for(wish, domain=REPORT, sizes=[5, 5, 7])
     assert all(isinstance(protocol, LocalUnit) for protocol in channel.protocols.values())
     assert channel.prefix_std()[-1] == pytest.approx(channel.protocols[5].std(17))
     assert channel.guarantee.epsilon <= 1.0
     made, other = channel.protocols[5], LocalGaussian(domain=REPORT, noise_std=1.0)
     for name, allowed in {"unit": (True, False), "auto": (True, True), "default": (False, True)}.items():
-        found = [fits(replace(wish, protocol=name), each, size=5, steps=3) is None for each in (made, other)]
+        found = [find_mismatch(replace(wish, protocol=name), each, size=5, steps=3) is None for each in (made, other)]
         assert tuple(found) == allowed
     counter = bd.ContinualSum(horizon=9, values=Ball(dim=3), privacy=wish, source=fast())
     assert isinstance(counter.protocol, LocalUnit)
@@ -284,13 +284,13 @@ def test_where_there_are_no_directions_auto_is_gaussian() -> None:
     """One coordinate, too many of them or a tiny epsilon is an error although Gaussian noise would do."""
     auto = bd.local(**B, protocol="auto")
     for domain in (Box(dim=1), Ball(dim=10_000)):
-        assert isinstance(open_local(auto, domain), LocalGaussian)
+        assert isinstance(local_protocol_for(auto, domain), LocalGaussian)
         with pytest.raises(InvalidArgument, match="coordinates"):
-            open_local(replace(auto, protocol="unit"), domain)
+            local_protocol_for(replace(auto, protocol="unit"), domain)
     tiny = bd.local(epsilon=1e-5, delta=1e-5, protocol="auto")
-    assert isinstance(open_local(tiny, REPORT), LocalGaussian)
+    assert isinstance(local_protocol_for(tiny, REPORT), LocalGaussian)
     printed = bd.local(epsilon=0.5, delta=1e-5, protocol="auto", calibration="paper")
-    assert isinstance(open_local(printed, REPORT), LocalGaussian)
+    assert isinstance(local_protocol_for(printed, REPORT), LocalGaussian)
 
 
 def test_a_bandit_runs_on_directions(tmp_path: Path) -> None:
@@ -346,9 +346,9 @@ def test_bad_input() -> None:
             LocalUnit.of_std(domain=REPORT, std=std)
     for wrong in (bd.central(**B), bd.none(), bd.local(epsilon=math.inf, delta=1e-5), None):
         with pytest.raises(InvalidArgument, match="privacy"):
-            open_local(wrong, REPORT)  # type: ignore[arg-type]
+            local_protocol_for(wrong, REPORT)  # type: ignore[arg-type]
     with pytest.raises(InvalidBudget, match='protocol="unit"'):
-        open_local(bd.local(epsilon=1.0, delta=0.0), REPORT)
+        local_protocol_for(bd.local(epsilon=1.0, delta=0.0), REPORT)
     with pytest.raises(InvalidArgument, match="calibration"):
         bd.local(**B, protocol="unit", calibration="paper")
     for trust, protocol in ((bd.shuffle, "unit"), (bd.local, "binomial"), (bd.local, "units")):

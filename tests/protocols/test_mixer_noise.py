@@ -22,14 +22,20 @@ import bandanna as bd
 from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic
 from bandanna.privacy import accountant
-from bandanna.privacy.calibration import REFUSED, BinomialNoise, left_for_coins, likely_coins, refusal_tail
+from bandanna.privacy.calibration import (
+    REFUSAL_PROBABILITY,
+    BinomialNoise,
+    likely_coins,
+    refusal_tail,
+    subtract_refusals,
+)
 from bandanna.privacy.events import ClearEvent, RepetitionEvent
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.batch_tree import BatchTree
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.factory import PROTOCOLS, open_batch
-from bandanna.protocols.mixers import Held
-from bandanna.protocols.running_sum import fits, open_channel
+from bandanna.protocols.factory import PROTOCOLS, protocol_for
+from bandanna.protocols.mixers import MixerState
+from bandanna.protocols.running_sum import find_mismatch, running_sum_protocol_for
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.simulation.environments.linear import LinearContextual
@@ -172,7 +178,7 @@ def test_noise_is_drawn_once_or_nothing_leaves(protocol: Any) -> None:
     mixer = protocol.mixer
     messages = protocol.device.message(protocol.admit(np.zeros((200, protocol.domain.dim))), fast())
     held = mixer.add(mixer.empty(), messages)
-    for unfinished in (held, Held(users=200, numbers=held.numbers)):  # as a sum over stored rows
+    for unfinished in (held, MixerState(users=200, numbers=held.numbers)):  # as a sum over stored rows
         with pytest.raises(InvalidArgument, match="drawn"):
             mixer.close(unfinished)
     drawn = mixer.drawn(held, fast())
@@ -282,9 +288,9 @@ def test_honest_devices_are_hardly_ever_refused(trials: int, probability: float)
     """Likely counts leave out more than 2^-60 of a device's coins, or could be fewer."""
     law = stats.binom(trials, probability)
     low, high = likely_coins(BinomialNoise(scale=1.0, trials=trials, users=2, probability=probability))
-    assert law.cdf(low - 1) + law.sf(high) <= REFUSED
-    assert law.cdf(low) > REFUSED / 2 * (1 - 1e-5)
-    assert high == trials or law.sf(high - 1) > REFUSED / 2 * (1 - 1e-5)
+    assert law.cdf(low - 1) + law.sf(high) <= REFUSAL_PROBABILITY
+    assert law.cdf(low) > REFUSAL_PROBABILITY / 2 * (1 - 1e-5)
+    assert high == trials or law.sf(high - 1) > REFUSAL_PROBABILITY / 2 * (1 - 1e-5)
 
 
 def test_seven_standard_deviations_would_cost_more() -> None:
@@ -305,16 +311,16 @@ def test_unlikely_counts_are_found_by_user() -> None:
         sent[1, 2, 5] = protocol.mixer.largest[5]
         expected = np.zeros((3, 4), dtype=bool)
         expected[1, 2] = True
-        assert np.array_equal(protocol.mixer.unlikely(sent), expected)  # false alarm: 240 * 2^-60
+        assert np.array_equal(protocol.mixer.flag_unlikely(sent), expected)  # false alarm: 240 * 2^-60
         if coins == "device":
             protocol.mixer.check(sent)
-    assert not BATCHES["vectors"].mixer.unlikely(np.stack([np.zeros(20), BATCHES["vectors"].mixer.largest])).any()
+    assert not BATCHES["vectors"].mixer.flag_unlikely(np.stack([np.zeros(20), BATCHES["vectors"].mixer.largest])).any()
     levels = EVERY["concurrent"].mixer
     middle = np.tile(
         np.concatenate([(low + high) // 2 for low, high in (each.likely for each in levels.levels)]), (2, 1)
     )
     middle[1, -1] = levels.levels[-1].largest[-1]
-    assert levels.unlikely(middle).tolist() == [False, True]
+    assert levels.flag_unlikely(middle).tolist() == [False, True]
 
 
 @every
@@ -339,7 +345,7 @@ def test_calibration_leaves_room_for_refusals(participations: int) -> None:
         whole = RepetitionEvent(event=protocol.event, times=participations)
         assert accountant.satisfies(whole, budget)
         assert protocol.guarantee.epsilon <= 1.0
-        left = left_for_coins(budget, 50, protocol.domain.dim, participations)
+        left = subtract_refusals(budget, 50, protocol.domain.dim, participations)
         assert isinstance(left, bd.ApproxDP)
         assert left.delta < budget.delta * (1 - 1e-3)
     with pytest.raises(InvalidBudget, match="drawn by the mixer"):
@@ -354,16 +360,16 @@ def test_privacy_says_who_draws() -> None:
     for noise in ("device", "checked", "mixer"):
         privacy = bd.shuffle(epsilon=1.0, delta=1e-5, noise=noise)
         for quick in (False, True):
-            assert open_batch(privacy, bd.Bits(), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
-            assert open_batch(privacy, bd.Box(dim=2), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
+            assert protocol_for(privacy, bd.Bits(), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
+            assert protocol_for(privacy, bd.Box(dim=2), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
         several = bd.concurrent(epsilon=1.0, delta=1e-5, shufflers=2, noise=noise)
         for one, sizes in ((privacy, [50, 50, 100]), (several, [50] * 4)):
-            channel = open_channel(one, domain=bd.Box(dim=2), sizes=sizes)
+            channel = running_sum_protocol_for(one, domain=bd.Box(dim=2), sizes=sizes)
             for size, protocol in channel.protocols.items():
                 assert protocol.coins == noise  # type: ignore[attr-defined]
-                assert fits(one, protocol, size=size, steps=len(sizes)) is None
+                assert find_mismatch(one, protocol, size=size, steps=len(sizes)) is None
                 other = replace(one, noise="mixer" if noise == "device" else "device")
-                assert fits(other, protocol, size=size, steps=len(sizes)) == "noise that somebody else draws"
+                assert find_mismatch(other, protocol, size=size, steps=len(sizes)) == "noise that somebody else draws"
         counter = bd.ContinualSum(horizon=200, privacy=privacy, values=bd.Bits())
         assert isinstance(counter.protocol, ConcurrentShuffle)
         assert counter.protocol.coins == noise
@@ -428,7 +434,7 @@ def test_an_agent_draws_for_its_batches() -> None:
 def test_files_of_before_still_load() -> None:
     """A protocol, a privacy, an event or a held batch of a file without the new fields is refused, or is another."""
     protocol = EVERY["vectors"]
-    held = Held(users=3, numbers=np.arange(20))
+    held = MixerState(users=3, numbers=np.arange(20))
     for value, new in (
         (protocol, "coins"),
         (EVERY["concurrent"], "coins"),

@@ -10,7 +10,7 @@ from bandanna.device.domain import Ball, Bits, Box
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
-from bandanna.protocols.factory import NEAR, open_batch
+from bandanna.protocols.factory import NEAR, protocol_for
 from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.privacy_model import Privacy, central, concurrent, local, none, shuffle
 
@@ -36,7 +36,7 @@ def test_each_trust_model_opens_its_protocol_within_the_budget(
     privacy: Privacy, domain: Box, name: str, quick: bool
 ) -> None:
     """A policy would get another protocol than its users trust, or one that costs more than the budget."""
-    protocol = open_batch(privacy, domain, 500, quick=quick)
+    protocol = protocol_for(privacy, domain, 500, quick=quick)
     assert protocol.name == name
     if privacy.noisy and privacy.budget is not None:
         assert accountant.satisfies(protocol.event, privacy.budget)
@@ -47,11 +47,11 @@ def test_each_trust_model_opens_its_protocol_within_the_budget(
 def test_quick_noise_is_hardly_above_the_least_and_enough(domain: Box) -> None:
     """A quick calibration costs more than the budget, or has much more noise; or it forgets that people come back."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
-    quick, least = (open_batch(shuffle(**APPROX), domain, 800, quick=each) for each in (True, False))
+    quick, least = (protocol_for(shuffle(**APPROX), domain, 800, quick=each) for each in (True, False))
     assert accountant.satisfies(quick.event, budget)
     assert quick.std(800) <= NEAR * domain.sensitivity / budget.mu()
     assert quick.std(800) <= 1.06 * least.std(800)
-    twice = open_batch(shuffle(**APPROX, participations=2), domain, 800, quick=True)
+    twice = protocol_for(shuffle(**APPROX, participations=2), domain, 800, quick=True)
     assert twice.participations == 2
     assert twice.std(800) > 1.3 * quick.std(800)
 
@@ -61,7 +61,7 @@ def test_quick_noise_is_hardly_above_the_least_and_enough(domain: Box) -> None:
 def test_pure_noise_is_on_a_lattice_that_holds_the_sum(ends: tuple[float, float], users: int) -> None:
     """A policy with a long horizon, or a range far from 0, is refused in the middle of its run: too many users."""
     domain = Box(dim=1, low=ends[0], high=ends[1])
-    protocol = open_batch(central(epsilon=1.0, delta=0.0), domain, users)
+    protocol = protocol_for(central(epsilon=1.0, delta=0.0), domain, users)
     assert isinstance(protocol, CentralLaplace)
     protocol.check_users(users)
     assert protocol.guarantee.epsilon <= 1.0
@@ -78,21 +78,21 @@ def test_what_has_no_protocol_is_refused_by_name() -> None:
         central(epsilon=1.0, delta=0.0, calibration="paper"),
     ):
         with pytest.raises(InvalidBudget, match="central model with tight noise"):
-            open_batch(wrong, Box(dim=2), 10)
+            protocol_for(wrong, Box(dim=2), 10)
     for wrong in (
         shuffle(epsilon=1.0, delta=0.0),
         shuffle(**APPROX, protocol="gaussian"),
     ):
         with pytest.raises(InvalidBudget, match="binomial"):
-            open_batch(wrong, Bits(), 10)
+            protocol_for(wrong, Bits(), 10)
     for wrong in (central(rho=1e-100), central(epsilon=1e300, delta=0.0), central(epsilon=1e-200, delta=0.0)):
         with pytest.raises(InvalidBudget, match="budget"):
-            open_batch(wrong, Box(dim=1), 10)
+            protocol_for(wrong, Box(dim=1), 10)
     with pytest.raises(InvalidArgument, match="no lattice holds their sum"):
-        open_batch(central(epsilon=1.0, delta=0.0), Box(dim=1), 2**62)
+        protocol_for(central(epsilon=1.0, delta=0.0), Box(dim=1), 2**62)
 
 
 def test_concurrent_shufflers_are_not_local_noise() -> None:
     """Users who trust concurrent shufflers would get noise for nobody being trusted, and a guarantee that says so."""
     with pytest.raises(InvalidArgument, match="privacy = 'concurrent'"):
-        open_batch(concurrent(**APPROX), Box(dim=2), 10)
+        protocol_for(concurrent(**APPROX), Box(dim=2), 10)

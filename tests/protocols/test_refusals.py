@@ -14,7 +14,7 @@ from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, Inval
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.protocols.clear import Clear
-from bandanna.protocols.comparison import NAMES, compare, invert
+from bandanna.protocols.comparison import PROTOCOL_NAMES, compare_protocols, compare_protocols_at_std
 from bandanna.protocols.gaussian import CentralGaussian, ShuffleGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
@@ -31,8 +31,8 @@ def fast() -> FastNoise:
 @pytest.mark.often(of=lambda batch: batch != 200)
 def test_little_noise_has_an_answer(std: float, batch: int) -> None:
     """Noise that is far too small gets rows with a large or null epsilon, not an error about a sensitivity."""
-    rows = invert(domain=REPORT, std=std, delta=1e-5, batch=batch)
-    assert len(json.loads(json.dumps([row.to_dict() for row in rows], allow_nan=False))) == len(NAMES)
+    rows = compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=batch)
+    assert len(json.loads(json.dumps([row.to_dict() for row in rows], allow_nan=False))) == len(PROTOCOL_NAMES)
 
 
 def test_statistics_of_another_domain() -> None:
@@ -85,7 +85,7 @@ def test_papers_participations() -> None:
 def test_horizon_zero() -> None:  # test_comparison.py (add {"horizon": 0} to test_bad_settings_are_refused)
     """A horizon of zero is refused, not replaced."""
     with pytest.raises(InvalidArgument):
-        compare(domain=REPORT, budget=BUDGET, batch=20, horizon=0)
+        compare_protocols(domain=REPORT, budget=BUDGET, batch=20, horizon=0)
 
 
 def test_std_of_another_batch() -> None:

@@ -19,7 +19,7 @@ import bandanna.protocols
 from bandanna.device.domain import Ball, Bits, Box
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, SecureNoise
-from bandanna.device.randomizers import Plain, from_parameters
+from bandanna.device.randomizers import PlainVector, device_from_parameters
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.factorisation import factorise
@@ -31,7 +31,7 @@ from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.factory import PROTOCOLS
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
 from bandanna.protocols.laplace import CentralLaplace
-from bandanna.protocols.mixers import Adding
+from bandanna.protocols.mixers import SummingMixer
 from bandanna.protocols.randomized_response import LocalBits, LocalSigns
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
@@ -148,7 +148,7 @@ def test_a_stream_in_roles_is_its_release(protocol: StreamProtocol) -> None:
     held, analyzed = protocol.parted(again(whole))
     for _ in range(2):
         whole, expected = protocol.release(whole, rows, one)
-        for part in protocol.mixer.portions(held, protocol.device.message(protocol.admit(rows), two)):
+        for part in protocol.mixer.split_portions(held, protocol.device.message(protocol.admit(rows), two)):
             held = protocol.mixer.drawn(protocol.mixer.add(held, protocol.mixer.check(part)), two)
             analyzed, estimate = protocol.analyzer.analyze(analyzed, protocol.mixer.close(held), two)
             held = protocol.mixer.forget(held)
@@ -168,16 +168,20 @@ def test_people_send_integers(protocol: Any) -> None:
     assert first.shape == (50, protocol.mixer.length)
     protocol.mixer.check(first)
     if not draws_itself(protocol):  # then chance is in the rounding alone, and bits are sent as they are
-        assert np.array_equal(first, second) == isinstance(protocol.device, Plain)  # 2^-50 for answers, else far less
+        assert np.array_equal(first, second) == isinstance(
+            protocol.device, PlainVector
+        )  # 2^-50 for answers, else far less
 
 
 @each_batch
 def test_integers_are_added_exactly_in_any_order(protocol: BatchProtocol) -> None:
     """The estimate from integers depends on their order, or is not that of their exact sum."""
     messages = protocol.device.message(protocol.admit(values(protocol)), SecureNoise())
-    totals = [protocol.of_messages(messages[order], fast(3)).total for order in (slice(None), slice(None, None, -1))]
+    totals = [
+        protocol.release_messages(messages[order], fast(3)).total for order in (slice(None), slice(None, None, -1))
+    ]
     assert np.array_equal(*totals)
-    if isinstance(protocol.device, Plain):  # the same numbers as reals: an exact sum, and the same noise
+    if isinstance(protocol.device, PlainVector):  # the same numbers as reals: an exact sum, and the same noise
         assert np.allclose(totals[0], protocol.release(values(protocol), fast(3)).total, rtol=1e-14, atol=1e-14)
 
 
@@ -188,7 +192,7 @@ def test_a_user_who_did_not_answer_is_noised_in_full(protocol: Any) -> None:
     assert np.array_equal(protocol.domain.check(nothing.values), nothing.values)
     assert np.array_equal(device.zero(fast()), device.message(nothing, fast()))
     protocol.mixer.check(device.zero(SecureNoise()))
-    if isinstance(device, Plain) or draws_itself(protocol):
+    if isinstance(device, PlainVector) or draws_itself(protocol):
         return
     draws = 4000
     some = [
@@ -209,7 +213,7 @@ def test_messages_from_outside_are_checked(protocol: Any) -> None:
         with pytest.raises(InvalidStatistic, match="messages") as caught:
             check(bad)
         assert f"{length})" in str(caught.value) or "integers" in str(caught.value)
-    counts = isinstance(protocol.mixer, Adding) or isinstance(protocol, ConcurrentShuffle)
+    counts = isinstance(protocol.mixer, SummingMixer) or isinstance(protocol, ConcurrentShuffle)
     for wrong in (-1, 10**6) if counts else (2**62 + 2**60, -(2**62), np.iinfo(np.int64).min):
         changed = good.copy()
         changed[3, -1] = wrong
@@ -231,7 +235,7 @@ def test_a_device_is_made_of_plain_public_values(protocol: Any) -> None:
     """A device that a task's document describes sends other messages, or a document of another make is accepted."""
     device = protocol.device
     document = json.loads(json.dumps(device.parameters))
-    made = from_parameters(document)
+    made = device_from_parameters(document)
     assert made == device
     statistic = protocol.admit(values(protocol))
     assert np.array_equal(made.message(statistic, fast(8)), device.message(statistic, fast(8)))
@@ -242,7 +246,7 @@ def test_a_device_is_made_of_plain_public_values(protocol: Any) -> None:
         document["domain"],
     ):
         with pytest.raises(InvalidArgument):
-            from_parameters(broken)
+            device_from_parameters(broken)
 
 
 @pytest.mark.parametrize("name", [name for name in BATCH if name.startswith("shuffled")])

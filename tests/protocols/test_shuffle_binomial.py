@@ -278,7 +278,7 @@ def test_sums_for_several_lattices_are_those_of_one_after_the_other(
     assert all(np.array_equal(each, np.broadcast_to(limit, (3, 5))) for each, limit in zip(top, most, strict=True))
 
 
-@pytest.mark.parametrize("encode", [shuffle_binomial.encode_few, shuffle_binomial.encode_groups])
+@pytest.mark.parametrize("encode", [shuffle_binomial.encode_small_groups, shuffle_binomial.encode_groups])
 def test_groups_have_the_law_of_their_roundings_on_every_lattice(encode: Any) -> None:
     """A lattice has another's scale, or a group another's users: means and variances are off by six standard errors."""
     seeds, domain = 3000, LinearReport(features=2)

@@ -77,7 +77,7 @@ def test_unary_messages_say_the_same() -> None:
     """The single bits of a message are not as many ones as its count."""
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     counts = protocol.device.message(protocol.admit(BITS), fast(4))
-    bits = shuffle_bits.to_bits(counts, protocol.noise, fast(5))
+    bits = shuffle_bits.expand_ones(counts, protocol.noise, fast(5))
     assert bits.shape == (5, 15)
     assert np.array_equal(bits.sum(axis=-1), counts[:, 0])
     assert protocol.unary_bits_per_user == 15

@@ -15,12 +15,12 @@ from bandanna.device.domain import Ball, Bits, Box
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise
 from bandanna.device.samplers import PART
-from bandanna.device.statistics import Public
-from bandanna.numeric.exact_sums import Sizes
-from bandanna.numeric.rng import NoCoins
+from bandanna.device.statistics import PublicStatistic
+from bandanna.numeric.exact_sums import RunLengthSizes
+from bandanna.numeric.rng import NoRandomness
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP, PureDP
-from bandanna.privacy.calibration import BinomialNoise, bit_noise_of_std, noise_of_std
+from bandanna.privacy.calibration import BinomialNoise, binomial_noise_for_std, bit_noise_for_std
 from bandanna.privacy.events import BinomialEvent, Event, GaussianEvent, ShuffledGaussianEvent
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols import comparison
@@ -28,12 +28,12 @@ from bandanna.protocols.batch_tree import BatchTree
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.continual import CentralContinual
-from bandanna.protocols.factory import open_batch
+from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.gaussian import ShuffleGaussian
 from bandanna.protocols.gaussian import shuffle_gaussian_event as shuffled_event
 from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.randomized_response import LocalBits, LocalSigns
-from bandanna.protocols.running_sum import Channel, open_channel
+from bandanna.protocols.running_sum import RunningSumProtocol, running_sum_protocol_for
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial, encode_sums
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.spherical_cap import LocalUnit
@@ -63,16 +63,16 @@ def test_streams_are_simulated_with_the_noise_that_they_state(kind: str) -> None
     assert source.stds == {3.0}
     stds = 3.0 * factors.prefix_std(np.arange(1, 9))
     np.testing.assert_allclose(stream.prefix_std(), stds)
-    channel = Channel(protocols={5: stream}, sizes=Sizes.of([5] * 8))
+    channel = RunningSumProtocol(protocols={5: stream}, sizes=RunLengthSizes.of([5] * 8))
     np.testing.assert_allclose(channel.prefix_std(), stds)
 
 
 def test_returning_people_may_be_in_batches_of_any_size() -> None:
     """What is stated for batches of several sizes is less than their dearest choice costs somebody who returns."""
     privacy = bd.Privacy(model="shuffle", budget=BUDGET, participations=2)
-    channel = open_channel(privacy, domain=Ball(dim=2), sizes=[16, 17, 64])
+    channel = running_sum_protocol_for(privacy, domain=Ball(dim=2), sizes=[16, 17, 64])
     batches: Counter[Event] = Counter(channel.protocols[size].event for size in (16, 17, 64))
-    assert channel.guarantee.epsilon >= accountant.spent({"": batches}, 2, BUDGET.delta)
+    assert channel.guarantee.epsilon >= accountant.compute_spent({"": batches}, 2, BUDGET.delta)
 
 
 def test_answers_state_the_variance_of_randomized_response() -> None:
@@ -108,7 +108,7 @@ def test_directions_spend_the_whole_budget(participations: int) -> None:
 def test_pure_central_noise_is_for_so_many_users() -> None:
     """The lattice of pure noise is that of more or fewer users than there are."""
     domain = Ball(dim=1)
-    opened = open_batch(bd.central(epsilon=1.0, delta=0.0), domain, 2**50)
+    opened = protocol_for(bd.central(epsilon=1.0, delta=0.0), domain, 2**50)
     assert opened == CentralLaplace.calibrate(domain=domain, users=2**50, budget=bd.PureDP(epsilon=1.0))
     assert opened != CentralLaplace.calibrate(domain=domain, users=2**51, budget=bd.PureDP(epsilon=1.0))
 
@@ -159,8 +159,8 @@ def test_counts_are_on_the_lattice_of_the_noise(coins: str) -> None:
 def test_public_features_are_told_in_their_scale() -> None:
     """The public sum is of shorter features than the server takes it for."""
     report = LinearReport(features=2)
-    told = Public(seen=report, scale=0.5)
-    statistic = told.statistic(report, np.array([[1.0, 0.0]]), np.array([1.0]), None, NoCoins())
+    told = PublicStatistic(seen=report, scale=0.5)
+    statistic = told.statistic(report, np.array([[1.0, 0.0]]), np.array([1.0]), None, NoRandomness())
     np.testing.assert_array_equal(statistic.values, report.pack(np.array([[0.5, 0.0]]), np.array([0.5])))
 
 
@@ -176,21 +176,21 @@ def test_every_coordinate_of_a_shuffled_report_may_spend_the_same_tail() -> None
 
 def test_a_quick_opening_begins_near_the_central_noise() -> None:
     """What is proposed for a batch is not so many times the central noise, on the lattice of calibration.md A.4."""
-    vectors = open_batch(bd.Privacy(model="shuffle", budget=BUDGET), Ball(dim=400), 64, quick=True)
+    vectors = protocol_for(bd.Privacy(model="shuffle", budget=BUDGET), Ball(dim=400), 64, quick=True)
     std = 1.011 * 2.0 / BUDGET.mu()
     assert isinstance(vectors, ShuffleBinomial)
-    assert vectors.noise == noise_of_std(std, sensitivity=2.0, dim=400, users=64, composed=False)
-    bits = open_batch(bd.Privacy(model="shuffle", budget=BUDGET), Bits(), 1000, quick=True)
+    assert vectors.noise == binomial_noise_for_std(std, sensitivity=2.0, dim=400, users=64, composed=False)
+    bits = protocol_for(bd.Privacy(model="shuffle", budget=BUDGET), Bits(), 1000, quick=True)
     assert isinstance(bits, ShuffleBits)
-    assert bits.noise == bit_noise_of_std(1.001 / BUDGET.mu(), users=1000)
+    assert bits.noise == bit_noise_for_std(1.001 / BUDGET.mu(), users=1000)
 
 
 def test_a_wanted_std_is_compared_on_the_lattice_of_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison shows the counts of a finer or coarser lattice than a batch of that noise would have."""
-    monkeypatch.setattr(comparison, "NAMES", ("central_gaussian", "shuffle_binomial"))
+    monkeypatch.setattr(comparison, "PROTOCOL_NAMES", ("central_gaussian", "shuffle_binomial"))
     domain = Ball(dim=400)
-    _, row = comparison.invert(domain=domain, std=8.0, delta=1e-5, batch=64, mechanism="tree")
-    noise = noise_of_std(8.0, sensitivity=2.0, dim=400, users=64, composed=False)
+    _, row = comparison.compare_protocols_at_std(domain=domain, std=8.0, delta=1e-5, batch=64, mechanism="tree")
+    noise = binomial_noise_for_std(8.0, sensitivity=2.0, dim=400, users=64, composed=False)
     made = ShuffleBinomial(domain=domain, noise=noise, delta=1e-5)
     assert (row.std, row.guarantee) == (made.std(64), made.guarantee)
 
@@ -198,8 +198,8 @@ def test_a_wanted_std_is_compared_on_the_lattice_of_its_domain(monkeypatch: pyte
 def test_rows_of_a_comparison_are_for_every_participation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A comparison shows directions for one participation, or less noise than a stream has."""
     shared: Any = {"domain": Ball(dim=3), "budget": BUDGET, "participations": 2}
-    monkeypatch.setattr(comparison, "NAMES", ("central_gaussian", "central_continual", "local_unit"))
-    _, stream, unit = comparison.compare(batch=16, mechanism="tree", **shared)
+    monkeypatch.setattr(comparison, "PROTOCOL_NAMES", ("central_gaussian", "central_continual", "local_unit"))
+    _, stream, unit = comparison.compare_protocols(batch=16, mechanism="tree", **shared)
     assert stream.std == CentralContinual.calibrate(horizon=16, mechanism="tree", **shared).std()
     made = LocalUnit.calibrate(**shared)
     assert (unit.std, unit.guarantee) == (made.std(16), made.guarantee)

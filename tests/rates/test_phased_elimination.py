@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bandanna.experiments.executors import silent
+from bandanna.experiments.executors import ignore_progress
 from reproductions.distributed_dpe import fan_regret, scaling
 from reproductions.rates import Line, regrets_over
 
@@ -23,5 +23,5 @@ def test_slope_of_the_local_model() -> None:
     """LDP-DPE's slope is more than 0.08 away from 1 - alpha/2 on horizons that are long enough for it to learn."""
     horizons = tuple(2**power for power in (24, 29, 34))
     line = Line(arguments={"algorithm": "LDP-DPE", "alpha": 0.5}, theory=0.75, horizons=horizons)
-    (rate,) = regrets_over(fan_regret, [line], n_seeds=5, seed=0, jobs=1, progress=silent)
+    (rate,) = regrets_over(fan_regret, [line], n_seeds=5, seed=0, jobs=1, progress=ignore_progress)
     assert rate.slope == pytest.approx(rate.theory, abs=0.08)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bandanna.device.domain import Ball
-from bandanna.experiments.executors import silent
+from bandanna.experiments.executors import ignore_progress
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.gaussian import CentralGaussian
@@ -33,7 +33,7 @@ def regret(*, algorithm: str, horizon: int, n_seeds: int, seed: int) -> Result:
 def rates() -> list[Rate]:
     """One line of three horizons."""
     line = Line(arguments={"algorithm": "A"}, theory=0.6, horizons=(100, 1000, 10_000))
-    return regrets_over(regret, [line], n_seeds=2, seed=0, jobs=1, progress=silent)
+    return regrets_over(regret, [line], n_seeds=2, seed=0, jobs=1, progress=ignore_progress)
 
 
 def test_the_slope_of_a_power_is_its_exponent(rates: list[Rate]) -> None:

@@ -11,18 +11,30 @@ from typing import Any
 from bandanna.agent.preflight import fixed_arms
 from bandanna.deployment import collector, registrar
 from bandanna.deployment.analyzer import processor
-from bandanna.deployment.analyzer.processor import Learner
-from bandanna.deployment.analyzer.publication import Published
-from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.analyzer.processor import BatchProcessor
+from bandanna.deployment.analyzer.publication import ServedPublication
+from bandanna.deployment.calls import RoleUnreachable
 from bandanna.deployment.collector import Collector
-from bandanna.deployment.messages.canonical import Opener, loads, packed, sealing_key, sign, signing_key
-from bandanna.deployment.messages.publication import Pin, Shown, chained, head
-from bandanna.deployment.messages.report import Answer, Record, Ticket, answer, answers, joined
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets
+from bandanna.deployment.messages.canonical import Opener, encode_base64url, loads, sealing_key, sign, signing_key
+from bandanna.deployment.messages.publication import (
+    PublicationPin,
+    SignedPublication,
+    chain_document,
+    cosigned_statement,
+)
+from bandanna.deployment.messages.report import (
+    Record,
+    RecordAnswer,
+    Ticket,
+    encode_verdicts,
+    join_records,
+    parse_answers,
+)
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.deployment.registrar import Notary
-from bandanna.deployment.registrar_service import notary_of
-from bandanna.deployment.task.document import Secrets, Task, content_of
-from bandanna.device.arm_sets import FixedArms
+from bandanna.deployment.registrar_service import make_notary
+from bandanna.deployment.task.document import Secrets, Task, make_content
+from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError
 from bandanna.policies.base import Policy
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
@@ -41,8 +53,8 @@ def a_task(
     seals = {name: sealing_key() for name in ("seal analyzer", "seal helper")}
     if count != 2:
         del seals["seal helper"]
-    fixed: FixedArms | None = fixed_arms(policy, arms)
-    content = content_of(
+    fixed: FixedArmSet | None = fixed_arms(policy, arms)
+    content = make_content(
         policy,
         arms=fixed,
         title="a test",
@@ -66,7 +78,7 @@ def a_task(
             sign=pairs[role][0],
             seal=seals.get(f"seal {role}", ("", ""))[0],
             agree=agreeing[role][0],
-            person=packed(secrets.token_bytes(32)) if role == "registrar" else "",
+            person=encode_base64url(secrets.token_bytes(32)) if role == "registrar" else "",
             token=secrets.token_hex(16),
         )
         for role in _ROLES
@@ -74,27 +86,27 @@ def a_task(
     return task, made
 
 
-def shown(published: Published) -> Shown:
+def shown(published: ServedPublication) -> SignedPublication:
     """A publication as the analyzer's routes show it."""
-    return Shown(published.document, published.signature, published.cosignature or "")
+    return SignedPublication(published.document, published.signature, published.cosignature or "")
 
 
-def signed(task_id: str, secrets: dict[str, Secrets], document: bytes) -> Shown:
+def signed(task_id: str, secrets: dict[str, Secrets], document: bytes) -> SignedPublication:
     """Any document, as an analyzer shows it that signs whatever it likes, with a registrar that does so too."""
     signature = sign(secrets["analyzer"].sign, task_id, "publication", document)
-    return Shown(document, signature, cosigned(task_id, secrets, document))
+    return SignedPublication(document, signature, cosigned(task_id, secrets, document))
 
 
 def cosigned(task_id: str, secrets: dict[str, Secrets], document: bytes) -> str:
     """A registrar's cosignature of a publication; of what has no chain there is none."""
     content = loads(document)
     with suppress(BandannaError, KeyError, TypeError, AttributeError):
-        pin = Pin(content["number"], chained(content["previous"], document))
-        return sign(secrets["registrar"].sign, task_id, "cosignature", head(pin))
+        pin = PublicationPin(content["number"], chain_document(content["previous"], document))
+        return sign(secrets["registrar"].sign, task_id, "cosignature", cosigned_statement(pin))
     return ""
 
 
-def headers_of(given: Shown) -> dict[str, str]:
+def headers_of(given: SignedPublication) -> dict[str, str]:
     """Of the analyzer's answer."""
     return {"signature": given.signature, "witness": given.cosignature}
 
@@ -106,13 +118,13 @@ class Inside:
         self.task, own = task, secrets_["analyzer"]
         verifiers = (COLLECTOR, HELPER)[: max(1, task.mixers)]
         self.keys = {each: secrets_["registrar"].ticket_key(task, each) for each in verifiers}
-        self._tickets = {each: Tickets(key, task.digest, each) for each, key in self.keys.items()}
+        self._tickets = {each: TicketKeys(key, task.digest, each) for each, key in self.keys.items()}
         rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=processor.SCHEMA + LEDGER_SCHEMA)
         notary = open_database(str(folder / "registrar.db"), role="registrar", schema=registrar.SCHEMA)
-        self.notary = Notary(notary, **notary_of(task, secrets_["registrar"]))
+        self.notary = Notary(notary, **make_notary(task, secrets_["registrar"]))
         self.away = False  # the registrar
         signing = partial(sign, own.sign, task.id)
-        self.learner = Learner(rows, task, sign=signing, opener=Opener(own.seal), witness=self.witness)
+        self.learner = BatchProcessor(rows, task, sign=signing, opener=Opener(own.seal), witness=self.witness)
         self.learner.settle()
         kept = open_database(str(folder / "shuffler.db"), role="shuffler", schema=collector.SCHEMA)
         self.name = "shuffler" if task.mixers else "analyzer"
@@ -124,10 +136,10 @@ class Inside:
     def witness(self, content: bytes) -> tuple[int, Any]:
         """The registrar's answer."""
         if self.away:
-            raise Unreachable("the registrar is away")
+            raise RoleUnreachable("the registrar is away")
         return self.notary.witness(loads(content))
 
-    def publication(self, after: int | None, wait: float) -> Shown | None:
+    def publication(self, after: int | None, wait: float) -> SignedPublication | None:
         """At once."""
         self.pump()
         published = self.learner.published
@@ -150,10 +162,10 @@ class Inside:
         key = self._tickets[COLLECTOR].key(record.epoch, record.slot)
         return Record.tagged(key, plan, round_=record.round, **parts).to_bytes()
 
-    def upload(self, records: Any) -> list[Answer]:
+    def upload(self, records: Any) -> list[RecordAnswer]:
         """One request."""
-        (verdicts,) = self.collector.accept([joined(list(records))])
-        return answers(*answer(verdicts), len(records))
+        (verdicts,) = self.collector.accept([join_records(list(records))])
+        return parse_answers(*encode_verdicts(verdicts), len(records))
 
     def pump(self) -> None:
         """Close, forward, learn."""

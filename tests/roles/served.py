@@ -17,13 +17,15 @@ PLACES = {"analyzer": "analyzer.service"}
 
 def main(folder: str, role: str, url: str, port: str) -> None:
     """Serve until a signal; say the port."""
-    from bandanna.deployment.http.metrics import Log
+    from bandanna.deployment.http.metrics import EventLog
     from bandanna.deployment.http.server import serve
     from bandanna.deployment.task.document import Secrets, Task
 
     task = Task.read(Path(folder))
-    log = Log(role)
-    build = importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}").build
+    log = EventLog(role)
+    build = getattr(
+        importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}"), f"build_{role}"
+    )
     secrets = Secrets.read(Path(folder), role, task)
     named = role in ("analyzer", "shuffler")
     app = build(task, secrets, database=url, log=log) if named else build(task, secrets, url, log=log)
@@ -77,13 +79,13 @@ def ticket_key(task: Any, verifier: str) -> bytes:
 def written(folder: Path, name: str, *, mixers: int, urls: dict[str, str], **arguments: Any) -> Any:
     """A task of an algorithm by its name, in a folder, with the secrets of registrar, shuffler and helper."""
     import bandanna as bd
-    from bandanna.deployment.messages.canonical import packed, sealing_key, signing_key
-    from bandanna.deployment.task.document import Secrets, Task, content_of
+    from bandanna.deployment.messages.canonical import encode_base64url, sealing_key, signing_key
+    from bandanna.deployment.task.document import Secrets, Task, make_content
 
     roles = ("registrar", "analyzer", "shuffler", "helper")
     signing, agreeing = {role: signing_key() for role in roles}, {role: agreeing_pair(role) for role in roles}
     sealing = sealing_key()
-    content = content_of(
+    content = make_content(
         bd.make(name, **arguments), arms=None, title="a test", algorithm=name, mixers=mixers, grace=1.0, close="grace",
         max_age=1, urls=urls, seed=None, test=True, guarantee={}, promise="", expected=None, schema=None,
         keys={**{role: pair[1] for role, pair in signing.items()}, "seal helper": sealing[1],
@@ -95,7 +97,7 @@ def written(folder: Path, name: str, *, mixers: int, urls: dict[str, str], **arg
         sign, agree = signing[role][0], agreeing[role][0]
         seal = sealing[0] if role == "helper" else ""
         token = f"the token of the {role}"
-        person = packed(b"p" * 32) if role == "registrar" else ""
+        person = encode_base64url(b"p" * 32) if role == "registrar" else ""
         Secrets(task=task.id, role=role, sign=sign, seal=seal, agree=agree, person=person, token=token).write(folder)
     return task
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import bandanna as bd
 from bandanna.numeric.rng import Streams
-from bandanna.policies.base import Played, Policy
-from bandanna.policies.serialization import encoding_of
-from bandanna.simulation.players.reference import Seed
+from bandanna.policies.base import PlayedRounds, Policy
+from bandanna.policies.serialization import make_encoding
+from bandanna.simulation.players.reference import ReferenceRun
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.run import Tally
 
@@ -49,10 +49,10 @@ def case(name: str) -> tuple[Policy[Any], Any, Any, int]:
 def simulated(policy: Policy[Any], env: Any, rounds: int) -> Simulated:
     """Run it."""
     tally = Tally(checkpoints=checkpoints_for(rounds, min(rounds, 200)), n_seeds=1)
-    seed = Seed(policy, env.begin(Streams([SEED])), tally, 0, "messages", False)
+    seed = ReferenceRun(policy, env.begin(Streams([SEED])), tally, 0, "messages", False)
     actions: list[int] = []
 
-    def noted(rows: Played) -> Played:
+    def noted(rows: PlayedRounds) -> PlayedRounds:
         actions.extend([] if rows.arms is None else rows.arms.tolist())
         return rows
 
@@ -61,7 +61,7 @@ def simulated(policy: Policy[Any], env: Any, rounds: int) -> Simulated:
     seed.assigned = lambda episode, users: noted(assigned(episode, users))  # type: ignore[method-assign]
     seed.run(rounds)
     return Simulated(
-        state=encoding_of().dumps(seed.state),
+        state=make_encoding().dumps(seed.state),
         actions=actions,
         regret=float(tally.total[0]),
         releases=seed.releases,

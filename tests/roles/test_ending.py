@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.processes import Running
+from bandanna.deployment.processes import RunningDeployment
 from bandanna.deployment.task.document import Secrets
 
 from .test_processes import on_disk
@@ -27,7 +27,7 @@ def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Pat
         asked = f"{url}/tasks/{task.id}/snapshot?after=5&wait=25"
         found.append(httpx.get(asked, timeout=600, trust_env=False).status_code)
 
-    running, token = Running(task, tmp_path), Secrets.read(tmp_path, "analyzer", task).token
+    running, token = RunningDeployment(task, tmp_path), Secrets.read(tmp_path, "analyzer", task).token
     try:
         for role in ("registrar", "analyzer"):
             running.start(role)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.errors import InvalidArgument
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.serialization import encoding_of
+from bandanna.policies.serialization import make_encoding
 
 from .inside import Inside, a_task
 from .simulated import EVERY_ROUND, case, simulated
@@ -35,9 +35,9 @@ def test_the_deployment_learns_what_the_simulator_learns(name: str, tmp_path: Pa
     expected = simulated(policy, env, rounds)
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, tmp_path)
-    crowd = Crowd(task, inside, env, rounds=rounds, concurrency=1, wait=20.0)
+    crowd = SimulatedUsers(task, inside, env, rounds=rounds, concurrency=1, wait=20.0)
     account = crowd.run()
-    assert encoding_of().dumps(inside.learner.progress.state) == expected.state
+    assert make_encoding().dumps(inside.learner.progress.state) == expected.state
     assert account.actions == expected.actions
     assert crowd.regret == expected.regret
     assert not account.refused

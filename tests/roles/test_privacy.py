@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.helper import JobRefused
 from bandanna.deployment.messages.batch_plan import Batch, Round
-from bandanna.deployment.messages.canonical import loads, packed, unpacked
+from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url, loads
 from bandanna.deployment.messages.report import FINAL, ZERO, Record
-from bandanna.deployment.messages.tickets import COLLECTOR, refusal
+from bandanna.deployment.messages.tickets import COLLECTOR, prove_unused
 from bandanna.deployment.registrar import SCHEMA, Registrar
-from bandanna.deployment.registrar_service import parts_of
-from bandanna.deployment.task.description import sight
+from bandanna.deployment.registrar_service import make_registrar
+from bandanna.deployment.task.description import visibility_table
 from bandanna.errors import BandannaError
-from bandanna.protocols.factory import mixers
+from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.schema import open_database
 
 from .helper.parties import Users, give, helper, opened, receipt, streamed
@@ -30,9 +30,9 @@ from .simulated import case
 def smaller(batch: Batch, **others: Any) -> Batch:
     """The same stream, with levels that are full with every user."""
     (part,) = batch.rounds[0].parts
-    mixer = mixers().loads(part.mixer or "")
+    mixer = make_mixer_encoding().loads(part.mixer or "")
     levels = tuple(replace(level, least=1) for level in mixer.levels)
-    wanted = Round(parts=(replace(part, mixer=mixers().dumps(replace(mixer, levels=levels))),))
+    wanted = Round(parts=(replace(part, mixer=make_mixer_encoding().dumps(replace(mixer, levels=levels))),))
     return replace(batch, slots=1, rounds=(wanted,), **others)
 
 
@@ -42,7 +42,7 @@ def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, folder)
     slots = inside.learner.now.batches[0].slots
-    Crowd(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
+    SimulatedUsers(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
     return inside
 
 
@@ -114,12 +114,12 @@ def test_rows_that_are_public_leave_the_shuffler_without_their_order(tmp_path: P
         return take(share, *rest)
 
     inside.learner.take = seeing  # type: ignore[method-assign,assignment]
-    Crowd(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
-    (view,) = mixers().loads(loads(seen[0])["parts"][1])
+    SimulatedUsers(task, inside, env, rounds=slots, concurrency=1, wait=20.0).run()
+    (view,) = make_mixer_encoding().loads(loads(seen[0])["parts"][1])
     rows = [row.astype("<i8").tobytes() for row in view.numbers]
     assert len(set(rows)) > 2
     assert rows == sorted(rows)
-    assert "final report" in next(each.sees for each in sight(task) if each.role == "analyzer")
+    assert "final report" in next(each.sees for each in visibility_table(task) if each.role == "analyzer")
 
 
 def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> N
         return upload([inside.tagged(replace(honest, body=nonsense.pop()))] if nonsense else records)
 
     inside.upload = hostile  # type: ignore[method-assign]
-    Crowd(task, inside, env, rounds=batch.slots, concurrency=1, wait=20.0).run()
+    SimulatedUsers(task, inside, env, rounds=batch.slots, concurrency=1, wait=20.0).run()
     assert inside.learner.running == (1, 0)
 
 
@@ -145,7 +145,7 @@ def test_a_zero_report_does_not_find_out_who_has_answered(tmp_path: Path) -> Non
     inside = Inside(*a_task(policy, arms=arms), tmp_path)
     batch = inside.learner.now.batches[0]
     one, other = inside.tickets(["one", "other"], batch.epoch)
-    middle = mixers().loads(batch.rounds[0].parts[0].mixer or "").noise.trials // 2
+    middle = make_mixer_encoding().loads(batch.rounds[0].parts[0].mixer or "").noise.trials // 2
     assert said(inside, batch, one, ZERO, middle) == (0, "")
     assert said(inside, batch, other, ZERO, middle) == (1, "")
     assert said(inside, batch, one, FINAL, middle + 1) == (0, "")
@@ -158,12 +158,12 @@ def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_
     for name, again in (("LDP-UCB", "participations"), ("LinTS-SDP", None)):
         policy, _, arms, _ = case(name)
         task, secrets = a_task(policy, arms=arms)
-        parts = parts_of(task, secrets["registrar"])
+        parts = make_registrar(task, secrets["registrar"])
         db = open_database(str(tmp_path / f"{name}.db"), role="registrar", schema=SCHEMA)
         registrar = Registrar(db, **parts)
         (given,) = registrar.tickets([{"user": "somebody", "epoch": 0}])
-        proof = refusal(parts["ticket_keys"][COLLECTOR], task.digest, 0, unpacked(given["slot"]))
-        proofs = [[0, given["slot"], packed(proof)]]
+        proof = prove_unused(parts["ticket_keys"][COLLECTOR], task.digest, 0, decode_base64url(given["slot"]))
+        proofs = [[0, given["slot"], encode_base64url(proof)]]
         (moved,) = registrar.tickets([{"user": "somebody", "epoch": 1, "refused": proofs}])
         assert moved.get("refused") == again
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.load_simulation import Crowd, Http
-from bandanna.deployment.processes import Running, free_ports
+from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
+from bandanna.deployment.processes import RunningDeployment, free_ports
 from bandanna.deployment.task.document import Task
-from bandanna.policies.serialization import encoding_of
-from bandanna.simulation.players.reference import Seed
+from bandanna.policies.serialization import make_encoding
+from bandanna.simulation.players.reference import ReferenceRun
 
 from ..postgres import server
 from .inside import a_task
@@ -74,14 +74,17 @@ def test_processes_learn_what_the_simulator_learns(
     expected = simulated(policy, env, rounds)
     task, secrets = on_disk(policy, tmp_path, mixers=mixers, arms=arms)
     url = server().fresh() if database == "postgres" else None
-    with Running(task, tmp_path, database=url), Http(task, token=secrets["registrar"].token) as http:
+    with (
+        RunningDeployment(task, tmp_path, database=url),
+        HttpDeployment(task, token=secrets["registrar"].token) as http,
+    ):
         # Of reports, or features beside them, that are real numbers a sum depends on the order of arrival, by a bit.
         together = 1 if policy.privacy.model in ("local", "none") or name.endswith("-rewards") else 4
-        crowd = Crowd(task, http, env, rounds=rounds, concurrency=together, wait=600.0)
+        crowd = SimulatedUsers(task, http, env, rounds=rounds, concurrency=together, wait=600.0)
         account = crowd.run()
         last = account.publications[-1]
         ledger = httpx.get(f"{task.url('analyzer')}/tasks/{task.id}/ledger", trust_env=False).json()["ledger"]
-    assert encoding_of().dumps(last.state) == expected.state
+    assert make_encoding().dumps(last.state) == expected.state
     assert account.actions == expected.actions
     assert crowd.regret == expected.regret
     assert not account.refused
@@ -101,10 +104,10 @@ def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
         folder = tmp_path / str(seed)
         folder.mkdir()
         task, secrets = a_task(policy, seed=None)
-        crowd = Crowd(task, Inside(task, secrets, folder), env, rounds=rounds, seed=seed, concurrency=1)
+        crowd = SimulatedUsers(task, Inside(task, secrets, folder), env, rounds=rounds, seed=seed, concurrency=1)
         crowd.run()
         regrets.append(crowd.regret)
     simulated_ = bd.simulate(policy, env, n_seeds=400, seed=0, path="law").regret[:, -1]
     error = np.hypot(np.std(regrets) / np.sqrt(12), np.std(simulated_) / 20)
     assert abs(np.mean(regrets) - np.mean(simulated_)) < 3.3 * error
-    assert isinstance(crowd.seed, Seed)
+    assert isinstance(crowd.seed, ReferenceRun)

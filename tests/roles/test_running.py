@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.processes import port_of, serve_all
+from bandanna.deployment.processes import port_in_task, serve_all
 from bandanna.errors import BandannaError
 
 from .test_processes import on_disk
@@ -19,8 +19,8 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> 
     policy = bd.LinTS(dim=2, horizon=64, batch=32, privacy=bd.shuffle(epsilon=4.0, delta=1e-4))
     task, _ = on_disk(policy, tmp_path, mixers=1, seed=None)
     said: list[str] = []
-    with socket.create_server(("127.0.0.1", port_of(task, "analyzer"))), pytest.raises(BandannaError) as refused:
+    with socket.create_server(("127.0.0.1", port_in_task(task, "analyzer"))), pytest.raises(BandannaError) as refused:
         serve_all(task, tmp_path, database=None, host="127.0.0.1", say=said.append)
-    assert f"the analyzer cannot listen on 127.0.0.1:{port_of(task, 'analyzer')}" in str(refused.value)
+    assert f"the analyzer cannot listen on 127.0.0.1:{port_in_task(task, 'analyzer')}" in str(refused.value)
     assert said == []
     assert list(tmp_path.glob("*.db")) == []

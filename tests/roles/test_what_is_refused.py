@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.deployment.analyzer.processor import Conflict
-from bandanna.deployment.client.policy_device import View
+from bandanna.deployment.analyzer.processor import ShareRejected
+from bandanna.deployment.client.policy_device import CurrentPublication
 from bandanna.deployment.messages.canonical import digest, dumps, loads
 from bandanna.deployment.messages.report import FINAL, ZERO
 from bandanna.errors import BandannaError
-from bandanna.protocols.factory import mixers
+from bandanna.protocols.factory import make_mixer_encoding
 
 from .inside import Inside, a_task, shown, signed
 from .simulated import case
@@ -27,7 +27,7 @@ def begun(folder: Path) -> tuple[Inside, dict[str, Any], int]:
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, folder)
     inside.collector._answered = False  # closes when it is full
-    trials = mixers().loads(inside.learner.now.batches[0].rounds[0].parts[0].mixer or "").noise.trials
+    trials = make_mixer_encoding().loads(inside.learner.now.batches[0].rounds[0].parts[0].mixer or "").noise.trials
     return inside, secrets, trials // 2
 
 
@@ -57,7 +57,7 @@ def test_a_total_is_of_the_last_versions_and_is_told_once(tmp_path: Path) -> Non
     assert not inside.collector.close_due()
     assert said(inside, batch, tickets[4], FINAL, middle + 1)[1] == "closed"
     (closed,) = inside.collector.waiting()
-    (view,) = mixers().loads(loads(closed.share)["parts"][0])
+    (view,) = make_mixer_encoding().loads(loads(closed.share)["parts"][0])
     assert np.all(view.numbers == batch.slots * middle + 1)
     for change in ({"epoch": 1}, {"round": 1}, {"mixer": "helper"}, {"task": "another"}):
         with pytest.raises(BandannaError):
@@ -65,9 +65,9 @@ def test_a_total_is_of_the_last_versions_and_is_told_once(tmp_path: Path) -> Non
     assert inside.learner.take(closed.share, "shuffler", 0, 0).status == 201
     assert inside.learner.take(closed.share, "shuffler", 0, 0).status == 200
     other = dumps({**loads(closed.share), "checksum": "0" * 64})
-    with pytest.raises(Conflict, match="other totals"):
+    with pytest.raises(ShareRejected, match="other totals"):
         inside.learner.take(other, "shuffler", 0, 0)
-    with pytest.raises(Conflict, match="other totals"):
+    with pytest.raises(ShareRejected, match="other totals"):
         inside.learner.known(digest(other), "shuffler", 0, 0)
     entries = (inside.learner.ledger_view() or {})["entries"]
     assert [entry["batch"] for entry in entries] == ["0"]
@@ -91,15 +91,15 @@ def test_what_a_device_does_not_believe(tmp_path: Path) -> None:
     """A device acts on what the analyzer has not signed, on two histories, or reports to a plan with less noise."""
     inside, secrets, _ = begun(tmp_path)
     published, task = inside.learner.published, inside.task
-    first = View.read(task, shown(published))
+    first = CurrentPublication.read(task, shown(published))
     first.asks()
 
-    def changed(before: View | None = None, **parts: Any) -> View:
+    def changed(before: CurrentPublication | None = None, **parts: Any) -> CurrentPublication:
         document = dumps({**loads(published.document), **parts})
-        return View.read(task, signed(task.id, secrets, document), before)
+        return CurrentPublication.read(task, signed(task.id, secrets, document), before)
 
     with pytest.raises(BandannaError, match="has not signed"):
-        View.read(task, shown(published)._replace(document=published.document + b" "))
+        CurrentPublication.read(task, shown(published)._replace(document=published.document + b" "))
     with pytest.raises(BandannaError, match="another task"):
         changed(task="another")
     with pytest.raises(BandannaError, match="two publications"):

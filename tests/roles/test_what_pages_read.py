@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.processes import free_ports
-from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Secrets
 
 ROUTES = {
@@ -50,11 +50,13 @@ def test_pages_read_what_clients_need(role: str, mixers: int, allowed: set[str],
     policy = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}
     algorithm = "LinTS-SDP" if mixers else "LinTS-LDP"
     source = {"algorithm": algorithm, "title": "pages", "policy": policy, "rules": {"mixers": mixers}, "roles": urls}
-    task, secrets = create(source, expect=False)
-    write(tmp_path, task, secrets)
-    build = importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}").build
+    task, secrets = create_task(source, expect=False)
+    write_task(tmp_path, task, secrets)
+    build = getattr(
+        importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}"), f"build_{role}"
+    )
     database = {"db_url" if role in ("registrar", "helper") else "database": str(tmp_path / "role.db")}
-    app = build(task, Secrets.read(tmp_path, role, task), **database, log=Log(role))
+    app = build(task, Secrets.read(tmp_path, role, task), **database, log=EventLog(role))
     assert asyncio.run(_readable(app, task.id)) == allowed
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from bandanna.device.domain import Estimate
 from bandanna.numeric.linalg import first_best
-from bandanna.numeric.rng import GeneratorCoins
-from bandanna.policies.base import close
-from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, UCBState
+from bandanna.numeric.rng import GeneratorRandomness
+from bandanna.policies.base import drive_learning
+from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, GLMUCBState
 from bandanna.policies.glm.rare_switching import RSGLinUCB
 from bandanna.types import Floats
 
@@ -19,16 +19,16 @@ from bandanna.types import Floats
 def learning_loop(policy: GLMUCB | GLOC | ECOLog, arms: Floats, outcomes: Floats) -> list[int]:
     """A policy that learns in every round: arms (T, K, d), what each would earn (T, K) -> the arms played."""
     state, played, rows = policy.init(), [], np.zeros((len(arms), policy.dim + 2))
-    if isinstance(state, UCBState):
+    if isinstance(state, GLMUCBState):
         state = replace(state, near=None)  # a plain loop reads all data in every round
-    coins = GeneratorCoins(np.random.default_rng(0))
+    coins = GeneratorRandomness(np.random.default_rng(0))
     for t, (contexts, rewards) in enumerate(zip(arms, outcomes, strict=True)):
         action = int(policy.act(state, contexts[None], coins).actions[0])  # type: ignore[arg-type]
         played.append(action)
         rows[t, :-1] = *contexts[action], rewards[action]
         last, everything = (Estimate(total=rows[begin : t + 1], count=1, variance=0.0) for begin in (t, 0))
         steps = policy.learn(state, policy.episode(state))  # type: ignore[arg-type]
-        state = close(steps, lambda ask, one=last, all_=everything: one if ask.of == "episode" else all_)  # type: ignore[misc]
+        state = drive_learning(steps, lambda ask, one=last, all_=everything: one if ask.of == "episode" else all_)  # type: ignore[misc]
     return played
 
 
@@ -53,7 +53,7 @@ def rs_glinucb_loop(policy: RSGLinUCB, arms: Floats, outcomes: Floats) -> tuple[
             explored.append(True)
         else:
             if policy.grown(h, h_tau) and not (policy.live and switches):
-                used = [i for i, flag in enumerate(explored) if policy.uses_everything or not flag]
+                used = [i for i, flag in enumerate(explored) if policy.fits_all_rounds or not flag]
                 xs, rs = np.array([features[i] for i in used]), np.array([rewards[i] for i in used])
                 theta_tau = policy.fit_tau(xs, rs, theta_tau, theta_o, v)
                 h_tau, switches = h.copy(), switches + 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bandanna.numeric.rng import Streams
-from bandanna.policies.glm.glm_jdp import Constants
+from bandanna.policies.glm.glm_jdp import GLMJDPConstants
 from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
@@ -18,7 +18,7 @@ from bandanna.simulation.run import Tally
 
 PROBIT = {"dim": 3, "horizon": 200, "link": "probit", "parameter_bound": 2.5, "kappa": 56.44, "failure": 0.02}
 LOGISTIC = {"dim": 4, "horizon": 120, "link": "logistic", "parameter_bound": 2.0}
-BUSY = Constants(
+BUSY = GLMJDPConstants(
     share=0.4,
     steps=3,
     calls_o=4,

@@ -20,7 +20,7 @@ from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments import population
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.simulation.environments.population import Population
-from bandanna.simulation.players.population import Inquiry
+from bandanna.simulation.players.population import ClientInquiry
 
 BUDGET = {"epsilon": 5.0, "delta": 1e-3}
 NAMES: dict[str, dict[str, Any]] = {
@@ -36,7 +36,7 @@ PEOPLE = Population(dim=3, n_arms=8, sigma=0.1)
 
 def released(policy: Any, world: Any, state: Any, phase: Any, source: FastNoise, path: str) -> Any:
     """The released averages of a phase, of 600 groups of clients."""
-    inquiry, ask = Inquiry(policy, world, 0, source, path), next(policy.learn(state, phase))
+    inquiry, ask = ClientInquiry(policy, world, 0, source, path), next(policy.learn(state, phase))
     people = phase.plays if policy.per_round else phase.answers
     return [inquiry.answer(ask, phase).total / people for _ in range(600)]
 
@@ -141,7 +141,7 @@ def test_communication_is_the_papers_sum(name: str) -> None:
     for number in range(1, phases + 1):
         phase = policy.episode(type(policy.init(arms))(arms=arms, active=np.arange(3), number=number))
         bits.append(phase.answers * policy.protocol(phase).bits_per_user)
-    clients = sum(policy.clients_in(number) for number in range(1, phases + 1))
+    clients = sum(policy.count_clients(number) for number in range(1, phases + 1))
     assert (phases, counts["active"][0], counts["actions"][0]) == (8, 3, 24)
     assert (counts["clients"][0], counts["numbers"][0], counts["bits"][0]) == (clients, 3 * clients, sum(bits))
     assert counts["communication"][0] == (sum(bits) if name == "SDP-DPE" else 3 * clients)
@@ -157,7 +157,7 @@ def test_communication_is_counted() -> None:
         for index in range(2):
             phases = int(counts["phases"][index])
             assert phases <= policy.phases
-            clients = [policy.clients_in(number) for number in range(1, phases + 1)]
+            clients = [policy.count_clients(number) for number in range(1, phases + 1)]
             assert counts["clients"][index] == sum(clients)
             assert sum(clients) <= counts["numbers"][index] <= sum(clients) * (result.numbers_per_user or 0)
         if name == "DPE":
@@ -218,9 +218,9 @@ def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     together = simulate(policy, PEOPLE, n_seeds=2)
     monkeypatch.setattr(population, "_BLOCK", 21)
     seen: list[int] = []
-    encode = randomizers.encode
+    encode = randomizers.encode_on_lattice
     monkeypatch.setattr(
-        randomizers, "encode", lambda values, *rest: (seen.append(values.size), encode(values, *rest))[1]
+        randomizers, "encode_on_lattice", lambda values, *rest: (seen.append(values.size), encode(values, *rest))[1]
     )
     apart = simulate(policy, PEOPLE, n_seeds=2)
     assert 0 < max(seen) <= 21

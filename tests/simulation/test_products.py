@@ -17,7 +17,7 @@ from bandanna.protocols.privacy_model import central, none
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.simulation.players import fixed_batches
-from bandanna.simulation.players.fixed_batches import FixedArms
+from bandanna.simulation.players.fixed_batches import FixedArmsPlayer
 from bandanna.simulation.result import Result
 from benchmarks.clock import peak
 
@@ -27,7 +27,7 @@ def test_many_arms_of_many_features_have_no_tables() -> None:
     env, policy = LinearContextual(dim=50, n_arms=2000, fixed=True), LinUCB(dim=50, horizon=20, privacy=none())
     simulate(policy, env, horizon=2)  # what is made once
     assert peak(lambda: simulate(policy, env)) < 12 << 20
-    arms = FixedArms(policy, env.begin(Streams([0])))
+    arms = FixedArmsPlayer(policy, env.begin(Streams([0])))
     assert arms.arms.squares is None
     assert arms.reports is None
 
@@ -37,7 +37,7 @@ def test_tables_are_no_larger_than_stated() -> None:
     for n_arms in (600, 700):  # of 210 products: 0.96 and 1.12 MiB
         env, policy = LinearContextual(dim=20, n_arms=n_arms, fixed=True), LinUCB(dim=20, horizon=20, privacy=none())
         for seeds in ([0], [0, 1, 2]):
-            table = FixedArms(policy, env.begin(Streams(seeds))).arms.squares
+            table = FixedArmsPlayer(policy, env.begin(Streams(seeds))).arms.squares
             assert (table is None) == (n_arms == 700)
             assert table is None or table.nbytes <= len(seeds) * linucb.PRODUCTS
 

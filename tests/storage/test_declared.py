@@ -15,14 +15,14 @@ from bandanna.device.domain import Domain
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import OTHERS
+from bandanna.policies.registry import UNLISTED_POLICIES
 from bandanna.policies.serialization import ENCODING
 from bandanna.privacy.events import EVENTS, Event
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
-from bandanna.protocols.factory import PROTOCOLS, mixers
+from bandanna.protocols.factory import PROTOCOLS, make_mixer_encoding
 from bandanna.protocols.mixers import Mixer
 from bandanna.storage import encoding
-from bandanna.storage.encoding import Encoding, has_name, kinds_of, name_of, stored_as
+from bandanna.storage.encoding import Encoding, dataclasses_in, find_stored_name, has_name, stored_as
 
 ROOTS = (
     BatchProtocol,
@@ -33,7 +33,7 @@ ROOTS = (
     *EVENTS.values(),
     *PROTOCOLS.values(),
     *ENCODING._kinds.values(),
-    *mixers()._kinds.values(),
+    *make_mixer_encoding()._kinds.values(),
 )
 
 
@@ -53,9 +53,9 @@ class Mine:
 
 def reached() -> Iterator[type]:
     """Every concrete dataclass of the package that a policy, a protocol, a mixer or a device can hold."""
-    policies = [*(each.kind for each in ALGORITHMS.values()), *OTHERS]
+    policies = [*(each.kind for each in ALGORITHMS.values()), *UNLISTED_POLICIES]
     made = [get_type_hints(method).get("return") for kind in policies for method in (kind.init, kind.publish)]
-    waiting: list[Any] = [*ROOTS, *policies, *(part for hint in made for part in encoding._types(hint))]
+    waiting: list[Any] = [*ROOTS, *policies, *(part for hint in made for part in encoding._iterate_types(hint))]
     seen = set[type]()
     while waiting:
         kind = waiting.pop()
@@ -71,7 +71,7 @@ def test_every_kind_that_can_be_saved_or_sent_has_a_name_of_its_own() -> None:
     """A kind that a policy, a protocol, a mixer or a device can hold has an explicit name that no other kind has."""
     kinds = list(reached())
     assert [kind for kind in kinds if not has_name(kind)] == []
-    names = [name_of(kind) for kind in kinds]
+    names = [find_stored_name(kind) for kind in kinds]
     assert sorted(set(names)) == sorted(names)
     assert len(names) > 130
 
@@ -80,13 +80,17 @@ def test_a_kind_without_a_name_is_refused() -> None:
     """A policy, a field and a value without a name are refused by a sentence that tells how to give one."""
 
     words = r'Mine cannot be saved or sent without a name: write @bd.stored_as\("Mine"\) above the class'
-    for refused in (lambda: name_of(Mine), lambda: kinds_of(Mine), lambda: Encoding({}).dumps(Mine(Inner(1.0)))):
+    for refused in (
+        lambda: find_stored_name(Mine),
+        lambda: dataclasses_in(Mine),
+        lambda: Encoding({}).dumps(Mine(Inner(1.0))),
+    ):
         with pytest.raises(BandannaError, match=words):
             refused()
     stored_as("MineWithAName")(Mine)
     with pytest.raises(BandannaError, match=r"Inner cannot be saved or sent .*stored_as\(\"Inner\"\)"):
-        kinds_of(Mine | None)
-    assert kinds_of(Mine, stored_as("InnerWithAName")(Inner)) == {"MineWithAName": Mine, "InnerWithAName": Inner}
+        dataclasses_in(Mine | None)
+    assert dataclasses_in(Mine, stored_as("InnerWithAName")(Inner)) == {"MineWithAName": Mine, "InnerWithAName": Inner}
 
 
 def test_an_agent_refuses_a_policy_without_a_name() -> None:
@@ -112,7 +116,7 @@ def test_two_kinds_with_one_name_are_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"LinUCB has this one"):
         stored_as("LinUCB")(make_dataclass("Second", []))
     again = stored_as("TakenOnce")(make_dataclass("First", []))
-    assert (name_of(first), name_of(again)) == ("TakenOnce", "TakenOnce")
+    assert (find_stored_name(first), find_stored_name(again)) == ("TakenOnce", "TakenOnce")
     assert encoding._KINDS["TakenOnce"] is again
 
 
@@ -121,7 +125,7 @@ def test_a_class_in_a_script_is_the_one_that_is_imported_from_it() -> None:
     for module in ("__main__", "__mp_main__", "my_policy", "__main__"):
         kind = make_dataclass("Scripted", [])
         kind.__module__ = module
-        assert name_of(stored_as("Scripted")(kind)) == "Scripted"
+        assert find_stored_name(stored_as("Scripted")(kind)) == "Scripted"
 
 
 @pytest.mark.parametrize("name", ["", "linTS", "lints.State", "A b", "A" * 65, None, 3])
@@ -136,16 +140,16 @@ def test_a_subclass_needs_a_name_of_its_own() -> None:
     kind = stored_as("BaseWithAName")(make_dataclass("Base", []))
     made = make_dataclass("Derived", [], bases=(kind,))
     assert not has_name(made)
-    assert kinds_of(kind) == {"BaseWithAName": kind}
+    assert dataclasses_in(kind) == {"BaseWithAName": kind}
     stored_as("DerivedWithAName")(made)
-    assert kinds_of(kind) == {"BaseWithAName": kind, "DerivedWithAName": made}
+    assert dataclasses_in(kind) == {"BaseWithAName": kind, "DerivedWithAName": made}
 
 
 def test_kinds_of_mixers_are_found_once_for_each_set_of_classes() -> None:
     """`mixers` is made once, and again when a class was named that a mixer may hold."""
-    before = mixers()
-    assert mixers() is before
+    before = make_mixer_encoding()
+    assert make_mixer_encoding() is before
     kind = stored_as("BallOfATest")(type("Mine", (bd.Ball,), {}))
-    assert mixers().loads(mixers().dumps(kind(dim=2, bound=1.0))) == kind(dim=2, bound=1.0)
-    assert mixers() is not before
-    assert mixers() is mixers()
+    assert make_mixer_encoding().loads(make_mixer_encoding().dumps(kind(dim=2, bound=1.0))) == kind(dim=2, bound=1.0)
+    assert make_mixer_encoding() is not before
+    assert make_mixer_encoding() is make_mixer_encoding()

@@ -35,7 +35,11 @@ def test_only_regular_files(kind: str, tmp_path: Path) -> None:
     """A planted link is followed, a pipe waited for, or something else than a file replaced."""
     path = tmp_path / "save"
     plant(path, kind)
-    for use in (lambda: files.write(path, "secret"), lambda: files.read(path), lambda: files.secure(path)):
+    for use in (
+        lambda: files.write_private_file(path, "secret"),
+        lambda: files.read_private_file(path),
+        lambda: files.secure_private_file(path),
+    ):
         with pytest.raises(BandannaError, match=r"save is a .*: only a regular file"):
             use()
     assert (tmp_path / "victim").read_text() == "precious"
@@ -46,8 +50,8 @@ def test_only_regular_files(kind: str, tmp_path: Path) -> None:
 def test_modes_are_repaired(mode: int, tmp_path: Path) -> None:
     """A file that others can read stays so."""
     path = tmp_path / "save"
-    for use in (files.read, files.secure):
-        files.write(path, "secret")
+    for use in (files.read_private_file, files.secure_private_file):
+        files.write_private_file(path, "secret")
         path.chmod(mode)
         use(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -56,12 +60,12 @@ def test_modes_are_repaired(mode: int, tmp_path: Path) -> None:
 def test_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another user may have written, and lets others read, is trusted."""
     path = tmp_path / "save"
-    files.write(path, "secret")
+    files.write_private_file(path, "secret")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert files.read(path) == b"secret"  # closed to others: its owner has let us in
+    assert files.read_private_file(path) == b"secret"  # closed to others: its owner has let us in
     path.chmod(0o644)
     with pytest.raises(BandannaError, match="another user and has mode 0644"):
-        files.read(path)
+        files.read_private_file(path)
 
 
 CHILD = """
@@ -69,7 +73,7 @@ import os, sys
 from pathlib import Path
 from bandanna.storage import files
 os.fsync = lambda handle: os.kill(os.getpid(), 9)
-files.write(Path(sys.argv[1]), "raw data")
+files.write_private_file(Path(sys.argv[1]), "raw data")
 """
 
 
@@ -81,10 +85,10 @@ def test_nothing_is_left(tmp_path: Path) -> None:
     assert (tmp_path / rest).read_text() == "raw data"
     (tmp_path / ".save.txt").touch()
     (tmp_path / ".other.0123456789abcdef").touch()
-    files.write(path, "new")
+    files.write_private_file(path, "new")
     assert sorted(os.listdir(tmp_path)) == [".other.0123456789abcdef", ".save.txt", "save"]
     subprocess.run([sys.executable, "-c", CHILD, str(path)], check=False)
-    files.sweep(path)
+    files.remove_leftovers(path)
     assert sorted(os.listdir(tmp_path)) == [".other.0123456789abcdef", ".save.txt", "save"]
 
 
@@ -94,12 +98,12 @@ def test_a_writing_in_progress_is_left_alone(tmp_path: Path, monkeypatch: pytest
 
     def meanwhile(handle: int) -> None:
         monkeypatch.setattr(os, "fsync", genuine)
-        files.sweep(path)
-        files.write(path, "second")
+        files.remove_leftovers(path)
+        files.write_private_file(path, "second")
         genuine(handle)
 
     monkeypatch.setattr(os, "fsync", meanwhile)
-    files.write(path, "first")
+    files.write_private_file(path, "first")
     assert path.read_text() == "first"
     assert os.listdir(tmp_path) == ["save"]
 
@@ -107,25 +111,25 @@ def test_a_writing_in_progress_is_left_alone(tmp_path: Path, monkeypatch: pytest
 def test_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file larger than any of ours is read into memory, or one is written that cannot be read."""
     path = tmp_path / "save"
-    monkeypatch.setattr(files, "MOST", 10)
-    files.write(path, "0123456789")
-    assert files.read(path) == b"0123456789"
+    monkeypatch.setattr(files, "LARGEST_FILE", 10)
+    files.write_private_file(path, "0123456789")
+    assert files.read_private_file(path) == b"0123456789"
     with pytest.raises(BandannaError, match="11 bytes"):
-        files.write(path, "0123456789a")
+        files.write_private_file(path, "0123456789a")
     path.write_text("0123456789a")
     with pytest.raises(BandannaError, match="11 bytes"):
-        files.read(path)
+        files.read_private_file(path)
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(BandannaError, match=f"{1 << 40} bytes"):
-        files.read(tmp_path / "sparse")
+        files.read_private_file(tmp_path / "sparse")
 
 
 @pytest.mark.parametrize("fault", [errno.EROFS, errno.EACCES])
 def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing can be written, nothing can be read."""
     path, genuine = tmp_path / "save", os.open
-    files.write(path, "secret")
+    files.write_private_file(path, "secret")
 
     def guarded(name: Any, flags: int, *rest: Any, **named: Any) -> int:
         if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
@@ -134,10 +138,10 @@ def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "open", guarded)
     monkeypatch.setattr(os, "access", lambda name, mode: not mode & os.W_OK)
-    assert files.read(path) == b"secret"
-    assert files.secure(path) is False
+    assert files.read_private_file(path) == b"secret"
+    assert files.secure_private_file(path) is False
     with pytest.raises(BandannaError, match="cannot be written"):
-        files.write(path, "other")
+        files.write_private_file(path, "other")
     assert path.read_bytes() == b"secret"
 
 
@@ -155,6 +159,6 @@ def test_a_file_is_closed_before_it_is_renamed_where_it_must_be(
 
     monkeypatch.setattr(files, "_RENAMES_OPEN", renames_open)
     monkeypatch.setattr(os, "replace", replace)
-    files.write(tmp_path / "save", "secret")
+    files.write_private_file(tmp_path / "save", "secret")
     assert seen == [renames_open]
     assert (tmp_path / "save").read_text() == "secret"

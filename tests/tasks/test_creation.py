@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.data.features.map import Ball, Intercept, Map, OneHot, Project, Range
+from bandanna.data.features.map import Intercept, Map, OneHot, Project, Range, UnitBall
 from bandanna.deployment.messages.canonical import digest, dumps, loads
 from bandanna.deployment.task import creation
-from bandanna.deployment.task.creation import create, write
-from bandanna.deployment.task.description import facts, guarantee_of_task
+from bandanna.deployment.task.creation import create_task, write_task
+from bandanna.deployment.task.description import guarantee_of_task, task_facts
 from bandanna.deployment.task.document import Keys, Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.registry import make_from
+from bandanna.policies.registry import make_from_table
 
 from ..simulation.golden_runs import RUNS
 from .files import DP, LINEAR, TRUSTED, file
@@ -48,11 +48,11 @@ def test_every_algorithm_is_a_task_or_refused(name: str) -> None:
     """An algorithm of the catalogue can be deployed and is refused, or cannot and is not, or says another promise."""
     if name in EARLY:
         with pytest.raises(InvalidArgument, match="looks at every round"):
-            create(of(name), expect=False)
+            create_task(of(name), expect=False)
         return
-    task, secrets = create(of(name), expect=False)
+    task, secrets = create_task(of(name), expect=False)
     assert task.trust == ALGORITHMS[name].trust.partition(" ")[0]
-    assert facts(task)["guarantee"] == task.content["guarantee"]
+    assert task_facts(task)["guarantee"] == task.content["guarantee"]
     assert [each.role for each in secrets] == list(task.roles)
     assert (task.fixed_features is None) == (name not in ELIMINATING and "n_arms" not in RUNS[name][0])
 
@@ -61,7 +61,7 @@ def test_every_algorithm_is_a_task_or_refused(name: str) -> None:
 def test_arms_that_are_planned_with_are_needed(name: str) -> None:
     """A policy that plans with arms becomes a task without any, or is refused without a word about them."""
     with pytest.raises(InvalidArgument, match=r"arms = None is not allowed: .* needs a table \[arms\] with features"):
-        create({table: given for table, given in of(name).items() if table != "arms"})
+        create_task({table: given for table, given in of(name).items() if table != "arms"})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_what_no_number_can_hold_is_refused(name: str, argument: str, value: flo
     """An argument that overflows, divides by zero or fills the memory ends in another error than ours."""
     given = of(name)
     with pytest.raises(BandannaError, match="policy"):
-        create({**given, "policy": {**given["policy"], argument: value}}, expect=False)
+        create_task({**given, "policy": {**given["policy"], argument: value}}, expect=False)
 
 
 @pytest.mark.parametrize("mixers", [0, 1, 2])
@@ -90,9 +90,9 @@ def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) ->
     mixed = trust in ("shuffle", "concurrent")
     if mixed != (mixers > 0):
         with pytest.raises(InvalidArgument, match=r"rules\.mixers"):
-            create(file(name, rules={"mixers": mixers}), expect=False)
+            create_task(file(name, rules={"mixers": mixers}), expect=False)
         return
-    task, secrets = create(file(name, rules={"mixers": mixers}), expect=False)
+    task, secrets = create_task(file(name, rules={"mixers": mixers}), expect=False)
     assert task.trust == trust
     assert task.mixers == mixers
     assert task.roles == ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
@@ -101,22 +101,22 @@ def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) ->
     assert set(task.content["urls"]) == set(task.roles)
     assert all(each.sign and each.agree and bool(each.person) == (each.role == "registrar") for each in secrets)
     if mixed and mixers == 1:
-        assert create(file(name), expect=False)[0].mixers == 1
+        assert create_task(file(name), expect=False)[0].mixers == 1
 
 
 def test_sealed_reports_have_a_key() -> None:
     """Gaussian reports, which a shuffler must not read, have no key of the analyzer; or are split between mixers."""
-    task, secrets = create(file("LinUCB-SDP-Amp"), expect=False)
+    task, secrets = create_task(file("LinUCB-SDP-Amp"), expect=False)
     assert set(task.content["keys"]) == {*task.roles, *(f"agree {role}" for role in task.roles), "seal analyzer"}
     assert [each.role for each in secrets if each.seal] == ["analyzer"]
     with pytest.raises(InvalidArgument, match="only counts can be split"):
-        create(file("LinUCB-SDP-Amp", rules={"mixers": 2}), expect=False)
+        create_task(file("LinUCB-SDP-Amp", rules={"mixers": 2}), expect=False)
 
 
 def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
     """A role's file is open to others, or has a secret that another role has too."""
-    task, secrets = create(file("LinTS-SDP", rules={"mixers": 2}), expect=False)
-    write(tmp_path / "task", task, secrets)
+    task, secrets = create_task(file("LinTS-SDP", rules={"mixers": 2}), expect=False)
+    write_task(tmp_path / "task", task, secrets)
     held: list[set[str]] = []
     for role in task.roles:
         path = tmp_path / "task" / f"{role}.secret.json"
@@ -133,16 +133,16 @@ def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
 
 def test_the_id_is_the_hash(tmp_path: Path) -> None:
     """The id of a task is not the hash of its document, as it is on disk."""
-    task, secrets = create(file(), expect=False)
-    write(tmp_path, task, secrets)
+    task, secrets = create_task(file(), expect=False)
+    write_task(tmp_path, task, secrets)
     document = (tmp_path / "task.json").read_bytes()
     assert digest(document) == task.id == Task.read(tmp_path).id == Task.read(tmp_path / "task.json").id
 
 
 def test_a_changed_byte_is_another_task(tmp_path: Path) -> None:
     """A document of which a byte was changed passes for the task, at its name or with its secrets."""
-    task, secrets = create(file(), expect=False)
-    write(tmp_path, task, secrets)
+    task, secrets = create_task(file(), expect=False)
+    write_task(tmp_path, task, secrets)
     rng, refused = np.random.default_rng(0), 0
     for place in rng.integers(len(task.document), size=300).tolist():
         changed = bytearray(task.document)
@@ -158,74 +158,74 @@ def test_a_changed_byte_is_another_task(tmp_path: Path) -> None:
 
 def test_what_a_document_promises_is_computed_again() -> None:
     """A document may promise more than its policy keeps, in numbers or in words."""
-    task, _ = create(file(), expect=False)
+    task, _ = create_task(file(), expect=False)
     better = {**task.content["guarantee"], "epsilon": 0.1}
     for change in ({"guarantee": better}, {"promise": "Nobody sees anything."}):
         with pytest.raises(BandannaError, match="something else than its policy keeps"):
-            facts(Task.made({**task.content, **change}))
+            task_facts(Task.made({**task.content, **change}))
 
 
 def test_a_document_may_promise_less_than_its_policy_keeps() -> None:
     """A task that was made when its noise was priced higher is refused, or its words may differ from its numbers."""
-    task, _ = create(file(), expect=False)
+    task, _ = create_task(file(), expect=False)
     stated = guarantee_of_task(task)
     older = replace(stated, epsilon=1.25 * stated.epsilon, rho=math.inf)
     numbers = loads(dumps(older.to_dict()))
     said = {"guarantee": numbers, "promise": str(older)}
-    assert facts(Task.made({**task.content, **said}))["guarantee"]["epsilon"] == older.epsilon
+    assert task_facts(Task.made({**task.content, **said}))["guarantee"]["epsilon"] == older.epsilon
     for change in ({"promise": task.content["promise"]}, {"guarantee": {**numbers, "participations": 2}}):
         with pytest.raises(BandannaError, match="something else than its policy keeps"):
-            facts(Task.made({**task.content, **said, **change}))
+            task_facts(Task.made({**task.content, **said, **change}))
 
 
 def test_a_document_cannot_mislead_its_reader() -> None:
     """A document has another policy than it says and is shown all the same, or its texts command the terminal."""
-    task, _ = create(file(), expect=False)
+    task, _ = create_task(file(), expect=False)
     with pytest.raises(BandannaError, match="another policy than the name"):
-        facts(Task.made({**task.content, "algorithm": "LinUCB-LDP"}))
-    assert facts(Task.made({**task.content, "title": "a\x1b[2Jb\n"}))["title"] == "a?[2Jb?"
+        task_facts(Task.made({**task.content, "algorithm": "LinUCB-LDP"}))
+    assert task_facts(Task.made({**task.content, "title": "a\x1b[2Jb\n"}))["title"] == "a?[2Jb?"
 
 
 def test_the_same_keys_give_the_same_document() -> None:
     """A file and keys do not decide the document, with its forecast."""
     keys = Keys.drawn(mixers=0, sealed=False)
-    one, two = (create(file(), keys=keys)[0] for _ in range(2))
+    one, two = (create_task(file(), keys=keys)[0] for _ in range(2))
     assert one.document == two.document
     assert one.content["expected"] is not None
-    assert create(file())[0].id != one.id
+    assert create_task(file())[0].id != one.id
 
 
 def test_another_task_is_not_overwritten(tmp_path: Path) -> None:
     """A folder that has a task, or the secrets of one, is written over; or the same task cannot be written again."""
-    (task, secrets), (other, others) = (create(file(), expect=False) for _ in range(2))
-    write(tmp_path, task, secrets)
-    write(tmp_path, task, secrets)
+    (task, secrets), (other, others) = (create_task(file(), expect=False) for _ in range(2))
+    write_task(tmp_path, task, secrets)
+    write_task(tmp_path, task, secrets)
     with pytest.raises(BandannaError, match="has a task already"):
-        write(tmp_path, other, others)
+        write_task(tmp_path, other, others)
     (tmp_path / "task.json").unlink()
     with pytest.raises(BandannaError, match="has a task already"):
-        write(tmp_path, task, secrets)
+        write_task(tmp_path, task, secrets)
     assert Secrets.read(tmp_path, "analyzer", task) in secrets
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(BandannaError, match="cannot be made"):
-        write(blocked / "below", other, others)
+        write_task(blocked / "below", other, others)
 
 
 def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy whose noise is 20 % too small for its own budget becomes a task."""
 
     def careless(*given: Any) -> Any:
-        policy: Any = make_from(*given)
+        policy: Any = make_from_table(*given)
         less = {n: replace(each, noise_std=0.8 * each.noise_std) for n, each in policy.channel.protocols.items()}
         vars(policy)["channel"] = replace(policy.channel, protocols=less)
         return policy
 
     gaussian = file(policy={**LINEAR, **DP, "protocol": "gaussian"})
-    create(gaussian, expect=False)
-    monkeypatch.setattr(creation, "make_from", careless)
+    create_task(gaussian, expect=False)
+    monkeypatch.setattr(creation, "make_from_table", careless)
     with pytest.raises(BandannaError, match=r"policy: .* not proven to keep"):
-        create(gaussian, expect=False)
+        create_task(gaussian, expect=False)
 
 
 @pytest.mark.parametrize(
@@ -283,20 +283,20 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_wrong_is_named(tables: dict[str, Any], words: str) -> None:
     """A mistake in a file is let through, or its error does not name the key, the value and what is allowed."""
     with pytest.raises(BandannaError, match=words):
-        create({**file(), **tables}, expect=False)
+        create_task({**file(), **tables}, expect=False)
 
 
 def test_what_follows_from_the_policy() -> None:
     """A rule that a file leaves open is not the one that the policy needs."""
-    linear, _ = create(file(), expect=False)
+    linear, _ = create_task(file(), expect=False)
     assert (linear.content["max_age"], linear.content["grace"], linear.content["close"]) == (1, 600.0, "grace")
     assert (linear.content["test"], linear.seed, linear.content["schema"]) == (False, None, None)
-    eliminating, _ = create(of("DP-SE"), expect=False)
+    eliminating, _ = create_task(of("DP-SE"), expect=False)
     assert eliminating.content["max_age"] == 0
     assert eliminating.arms is not None
     assert eliminating.arms.ids == (0, 1, 2)
     with pytest.raises(InvalidArgument, match=r"rules\.max_age = 1 .*nobody may act on less"):
-        create({**of("DP-SE"), "rules": {"max_age": 1}}, expect=False)
+        create_task({**of("DP-SE"), "rules": {"max_age": 1}}, expect=False)
 
 
 def test_what_a_file_says_is_in_the_document() -> None:
@@ -304,7 +304,7 @@ def test_what_a_file_says_is_in_the_document() -> None:
     chosen = {"participations": 3, "grace": "2 min", "max_age": 0}
     arms, schema = {"features": {"z": [1.0, 0.5], "a": [0.0, 1]}}, {"size": [0, 2.5], "age": [18, 80]}
     tables = {"rules": chosen, "arms": arms, "schema": schema, "test": {"seed": 7, "close": "answered"}}
-    task, _ = create(file(**tables, roles={"analyzer": "http://localhost:80/b/"}), expect=False)
+    task, _ = create_task(file(**tables, roles={"analyzer": "http://localhost:80/b/"}), expect=False)
     assert task.policy.privacy.participations == 3
     assert (task.content["grace"], task.content["max_age"], task.content["close"]) == (120.0, 0, "answered")
     assert task.content["schema"] == {"names": ["size", "age"], "ranges": schema}
@@ -312,7 +312,7 @@ def test_what_a_file_says_is_in_the_document() -> None:
     assert (task.arms.ids, task.arms.features.tolist()) == (("z", "a"), [[1.0, 0.5], [0.0, 1.0]])
     assert (task.seed, task.content["test"]) == (7, True)
     assert (task.url("analyzer"), task.url("registrar")) == ("http://localhost:80/b", "http://127.0.0.1:8700")
-    named, _ = create({**of("DP-SE"), "arms": {"names": ["x", "y", "z"]}}, expect=False)
+    named, _ = create_task({**of("DP-SE"), "arms": {"names": ["x", "y", "z"]}}, expect=False)
     assert named.arms is not None
     assert named.arms.ids == ("x", "y", "z")
 
@@ -323,23 +323,23 @@ def test_a_map_of_features_travels_with_the_task() -> None:
     table = {"columns": columns, "project": {"dim": 1, "seed": 5}, "ball": {"scale": 2.0}, "intercept": True}
     given = file(features=table)
     given["policy"] = {**given["policy"], "intercept": True}
-    task, _ = create(given, expect=False)
+    task, _ = create_task(given, expect=False)
     wanted = Map(
         Range(age=(18, 80)),
         OneHot(site=["north", "south"]),
         OneHot(zone=[1, 2], unknown="other"),
         Project(1, seed=5),
-        Ball(scale=2.0),
+        UnitBall(scale=2.0),
         Intercept(),
     )
     again = Task.from_bytes(task.document, task.id)
     assert again.features == wanted
     assert again.content["schema"] == wanted.to_dict()
     with pytest.raises(InvalidArgument, match=r"with Intercept\(\)"):
-        create({**given, "features": {**table, "intercept": False, "project": {"dim": 2}}}, expect=False)
-    old, _ = create(file(schema={"size": [0, 2.5], "age": [18, 80]}), expect=False)
+        create_task({**given, "features": {**table, "intercept": False, "project": {"dim": 2}}}, expect=False)
+    old, _ = create_task(file(schema={"size": [0, 2.5], "age": [18, 80]}), expect=False)
     assert old.features == Map(Range(size=(0, 2.5), age=(18, 80)))
-    assert create(file(), expect=False)[0].features is None
+    assert create_task(file(), expect=False)[0].features is None
 
 
 @pytest.mark.parametrize("name", ["LinTS", "LinTS-CSDP", "SDP-SE"])
@@ -347,40 +347,42 @@ def test_participations_are_the_privacys_or_refused(name: str) -> None:
     """Somebody may come more often than the noise is calibrated for."""
     given = {**(of(name) if name == "SDP-SE" else file(name)), "rules": {"participations": 2}}
     if name == "LinTS":  # promises nothing
-        assert create(given, expect=False)[0].policy.privacy.participations == 2
+        assert create_task(given, expect=False)[0].policy.privacy.participations == 2
         return
     with pytest.raises(InvalidArgument, match=rf"rules\.participations = 2 .*1: {name} has nothing else"):
-        create(given, expect=False)
+        create_task(given, expect=False)
 
 
 def test_files_are_read(tmp_path: Path) -> None:
     """A file is not read as the same mapping would be, or an error about it does not begin with its name, once."""
     path = tmp_path / "which.toml"
     path.write_text('algorithm = "LinTS"\n[policy]\ndim = 2\nhorizon = 60\n')
-    assert create(path, expect=False)[0].content["title"] == "which"
+    assert create_task(path, expect=False)[0].content["title"] == "which"
     path.write_text('algorithm = "LinTS"\n[policy]\ndim = 2\nhorizon = 0\n')
     with pytest.raises(InvalidArgument, match=rf"^{re.escape(str(path))}: policy\.horizon = 0") as caught:
-        create(path)
+        create_task(path)
     assert str(caught.value).count("which.toml") == 1
     for text in ("algorithm = ", "a = " + "[" * 5000, "a = 1" + "0" * 5000):
         path.write_text(text)
         with pytest.raises(BandannaError, match=r"which\.toml: bad TOML") as caught:
-            create(path)
+            create_task(path)
     with pytest.raises(BandannaError, match="cannot be read"):
-        create(tmp_path / "none.toml")
+        create_task(tmp_path / "none.toml")
 
 
 def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
     """A registrar whose token was stolen could not be given another one: people were hidden under it."""
     from bandanna.deployment import registrar_service
 
-    task, secrets = create(file("LinTS-LDP"), expect=False)
+    task, secrets = create_task(file("LinTS-LDP"), expect=False)
     own = next(each for each in secrets if each.role == "registrar")
     assert own.person
     assert not any(each.person for each in secrets if each.role != "registrar")
     assert own.sign not in {each.sign for each in secrets if each.role != "registrar"}
     assert task.key("registrar") != own.sign
     for token in (own.token, "another"):
-        office = registrar_service.build(task, replace(own, token=token), str(tmp_path / "r.db")).life._start.__self__  # type: ignore[attr-defined]
+        office = registrar_service.build_registrar(
+            task, replace(own, token=token), str(tmp_path / "r.db")
+        ).life._start.__self__  # type: ignore[attr-defined]
         office._open()
         office.database.close()

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 import bandanna as bd
 from bandanna.cli.main import app
 from bandanna.deployment.analyzer import publication
-from bandanna.deployment.client.load_simulation import Crowd
-from bandanna.deployment.messages.canonical import dumps, loads, packed
-from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.client.load_simulation import SimulatedUsers
+from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads
+from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.task.document import Secrets, Task
-from bandanna.deployment.task.export import export, progress, sentence, verified
+from bandanna.deployment.task.export import describe_progress, export_task, fetch_progress, verify_folder
 from bandanna.errors import BandannaError
 from bandanna.simulation.environments.linear import LinearContextual
 
@@ -34,28 +34,28 @@ class Analyzer:
     def __init__(self, task: Task, inside: Inside, secrets: dict[str, Secrets]) -> None:
         self.task, self.inside = task, inside
         self.secrets = secrets
-        self.replaced: dict[str, Shown] = {}
+        self.replaced: dict[str, SignedPublication] = {}
         self.url = ""
         self.asked: list[str] = []
 
     def play(self, users: int) -> None:
         """So many users come."""
-        Crowd(self.task, self.inside, LinearContextual(dim=2, n_arms=3), rounds=users).run()
+        SimulatedUsers(self.task, self.inside, LinearContextual(dim=2, n_arms=3), rounds=users).run()
         self.inside.pump()
 
-    def answer(self, path: str) -> Shown:
+    def answer(self, path: str) -> SignedPublication:
         """Content and signatures."""
         self.asked.append(path)
         if path in self.replaced:
             return self.replaced[path]
         if path == "/task":
-            return Shown(self.task.document, "", "")
+            return SignedPublication(self.task.document, "", "")
         head, learner = f"/tasks/{self.task.id}", self.inside.learner
         if path == f"{head}/ledger":
-            return Shown(dumps({"task": self.task.id, "ledger": learner.ledger_view()}), "", "")
+            return SignedPublication(dumps({"task": self.task.id, "ledger": learner.ledger_view()}), "", "")
         number = None if path == f"{head}/snapshot" else int(path.removeprefix(f"{head}/snapshot/"))
         with learner._database.reading() as rows:
-            return shown(publication.newest(rows, number))
+            return shown(publication.read_publication_row(rows, number))
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,8 @@ def test_everything_public_is_exported_and_can_be_checked_without_the_analyzer(
 ) -> None:
     """A publication, the ledger or the document is missing, or is not what the analyzer has signed."""
     out = tmp_path / "out"
-    made = export(analyzer.url + "/", out)
-    task, kept = verified(out)
+    made = export_task(analyzer.url + "/", out)
+    task, kept = verify_folder(out)
     assert task.id == analyzer.task.id
     assert [each.number for each in kept] == list(range(made.newest.number + 1))
     assert made.fresh == len(kept) >= 3
@@ -112,13 +112,13 @@ def test_everything_public_is_exported_and_can_be_checked_without_the_analyzer(
 def test_an_export_goes_on_where_it_was(analyzer: Analyzer, tmp_path: Path) -> None:
     """What was exported before is fetched again, or what is new is not."""
     out = tmp_path / "out"
-    before = export(analyzer.url, out)
-    assert export(analyzer.url, out).fresh == 0
+    before = export_task(analyzer.url, out)
+    assert export_task(analyzer.url, out).fresh == 0
     (out / "publications" / f"{before.newest.number:06d}.json").unlink()
     analyzer.asked.clear()
-    assert export(analyzer.url, out).fresh == 1
+    assert export_task(analyzer.url, out).fresh == 1
     assert not [path for path in analyzer.asked if path.endswith("/snapshot/0")]
-    assert len(verified(out)[1]) == before.newest.number + 1
+    assert len(verify_folder(out)[1]) == before.newest.number + 1
 
 
 def test_an_interrupted_export_is_completed(analyzer: Analyzer, tmp_path: Path) -> None:
@@ -129,12 +129,12 @@ def test_an_interrupted_export_is_completed(analyzer: Analyzer, tmp_path: Path) 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        export(analyzer.url, out, progress=stop)
-    assert len(verified(out)[1]) == 1
-    assert export(analyzer.url, out).fresh >= 2
+        export_task(analyzer.url, out, progress=stop)
+    assert len(verify_folder(out)[1]) == 1
+    assert export_task(analyzer.url, out).fresh >= 2
 
 
-def said(analyzer: Analyzer, document: bytes) -> Shown:
+def said(analyzer: Analyzer, document: bytes) -> SignedPublication:
     """Signed and cosigned, whatever it is."""
     return signed(analyzer.task.id, analyzer.secrets, document)
 
@@ -148,8 +148,8 @@ def lie(analyzer: Analyzer, number: int, change: Any) -> None:
 def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> None:
     """A forged, foreign, misplaced or unchained publication is written as if it were right."""
 
-    def other_chain(true: Shown) -> Shown:
-        return said(analyzer, dumps({**loads(true.document), "previous": packed(bytes(32))}))
+    def other_chain(true: SignedPublication) -> SignedPublication:
+        return said(analyzer, dumps({**loads(true.document), "previous": encode_base64url(bytes(32))}))
 
     first = analyzer.answer(f"/tasks/{analyzer.task.id}/snapshot/0")
     cases: list[tuple[Any, str]] = [
@@ -165,23 +165,23 @@ def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> 
         lie(analyzer, 1, change)
         out = tmp_path / str(number)
         with pytest.raises(BandannaError, match=words):
-            export(analyzer.url, out)
-        assert len(verified(out)[1]) == 1
+            export_task(analyzer.url, out)
+        assert len(verify_folder(out)[1]) == 1
 
 
 def test_an_analyzer_that_has_gone_back_is_noticed(analyzer: Analyzer, tmp_path: Path) -> None:
     """An older history, or another one of the same length, replaces or extends what was exported."""
     out, head = tmp_path / "out", f"/tasks/{analyzer.task.id}"
-    export(analyzer.url, out)
+    export_task(analyzer.url, out)
     older = analyzer.answer(f"{head}/snapshot/1")
     analyzer.replaced[f"{head}/snapshot"] = older
     with pytest.raises(BandannaError, match="gone back to publication 1"):
-        export(analyzer.url, out)
+        export_task(analyzer.url, out)
     last = analyzer.inside.learner.published
     content = dumps({**loads(last.document), "spent": 0.0})
     analyzer.replaced[f"{head}/snapshot"] = said(analyzer, content)
     with pytest.raises(BandannaError, match="tells different people apart"):
-        export(analyzer.url, out)
+        export_task(analyzer.url, out)
 
 
 def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer, tmp_path: Path) -> None:
@@ -189,16 +189,16 @@ def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer,
     view = analyzer.inside.learner.ledger_view()
     assert view is not None
     false = dumps({"task": analyzer.task.id, "ledger": {**view, "spent": 0.1}})
-    analyzer.replaced[f"/tasks/{analyzer.task.id}/ledger"] = Shown(false, "", "")
+    analyzer.replaced[f"/tasks/{analyzer.task.id}/ledger"] = SignedPublication(false, "", "")
     with pytest.raises(BandannaError, match=r"the ledger says that 0\.1 was spent"):
-        export(analyzer.url, tmp_path / "out")
+        export_task(analyzer.url, tmp_path / "out")
     assert not (tmp_path / "out" / "ledger.json").exists()
 
 
 def test_files_that_were_changed_are_noticed(analyzer: Analyzer, tmp_path: Path) -> None:
     """A file that somebody has edited, taken away or put there passes for what was published."""
     out = tmp_path / "out"
-    export(analyzer.url, out)
+    export_task(analyzer.url, out)
     file = out / "publications" / "000001.json"
     text = file.read_text()
     for changed, words in (
@@ -210,10 +210,10 @@ def test_files_that_were_changed_are_noticed(analyzer: Analyzer, tmp_path: Path)
     ):
         file.write_text(changed)
         with pytest.raises(BandannaError, match=words):
-            export(analyzer.url, out)
+            export_task(analyzer.url, out)
     file.unlink()
     with pytest.raises(BandannaError, match="something is missing before it"):
-        verified(out)
+        verify_folder(out)
 
 
 def test_another_task_is_not_mixed_in(analyzer: Analyzer, tmp_path: Path) -> None:
@@ -223,27 +223,27 @@ def test_another_task_is_not_mixed_in(analyzer: Analyzer, tmp_path: Path) -> Non
     other, _ = a_task(bd.make("LinTS-SDP", **POLICY))
     (out / "task.json").write_bytes(other.document)
     with pytest.raises(BandannaError, match="holds another task"):
-        export(analyzer.url, out)
+        export_task(analyzer.url, out)
 
 
 def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> None:
     """`task show` of an address does not tell status, publication, batch and expense; or believes forgeries."""
-    now = progress(analyzer.task, analyzer.url)
+    now = fetch_progress(analyzer.task, analyzer.url)
     assert now is not None
     published = loads(analyzer.inside.learner.published.document)
     assert now == {
         "status": "running", "publication": published["number"], "epoch": 2, "round": 0, "spent": published["spent"]
     }  # fmt: skip
-    assert sentence(now).startswith(
+    assert describe_progress(now).startswith(
         f"Now: running, publication {now['publication']}, awaiting batch 2, round 0; epsilon"
     )
-    assert "nothing more" in sentence({**now, "status": "finished", "spent": None})
-    assert progress(analyzer.task, str(tmp_path)) is None
+    assert "nothing more" in describe_progress({**now, "status": "finished", "spent": None})
+    assert fetch_progress(analyzer.task, str(tmp_path)) is None
     analyzer.replaced[f"/tasks/{analyzer.task.id}/snapshot"] = shown(analyzer.inside.learner.published)._replace(
         signature="forged"
     )
     with pytest.raises(BandannaError, match=r"does not tell how far the task is: .*has not signed"):
-        progress(analyzer.task, analyzer.url)
+        fetch_progress(analyzer.task, analyzer.url)
 
 
 def test_the_command_says_what_it_did(analyzer: Analyzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,4 +254,4 @@ def test_the_command_says_what_it_did(analyzer: Analyzer, tmp_path: Path, monkey
     assert "every signature and the chain are right" in done.stdout
     again = CliRunner().invoke(app, ["task", "export", "--task", analyzer.url, "--out", "kept", "--json"])
     told = json.loads(again.stdout)
-    assert (told["new"], told["publications"]) == (0, len(verified(tmp_path / "kept")[1]))
+    assert (told["new"], told["publications"]) == (0, len(verify_folder(tmp_path / "kept")[1]))

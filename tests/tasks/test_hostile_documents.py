@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.task.creation import create
-from bandanna.deployment.task.description import facts
+from bandanna.deployment.task.creation import create_task
+from bandanna.deployment.task.description import task_facts
 from bandanna.deployment.task.document import Task
 from bandanna.errors import BandannaError
 
@@ -26,7 +26,7 @@ ODD = [None, 0, -1, 2, 1.5, "", "x", "[]", "{}", "null", [], {}, [1], {"a": 1}, 
 def document() -> bytes:
     """Of a whole task."""
     policy = {**LINEAR, **DP, "batch": 20, "protocol": "gaussian"}
-    return create(file(policy=policy, arms=ARMS))[0].document
+    return create_task(file(policy=policy, arms=ARMS))[0].document
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -56,7 +56,7 @@ def test_one_odd_value(data: st.DataObject, within: str, odd: Any) -> None:
     content = {**content, within: json.dumps(changed)} if within else changed
     said = "a page"
     try:
-        facts(Task.from_bytes(json.dumps(content).encode()))
+        task_facts(Task.from_bytes(json.dumps(content).encode()))
     except BandannaError as error:
         said = str(error)
     assert 0 < len(said) < 2_000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.task.creation import create, seconds
+from bandanna.deployment.task.creation import create_task, parse_duration
 from bandanna.errors import BandannaError
 
 from ..drawn import examples
@@ -38,7 +38,7 @@ def attempt(document: dict[str, Any]) -> None:
     """A task, or a refusal of one line."""
     said = "a task"
     try:
-        create(document, expect=False)
+        create_task(document, expect=False)
     except BandannaError as error:
         said = str(error)
     assert 0 < len(said) < 2_000
@@ -47,7 +47,7 @@ def attempt(document: dict[str, Any]) -> None:
 
 def test_the_whole_file_is_a_task() -> None:
     """What the tests below spoil is not a task to begin with."""
-    create({"title": "x", "algorithm": "LinTS-LDP", **WHOLE}, expect=False)
+    create_task({"title": "x", "algorithm": "LinTS-LDP", **WHOLE}, expect=False)
 
 
 FEATURES: dict[str, Any] = {
@@ -102,5 +102,5 @@ def test_any_document(document: dict[str, Any]) -> None:
 )
 def test_durations(given: Any, expected: float) -> None:
     """A duration is read as another one."""
-    assert seconds(given) == expected
-    assert type(seconds(given)) is float
+    assert parse_duration(given) == expected
+    assert type(parse_duration(given)) is float

@@ -11,10 +11,10 @@ import pytest
 
 from bandanna.deployment.messages.canonical import sealing_key, signing_key
 from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
-from bandanna.deployment.task.creation import create, draft
-from bandanna.deployment.task.description import facts
+from bandanna.deployment.task.creation import create_draft, create_task
+from bandanna.deployment.task.description import task_facts
 from bandanna.deployment.task.document import Secrets, Task
-from bandanna.deployment.task.joining import Join, accept, check_joins, join, join_all
+from bandanna.deployment.task.joining import RoleJoin, accept_task, check_joins, join_all, join_role
 from bandanna.errors import BandannaError
 
 TEXT = """
@@ -39,12 +39,12 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> Task:
     """A draft of two mixers."""
     file = tmp_path_factory.mktemp("draft") / "tea.toml"
     file.write_text(TEXT)
-    return draft(file, expect=False)
+    return create_draft(file, expect=False)
 
 
-def joined(drafted: Task) -> dict[str, tuple[Secrets, Join]]:
+def joined(drafted: Task) -> dict[str, tuple[Secrets, RoleJoin]]:
     """All its roles."""
-    return {role: join(drafted, role, f"who runs the {role}") for role in drafted.roles}
+    return {role: join_role(drafted, role, f"who runs the {role}") for role in drafted.roles}
 
 
 def test_four_who_joined_share_no_secret(drafted: Task, tmp_path: Path) -> None:
@@ -53,18 +53,18 @@ def test_four_who_joined_share_no_secret(drafted: Task, tmp_path: Path) -> None:
     """
     made = joined(drafted)
     files = [said.write(tmp_path / role) for role, (_, said) in made.items() if (tmp_path / role).mkdir() is None]
-    task = join_all(drafted, [Join.read(file) for file in files])
+    task = join_all(drafted, [RoleJoin.read(file) for file in files])
     public = task.document.decode() + "".join(file.read_text() for file in files)
     held = []
     for role, (own, _) in made.items():
-        accept(task, own).write(tmp_path / role)
+        accept_task(task, own).write(tmp_path / role)
         path = tmp_path / role / f"{role}.secret.json"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         read = Secrets.read(path, role, task)
         held.append({read.sign, read.seal, read.agree, read.person, read.token} - {""})
         assert not any(secret in public for secret in held[-1])
     assert sum(map(len, held)) == len(set().union(*held)) == 4 * 3 + 1 + 1  # to sign, to agree, tokens; a seal, people
-    registrar, shuffler, helper = (accept(task, made[role][0]) for role in ("registrar", "shuffler", "helper"))
+    registrar, shuffler, helper = (accept_task(task, made[role][0]) for role in ("registrar", "shuffler", "helper"))
     assert registrar.ticket_key(task, COLLECTOR) == shuffler.ticket_key(task, COLLECTOR)
     assert registrar.ticket_key(task, HELPER) == helper.ticket_key(task, HELPER)
     assert shuffler.ticket_key(task, HELPER) != helper.ticket_key(task, HELPER) != shuffler.ticket_key(task, COLLECTOR)
@@ -72,26 +72,26 @@ def test_four_who_joined_share_no_secret(drafted: Task, tmp_path: Path) -> None:
 
 def test_a_task_says_who_knew_its_keys(drafted: Task) -> None:
     """The page of a task says whether one machine knew all keys, or who runs each role; and who is two of them."""
-    dealt, _ = create(DEALT, expect=False)
+    dealt, _ = create_task(DEALT, expect=False)
     assert dealt.content["dealer"]
-    assert any("One machine knew all keys" in note for note in facts(dealt)["notes"])
+    assert any("One machine knew all keys" in note for note in task_facts(dealt)["notes"])
     task = join_all(drafted, [said for _, said in joined(drafted).values()])
     assert not task.content["dealer"]
-    said = facts(task)
+    said = task_facts(task)
     assert said["operators"] == {role: f"who runs the {role}" for role in task.roles}
     assert not any("One machine" in note or "one party" in note for note in said["notes"])
-    same = [join(drafted, role, "the same")[1] for role in drafted.roles]
-    notes = " ".join(facts(join_all(drafted, same))["notes"])
+    same = [join_role(drafted, role, "the same")[1] for role in drafted.roles]
+    notes = " ".join(task_facts(join_all(drafted, same))["notes"])
     assert "shuffler and helper have one operator" in notes
     assert "registrar and analyzer have one operator" in notes
-    assert any("A draft" in note for note in facts(drafted)["notes"])
+    assert any("A draft" in note for note in task_facts(drafted)["notes"])
 
 
 def test_a_task_of_other_joins_is_refused(drafted: Task) -> None:
     """Joins of another draft, of another's keys, without a signature, twice or not at all make no task."""
     made = {role: said for role, (_, said) in joined(drafted).items()}
     others = [each for role, each in made.items() if role != "helper"]
-    own, helper = join(drafted, "helper", "x")[0], made["helper"]
+    own, helper = join_role(drafted, "helper", "x")[0], made["helper"]
     wrong = {
         "another draft": replace(helper, draft="x" * 43).signed(own.sign),
         "another operator": replace(helper, operator="somebody else"),
@@ -117,27 +117,27 @@ def test_a_role_accepts_its_own_draft_and_keys_alone(drafted: Task) -> None:
     made = joined(drafted)
     said = [each for _, each in made.values()]
     task, (own, _) = join_all(drafted, said), made["analyzer"]
-    assert accept(task, own).task == task.id
-    another = join(drafted, "analyzer", "somebody else")
+    assert accept_task(task, own).task == task.id
+    another = join_role(drafted, "analyzer", "somebody else")
     with pytest.raises(BandannaError, match="other keys"):
-        accept(join_all(drafted, [each for each in said if each.role != "analyzer"] + [another[1]]), own)
+        accept_task(join_all(drafted, [each for each in said if each.role != "analyzer"] + [another[1]]), own)
     for name in ("agree", "seal"):  # signed by its own key, and with a half of somebody else's
         (helper, told) = made["helper"]
         swapped = replace(told, keys={**told.keys, name: sealing_key()[1]}).signed(helper.sign)
         with pytest.raises(BandannaError, match="other keys"):
-            accept(join_all(drafted, [each for each in said if each.role != "helper"] + [swapped]), helper)
+            accept_task(join_all(drafted, [each for each in said if each.role != "helper"] + [swapped]), helper)
     changed = Task.made({**task.content, "grace": 1.0})
     with pytest.raises(BandannaError, match="another draft"):
-        accept(changed, own)
+        accept_task(changed, own)
     with pytest.raises(BandannaError, match="has not signed"):
         check_joins(changed)
     with pytest.raises(BandannaError, match="another draft"):
-        accept(task, replace(own, draft=""))
+        accept_task(task, replace(own, draft=""))
 
 
 def test_secrets_that_accepted_no_task_serve_none(drafted: Task, tmp_path: Path) -> None:
     """A role whose operator has not accepted the whole task yet cannot be served."""
-    own, _ = join(drafted, "helper", "somebody")
+    own, _ = join_role(drafted, "helper", "somebody")
     own.write(tmp_path)
     task = join_all(drafted, [said for _, said in joined(drafted).values()])
     with pytest.raises(BandannaError, match="task accept"):
@@ -150,15 +150,15 @@ def test_secrets_that_accepted_no_task_serve_none(drafted: Task, tmp_path: Path)
 def test_who_joins_says_role_and_operator(wrong: dict[str, str], drafted: Task) -> None:
     """A role that the draft has not, or an operator that no terminal can print, does not join."""
     with pytest.raises(BandannaError):
-        join(drafted, **{"role": "helper", "operator": "somebody", **wrong})
+        join_role(drafted, **{"role": "helper", "operator": "somebody", **wrong})
 
 
 def test_nobody_joins_a_task_that_has_its_keys(drafted: Task) -> None:
     """A task with keys, dealt or joined, is joined by nobody."""
-    dealt, _ = create(DEALT, expect=False)
+    dealt, _ = create_task(DEALT, expect=False)
     for task in (dealt, join_all(drafted, [said for _, said in joined(drafted).values()])):
         with pytest.raises(BandannaError, match="its keys already"):
-            join(task, "registrar", "somebody")
+            join_role(task, "registrar", "somebody")
 
 
 @pytest.mark.parametrize("odd", [b"", b"[]", b"{}", b'{"draft": 1}', b"\xff"])
@@ -167,9 +167,9 @@ def test_what_is_no_join_is_refused(odd: bytes, tmp_path: Path) -> None:
     file = tmp_path / "helper.join.json"
     file.write_bytes(odd)
     with pytest.raises(BandannaError):
-        Join.read(file)
+        RoleJoin.read(file)
     with pytest.raises(BandannaError, match="cannot be read"):
-        Join.read(tmp_path / "nothing")
+        RoleJoin.read(tmp_path / "nothing")
 
 
 def test_a_document_whose_joins_are_spoilt_is_not_shown(drafted: Task) -> None:
@@ -186,4 +186,4 @@ def test_a_document_whose_joins_are_spoilt_is_not_shown(drafted: Task) -> None:
     ]
     for each in spoilt:
         with pytest.raises(BandannaError):
-            facts(Task.made(each))
+            task_facts(Task.made(each))

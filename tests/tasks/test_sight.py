@@ -8,31 +8,31 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.task.creation import create
+from bandanna.deployment.task.creation import create_task
 from bandanna.deployment.task.description import (
-    Sight,
-    against_mixer,
-    expectation,
-    facts,
+    VisibilityRow,
+    describe_forecast,
+    describe_mixer_guarantee,
     guarantee_of_task,
-    notes,
-    sight,
+    list_notes,
+    task_facts,
+    visibility_table,
 )
 from bandanna.deployment.task.document import Task
 from bandanna.deployment.task.query_plan import first_batches
 from bandanna.errors import BandannaError
 from bandanna.privacy.budgets import ApproxDP
-from bandanna.privacy.guarantee import Guarantee, rounded_up
+from bandanna.privacy.guarantee import Guarantee, format_rounded_up
 
 from .files import file
 
 _APART = {"device", "network", "registrar"}  # rows of the table that no promise depends on
 
 
-def made(name: str, **tables: Any) -> tuple[Task, dict[str, Sight]]:
+def made(name: str, **tables: Any) -> tuple[Task, dict[str, VisibilityRow]]:
     """A task and its table."""
-    task, _ = create(file(name, **tables), expect=False)
-    return task, {each.role: each for each in sight(task)}
+    task, _ = create_task(file(name, **tables), expect=False)
+    return task, {each.role: each for each in visibility_table(task)}
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,11 @@ def test_what_is_left_is_the_guarantee() -> None:
     stated = task.policy.guarantee
     assert stated.shuffler is not None
     assert table["analyzer"].left == table["everybody"].left
-    assert table["analyzer"].left == f"epsilon = {rounded_up(stated.epsilon)}, delta = {rounded_up(stated.delta, 3)}"
-    assert f"epsilon = {rounded_up(stated.shuffler.epsilon)}" in table["shuffler"].left
+    assert (
+        table["analyzer"].left
+        == f"epsilon = {format_rounded_up(stated.epsilon)}, delta = {format_rounded_up(stated.delta, 3)}"
+    )
+    assert f"epsilon = {format_rounded_up(stated.shuffler.epsilon)}" in table["shuffler"].left
     _, two = made("LinUCB-SDP-Vec", policy=policy, rules={"mixers": 2})
     assert table["shuffler"].left in two["shuffler"].left
     assert "with the shuffler" in two["helper"].left
@@ -84,10 +87,10 @@ def test_what_is_left_is_the_guarantee() -> None:
 def test_what_is_left_against_a_mixer() -> None:
     """Where nothing is left, or nothing is proven, something seems to be."""
     stated = Guarantee(trust="shuffle", epsilon=1.0, delta=1e-5, protects="rewards", exposed=0.99959)
-    assert against_mixer(stated) == "nothing: two reports are told apart with probability at least 0.999"
-    assert against_mixer(replace(stated, exposed=1e-6)) == "nothing is proven"
+    assert describe_mixer_guarantee(stated) == "nothing: two reports are told apart with probability at least 0.999"
+    assert describe_mixer_guarantee(replace(stated, exposed=1e-6)) == "nothing is proven"
     some = replace(stated, shuffler=ApproxDP(epsilon=30.0001, delta=1e-5))
-    assert against_mixer(some) == "epsilon = 30.01, delta = 1e-05, if single reports are kept"
+    assert describe_mixer_guarantee(some) == "epsilon = 30.01, delta = 1e-05, if single reports are kept"
 
 
 @pytest.mark.parametrize(("name", "mixers"), [("LinTS-LDP", 0), ("LinUCB-SDP-Vec", 2), ("LinUCB-SDP-Amp", 1)])
@@ -97,7 +100,7 @@ def test_the_length_of_a_record_is_that_of_the_wire(name: str, mixers: int) -> N
     (batch,) = first_batches(task.policy, task.arms, mixers=mixers, seeded=False, most=1)
     body = batch.rounds[0].size
     assert f"a record of {40 + body + 4} bytes" in table["network"].sees
-    assert facts(task)["record bytes"] == [44 + body]
+    assert task_facts(task)["record bytes"] == [44 + body]
 
 
 def test_the_network_sees_what_is_not_encrypted() -> None:
@@ -106,19 +109,19 @@ def test_the_network_sees_what_is_not_encrypted() -> None:
     assert "http is not encrypted" in open_["network"].left
     task, closed = made("LinTS-LDP", roles={"analyzer": "https://a.example", "registrar": "https://r.example"})
     assert "the connection is encrypted" in closed["network"].left
-    assert all("Not encrypted" not in note for note in notes(task))
+    assert all("Not encrypted" not in note for note in list_notes(task))
     elsewhere, _ = made("LinTS-LDP", roles={"analyzer": "http://a.example", "registrar": "https://r.example"})
-    assert "Not encrypted on the way to: analyzer." in " ".join(notes(elsewhere))
+    assert "Not encrypted on the way to: analyzer." in " ".join(list_notes(elsewhere))
 
 
 def test_what_must_be_known_is_said() -> None:
     """Nobody is told that shares cannot be checked, that two mixers together see all, or that tests protect nobody."""
     task, _ = made("LinUCB-SDP-Vec", rules={"mixers": 2}, test={"seed": 7})
-    said = " ".join(notes(task))
+    said = " ".join(list_notes(task))
     for words in ("cannot check that counts are within their range", "must be authenticated", "both mixers together"):
         assert words in said
     assert "This is a test, noise and coins follow from a public seed: it protects nobody." in said
-    assert "not simulated" in expectation(task)
+    assert "not simulated" in describe_forecast(task)
 
 
 @pytest.mark.parametrize(
@@ -138,11 +141,11 @@ def test_who_can_invent_people_is_said_where_devices_draw_the_noise_of_a_batch(
     """The registrar's row and a note say what is left where all others of a batch are inventions, and nowhere else."""
     task, table = made(name, rules=rules)
     assert ("If it invents all others of a batch: " in table["registrar"].left) == (who is not None)
-    said = " ".join(notes(task))
+    said = " ".join(list_notes(task))
     assert ("invents all others of a batch" in said) == (who is not None)
     if who is not None:
         assert f"If {who} invents" in said
-        assert table["registrar"].left.endswith(against_mixer(task.policy.guarantee))
+        assert table["registrar"].left.endswith(describe_mixer_guarantee(task.policy.guarantee))
         sealed = "it adds no reports of its own" in table["shuffler"].left
         assert sealed == (name == "LinUCB-SDP-Amp")
 
@@ -168,7 +171,7 @@ def test_the_promise_says_what_the_table_says(name: str, rules: dict[str, Any], 
     """A task has one statement: its sentences name each role as the table does, and state the same numbers."""
     task, table = made(name, rules=rules)
     words = task.content["promise"]
-    assert words == facts(task)["promise"]
+    assert words == task_facts(task)["promise"]
     told = dict(guarantee_of_task(task).observers)
     assert {who.removeprefix("the ").removeprefix("trusted ") for who in told} == set(table) - _APART
     for who, what in told.items():
@@ -184,8 +187,8 @@ def test_the_promise_says_what_the_table_says(name: str, rules: dict[str, Any], 
         assert ("everything, as long as" in left) == (together != "the shuffler itself")
         assert ("The shuffler alone learns of a report who sent it and when." in words) == ("everything" in left)
         if (stated := task.policy.guarantee.shuffler) is not None:
-            assert left.endswith(against_mixer(task.policy.guarantee))
-            assert f"Against {together} (epsilon, delta) = ({rounded_up(stated.epsilon)}, " in words
+            assert left.endswith(describe_mixer_guarantee(task.policy.guarantee))
+            assert f"Against {together} (epsilon, delta) = ({format_rounded_up(stated.epsilon)}, " in words
 
 
 @pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
@@ -204,7 +207,7 @@ def test_a_document_that_promises_another_configuration_is_refused() -> None:
     two, _ = made("LinUCB-SDP-Vec", rules={"mixers": 2})
     content = {**two.content, **{name: one.content[name] for name in ("guarantee", "promise")}}
     with pytest.raises(BandannaError, match="promises something else than its policy keeps"):
-        facts(Task.made(content))
+        task_facts(Task.made(content))
 
 
 PRIVACIES = {

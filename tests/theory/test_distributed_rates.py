@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bandanna.policies.registry import bounds_for, make
+from bandanna.policies.registry import compute_bounds, make
 from bandanna.policies.theory.base import BOUNDS
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.population import Population
@@ -51,6 +51,6 @@ def test_no_lower_bound_is_stated_for_phased_elimination(name: str) -> None:
 def test_no_stated_lower_bound_is_above_what_phased_elimination_attains() -> None:
     """A lower rate that DPE is given, times 1/1000, is below DPE's regret on every instance of 2^60 rounds."""
     setting = {"policy": "PhasedElimination", "dim": 20, "n_arms": 1000, "alpha": 0.9, "delta": 0.0}
-    found = bounds_for({**setting, "trust": "none", "epsilon": math.inf}, [2.0**60])
+    found = compute_bounds({**setting, "trust": "none", "epsilon": math.inf}, [2.0**60])
     attained = regret_of_dpe(60, dim=20, n_arms=1000, alpha=0.9)
     assert all(curve.values[0] / 1000 <= attained for curve in found if curve.bound.side == "lower")

@@ -17,7 +17,7 @@ from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import uniform
 from bandanna.policies.linear.linucb import LinUCB
 from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.registry import bounds_for
+from bandanna.policies.registry import compute_bounds
 from bandanna.privacy.budgets import ZCDP
 from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle
 from bandanna.simulation.engine import simulate
@@ -98,23 +98,23 @@ def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
     policy = OFUL(dim=2, horizon=10**6, eigenvalue=0.1, privacy=none())
     setting = {"policy": "OFUL", "dim": 2, "n_arms": 3, "epsilon": math.inf, "delta": 0.0, "failure": policy.failure}
     setting |= {"eigenvalue": 0.1, "ridge": 1.0, "growth": 1.0, "feature_bound": 1.0, "parameter_bound": 1.0}
-    curve, _ = bounds_for(setting, [1e6])
+    curve, _ = compute_bounds(setting, [1e6])
     log_det = 2 * math.log1p(1e6 / 2)
     radius = math.sqrt(2 * math.log(2 / policy.failure) + log_det) + 1.0  # as in `policies/oful.py`
     assert curve.values[0] == pytest.approx(2 * math.sqrt(2) * math.sqrt(2 * log_det) * radius * 1e3)
     for outside in ({"feature_bound": 2.0}, {"parameter_bound": 2.0}, {"width": 0.5}):
-        assert bounds_for({**setting, **outside}, [1e6])[0].bound.name == "adac_oful_rate"
+        assert compute_bounds({**setting, **outside}, [1e6])[0].bound.name == "adac_oful_rate"
 
 
 @pytest.mark.parametrize("policy", ["GLMJDP", "GLMSDP"])
 def test_generalised_linear_policies_are_compared_for_their_number_of_arms(policy: str) -> None:
     """The lower rate of a world with 4 arms is smaller than that of many arms, and one arm has none."""
     setting = {"policy": policy, "dim": 6, "epsilon": 1.0, "delta": 1e-5}
-    few, many = (bounds_for({**setting, "n_arms": n_arms}, [1e4])[1] for n_arms in (4, 1000))
+    few, many = (compute_bounds({**setting, "n_arms": n_arms}, [1e4])[1] for n_arms in (4, 1000))
     assert few.bound.name == many.bound.name == "glm_lower_rate"
     assert few.values[0] == pytest.approx(math.sqrt(12e4) + 6)
     assert many.values[0] == pytest.approx(600 + 6)
-    assert [curve.bound.side for curve in bounds_for({**setting, "n_arms": 1}, [1e4])] == ["upper"]
+    assert [curve.bound.side for curve in compute_bounds({**setting, "n_arms": 1}, [1e4])] == ["upper"]
 
 
 @pytest.mark.parametrize("trust", ["none", "central", "local"])
@@ -123,7 +123,7 @@ def test_the_rate_of_linucb_counts_the_batch(trust: str) -> None:
     epsilon = math.inf if trust == "none" else 1.0
     setting = {"policy": "LinUCB", "trust": trust, "dim": 3, "n_arms": 4, "epsilon": epsilon, "delta": 1e-5}
     setting |= {"failure": 0.05}
-    alone, batched = (bounds_for({**setting, "batch": batch}, [1e4])[0].values[0] for batch in (1, 101))
+    alone, batched = (compute_bounds({**setting, "batch": batch}, [1e4])[0].values[0] for batch in (1, 101))
     assert batched - alone == pytest.approx(300)
 
 
@@ -131,10 +131,10 @@ def test_linear_elimination_is_compared_for_its_number_of_arms() -> None:
     """Two arms of 20 features would have a lower bound above what they cost, and one arm would have one at all."""
     setting = {"policy": "GOPE", "dim": 20, "epsilon": math.inf, "delta": 0.0, "failure": 0.01}
     for n_arms, size in ((2, 1), (40, 5), (10**9, 20)):
-        lower = bounds_for({**setting, "n_arms": n_arms}, [1e6])[1]
+        lower = compute_bounds({**setting, "n_arms": n_arms}, [1e6])[1]
         assert lower.bound.name == "linear_lower"
         assert lower.values[0] == pytest.approx(math.exp(-2) / 8 * size * 1e3)
-    assert [curve.bound.side for curve in bounds_for({**setting, "n_arms": 1}, [1e6])] == ["upper"]
+    assert [curve.bound.side for curve in compute_bounds({**setting, "n_arms": 1}, [1e6])] == ["upper"]
 
 
 @pytest.mark.parametrize("trust", ["none", "central", "local", "shuffle"])
@@ -142,7 +142,7 @@ def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
     """DP-DPE would be given the row of another trust model."""
     epsilon = math.inf if trust == "none" else 1.0
     setting = {"policy": "PhasedElimination", "dim": 3, "n_arms": 10, "alpha": 0.8, "delta": 1e-5}
-    (curve,) = bounds_for({**setting, "trust": trust, "epsilon": epsilon}, [1e4])
+    (curve,) = compute_bounds({**setting, "trust": trust, "epsilon": epsilon}, [1e4])
     prefix = {"none": "dpe", "central": "cdp", "local": "ldp", "shuffle": "sdp"}[trust]
     assert curve.bound.name.startswith(prefix)
 
@@ -151,7 +151,7 @@ def test_a_pure_budget_has_its_concentrated_price() -> None:
     """Pure epsilon would not be taken as (epsilon tanh(epsilon/2))-zCDP, or no privacy as some."""
     shared = {"policy": "Thompson", "n_arms": 5, "dim": 5}
     pure, without = (
-        bounds_for({**shared, "epsilon": epsilon, "delta": 0.0}, [4.0])[0].values[0] for epsilon in (1e-3, math.inf)
+        compute_bounds({**shared, "epsilon": epsilon, "delta": 0.0}, [4.0])[0].values[0] for epsilon in (1e-3, math.inf)
     )
     assert pure == pytest.approx(2 * math.sqrt(2) * 1e3 / 124)
     assert without == pytest.approx(4 / 27)
@@ -207,4 +207,4 @@ def test_no_bound_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgument, match=r"bounds.*Anytime"):
         result.plot(bounds=True)
     assert result.bounds() == []
-    assert bounds_for({}, [1.0]) == []
+    assert compute_bounds({}, [1.0]) == []

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bandanna.deployment.http.metrics import Log
-from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.http.metrics import EventLog
+from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Secrets, Task
 
 SMALL = {"dim": 2, "horizon": 100, "batch": 50, "epsilon": 1.0, "delta": 1e-5}
@@ -38,17 +38,19 @@ def a_task(folder: Path, *, mixers: int) -> Task:
         "algorithm": algorithm, "title": "strangers", "policy": SMALL, "rules": {"mixers": mixers},
         "roles": {name: URLS[name] for name in names},
     }  # fmt: skip
-    task, secrets = create(source, expect=False)
-    write(folder, task, secrets)
+    task, secrets = create_task(source, expect=False)
+    write_task(folder, task, secrets)
     return task
 
 
 def built(role: str, task: Task, folder: Path, database: str | None = None) -> Any:
     """The application of a role."""
-    build = importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}").build
+    build = getattr(
+        importlib.import_module(f"bandanna.deployment.{PLACES.get(role, role + '_service')}"), f"build_{role}"
+    )
     where = str(folder / f"{role}.db") if database is None else database
     name = "db_url" if role in ("registrar", "helper") else "database"
-    return build(task, Secrets.read(folder, role, task), **{name: where}, log=Log(role, stream=Nowhere()))
+    return build(task, Secrets.read(folder, role, task), **{name: where}, log=EventLog(role, stream=Nowhere()))
 
 
 @asynccontextmanager

@@ -23,18 +23,18 @@ import pytest
 import bandanna as bd
 from bandanna.deployment import collector, registrar
 from bandanna.deployment.analyzer import processor
-from bandanna.deployment.analyzer.processor import Learner
-from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.analyzer.processor import BatchProcessor
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.messages.canonical import dumps, loads, sign
-from bandanna.deployment.messages.report import FINAL, Record, checksum, joined
-from bandanna.deployment.messages.tickets import COLLECTOR, SLOT, Tickets
+from bandanna.deployment.messages.report import FINAL, Record, join_records, slots_checksum
+from bandanna.deployment.messages.tickets import COLLECTOR, SLOT, TicketKeys
 from bandanna.deployment.processes import FENCED, free_ports
 from bandanna.deployment.registrar import Notary
-from bandanna.deployment.registrar_service import notary_of
-from bandanna.deployment.shuffler_service import build
+from bandanna.deployment.registrar_service import make_notary
+from bandanna.deployment.shuffler_service import build_shuffler
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
-from bandanna.protocols.factory import mixers
+from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.schema import open_database
 
 from ..nursery import Child, nursery
@@ -52,7 +52,7 @@ class Analyzer(ThreadingHTTPServer):
 
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", port), Asked)
-        self.learner: Learner
+        self.learner: BatchProcessor
         self.shares: list[dict[str, Any]] = []
 
 
@@ -108,7 +108,7 @@ class Scene:
         rows = open_database(str(folder / "analyzer.db"), role="analyzer", schema=processor.SCHEMA + LEDGER_SCHEMA)
         self.rows = rows
         kept = open_database(str(folder / "registrar.db"), role="registrar", schema=registrar.SCHEMA)
-        self.notary = Notary(kept, **notary_of(self.task, self.secrets["registrar"]))
+        self.notary = Notary(kept, **make_notary(self.task, self.secrets["registrar"]))
         self.analyzer.learner = _learner(rows, self.task, self.secrets["analyzer"], self._witness)
         threading.Thread(target=self.analyzer.serve_forever, args=(0.05,), daemon=True).start()
         self.acknowledged: list[bytes] = []
@@ -142,12 +142,12 @@ class Scene:
         """A new person's slot, and the request with the report."""
         slot, plan = secrets.token_bytes(SLOT), self.analyzer.learner.now.batches[0]
         pair = self.secrets["shuffler"].ticket_key(self.task, COLLECTOR)
-        key = Tickets(pair, self.task.digest, COLLECTOR).key(0, slot)
+        key = TicketKeys(pair, self.task.digest, COLLECTOR).key(0, slot)
         (part,) = plan.rounds[0].parts
-        low, high = mixers().loads(part.mixer or "").likely
+        low, high = make_mixer_encoding().loads(part.mixer or "").likely
         body = ((low + high) // 2).astype(part.dtype).tobytes()
         record = Record.tagged(key, plan.digest, slot=slot, epoch=0, round_=0, version=FINAL, body=body)
-        return slot, joined([record.to_bytes()])
+        return slot, join_records([record.to_bytes()])
 
     def report(self, client: httpx.Client) -> None:
         """Somebody new, who is acknowledged."""
@@ -179,8 +179,8 @@ class Scene:
         self.rows.close()
 
 
-def _learner(rows: Any, task: Task, own: Secrets, notary: Any) -> Learner:
-    made = Learner(rows, task, sign=partial(sign, own.sign, task.id), opener=None, witness=notary)
+def _learner(rows: Any, task: Task, own: Secrets, notary: Any) -> BatchProcessor:
+    made = BatchProcessor(rows, task, sign=partial(sign, own.sign, task.id), opener=None, witness=notary)
     made.settle()
     return made
 
@@ -234,7 +234,7 @@ def test_a_process_that_wakes_up_says_nothing(scene: Scene) -> None:
     until(lambda: scene.analyzer.shares)
     (share,) = scene.analyzer.shares
     assert sorted(scene.places) == list(range(USERS))
-    assert (share["count"], share["checksum"]) == (USERS, checksum(scene.acknowledged))
+    assert (share["count"], share["checksum"]) == (USERS, slots_checksum(scene.acknowledged))
     rows = open_database(scene.database, role="shuffler", schema=collector.SCHEMA)
     until(lambda: _states(rows) == [("receipted",)])
     rows.close()
@@ -248,7 +248,7 @@ def _states(rows: Any) -> list[Any]:
 def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
     """A fenced process refuses reports, and everything it could say from memory, with 503; `/healthz` says so too."""
     task, own = scene.task, scene.secrets["shuffler"]
-    app = build(task, own, database=scene.database, log=Log("shuffler", io.StringIO()))
+    app = build_shuffler(task, own, database=scene.database, log=EventLog("shuffler", io.StringIO()))
     beside = open_database(scene.database, role="shuffler", schema=collector.SCHEMA)
     with beside.transaction() as rows:
         rows.execute("update claim set generation = generation + 1")

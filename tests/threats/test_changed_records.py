@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bandanna.deployment.messages.report import FINAL, ZERO, Record, joined
+from bandanna.deployment.messages.report import FINAL, ZERO, Record, join_records
 
 from ..roles.collector.batches import SLOTS, Collecting, record, tagged
 
@@ -20,7 +20,7 @@ def of(own: Collecting, number: int, **others: Any) -> Record:
 
 def said(own: Collecting, *sent: Record) -> list[str]:
     """The reasons for which records are refused; "" for what is kept."""
-    (verdicts,) = own.collector.accept([joined([each.to_bytes() for each in sent])])
+    (verdicts,) = own.collector.accept([join_records([each.to_bytes() for each in sent])])
     return [each.reason for each in verdicts]
 
 

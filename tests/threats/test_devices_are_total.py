@@ -19,24 +19,24 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import Given, Guide, LightGuide, Slot
-from bandanna.deployment.client.policy_device import Reporter, WholeGuide
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import DeviceLogic, DocumentDevice, PlayedArm, ReportSlot
+from bandanna.deployment.client.policy_device import BodyEncoder, PolicyDevice
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
 from bandanna.deployment.messages.canonical import dumps, loads
-from bandanna.deployment.messages.publication import chained
-from bandanna.deployment.messages.report import Ticket, answers, split
-from bandanna.deployment.task.query_plan import batch_of
+from bandanna.deployment.messages.publication import chain_document
+from bandanna.deployment.messages.report import Ticket, parse_answers, split_records
+from bandanna.deployment.task.query_plan import make_batch
 from bandanna.device.base import Device
 from bandanna.device.domain import Ball, Bits, Box, Domain, Estimate
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
 from bandanna.device.noise import SecureNoise
-from bandanna.device.randomizers import Plain
+from bandanna.device.randomizers import PlainVector
 from bandanna.errors import BandannaError, InvalidStatistic
-from bandanna.numeric.rng import SecureCoins
+from bandanna.numeric.rng import SecureRandomness
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.base import Assigned, Played
-from bandanna.policies.serialization import encoding_of
+from bandanna.policies.base import AssignedArms, PlayedRounds
+from bandanna.policies.serialization import make_encoding
 
 from ..client.town import Town
 from ..roles.inside import a_task, signed
@@ -80,12 +80,12 @@ def contents(policy: Any, states: list[Any], hostile: int, task: Any) -> Iterato
     """Parts of publications in every state and round, as they are and spoilt, with answers to earlier rounds that are
     small numbers or spoilt; batches are announced as the policy means them.
     """
-    rng, encoding = np.random.default_rng(3), encoding_of()
+    rng, encoding = np.random.default_rng(3), make_encoding()
     for state in states:
         episode = policy.episode(state)
         if episode is None:
             continue
-        batch, plan = batch_of(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
+        batch, plan = make_batch(policy, state, episode, epoch=0, mixer_count=task.mixers, seeded=False)
         if not batch.rounds:
             continue
         texts = {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
@@ -111,9 +111,12 @@ def test_length_and_existence_of_a_report_do_not_depend_on_what_happened(name: s
     task, _ = a_task(policy, seed=None, arms=arms)
     first = policy.init(task.fixed_features)
     episode = policy.episode(first)
-    assert not (isinstance(episode, Assigned) and episode.clients is not None), "name it in SESSIONLESS"
-    leaflet, encoding = Leaflet.from_bytes(task.document, task.id), encoding_of()
-    guides: list[Guide] = [WholeGuide(leaflet), *([LightGuide(leaflet)] if leaflet.device is not None else [])]
+    assert not (isinstance(episode, AssignedArms) and episode.clients is not None), "name it in SESSIONLESS"
+    leaflet, encoding = ClientTask.from_bytes(task.document, task.id), make_encoding()
+    guides: list[DeviceLogic] = [
+        PolicyDevice(leaflet),
+        *([DocumentDevice(leaflet)] if leaflet.device is not None else []),
+    ]
     states = [first, encoding.loads(simulated(policy, env, rounds).state)]
     rng, made = np.random.default_rng(5), dict[int, int]()
     for content in contents(policy, states, 6 if request.node.get_closest_marker("full") else 3, task):
@@ -124,15 +127,15 @@ def test_length_and_existence_of_a_report_do_not_depend_on_what_happened(name: s
             except BandannaError:
                 continue  # before features are looked at
             ticket = Ticket(slot=bytes(16), epoch=batch.epoch, collector=bytes(16))
-            slot = Slot(batch=batch, ticket=ticket, key=task.content["keys"].get("seal analyzer"))
+            slot = ReportSlot(batch=batch, ticket=ticket, key=task.content["keys"].get("seal analyzer"))
             outcomes = set()
             for _ in range(6):
                 features = rng.choice(FEATURES, guide.dim)
                 arm = int(rng.choice(batch.arms)) if batch.arms else int(rng.integers(2))
-                given = Given(features=tuple(features.tolist()), arm=arm)
+                given = PlayedArm(features=tuple(features.tolist()), arm=arm)
                 reward = float(rng.choice(REWARDS))
                 try:
-                    body, _ = guide.final(content, round_, slot, given, reward, SecureNoise(), SecureCoins())
+                    body, _ = guide.final(content, round_, slot, given, reward, SecureNoise(), SecureRandomness())
                     outcomes.add(len(body))
                 except BandannaError as error:
                     outcomes.add(str(error))
@@ -161,7 +164,7 @@ def test_a_device_protects_points_of_its_domain_whatever_a_policy_has_formed(
     """
     seen: list[Any] = []
     monkeypatch.setattr(Device, "message", lambda self, statistic, source: seen.append(statistic.values))
-    device, middle = Plain(domain=domain), (domain.lower + domain.upper) / 2
+    device, middle = PlainVector(domain=domain), (domain.lower + domain.upper) / 2
 
     def report(values: Any) -> None:
         claimed = domain.sealed(np.array([values], dtype=float), clipped=np.asarray(0))  # a policy says so
@@ -213,12 +216,15 @@ def test_no_row_leaves_a_device_of_a_task_that_trusts_no_server(name: str) -> No
     """
     policy, _, arms, _ = case(name)
     task, _ = a_task(policy, seed=None, arms=arms)
-    first, encoding = policy.init(task.fixed_features), encoding_of()
+    first, encoding = policy.init(task.fixed_features), make_encoding()
     episode, ended = policy.episode(first), _ended(policy, first)
     assert episode is not None
-    batch, _ = batch_of(policy, first, episode, epoch=0, mixer_count=task.mixers, seeded=False)
-    leaflet = Leaflet.from_bytes(task.document, task.id)
-    guides: list[Guide] = [WholeGuide(leaflet), *([LightGuide(leaflet)] if leaflet.device is not None else [])]
+    batch, _ = make_batch(policy, first, episode, epoch=0, mixer_count=task.mixers, seeded=False)
+    leaflet = ClientTask.from_bytes(task.document, task.id)
+    guides: list[DeviceLogic] = [
+        PolicyDevice(leaflet),
+        *([DocumentDevice(leaflet)] if leaflet.device is not None else []),
+    ]
     for guide in guides:
         rows = [_of_rows(batch, guide.dim, epoch) for epoch in (0, 1)]
         lies: list[tuple[Any, list[Batch], int]] = [(first, rows[:1], 0), (first, [batch, rows[1]], 1)]
@@ -233,12 +239,14 @@ def test_no_row_leaves_a_device_of_a_task_that_trusts_no_server(name: str) -> No
             content = {"number": 0, "epoch": 0, "round": 0, "answers": [], "batches": told, **texts}
             with pytest.raises(BandannaError, match=r"announced|plan"):
                 guide.batch(content, place)
-            slot = Slot(batch=batches[place], ticket=Ticket(slot=bytes(16), epoch=place, collector=bytes(16)), key=None)
-            given = Given(features=(0.5,) * guide.dim, arm=0)
+            slot = ReportSlot(
+                batch=batches[place], ticket=Ticket(slot=bytes(16), epoch=place, collector=bytes(16)), key=None
+            )
+            given = PlayedArm(features=(0.5,) * guide.dim, arm=0)
             with pytest.raises(BandannaError):
                 guide.zeros(content, place, slot, SecureNoise())
             with pytest.raises(BandannaError):
-                guide.final(content, 0, slot, given, 0.25, SecureNoise(), SecureCoins())
+                guide.final(content, 0, slot, given, 0.25, SecureNoise(), SecureRandomness())
 
 
 def test_a_reporter_makes_no_row_for_a_task_that_trusts_no_server() -> None:
@@ -246,14 +254,16 @@ def test_a_reporter_makes_no_row_for_a_task_that_trusts_no_server() -> None:
     policy, _, arms, _ = case("LinTS-SDP")
     task, _ = a_task(policy, seed=None, arms=arms)
     episode = policy.episode(policy.init(task.fixed_features))
-    batch, _ = batch_of(policy, policy.init(task.fixed_features), episode, epoch=0, mixer_count=1, seeded=False)
-    reporter = Reporter(task, _of_rows(batch, policy.dim, 0))
+    batch, _ = make_batch(policy, policy.init(task.fixed_features), episode, epoch=0, mixer_count=1, seeded=False)
+    reporter = BodyEncoder(task, _of_rows(batch, policy.dim, 0))
     ticket = Ticket(slot=bytes(16), epoch=0, collector=bytes(16))
-    played = Played(rewards=np.ones(1), features=np.ones((1, policy.dim)), arms=np.zeros(1, dtype=int), groups=None)
+    played = PlayedRounds(
+        rewards=np.ones(1), features=np.ones((1, policy.dim)), arms=np.zeros(1, dtype=int), groups=None
+    )
     with pytest.raises(BandannaError, match="trusts nobody"):
         reporter.zero(0, (), ticket, SecureNoise())
     with pytest.raises(BandannaError, match="trusts nobody"):
-        reporter.final(0, (), played, [ticket], SecureNoise(), SecureCoins())
+        reporter.final(0, (), played, [ticket], SecureNoise(), SecureRandomness())
 
 
 def accomplice(town: Town) -> None:
@@ -263,7 +273,7 @@ def accomplice(town: Town) -> None:
     def answered(request: httpx.Request) -> httpx.Response:
         if not request.url.path.endswith("/reports"):
             return honest(request)
-        return httpx.Response(201, json={"places": [0] * len(split(request.content, 1000))})
+        return httpx.Response(201, json={"places": [0] * len(split_records(request.content, 1000))})
 
     town._answer = answered  # type: ignore[method-assign]
 
@@ -295,14 +305,14 @@ def requests_of(town: Town, contexts: Any, reward: Any) -> list[tuple[str, str, 
 def test_requests_do_not_depend_on_features_or_rewards(name: str, tmp_path: Path) -> None:
     """Under a crafted state the requests of people with all features and rewards are the same, and as long."""
     policy, env, arms, rounds = case(name)
-    town, encoding = Town(policy, tmp_path, arms=arms), encoding_of()
+    town, encoding = Town(policy, tmp_path, arms=arms), make_encoding()
     accomplice(town)
     dim, rng = int(policy.dim), np.random.default_rng(1)
     published = loads(town.inside.learner.published.document)
     state = encoding.loads(simulated(policy, env, rounds).state)
     episode = policy.episode(state)
     assert episode is not None
-    batch, _ = batch_of(policy, state, episode, epoch=0, mixer_count=1, seeded=False)
+    batch, _ = make_batch(policy, state, episode, epoch=0, mixer_count=1, seeded=False)
     finals = 0
     for number in range(4 + 1):
         texts = {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
@@ -338,7 +348,7 @@ def test_requests_of_later_rounds_do_not_depend_on_features_or_rewards(tmp_path:
         documents, chain = [], published["previous"]
         for number, content in enumerate(history):
             documents.append(dumps({**published, **content, "number": number, "previous": chain}))
-            chain = chained(chain, documents[-1])
+            chain = chain_document(chain, documents[-1])
         seen = set()
         for reward in REWARDS[::2]:
             asked: list[tuple[str, str, int]] = []
@@ -371,14 +381,14 @@ def test_a_choice_that_fails_for_some_features_changes_no_request(
     requests of all people are the same. False alarm: 2^-39.
     """
     policy = bd.LinTS(dim=2, horizon=128, batch=64, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
-    honest = LightGuide.choose
+    honest = DocumentDevice.choose
 
-    def choose(self: LightGuide, content: Any, seen: Any, coins: Any) -> Any:
+    def choose(self: DocumentDevice, content: Any, seen: Any, coins: Any) -> Any:
         if seen[0, 0] > 0.2:
             raise ArithmeticError("of a crafted snapshot")
         return honest(self, content, seen, coins)
 
-    monkeypatch.setattr(LightGuide, "choose", choose)
+    monkeypatch.setattr(DocumentDevice, "choose", choose)
     town = Town(policy, tmp_path)
     made = [requests_of(town, [[first, 0.2], [0.3, 0.4]], 1.0) for first in (0.1, 0.9)]
     assert made[0] == made[1]
@@ -391,7 +401,7 @@ def test_a_choice_that_fails_for_some_features_changes_no_request(
 def test_a_place_that_is_none_is_no_answer(places: str) -> None:
     """What a hostile collector says of places ends in one error of ours, and never in one of arithmetic."""
     with pytest.raises(BandannaError):
-        answers(201, f'{{"places":{places}}}'.encode(), 1)
+        parse_answers(201, f'{{"places":{places}}}'.encode(), 1)
 
 
 def test_features_and_rewards_that_are_none_are_errors_after_sending(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.analyzer.query_answers import FromRows, played_of
+from bandanna.deployment.analyzer.query_answers import TrustedServerRunner, played_from_rows
 from bandanna.device.noise import SecureNoise
-from bandanna.numeric.rng import SecureCoins
-from bandanna.policies.base import Desk
+from bandanna.numeric.rng import SecureRandomness
+from bandanna.policies.base import RunnerState
 
 from ..roles.simulated import case
 
@@ -33,8 +33,10 @@ def test_hostile_rows_are_learned_from_as_nobodys(name: str) -> None:
             rows[:, length - 5] = 1.0  # a constant
         hit = rng.random(rows.shape) < 0.4
         rows[hit] = rng.choice(BAD, int(hit.sum()))
-        server = FromRows(policy=policy, desk=Desk(), source=SecureNoise(), stream=SecureNoise(), coins=SecureCoins())
-        assert server.learn(state, episode, played_of(policy, episode, rows)) is not None
+        server = TrustedServerRunner(
+            policy=policy, desk=RunnerState(), source=SecureNoise(), stream=SecureNoise(), coins=SecureRandomness()
+        )
+        assert server.learn(state, episode, played_from_rows(policy, episode, rows)) is not None
         for each in server.charges:
             assert np.isfinite(np.frombuffer(each.data)).all()
 
@@ -44,6 +46,6 @@ def test_a_row_with_an_arm_that_is_none_counts_for_no_arm() -> None:
     policy = bd.LinTS(n_arms=3, features=2, horizon=64, batch=4, privacy=bd.none())
     rows = np.array([[0.1, 0.2, 1.0, arm, 0.0, 1.0] for arm in (1.0, -1.0, np.nan, 1e300)])
     rows = rows[:, -6 - (int(policy.dim) - 2) :] if int(policy.dim) > 2 else rows
-    played = played_of(policy, policy.episode(policy.init()), rows)
+    played = played_from_rows(policy, policy.episode(policy.init()), rows)
     assert played.answered is not None
     assert played.answered.tolist() == [True, False, False, False]

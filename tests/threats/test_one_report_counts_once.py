@@ -12,17 +12,17 @@ import pytest
 from scipy import stats
 
 import bandanna as bd
-from bandanna.deployment.client.load_simulation import Crowd
-from bandanna.deployment.messages.canonical import ENCAPSULATION, dumps, loads, packed, seal, unpacked
+from bandanna.deployment.client.load_simulation import SimulatedUsers
+from bandanna.deployment.messages.canonical import ENCAPSULATION, decode_base64url, dumps, encode_base64url, loads, seal
 from bandanna.deployment.messages.report import Record, report_info
 from bandanna.device.domain import Ball, Box
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import SecureNoise
 from bandanna.errors import InvalidStatistic
 from bandanna.privacy.calibration import likely_reach
-from bandanna.protocols.factory import mixers
+from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.protocols.gaussian import LocalGaussian, ShuffleGaussian
-from bandanna.protocols.mixers import Held
+from bandanna.protocols.mixers import MixerState
 from bandanna.simulation.environments.linear import LinearContextual
 
 from ..roles.hostile.attacked import Attack, Attacked, with_body
@@ -51,7 +51,7 @@ def closed(folder: Path, name: str = "LinUCB-SDP-Amp", attack: Attack | None = N
 
     inside.pump = close  # type: ignore[method-assign]
     with pytest.raises(_Closed):
-        Crowd(inside.task, inside, WORLD, rounds=BATCH, concurrency=1, wait=0.3).run()
+        SimulatedUsers(inside.task, inside, WORLD, rounds=BATCH, concurrency=1, wait=0.3).run()
     inside.pump = pump  # type: ignore[method-assign]
     return inside, kept[0]
 
@@ -62,7 +62,7 @@ class _Closed(Exception):
 
 def forwarded(inside: Attacked, share: dict[str, Any], reports: list[str]) -> str:
     """What becomes of a share with these sealed reports, from a hostile shuffler."""
-    content = dumps({**share, "parts": [mixers().dumps(sorted(reports))]})
+    content = dumps({**share, "parts": [make_mixer_encoding().dumps(sorted(reports))]})
     taken = inside.learner.take(content, "shuffler", 0, 0)
     assert taken.receipt is not None
     return str(loads(taken.receipt)["outcome"])
@@ -78,7 +78,7 @@ def sealed(inside: Attacked, numbers: Any) -> bytes:
 def test_a_copy_of_a_sealed_report_spoils_its_batch(copies: int, tmp_path: Path) -> None:
     """A shuffler that repeats one person's ciphertext gets no state that is learned from it: the batch is burned."""
     inside, share = closed(tmp_path)
-    reports = mixers().loads(share["parts"][0])
+    reports = make_mixer_encoding().loads(share["parts"][0])
     before = inside.learner.progress.state
     assert forwarded(inside, share, reports[: BATCH - copies + 1] + reports[:1] * (copies - 1)) == "burned"
     assert inside.learner.progress.state is before
@@ -87,15 +87,15 @@ def test_a_copy_of_a_sealed_report_spoils_its_batch(copies: int, tmp_path: Path)
 def test_a_report_that_was_sealed_with_the_key_of_another_spoils_its_batch(tmp_path: Path) -> None:
     """A shuffler that changes a copy behind the key that it was sealed with does not get it through."""
     inside, share = closed(tmp_path)
-    first, second, *others = mixers().loads(share["parts"][0])
-    changed = packed(unpacked(first)[:ENCAPSULATION] + unpacked(second)[ENCAPSULATION:])
+    first, second, *others = make_mixer_encoding().loads(share["parts"][0])
+    changed = encode_base64url(decode_base64url(first)[:ENCAPSULATION] + decode_base64url(second)[ENCAPSULATION:])
     assert forwarded(inside, share, [first, changed, *others]) == "burned"
 
 
 def test_honest_sealed_reports_are_learned_from(tmp_path: Path) -> None:
     """A batch of what devices have sealed is released."""
     inside, share = closed(tmp_path)
-    assert forwarded(inside, share, mixers().loads(share["parts"][0])) == "released"
+    assert forwarded(inside, share, make_mixer_encoding().loads(share["parts"][0])) == "released"
 
 
 def test_a_client_cannot_spoil_a_batch_by_a_copy(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_client_cannot_spoil_a_batch_by_a_copy(tmp_path: Path) -> None:
     inside, share = closed(tmp_path, attack=attack)
     assert seen
     assert inside.said == {"copy": 2 * len(seen)}
-    assert forwarded(inside, share, mixers().loads(share["parts"][0])) == "released"
+    assert forwarded(inside, share, make_mixer_encoding().loads(share["parts"][0])) == "released"
 
 
 def test_a_huge_sealed_report_counts_as_zero(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_a_huge_sealed_report_counts_as_zero(tmp_path: Path) -> None:
     for number in (2**61, -(2**61), 2**40):
         inside, share = closed(tmp_path / str(number))
         (part,) = inside.plan_of(0).rounds[0].parts
-        mixer = mixers().loads(part.mixer or "")
-        first, *others = mixers().loads(share["parts"][0])
-        huge, zero = (packed(sealed(inside, np.full(part.length, each))) for each in (number, 0))
+        mixer = make_mixer_encoding().loads(part.mixer or "")
+        first, *others = make_mixer_encoding().loads(share["parts"][0])
+        huge, zero = (encode_base64url(sealed(inside, np.full(part.length, each))) for each in (number, 0))
         found = []
         for report in (huge, zero):
             views = _opened(inside, part, mixer, [report, *others])
@@ -134,10 +134,10 @@ def test_a_huge_sealed_report_counts_as_zero(tmp_path: Path) -> None:
 
 
 def _opened(inside: Attacked, part: Any, mixer: Any, reports: list[str]) -> tuple[Any, ...]:
-    from bandanna.deployment.analyzer.query_answers import _opened as opened
+    from bandanna.deployment.analyzer.query_answers import _open_reports as opened
 
     info = report_info(inside.task.digest, 0, 0)
-    return opened(mixers().dumps(sorted(reports)), part, mixer, inside.learner._opener, info, set())
+    return opened(make_mixer_encoding().dumps(sorted(reports)), part, mixer, inside.learner._opener, info, set())
 
 
 def test_a_huge_report_is_refused_in_the_local_model(tmp_path: Path) -> None:
@@ -197,8 +197,8 @@ def test_one_report_moves_a_total_by_reach_and_noise_at_most(protocol: Any) -> N
             wrong[place] = beyond[place]
             with pytest.raises(InvalidStatistic, match="stay with the zero report"):
                 protocol.mixer.check(wrong[None])
-        _, estimate = protocol.analyzer.analyze(None, Held(users=1, numbers=extreme[None]), SecureNoise())
-        bound = protocol.domain.bound_of_entries + likely_reach(protocol.domain.dim) * protocol.mechanism.std
+        _, estimate = protocol.analyzer.analyze(None, MixerState(users=1, numbers=extreme[None]), SecureNoise())
+        bound = protocol.domain.largest_entry + likely_reach(protocol.domain.dim) * protocol.mechanism.std
         assert np.all(np.abs(estimate.total) <= bound + 2 * protocol.mechanism.step)
 
 

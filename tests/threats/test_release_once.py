@@ -14,15 +14,21 @@ import httpx
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.analyzer.processor import Conflict, Learner
+from bandanna.deployment.analyzer.processor import BatchProcessor, ShareRejected
 from bandanna.deployment.analyzer.service import AnalyzerRoutes
-from bandanna.deployment.calls import Unreachable
-from bandanna.deployment.client.load_simulation import Crowd, Http
-from bandanna.deployment.client.policy_device import View
-from bandanna.deployment.http.application import application
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.messages.canonical import digest, dumps, loads, packed, sign, signing_key
-from bandanna.deployment.messages.publication import Pin, Shown, chained, cosigned, head
+from bandanna.deployment.calls import RoleUnreachable
+from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
+from bandanna.deployment.client.policy_device import CurrentPublication
+from bandanna.deployment.http.application import build_application
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.messages.canonical import digest, dumps, encode_base64url, loads, sign, signing_key
+from bandanna.deployment.messages.publication import (
+    PublicationPin,
+    SignedPublication,
+    chain_document,
+    cosigned_statement,
+    is_cosigned,
+)
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError
 from bandanna.storage.database.schema import open_database
@@ -45,14 +51,14 @@ KINDS = ["central", "one mixer", "two mixers", "tree", "rounds"]
 def _asked(town: Town, *paths: str) -> list[httpx.Response]:
     """What everybody gets from the analyzer's routes."""
     parts = town.alive["analyzer"]
-    routes = AnalyzerRoutes(parts["learner"], parts["rows"], Log("analyzer", stream=_Nowhere()))
+    routes = AnalyzerRoutes(parts["learner"], parts["rows"], EventLog("analyzer", stream=_Nowhere()))
 
     async def nothing() -> None:
         return None
 
-    app = application(
+    app = build_application(
         role="analyzer", routes=routes.routes, start=nothing, stop=nothing, health=dict, status=dict,
-        metrics=Metrics(), log=Log("analyzer", stream=_Nowhere()), token=None,
+        metrics=Metrics(), log=EventLog("analyzer", stream=_Nowhere()), token=None,
     )  # fmt: skip
 
     async def ask() -> list[httpx.Response]:
@@ -92,15 +98,15 @@ def test_nothing_is_shown_before_the_registrar_has_cosigned_it(kind: str, tmp_pa
     assert (summary.json()["ledger"]["entries"], summary.json()["ledger"]["spent"]) == (0, newest.json()["spent"])
     (receipt,) = _asked(town, f"/batches/0.0/shares/{learner.mixers[-1]}/{digest(b'any')}")
     assert (receipt.status_code, receipt.json()["reason"]) == (503, "unwitnessed")
-    with pytest.raises(Conflict, match="cosigned"):
+    with pytest.raises(ShareRejected, match="cosigned"):
         learner.receipt(0, 0)
     town.start("registrar")
     work(town)
     newest, first, history, ledger, summary, waited = _asked(town, *paths)
     assert newest.json()["number"] >= 1
     assert (first.status_code, waited.status_code) == (200, 200)
-    pin = Pin(newest.json()["number"], newest.headers["etag"].strip('"'))
-    assert cosigned(pin, newest.headers["witness"], task_id=town.task.id, key=town.task.key("registrar"))
+    pin = PublicationPin(newest.json()["number"], newest.headers["etag"].strip('"'))
+    assert is_cosigned(pin, newest.headers["witness"], task_id=town.task.id, key=town.task.key("registrar"))
     assert ledger.json()["ledger"]["entries"]
     assert summary.json()["ledger"]["entries"] == len(ledger.json()["ledger"]["entries"])
     finish(town, people)
@@ -121,7 +127,7 @@ def test_a_restored_analyzer_shows_no_second_release(kind: str, away: bool, tmp_
         town.kill("registrar")
     for _ in range(3):
         work(town)  # the town itself compares all documents of one number that it has handed out
-        with suppress(Unreachable):
+        with suppress(RoleUnreachable):
             town.publication()
         rolled_back(town, "analyzer", tmp_path)
         for _ in range(4):
@@ -130,7 +136,7 @@ def test_a_restored_analyzer_shows_no_second_release(kind: str, away: bool, tmp_
     work(town)
     town.start("registrar")
     work(town, 3)
-    with suppress(Unreachable):
+    with suppress(RoleUnreachable):
         town.publication()
     learner = town.alive["analyzer"]["learner"]
     assert learner.rolled_back != away  # what nobody had been shown may be drawn again
@@ -152,7 +158,7 @@ def test_a_lagging_replica_shows_no_second_release(tmp_path: Path) -> None:
     town.step("analyzer")
     learner = town.alive["analyzer"]["learner"]
     rows = open_database(str(tmp_path / "replica.db"), role="analyzer", schema=_SCRIPTS["analyzer"])
-    replica = Learner(rows, town.task, sign=learner._sign, opener=None, witness=learner._witness)
+    replica = BatchProcessor(rows, town.task, sign=learner._sign, opener=None, witness=learner._witness)
     assert replica.settle()
     assert replica.published == learner.published  # both show the beginning
     for _ in range(4):
@@ -165,7 +171,7 @@ def test_a_lagging_replica_shows_no_second_release(tmp_path: Path) -> None:
     assert replica.take(shares[0], "analyzer", 0, 0).receipt is None
     assert replica.rolled_back
     assert replica.number == 0
-    with pytest.raises(Conflict, match="restore its database"):
+    with pytest.raises(ShareRejected, match="restore its database"):
         replica.take(shares[0], "analyzer", 0, 0)
     rows.close()
     finish(town, people)
@@ -213,7 +219,7 @@ def test_nobody_else_makes_an_analyzer_believe_that_it_was_restored(tmp_path: Pa
         {**told, "signature": sign(signing_key()[0], task.id, "witness", dumps(told))},
         {**told, "signature": sign(secrets["registrar"].sign, task.id, "witness", dumps(told))},
         {**told, "signature": sign(own, task.id, "publication", dumps(told))},
-        {**told, "signature": sign(own, packed(bytes(32)), "witness", dumps(told))},
+        {**told, "signature": sign(own, encode_base64url(bytes(32)), "witness", dumps(told))},
         {name: value for name, value in first.items() if name != "cosignature"},
     ]
     genuine, restarted = inside.witness, _again(inside)
@@ -230,11 +236,13 @@ def test_nobody_else_makes_an_analyzer_believe_that_it_was_restored(tmp_path: Pa
     assert restarted.published == learner.published
 
 
-def _beside(task: Task, secrets: dict[str, Secrets], first: Shown) -> tuple[Shown, list[Shown]]:
+def _beside(
+    task: Task, secrets: dict[str, Secrets], first: SignedPublication
+) -> tuple[SignedPublication, list[SignedPublication]]:
     """A publication after the first one, and the same with what is no cosignature of it."""
-    document = dumps({**loads(first.document), "number": 1, "previous": chained("", first.document)})
+    document = dumps({**loads(first.document), "number": 1, "previous": chain_document("", first.document)})
     true, key = signed(task.id, secrets, document), secrets["registrar"].sign
-    said = head(Pin(1, chained(loads(document)["previous"], document)))
+    said = cosigned_statement(PublicationPin(1, chain_document(loads(document)["previous"], document)))
     wrong = {
         "none": "",
         "no signature": "x" * 86,
@@ -243,8 +251,10 @@ def _beside(task: Task, secrets: dict[str, Secrets], first: Shown) -> tuple[Show
         "a stranger's": sign(signing_key()[0], task.id, "cosignature", said),
         "of another publication": first.cosignature,
         "of another number": sign(key, task.id, "cosignature", said.replace(b'"number":1', b'"number":2')),
-        "of another chain": sign(key, task.id, "cosignature", head(Pin(1, digest(b"another")))),
-        "of another task": sign(key, packed(bytes(32)), "cosignature", said),
+        "of another chain": sign(
+            key, task.id, "cosignature", cosigned_statement(PublicationPin(1, digest(b"another")))
+        ),
+        "of another task": sign(key, encode_base64url(bytes(32)), "cosignature", said),
         "of another kind": sign(key, task.id, "publication", said),
         "of the document": sign(key, task.id, "cosignature", document),
     }
@@ -257,7 +267,7 @@ def test_devices_believe_no_publication_that_the_registrar_has_not_cosigned(tmp_
     """
     town = Devices(POLICY, tmp_path)
     first = shown(town.inside.learner.published)
-    view = View.read(town.task, first)
+    view = CurrentPublication.read(town.task, first)
     town.session(tmp_path / "outbox.db", user="a").act(ARMS)
     sent = len(town.bodies)
     true, wrong = _beside(town.task, town.secrets, first)
@@ -268,7 +278,7 @@ def test_devices_believe_no_publication_that_the_registrar_has_not_cosigned(tmp_
                 town.session(outbox, user="b").act(ARMS)
         for before in (None, view):
             with pytest.raises(BandannaError, match="publication 1 is not cosigned by the task's registrar"):
-                View.read(town.task, each, before)
+                CurrentPublication.read(town.task, each, before)
     assert len(town.bodies) == sent
     town.replayed = true
     assert town.session(tmp_path / "outbox.db", user="b").act(ARMS).publication == 1
@@ -290,10 +300,10 @@ def test_a_shuffler_follows_no_publication_that_the_registrar_has_not_cosigned(t
     assert shuffler.plan() is not None
 
 
-def _again(inside: Inside) -> Learner:
+def _again(inside: Inside) -> BatchProcessor:
     """Another process of the same analyzer."""
     learner = inside.learner
-    return Learner(learner._database, inside.task, sign=learner._sign, opener=None, witness=inside.witness)
+    return BatchProcessor(learner._database, inside.task, sign=learner._sign, opener=None, witness=inside.witness)
 
 
 def test_processes_show_no_second_release(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -358,5 +368,5 @@ def _wait(served: Served, path: str, status: int, reason: str | None = None) -> 
 
 def _play(task: Task, folder: Path, environment: Any, rounds: int) -> None:
     """So many people come."""
-    with Http(task, token=Secrets.read(folder, "registrar", task).token) as http:
-        Crowd(task, http, environment, rounds=rounds, concurrency=1, wait=600.0).run()
+    with HttpDeployment(task, token=Secrets.read(folder, "registrar", task).token) as http:
+        SimulatedUsers(task, http, environment, rounds=rounds, concurrency=1, wait=600.0).run()

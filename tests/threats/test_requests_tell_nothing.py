@@ -15,7 +15,7 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.client.session import Session
 from bandanna.deployment.messages.canonical import dumps, loads, sealing_key, sign
-from bandanna.deployment.messages.publication import Shown, chained
+from bandanna.deployment.messages.publication import SignedPublication, chain_document
 from bandanna.deployment.messages.report import FINAL, ZERO, write_seal_key
 from bandanna.errors import BandannaError, InvalidArgument
 
@@ -140,13 +140,13 @@ def test_a_key_for_seeds_that_the_helper_has_not_signed_is_refused(change: dict[
     assert not town.tickets
 
 
-def resigned(town: Town, **changes: Any) -> Shown:
+def resigned(town: Town, **changes: Any) -> SignedPublication:
     """The publication in force with other parts, signed by analyzer and registrar."""
     content = loads(town.inside.learner.published.document)
     return signed(town.task.id, town.secrets, dumps({**content, **changes}))
 
 
-def published(town: Town, content: dict[str, Any], number: int, previous: str) -> Shown:
+def published(town: Town, content: dict[str, Any], number: int, previous: str) -> SignedPublication:
     """A publication with these parts, signed by analyzer and registrar."""
     return signed(town.task.id, town.secrets, dumps({**content, "number": number, "previous": previous}))
 
@@ -159,11 +159,11 @@ def test_a_fork_after_the_pinned_publication_is_refused(missed: int, forks: bool
     town.session(tmp_path / "outbox.db", user="a").act(ARMS)
     content = loads(town.inside.learner.published.document)
     first = dumps({**content, "state": "another"} if forks else content)
-    documents, chain = [first], chained("", first)
+    documents, chain = [first], chain_document("", first)
     for number in range(1, missed + 2):
         town.replayed = published(town, content, number, chain)
         documents.append(town.replayed.document)
-        chain = chained(chain, town.replayed.document)
+        chain = chain_document(chain, town.replayed.document)
     hashes = b"".join(hashlib.sha256(each).digest() for each in documents)
     honest, asked = town._answer, watched(town)
 

@@ -13,30 +13,39 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import Given, LightGuide, Slot
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.helper import SCHEMA as HELPING
 from bandanna.deployment.helper import Helper, Keyring
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import Opener, agreed_key, draw_seed, loads, masks, packed, seal, sign
+from bandanna.deployment.messages.canonical import (
+    Opener,
+    agreed_key,
+    draw_seed,
+    encode_base64url,
+    expand_masks,
+    loads,
+    seal,
+    sign,
+)
 from bandanna.deployment.messages.report import (
     Record,
     Ticket,
-    checksum,
     read_seal_key,
     sealing_info,
-    ticket_of,
+    slots_checksum,
+    ticket_from_plain,
     write_seal_key,
 )
-from bandanna.deployment.messages.share import Entry, write_job, write_share
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets, pair_info
+from bandanna.deployment.messages.share import JobEntry, write_job, write_share
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys, ticket_key_info
 from bandanna.deployment.registrar import SCHEMA, Registrar
-from bandanna.deployment.registrar_service import parts_of
+from bandanna.deployment.registrar_service import make_registrar
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.device.noise import SecureNoise
 from bandanna.errors import BandannaError
-from bandanna.numeric.rng import SecureCoins
-from bandanna.protocols.factory import mixed, mixers
+from bandanna.numeric.rng import SecureRandomness
+from bandanna.protocols.factory import make_mixer_encoding, mix_messages
 from bandanna.storage.database.schema import open_database
 
 from ..roles.inside import Inside, a_task
@@ -56,23 +65,23 @@ def seal_key_of(task: Task, content: Any) -> tuple[int, str]:
 def body_of(task: Task, content: Any, ticket: Ticket) -> bytes:
     """What an honest device sends by a publication with this content."""
     _, key = seal_key_of(task, content)
-    slot = Slot(batch=Batch.from_dict(content["batches"][0]), ticket=ticket, key=key)
-    given, guide = Given(features=(0.6, 0.3), arm=0), LightGuide(Leaflet.from_bytes(task.document))
-    body, error = guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureCoins())
+    slot = ReportSlot(batch=Batch.from_dict(content["batches"][0]), ticket=ticket, key=key)
+    given, guide = PlayedArm(features=(0.6, 0.3), arm=0), DocumentDevice(ClientTask.from_bytes(task.document))
+    body, error = guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureRandomness())
     assert error is None
     return body
 
 
 def forged(
-    task: Task, own: Secrets, batch: Batch, entries: Sequence[Entry], shares: np.ndarray[Any, Any]
+    task: Task, own: Secrets, batch: Batch, entries: Sequence[JobEntry], shares: np.ndarray[Any, Any]
 ) -> tuple[bytes, bytes, Callable[..., str]]:
     """The job and the share of a hostile shuffler, and how it signs them: as it should."""
     job = write_job(task_id=task.id, batch=batch, round_=0, entries=list(entries))
-    mixer = mixers().loads(batch.rounds[0].parts[0].mixer or "")
-    _, view = mixed(mixer, mixer.empty(), shares)
+    mixer = make_mixer_encoding().loads(batch.rounds[0].parts[0].mixer or "")
+    _, view = mix_messages(mixer, mixer.empty(), shares)
     share = write_share(
         task_id=task.id, epoch=batch.epoch, round_=0, mixer="shuffler", count=len(entries),
-        checksum=checksum(each.slot for each in entries), bad=0, parts=[mixers().dumps(view)],
+        checksum=slots_checksum(each.slot for each in entries), bad=0, parts=[make_mixer_encoding().dumps(view)],
     )  # fmt: skip
     return job, share, partial(sign, own.sign, task.id)
 
@@ -86,7 +95,7 @@ class Deployed(Inside):
         super().__init__(task, roles, folder)
         self.own = roles["shuffler"]
         rows = open_database(str(folder / "registrar.db"), role="registrar", schema=SCHEMA)
-        self.registrar = Registrar(rows, **parts_of(task, roles["registrar"]))
+        self.registrar = Registrar(rows, **make_registrar(task, roles["registrar"]))
         kept = open_database(str(folder / "helper.db"), role="helper", schema=HELPING)
         self.keyring = Keyring(kept, first=(roles["helper"].seal, task.key("seal helper")), delay=0.0)
         self.helper = Helper(
@@ -114,7 +123,7 @@ class Deployed(Inside):
     def given(self, count: int, who: str = "person") -> list[Ticket]:
         """Tickets of so many people whom the registrar knows."""
         wishes = [{"user": f"{who} {number}", "epoch": self.batch.epoch} for number in range(count)]
-        return [ticket_of(each) for each in self.registrar.tickets(wishes)]
+        return [ticket_from_plain(each) for each in self.registrar.tickets(wishes)]
 
     def body(self, ticket: Ticket) -> bytes:
         """What an honest device sends."""
@@ -124,10 +133,10 @@ class Deployed(Inside):
         """What a device has drawn, by whoever has both halves of it."""
         asked = self.batch.rounds[0]
         opened = self.opener.open(asked.sealed(body), sealing_info(self.task.digest, self.batch, 0, ticket.slot))
-        (mask,) = masks(opened[:16], asked.lengths)
+        (mask,) = expand_masks(opened[:16], asked.lengths)
         return [int(each) for each in asked.parts[0].numbers([body])[0] + mask]
 
-    def told(self, entries: Sequence[Entry], shares: np.ndarray[Any, Any]) -> tuple[Any, int]:
+    def told(self, entries: Sequence[JobEntry], shares: np.ndarray[Any, Any]) -> tuple[Any, int]:
         """The hostile shuffler's job and share, signed as they should be: what the helper has made of the one, and the
         analyzer of both.
         """
@@ -172,9 +181,9 @@ class Processes:
         path, headers = f"/tasks/{self.task.id}/tickets", {"Authorization": f"Bearer {self._token}"}
         answer = self.running["registrar"].client.post(path, json={"tickets": wishes}, headers=headers)
         assert answer.status_code == 200
-        return [ticket_of(each) for each in answer.json()["tickets"]]
+        return [ticket_from_plain(each) for each in answer.json()["tickets"]]
 
-    def told(self, entries: Sequence[Entry], shares: np.ndarray[Any, Any]) -> tuple[int, str]:
+    def told(self, entries: Sequence[JobEntry], shares: np.ndarray[Any, Any]) -> tuple[int, str]:
         """How many entries the helper has found bad, and the analyzer's outcome of the round."""
         batch = self.batch
         job, share, signed = forged(self.task, self.own, batch, entries, shares)
@@ -194,21 +203,21 @@ class Processes:
             each.stop()
 
 
-def invented(place: Deployed | Processes, slot: bytes, key: bytes) -> tuple[Entry, np.ndarray[Any, Any]]:
+def invented(place: Deployed | Processes, slot: bytes, key: bytes) -> tuple[JobEntry, np.ndarray[Any, Any]]:
     """The shuffler's own entry, with a key that it believes to be the ticket's, and a share that makes it zeros."""
     batch, seed = place.batch, draw_seed()
     info = sealing_info(place.task.digest, batch, 0, slot)
-    (mask,) = masks(seed, batch.rounds[0].lengths)
-    return Entry(slot, 0, seal(place.task.key("seal helper"), seed + key, info)), -mask
+    (mask,) = expand_masks(seed, batch.rounds[0].lengths)
+    return JobEntry(slot, 0, seal(place.task.key("seal helper"), seed + key, info)), -mask
 
 
-def keys_of(task: Task, own: Secrets) -> list[Tickets]:
+def keys_of(task: Task, own: Secrets) -> list[TicketKeys]:
     """All that a shuffler can try, as if they were the pair key of registrar and helper."""
-    infos = (pair_info(COLLECTOR), pair_info(HELPER))
+    infos = (ticket_key_info(COLLECTOR), ticket_key_info(HELPER))
     publics = [task.key(name) for name in ("agree registrar", "agree helper", "agree analyzer", "agree shuffler")]
     made = [agreed_key(own.agree, each, salt=task.digest, info=info) for each in publics for info in infos]
     made.append(own.ticket_key(task, COLLECTOR))
-    return [Tickets(key, task.digest, verifier) for key in made for verifier in (COLLECTOR, HELPER)]
+    return [TicketKeys(key, task.digest, verifier) for key in made for verifier in (COLLECTOR, HELPER)]
 
 
 def unharmed(place: Deployed, before: Any) -> None:
@@ -243,7 +252,7 @@ def test_one_real_person_among_invented_ones_is_not_isolated(tmp_path: Path) -> 
     (victim,) = place.given(1)
     body, asked = place.body(victim), place.batch.rounds[0]
     made = [invented(place, (slot := secrets.token_bytes(16)), slot) for _ in range(PEOPLE - 1)]
-    entries = [Entry(victim.slot, 0, asked.sealed(body)), *(entry for entry, _ in made)]
+    entries = [JobEntry(victim.slot, 0, asked.sealed(body)), *(entry for entry, _ in made)]
     shares = np.array([asked.parts[0].numbers([body])[0], *(share for _, share in made)])
     added, status = place.told(entries, shares)
     assert (added["bad"], added["parts"], status) == (PEOPLE - 1, [], 422)
@@ -263,10 +272,10 @@ def test_a_shuffler_cannot_replace_the_other_peoples_seeds(tmp_path: Path) -> No
         invented(place, each.slot, tries[number % len(tries)].key(place.batch.epoch, each.slot))
         for number, each in enumerate(tickets[1:])
     ]
-    entries = [Entry(tickets[0].slot, 0, asked.sealed(bodies[0])), *(entry for entry, _ in made)]
+    entries = [JobEntry(tickets[0].slot, 0, asked.sealed(bodies[0])), *(entry for entry, _ in made)]
     shares = np.array([asked.parts[0].numbers(bodies[:1])[0], *(share for _, share in made)])
     victim = place.counts(tickets[0], bodies[0])
-    hidden = np.array([masks(place.opener.open(
+    hidden = np.array([expand_masks(place.opener.open(
         entry.sealed, sealing_info(place.task.digest, place.batch, 0, entry.slot))[:16], asked.lengths)[0]
         for entry in entries])  # fmt: skip
     assert (shares + hidden).sum(axis=0).tolist() == victim  # what the sum of both mixers would be
@@ -282,12 +291,12 @@ def test_the_same_batch_is_released_when_nothing_is_replaced(tmp_path: Path) -> 
     place = Deployed(tmp_path)
     tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
     bodies = [place.body(each) for each in tickets]
-    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    entries = [JobEntry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
     total = sum(np.array(place.counts(*each)) for each in zip(tickets, bodies, strict=True))
     shares = asked.parts[0].numbers(bodies)
     added, status = place.told(entries, shares)
     assert (added["bad"], status) == (0, 201)
-    (view,) = mixers().loads(added["parts"][0])
+    (view,) = make_mixer_encoding().loads(added["parts"][0])
     assert (shares.sum(axis=0) + view.numbers).tolist() == total.tolist()
 
 
@@ -301,7 +310,7 @@ def test_a_rotated_key_reaches_all_devices_by_the_next_publication(tmp_path: Pat
         keys.append((number, public))
         tickets = place.given(PEOPLE, who=f"person of batch {len(keys)},")
         bodies = [place.body(each) for each in tickets]
-        entries = [Entry(each.slot, number, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+        entries = [JobEntry(each.slot, number, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
         if len(keys) == 1:
             assert place.keyring.rotate() == 1
         added, status = place.told(entries, asked.parts[0].numbers(bodies))
@@ -334,12 +343,12 @@ def test_a_shuffler_never_sees_the_helpers_key_of_a_ticket(tmp_path: Path) -> No
     ).to_bytes()
     job = write_job(
         task_id=place.task.id, batch=place.batch, round_=0,
-        entries=[Entry(ticket.slot, 0, place.batch.rounds[0].sealed(body))],
+        entries=[JobEntry(ticket.slot, 0, place.batch.rounds[0].sealed(body))],
     )  # fmt: skip
     for key in (ticket.collector, ticket.helper):
         assert key is not None
         assert key not in record
-        assert packed(key).encode() not in job
+        assert encode_base64url(key).encode() not in job
     info = sealing_info(place.task.digest, place.batch, 0, ticket.slot)
     with pytest.raises(BandannaError):
         Opener(place.own.agree).open(place.batch.rounds[0].sealed(body), info)
@@ -352,7 +361,7 @@ def test_helper_and_analyzer_see_the_same_whoever_has_which_counts(tmp_path: Pat
     place = Deployed(tmp_path)
     tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
     bodies = [place.body(each) for each in tickets]
-    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    entries = [JobEntry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
     shares = asked.parts[0].numbers(bodies)
     moved = shares.copy()
     difference = np.random.default_rng(2).integers(-(2**40), 2**40, size=shares.shape[1])
@@ -390,12 +399,12 @@ def test_processes_release_nothing_of_invented_people_or_replaced_seeds(
             invented(place, slot, tries[number % len(tries)].key(place.batch.epoch, slot))
             for number, slot in enumerate(others)
         ]
-        entries = [Entry(tickets[0].slot, 0, asked.sealed(body)), *(entry for entry, _ in made)]
+        entries = [JobEntry(tickets[0].slot, 0, asked.sealed(body)), *(entry for entry, _ in made)]
         shares = np.array([asked.parts[0].numbers([body])[0], *(share for _, share in made)])
         assert place.told(entries, shares) == (PEOPLE - 1, "burned")
         assert place.content["state"] == before
     tickets, content = place.given(PEOPLE), place.content
     bodies = [body_of(place.task, content, each) for each in tickets]
-    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    entries = [JobEntry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
     assert place.told(entries, asked.parts[0].numbers(bodies)) == (0, "released")
     assert place.content["state"] != before

@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.calls import Unreachable
-from bandanna.deployment.messages.canonical import packed, unpacked
+from bandanna.deployment.calls import RoleUnreachable
+from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
-    Answer,
     Fields,
     Record,
-    Verdict,
-    answer,
-    answers,
-    joined,
-    split,
+    RecordAnswer,
+    RecordVerdict,
+    encode_verdicts,
+    join_records,
+    parse_answers,
+    split_records,
 )
-from bandanna.deployment.messages.tickets import COLLECTOR, refusal
+from bandanna.deployment.messages.tickets import COLLECTOR, prove_unused
 
 from ..client.town import Town as Devices
 from ..roles.collector.batches import SLOTS, Collecting, proof, receipt, record
@@ -34,15 +34,15 @@ from ..roles.faults.test_points import begun, work
 from ..roles.faults.town import GRACE, Town
 
 
-def told(town: Town, content: bytes) -> Answer:
+def told(town: Town, content: bytes) -> RecordAnswer:
     """What the collector says of a record, from a process that is alive."""
     for _ in range(3):
         town.start("shuffler")
         try:
-            status, said = town.upload(joined([content]))
-        except Unreachable:  # it has died
+            status, said = town.upload(join_records([content]))
+        except RoleUnreachable:  # it has died
             continue
-        return answers(status, said, 1)[0]
+        return parse_answers(status, said, 1)[0]
     raise AssertionError("the shuffler does not answer")
 
 
@@ -57,9 +57,9 @@ def late_record(town: Town, people: People) -> bytes:
     given, known = wish(town, "late", 0, []), people.persons[0].slot
     assert known is not None
     plan = town.alive["analyzer"]["learner"].now.batches[0].digest
-    key = unpacked(given["collector"], 16)
+    key = decode_base64url(given["collector"], 16)
     size = len(Record.from_bytes(known.sent[0].content).body)
-    slot = unpacked(given["slot"], 16)
+    slot = decode_base64url(given["slot"], 16)
     record = Record.tagged(key, plan, slot=slot, epoch=0, round_=0, version=ZERO, body=bytes(size))
     return record.to_bytes()
 
@@ -84,7 +84,7 @@ def test_tickets_are_no_more_than_participations(point: str, number: int, tmp_pa
     work(town)
     said = told(town, late)
     record = Record.from_bytes(late)
-    proof = [0, packed(record.slot), packed(said.refusal)]
+    proof = [0, encode_base64url(record.slot), encode_base64url(said.refusal)]
     assert said.reason == "closed"
     assert wish(town, "late", 1, []) == {"refused": "participations"}
     assert "slot" in wish(town, "late", 1, [proof])
@@ -108,8 +108,8 @@ def test_a_collector_ends_while_it_sends(role: str, tmp_path: Path) -> None:
         collector = town.alive["shuffler"]["collector"]
         for person in people.persons:
             assert person.slot is not None
-            (verdicts,) = collector.accept([joined([person.slot.sent[-1].content])])
-            assert answers(*answer(verdicts), 1)[0] == Answer(reason="closed")
+            (verdicts,) = collector.accept([join_records([person.slot.sent[-1].content])])
+            assert parse_answers(*encode_verdicts(verdicts), 1)[0] == RecordAnswer(reason="closed")
         assert len(told(town, late).refusal) == 16
         work(town)
 
@@ -127,14 +127,14 @@ def test_a_shuffler_that_lies_gets_one_report_about_a_reward(lies: set[int], rea
     def lying(request: httpx.Request) -> httpx.Response:
         if not request.url.path.endswith("/reports"):
             return honest(request)
-        (sent,) = split(request.content, 1000)
+        (sent,) = split_records(request.content, 1000)
         slot, _, epoch, _, version, *_ = sent
         moved = version == ZERO and bool(seen)  # to another batch, which takes it
         seen.append(sent)
         if version not in lies or moved:
             return httpx.Response(201, json={"places": [0]})
-        proof = refusal(town.inside.keys[COLLECTOR], town.task.digest, epoch, slot)
-        status, content = answer([Verdict(reason=reason, refusal=proof)])
+        proof = prove_unused(town.inside.keys[COLLECTOR], town.task.digest, epoch, slot)
+        status, content = encode_verdicts([RecordVerdict(reason=reason, refusal=proof)])
         return httpx.Response(status, content=content)
 
     town._answer = lying  # type: ignore[method-assign]

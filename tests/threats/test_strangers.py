@@ -16,13 +16,13 @@ import psycopg
 import pytest
 
 from bandanna.deployment.http import application as application_module
-from bandanna.deployment.http.application import application
+from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits
-from bandanna.deployment.http.metrics import Log, Metrics
+from bandanna.deployment.http.metrics import EventLog, Metrics
 from bandanna.deployment.http.requests import json_response
 from bandanna.deployment.messages.canonical import dumps, sign
 from bandanna.deployment.task.document import Secrets
-from bandanna.storage.database.base import StorageFailed
+from bandanna.storage.database.base import StorageError
 from bandanna.storage.database.schema import open_database
 from bandanna.storage.database.sqlite import SQLiteDatabase
 
@@ -49,8 +49,8 @@ def a_role(**parts: Any) -> Any:
         "routes": [("GET", "/route", route), ("PUT", "/job", route)], "uploads": {"/reports": upload},
         "peers": ["PUT /job"], "names": ["x"], "start": nothing, "stop": nothing, "health": dict, "status": dict,
     }  # fmt: skip
-    return application(
-        role="example", metrics=Metrics(), log=Log("example", stream=Nowhere()), token="secret", **(given | parts)
+    return build_application(
+        role="example", metrics=Metrics(), log=EventLog("example", stream=Nowhere()), token="secret", **(given | parts)
     )
 
 
@@ -327,7 +327,7 @@ def full(rows: Any) -> None:
     ((pages,),) = sql.execute("pragma page_count").fetchall()
     sql.execute(f"pragma max_page_count = {pages}")
     for size in (2000, 500, 100, 20):
-        with suppress(StorageFailed):
+        with suppress(StorageError):
             for _ in range(1000):
                 with rows.transaction() as transaction:
                     transaction.execute("insert into filler values (?)", bytes(size))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.calls import RoleUnreachable
 from bandanna.deployment.helper import JobRefused
 from bandanna.deployment.messages.canonical import dumps, loads, sign, signing_key
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.protocols.factory import mixers
+from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.schema import open_database
 
 from ..roles.faults.people import People
@@ -40,7 +40,7 @@ def test_a_helper_gives_one_sum_of_each_level(answer: Any, tmp_path: Path) -> No
         with suppress(Unreadable):
             one.receipted(epoch, 0, said)
     assert statuses == [(409, "ended") if answer == "signed burned" else (503, "waiting")] * 4
-    levels = [each for share in shares for text in loads(share)["parts"] for view in mixers().loads(text)
+    levels = [each for share in shares for text in loads(share)["parts"] for view in make_mixer_encoding().loads(text)
               for each in view.levels]  # fmt: skip
     assert len(levels) == 3  # after 3 + 3 people: the second and third sum of 2, the first of 4
 
@@ -95,7 +95,7 @@ def test_a_shuffler_gives_up_no_report_without_a_receipt(number: int, tmp_path: 
     honest = town.route
     town.route = Lying(town, *lies(town)[number])  # type: ignore[method-assign]
     town.now += GRACE + 1.0
-    with suppress(Unreachable, BandannaError):
+    with suppress(RoleUnreachable, BandannaError):
         for _ in range(3):
             town.step("shuffler")
     with town.alive["shuffler"]["rows"].reading() as rows:

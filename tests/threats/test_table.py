@@ -11,7 +11,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.privacy.calibration import likely_reach
-from bandanna.privacy.guarantee import rounded_up
+from bandanna.privacy.guarantee import format_rounded_up
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "threats.md").read_text(encoding="utf-8")
@@ -48,9 +48,9 @@ def test_numbers_of_the_page_are_the_librarys() -> None:
     for batch in (60, 2000):
         sealed = bd.ShuffleGaussian.calibrate(domain=REPORT, budget=BUDGET, batch=batch)
         assert sealed.guarantee.shuffler is not None
-        assert f"{rounded_up(sealed.guarantee.shuffler.epsilon)} for B = {batch:,}" in PAGE
+        assert f"{format_rounded_up(sealed.guarantee.shuffler.epsilon)} for B = {batch:,}" in PAGE
     counted = bd.ShuffleBinomial.calibrate(domain=REPORT, budget=BUDGET, batch=200)
     fewer = replace(counted.event, trials=190 * counted.noise.trials)
-    assert f"epsilon {rounded_up(bd.Accountant(event=fewer).epsilon(1e-5))} for 10 of 200" in PAGE
+    assert f"epsilon {format_rounded_up(bd.Accountant(event=fewer).epsilon(1e-5))} for 10 of 200" in PAGE
     for numbers, word in ((1, "one number"), (5, "five")):
         assert f"{likely_reach(numbers):.2f} for {word}" in PAGE

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from bandanna.cli.main import app
-from bandanna.deployment.messages.canonical import packed, verify
-from bandanna.deployment.task.creation import draft
+from bandanna.deployment.messages.canonical import encode_base64url, verify
+from bandanna.deployment.task.creation import create_draft
 from bandanna.deployment.task.document import Secrets, Task
-from bandanna.deployment.task.joining import accept, join, join_all
+from bandanna.deployment.task.joining import accept_task, join_all, join_role
 from bandanna.errors import BandannaError
 
 TEXT = """
@@ -49,7 +49,7 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> Task:
     """An honest draft."""
     file = tmp_path_factory.mktemp("draft") / "tea.toml"
     file.write_text(TEXT)
-    return draft(file, expect=False)
+    return create_draft(file, expect=False)
 
 
 @pytest.fixture(params=["coins", "promise"])
@@ -75,7 +75,7 @@ def test_a_tampered_draft_is_joined_by_nobody(tampered: Task, tmp_path: Path) ->
 
 def test_a_tampered_task_is_accepted_by_nobody(tampered: Task, tmp_path: Path) -> None:
     """Of a task that its page refuses, accepting leaves secrets that serve no task."""
-    joined = {role: join(tampered, role, role) for role in tampered.roles}
+    joined = {role: join_role(tampered, role, role) for role in tampered.roles}
     task = join_all(tampered, [said for _, said in joined.values()])
     file, own = tmp_path / "task.json", tmp_path / "helper.secret.json"
     file.write_bytes(task.document)
@@ -97,27 +97,27 @@ NOBODYS = {
 
 def test_everybody_signs_for_a_key_of_nobody(drafted: Task) -> None:
     """Of a key without an owner one text is a signature of every document: this is why roles do not join with it."""
-    one = packed(NOBODYS["one"])
-    assert verify(one, drafted.id, "share", b"anything", packed(NOBODYS["one"] + bytes(32)))
+    one = encode_base64url(NOBODYS["one"])
+    assert verify(one, drafted.id, "share", b"anything", encode_base64url(NOBODYS["one"] + bytes(32)))
 
 
 @pytest.mark.parametrize("kind", ["agree", "seal"])
 @pytest.mark.parametrize("key", NOBODYS)
 def test_nobody_accepts_a_key_that_nobody_owns(kind: str, key: str, drafted: Task) -> None:
     """A role that joins with a public key for which everybody knows what is agreed upon, or sealed, makes no task."""
-    joined = {role: join(drafted, role, role) for role in drafted.roles}
+    joined = {role: join_role(drafted, role, role) for role in drafted.roles}
     own, said = joined["helper"]
-    made = replace(said, keys={**said.keys, kind: packed(NOBODYS[key])}).signed(own.sign)
+    made = replace(said, keys={**said.keys, kind: encode_base64url(NOBODYS[key])}).signed(own.sign)
     with pytest.raises(BandannaError, match="nobody can own"):
         join_all(drafted, [made if role == "helper" else each for role, (_, each) in joined.items()])
 
 
 def test_nobody_accepts_a_key_for_which_everybody_signs(drafted: Task) -> None:
     """A role that joins with a key to sign of which everybody has signatures makes no task."""
-    joined = {role: join(drafted, role, role)[1] for role in drafted.roles}
+    joined = {role: join_role(drafted, role, role)[1] for role in drafted.roles}
     said, nobodys = joined["helper"], NOBODYS["one"]
-    signature = packed(nobodys + bytes(32))
-    joined["helper"] = replace(said, keys={**said.keys, "sign": packed(nobodys)}, signature=signature)
+    signature = encode_base64url(nobodys + bytes(32))
+    joined["helper"] = replace(said, keys={**said.keys, "sign": encode_base64url(nobodys)}, signature=signature)
     assert joined["helper"].genuine
     with pytest.raises(BandannaError, match="nobody can own"):
         join_all(drafted, list(joined.values()))
@@ -127,7 +127,7 @@ def test_nobody_joins_with_the_key_of_another(drafted: Task) -> None:
     """A helper that joins with the shuffler's public half, so that the shuffler could make its tickets, is accepted by
     nobody.
     """
-    joined = {role: join(drafted, role, role) for role in drafted.roles}
+    joined = {role: join_role(drafted, role, role) for role in drafted.roles}
     own, said = joined["helper"]
     taken = joined["shuffler"][1].keys["agree"]
     copied = replace(said, keys={**said.keys, "agree": taken}).signed(own.sign)
@@ -138,4 +138,4 @@ def test_nobody_joins_with_the_key_of_another(drafted: Task) -> None:
     tampered = Task.made({**task.content, "keys": keys, "joins": told})
     for role in ("registrar", "analyzer", "shuffler"):
         with pytest.raises(BandannaError, match="another's"):
-            accept(tampered, joined[role][0])
+            accept_task(tampered, joined[role][0])

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from bandanna.deployment.messages.batch_plan import Batch, Part
-from bandanna.deployment.messages.canonical import loads, packed
+from bandanna.deployment.messages.canonical import encode_base64url, loads
 from bandanna.deployment.messages.share import write_share
-from bandanna.protocols.factory import mixers
-from bandanna.protocols.mixers import Full, Held
+from bandanna.protocols.factory import make_mixer_encoding
+from bandanna.protocols.mixers import FullBatches, MixerState
 
 from ..roles.inside import Inside, a_task
 from ..roles.simulated import case
@@ -21,9 +21,9 @@ from ..roles.simulated import case
 Views = Callable[[Batch, Part], Any]
 
 
-def counts(users: int, length: int) -> Held:
+def counts(users: int, length: int) -> MixerState:
     """A total of nobody's counts, of so many users."""
-    return Held(users=users, numbers=np.zeros(length, dtype=np.int64))
+    return MixerState(users=users, numbers=np.zeros(length, dtype=np.int64))
 
 
 VIEWS: dict[str, Views] = {
@@ -34,10 +34,10 @@ VIEWS: dict[str, Views] = {
     "of one person": lambda batch, part: (counts(1, part.length),),
     "of nobody": lambda batch, part: (counts(0, part.length),),
     "of a billion": lambda batch, part: (counts(10**9, part.length),),
-    "rows": lambda batch, part: (Held(users=1, numbers=np.zeros((1, part.length), dtype=np.int64)),),
-    "no level": lambda batch, part: (Full(users=batch.slots, levels=()),),
-    "too many levels": lambda batch, part: (Full(users=batch.slots, levels=(counts(1, 8),) * 20),),
-    "a sealed text": lambda batch, part: [packed(bytes(64))],
+    "rows": lambda batch, part: (MixerState(users=1, numbers=np.zeros((1, part.length), dtype=np.int64)),),
+    "no level": lambda batch, part: (FullBatches(users=batch.slots, levels=()),),
+    "too many levels": lambda batch, part: (FullBatches(users=batch.slots, levels=(counts(1, 8),) * 20),),
+    "a sealed text": lambda batch, part: [encode_base64url(bytes(64))],
 }
 
 
@@ -55,7 +55,7 @@ def test_views_that_no_mixer_forwards_burn_their_batch(name: str, tmp_path: Path
         batch, state = inside.learner.now.batches[0], loads(inside.learner.published.document)["state"]
         share = write_share(
             task_id=task.id, epoch=0, round_=0, mixer="shuffler", count=batch.slots, checksum="", bad=0,
-            parts=[mixers().dumps(views(batch, part)) for part in batch.rounds[0].parts],
+            parts=[make_mixer_encoding().dumps(views(batch, part)) for part in batch.rounds[0].parts],
         )  # fmt: skip
         taken = inside.learner.take(share, "shuffler", 0, 0)
         assert taken.status == 422

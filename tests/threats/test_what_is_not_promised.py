@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import Given, LightGuide, Slot
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.collector import mix_bodies
-from bandanna.deployment.messages.canonical import loads, packed, unpacked
+from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url, loads
 from bandanna.deployment.messages.report import FINAL, Record, report_info
-from bandanna.deployment.messages.share import Entry
-from bandanna.deployment.messages.tickets import COLLECTOR, Tickets, refusal
+from bandanna.deployment.messages.share import JobEntry
+from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.device.noise import SecureNoise
-from bandanna.numeric.rng import SecureCoins
+from bandanna.numeric.rng import SecureRandomness
 from bandanna.policies.base import Policy
-from bandanna.policies.serialization import encoding_of
-from bandanna.protocols.factory import mixers
-from bandanna.protocols.mixers import Held
+from bandanna.policies.serialization import make_encoding
+from bandanna.protocols.factory import make_mixer_encoding
+from bandanna.protocols.mixers import MixerState
 
 from ..roles.inside import Inside, a_task
 from .test_one_report_counts_once import BATCH, closed, forwarded, sealed
@@ -38,14 +38,14 @@ def linear(noise: str) -> Policy[Any]:
 
 def public_total(content: bytes) -> Any:
     """What everybody reads in a publication."""
-    return encoding_of().loads(loads(content)["state"]).total
+    return make_encoding().loads(loads(content)["state"]).total
 
 
 def left_of(policy: Policy[Any], total: Any, known: Any, users: int) -> list[int]:
     """What a public total of so many people holds beside the counts that somebody knows."""
     asked = next(policy.learn(policy.init(None), policy.episode(policy.init(None))))
     estimates = [
-        asked.protocol.analyzer.analyze(None, Held(users=users, numbers=known + more), SecureNoise())[1].total
+        asked.protocol.analyzer.analyze(None, MixerState(users=users, numbers=known + more), SecureNoise())[1].total
         for more in (0, 1)
     ]
     return [int(each) for each in np.rint((total - estimates[0]) / (estimates[1] - estimates[0]))]
@@ -58,8 +58,8 @@ class Filled(Inside):
         task, roles = a_task(policy, seed=None)
         super().__init__(task, roles, folder)
         self.collector._finish = lambda mixer, held: mixer.drawn(held, SecureNoise())
-        self.guide = LightGuide(Leaflet.from_bytes(task.document))
-        inventing = Tickets(roles[who].ticket_key(task, COLLECTOR), task.digest, COLLECTOR)
+        self.guide = DocumentDevice(ClientTask.from_bytes(task.document))
+        inventing = TicketKeys(roles[who].ticket_key(task, COLLECTOR), task.digest, COLLECTOR)
         (victim,) = self.tickets(["victim"], 0)
         invented = [replace(each, collector=inventing.key(0, each.slot)) for each in self.tickets(range(29), 0)]
         self.batch = self.learner.now.batches[0]
@@ -69,8 +69,8 @@ class Filled(Inside):
     def sent(self, ticket: Any) -> Any:
         """A person's counts, as the collector has taken them."""
         content = loads(self.learner.published.document)
-        slot, given = Slot(batch=self.batch, ticket=ticket, key=None), Given(features=(0.6, 0.3), arm=0)
-        body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureCoins())
+        slot, given = ReportSlot(batch=self.batch, ticket=ticket, key=None), PlayedArm(features=(0.6, 0.3), arm=0)
+        body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureRandomness())
         assert error is None
         made = Record.tagged(
             ticket.collector, self.batch.digest, slot=ticket.slot, epoch=0, round_=0, version=FINAL, body=body
@@ -95,7 +95,7 @@ def test_noise_by_the_mixer_is_left_where_all_others_are_invented(tmp_path: Path
     inside = Filled(linear("mixer"), tmp_path, "registrar")
     victim, *invented = inside.counts
     found = left_of(inside.task.policy, public_total(inside.learner.published.document), sum(invented), 30)
-    (mixer,) = [mixers().loads(part.mixer) for part in inside.batch.rounds[0].parts]
+    (mixer,) = [make_mixer_encoding().loads(part.mixer) for part in inside.batch.rounds[0].parts]
     noise, coins = np.array(found) - victim, mixer.noise.users * mixer.noise.trials
     assert mixer.noise.users == 30
     assert np.all(np.abs(noise - coins / 2) < 8 * np.sqrt(coins) / 2)
@@ -109,10 +109,10 @@ def test_a_mixer_that_draws_the_noise_sees_reports_without_it(noise: str, tmp_pa
     """
     inside = Filled(linear(noise), tmp_path, "registrar")
     batch, content = inside.batch, loads(inside.learner.published.document)
-    slot = Slot(batch=batch, ticket=inside.ticket_of(bytes(16), 0), key=None)
+    slot = ReportSlot(batch=batch, ticket=inside.ticket_of(bytes(16), 0), key=None)
 
     def counts(reward: float) -> Any:
-        given, drawn = Given(features=(0.6, 0.3), arm=0), (SecureNoise(), SecureCoins())
+        given, drawn = PlayedArm(features=(0.6, 0.3), arm=0), (SecureNoise(), SecureRandomness())
         bodies = [inside.guide.final(content, 0, slot, given, reward, *drawn)[0] for _ in range(20)]
         return batch.rounds[0].parts[0].numbers(bodies)
 
@@ -129,7 +129,7 @@ def test_a_registrar_isolates_one_person_behind_two_mixers(tmp_path: Path) -> No
     tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
     bodies = [place.body(each) for each in tickets]
     victim, *invented = [np.array(place.counts(*each)) for each in zip(tickets, bodies, strict=True)]
-    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    entries = [JobEntry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
     assert place.told(entries, asked.parts[0].numbers(bodies))[1] == 201
     total = public_total(place.learner.published.document)
     assert left_of(place.task.policy, total, sum(invented), PEOPLE) == victim.tolist()
@@ -143,7 +143,7 @@ def test_a_mixer_or_a_client_of_two_mixers_shifts_totals_unnoticed(tmp_path: Pat
     tickets, asked = place.given(PEOPLE), place.batch.rounds[0]
     bodies = [place.body(each) for each in tickets]
     honest = sum(np.array(place.counts(*each)) for each in zip(tickets, bodies, strict=True))
-    entries = [Entry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
+    entries = [JobEntry(each.slot, 0, asked.sealed(body)) for each, body in zip(tickets, bodies, strict=True)]
     shares, shift = asked.parts[0].numbers(bodies), np.array([400, -400, 0, 7, 0])
     shares[0] += shift
     assert place.told(entries, shares)[1] == 201
@@ -157,15 +157,15 @@ def test_a_shuffler_of_sealed_reports_makes_all_but_one(tmp_path: Path) -> None:
     """
     inside, share = closed(tmp_path)
     (part,) = inside.plan_of(0).rounds[0].parts
-    victim = mixers().loads(share["parts"][0])[0]
+    victim = make_mixer_encoding().loads(share["parts"][0])[0]
     policy = inside.task.policy
     asked = next(policy.learn(policy.init(None), policy.episode(policy.init(None))))
     before = inside.learner.progress.state.total
-    own = [packed(sealed(inside, np.zeros(part.length, dtype=np.int64))) for _ in range(BATCH - 1)]
+    own = [encode_base64url(sealed(inside, np.zeros(part.length, dtype=np.int64))) for _ in range(BATCH - 1)]
     assert forwarded(inside, share, [victim, *own]) == "released"
-    opened = inside.learner._opener.open(unpacked(victim), report_info(inside.task.digest, 0, 0))
+    opened = inside.learner._opener.open(decode_base64url(victim), report_info(inside.task.digest, 0, 0))
     rows = np.vstack([np.frombuffer(opened, dtype=part.dtype), np.zeros((BATCH - 1, part.length), dtype=np.int64)])
-    _, estimate = asked.protocol.analyzer.analyze(None, Held(users=BATCH, numbers=rows), SecureNoise())
+    _, estimate = asked.protocol.analyzer.analyze(None, MixerState(users=BATCH, numbers=rows), SecureNoise())
     assert np.allclose(inside.learner.progress.state.total - before, estimate.total)
 
 
@@ -178,11 +178,11 @@ def test_with_assigned_arms_the_noise_left_is_that_of_the_own_arm(tmp_path: Path
     batch = inside.learner.now.batches[0]
     arms = batch.arms_at(np.arange(batch.slots))
     own = np.flatnonzero(arms == arms[0])
-    assert [mixers().loads(part.mixer).noise.users for part in batch.rounds[0].parts] == [len(own)] * 3
+    assert [make_mixer_encoding().loads(part.mixer).noise.users for part in batch.rounds[0].parts] == [len(own)] * 3
     counts = np.random.default_rng(5).integers(0, 50, size=batch.slots)
     bodies = [batch.rounds[0].parts[0].to_bytes(np.array([each])) for each in counts]
     seen = mix_bodies(None, batch, 0, bodies, lambda mixer, held: held)  # type: ignore[arg-type]
-    ((first,), *_) = [mixers().loads(text) for text in seen]
+    ((first,), *_) = [make_mixer_encoding().loads(text) for text in seen]
     assert len(own) < batch.slots / 2
     assert int(first.numbers[0]) - counts[own[1:]].sum() == counts[0]
 
@@ -194,6 +194,6 @@ def test_a_shuffler_gets_an_accomplice_into_every_batch(tmp_path: Path) -> None:
     key = place.own.ticket_key(place.task, COLLECTOR)
     again = {"user": "person 0", "epoch": 1}
     assert place.registrar.tickets([again]) == [{"refused": "participations"}]
-    proof = packed(refusal(key, place.task.digest, 0, ticket.slot))
-    (given,) = place.registrar.tickets([{**again, "refused": [[0, packed(ticket.slot), proof]]}])
+    proof = encode_base64url(prove_unused(key, place.task.digest, 0, ticket.slot))
+    (given,) = place.registrar.tickets([{**again, "refused": [[0, encode_base64url(ticket.slot), proof]]}])
     assert given["epoch"] == 1

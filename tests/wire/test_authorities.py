@@ -9,7 +9,7 @@ import certifi
 import httpx
 import pytest
 
-from bandanna.deployment.messages.canonical import authorities
+from bandanna.deployment.messages.canonical import make_tls_context
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +21,8 @@ def _no_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_they_are_httpxs_own_and_read_once() -> None:
     """A client trusts others than httpx does, does not check names, or reads them for every connection."""
-    known, usual = authorities(), httpx.create_ssl_context()
-    assert authorities() is known
+    known, usual = make_tls_context(), httpx.create_ssl_context()
+    assert make_tls_context() is known
     assert (
         (known.verify_mode, known.check_hostname)
         == (ssl.CERT_REQUIRED, True)
@@ -37,7 +37,7 @@ def test_those_of_the_environment_are_read(tmp_path: Path, monkeypatch: pytest.M
     one, _, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
     (tmp_path / "one.pem").write_text(one + "-----END CERTIFICATE-----\n")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "one.pem"))
-    assert authorities(environment=True).cert_store_stats()["x509"] == 1
-    assert authorities().cert_store_stats()["x509"] > 1
+    assert make_tls_context(environment=True).cert_store_stats()["x509"] == 1
+    assert make_tls_context().cert_store_stats()["x509"] > 1
     monkeypatch.delenv("SSL_CERT_FILE")
-    assert authorities(environment=True).cert_store_stats()["x509"] > 1
+    assert make_tls_context(environment=True).cert_store_stats()["x509"] > 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.messages.report import HEADER, Record, joined, split
+from bandanna.deployment.messages.report import HEADER, Record, join_records, split_records
 from bandanna.errors import InvalidArgument
 
 records = st.builds(
@@ -29,18 +29,18 @@ def fields(record: Record) -> tuple[object, ...]:
 @given(st.lists(records, max_size=8))
 def test_split_is_the_inverse_of_joined(some: list[Record]) -> None:
     """What was joined is split into the same records, of equal lengths or not."""
-    assert split(joined([each.to_bytes() for each in some]), most=8) == [fields(each) for each in some]
+    assert split_records(join_records([each.to_bytes() for each in some]), most=8) == [fields(each) for each in some]
 
 
 @given(st.lists(records, min_size=1, max_size=4), st.data())
 def test_a_damaged_request_is_refused_or_split_into_whole_records(some: list[Record], data: st.DataObject) -> None:
     """Whatever a length says, every byte of a request belongs to one record, or the request is refused."""
-    content = bytearray(joined([each.to_bytes() for each in some]))
+    content = bytearray(join_records([each.to_bytes() for each in some]))
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] = data.draw(st.integers(0, 255))
     cut = bytes(content[: data.draw(st.integers(1, len(content)))])
     try:
-        found = split(cut, most=10)
+        found = split_records(cut, most=10)
     except InvalidArgument:
         return
     assert sum(4 + HEADER + len(each[6]) for each in found) == len(cut)
@@ -50,7 +50,7 @@ def test_a_damaged_request_is_refused_or_split_into_whole_records(some: list[Rec
 def test_too_many_records_are_refused(bodies: list[bytes]) -> None:
     """More records than are allowed are no request, of equal lengths or not."""
     parts = {"slot": bytes(16), "tag": bytes(16), "epoch": 0, "round": 0, "version": 1, "key_id": 0}
-    content = joined([Record(**parts, body=body).to_bytes() for body in bodies])  # type: ignore[arg-type]
-    assert len(split(content, most=3)) == 3
+    content = join_records([Record(**parts, body=body).to_bytes() for body in bodies])  # type: ignore[arg-type]
+    assert len(split_records(content, most=3)) == 3
     with pytest.raises(InvalidArgument, match="more than 2"):
-        split(content, most=2)
+        split_records(content, most=2)

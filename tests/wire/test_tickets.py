@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.messages.canonical import agreed_key, packed, sealing_key
-from bandanna.deployment.messages.report import FINAL, HEADER, Record, is_tagged, split
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets, label, pair_info, refusal
+from bandanna.deployment.messages.canonical import agreed_key, encode_base64url, sealing_key
+from bandanna.deployment.messages.report import FINAL, HEADER, Record, is_tagged, split_records
+from bandanna.deployment.messages.tickets import (
+    COLLECTOR,
+    HELPER,
+    TicketKeys,
+    encode_label,
+    prove_unused,
+    ticket_key_info,
+)
 from bandanna.errors import Unreadable
 
 KEYS = st.binary(min_size=32, max_size=32)
@@ -32,12 +39,12 @@ def _hmac(key: bytes, purpose: str, *parts: bytes) -> bytes:
 )
 def test_keys_of_slots_are_hmacs(key: bytes, task: bytes, verifier: str, some: list[tuple[int, bytes]]) -> None:
     """The key of a slot is RFC 2104's HMAC of its verifier, task, epoch and slot, in whatever order they are asked."""
-    tickets = Tickets(key, task, verifier)
+    tickets = TicketKeys(key, task, verifier)
     for epoch, slot in [*some, *reversed(some)]:
         expected = _hmac(key, f"ticket {verifier}", task, epoch.to_bytes(4, "little"), slot)
         assert tickets.key(epoch, slot) == expected
     for epoch, slot in some:
-        assert refusal(key, task, epoch, slot) == _hmac(key, "refused", task, epoch.to_bytes(4, "little"), slot)
+        assert prove_unused(key, task, epoch, slot) == _hmac(key, "refused", task, epoch.to_bytes(4, "little"), slot)
 
 
 @given(SLOTS, KEYS, SLOTS, st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), st.binary(max_size=40))
@@ -49,14 +56,14 @@ def test_the_tag_of_a_record_is_an_hmac_of_everything_else(
     content = made.to_bytes()
     assert made.tag == _hmac(key, "record", content[:16], content[32:], plan)
     assert Record.from_bytes(content) == made
-    (fields,) = split(len(content).to_bytes(4, "little") + content, 1)
+    (fields,) = split_records(len(content).to_bytes(4, "little") + content, 1)
     assert is_tagged(fields, key, plan)
     for place in range(len(content)):
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        (fields,) = split(len(content).to_bytes(4, "little") + changed, 1)
+        (fields,) = split_records(len(content).to_bytes(4, "little") + changed, 1)
         assert not is_tagged(fields, key, plan)
     assert not is_tagged(
-        split(len(content).to_bytes(4, "little") + content, 1)[0], key, bytes([plan[0] ^ 1]) + plan[1:]
+        split_records(len(content).to_bytes(4, "little") + content, 1)[0], key, bytes([plan[0] ^ 1]) + plan[1:]
     )
     assert len(content) == HEADER + len(body)
 
@@ -64,8 +71,8 @@ def test_the_tag_of_a_record_is_an_hmac_of_everything_else(
 def test_purposes_are_as_long_as_each_other() -> None:
     """Every purpose has 32 bytes, so that no message for one is a message for another."""
     purposes = ("pair", "record", "refused", "seed", "report", f"ticket {COLLECTOR}", f"ticket {HELPER}")
-    assert {len(label(purpose)) for purpose in purposes} == {32}
-    assert len({label(purpose) for purpose in purposes}) == len(purposes)
+    assert {len(encode_label(purpose)) for purpose in purposes} == {32}
+    assert len({encode_label(purpose) for purpose in purposes}) == len(purposes)
 
 
 def test_two_agree_upon_a_key_that_a_third_does_not_have() -> None:
@@ -73,13 +80,13 @@ def test_two_agree_upon_a_key_that_a_third_does_not_have() -> None:
     purpose gives another key.
     """
     (one, one_public), (two, two_public), (three, _) = sealing_key(), sealing_key(), sealing_key()
-    task, info = bytes(32), pair_info(COLLECTOR)
+    task, info = bytes(32), ticket_key_info(COLLECTOR)
     key = agreed_key(one, two_public, salt=task, info=info)
     assert key == agreed_key(two, one_public, salt=task, info=info)
     others = [
         agreed_key(three, two_public, salt=task, info=info),
         agreed_key(one, two_public, salt=b"t" * 32, info=info),
-        agreed_key(one, two_public, salt=task, info=pair_info(HELPER)),
+        agreed_key(one, two_public, salt=task, info=ticket_key_info(HELPER)),
     ]
     assert len({key, *others}) == 4
 
@@ -88,4 +95,9 @@ def test_two_agree_upon_a_key_that_a_third_does_not_have() -> None:
 def test_a_public_half_that_gives_everybody_the_same_key_is_refused(point: int) -> None:
     """A point of small order gives an all-zero secret, which everybody knows: it is no public half."""
     with pytest.raises(Unreadable, match="for agreement"):
-        agreed_key(sealing_key()[0], packed(point.to_bytes(32, "little")), salt=bytes(32), info=pair_info(HELPER))
+        agreed_key(
+            sealing_key()[0],
+            encode_base64url(point.to_bytes(32, "little")),
+            salt=bytes(32),
+            info=ticket_key_info(HELPER),
+        )

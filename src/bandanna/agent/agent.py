@@ -19,13 +19,20 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.agent.episodes import Decision
-from bandanna.agent.persistence import Saving, arguments_of, read_save
-from bandanna.agent.preflight import Early, Records, features_of, fixed_arms, listed, reward_of
-from bandanna.agent.release import Overtaken, Release, coins_for
-from bandanna.agent.reporting import Reporting, alone
-from bandanna.agent.runner import Loop
+from bandanna.agent.persistence import PersistentAgent, agent_arguments_from_save, read_save
+from bandanna.agent.preflight import (
+    EarlyRangeCheck,
+    RecordMapper,
+    count_features,
+    fixed_arms,
+    normalize_users,
+    to_reward,
+)
+from bandanna.agent.release import EpisodeRelease, ReleaseOvertaken, device_randomness
+from bandanna.agent.reporting import AgentProperties, synchronized
+from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.map import Map
-from bandanna.device.arm_sets import Contexts, Sets, arms_of, many_arms_of, of_user
+from bandanna.device.arm_sets import ArmSets, Contexts, parse_arm_sets, parse_arms, repeat_user_features
 from bandanna.errors import (
     BandannaError,
     ClippingWarning,
@@ -33,26 +40,26 @@ from bandanna.errors import (
     InvalidStatistic,
     LateRewardWarning,
     SlowReleaseWarning,
-    Summary,
+    ValueSummary,
 )
-from bandanna.policies.base import Assigned, Policy, RunningSums
-from bandanna.policies.serialization import encoding_of, saves_of
-from bandanna.privacy.ledger import Ledger, hashed
+from bandanna.policies.base import AssignedArms, Policy, RunningSumPolicy
+from bandanna.policies.serialization import make_encoding, make_save_format
+from bandanna.privacy.ledger import Ledger, hash_user
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.types import Floats
-from bandanna.validation import by_name, require_room
+from bandanna.validation import check_memory, checked_keywords
 
 # A thread that releases what is due, so that nobody who decides waits for noise.
 
 
-class Background:
+class BackgroundWorker:
     """Runs `work`, a bound method, whenever it is woken; ends with its owner."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = weakref.WeakMethod(work)
         self._woken = threading.Event()
         self._trouble: Exception | None = None
-        self._thread = threading.Thread(target=_run, args=(weakref.ref(self), self._woken), daemon=True)
+        self._thread = threading.Thread(target=_run_when_woken, args=(weakref.ref(self), self._woken), daemon=True)
         self._thread.start()
         weakref.finalize(self, self._woken.set)
 
@@ -66,7 +73,7 @@ class Background:
         if trouble is not None:
             self.wake()
             known = isinstance(trouble, BandannaError | OSError)  # else its text may hold a user's value
-            told = trouble if known else Summary.of_failure(trouble)
+            told = trouble if known else ValueSummary.of_failure(trouble)
             raise BandannaError(f"a release in the background has failed: {told}") from trouble
 
     def once(self) -> bool:
@@ -81,7 +88,7 @@ class Background:
         return True
 
 
-def _run(owner: weakref.ref[Background], woken: threading.Event) -> None:
+def _run_when_woken(owner: weakref.ref[BackgroundWorker], woken: threading.Event) -> None:
     while True:
         woken.wait()
         woken.clear()
@@ -94,20 +101,20 @@ def _run(owner: weakref.ref[Background], woken: threading.Event) -> None:
 # Deciding and observing: how callers' arms, users and rewards reach an agent's loop, and what is said about them.
 
 
-class Acting(Reporting):
+class ActingAgent(AgentProperties):
     """The part of an agent that decides and takes rewards."""
 
-    _early: Early
-    _background: Background | None
+    _early: EarlyRangeCheck
+    _background: BackgroundWorker | None
     _told: bool  # whether somebody was told of clips
-    _told_late: bool  # of a reward that was dropped
+    _late_warned: bool  # of a reward that was dropped
 
     def act(self, contexts: Contexts | None = None, user: str | int | None = None) -> Decision:
         """Decide for one user among these arms: a mapping from ids to features, an array (arms, d) or a DataFrame.
 
         Without contexts where the arms stay; of a policy that asks clients, one action for everybody.
         """
-        return self._decide_one(self._set(contexts), user)
+        return self._decide_for_one(self._set(contexts), user)
 
     def act_many(self, contexts: Any, users: Sequence[str | int | None] | None = None) -> list[Decision]:
         """Decide for several users by one snapshot: an array (users, arms, d) or a list of sets of arms; where the arms
@@ -134,15 +141,17 @@ class Acting(Reporting):
         fixed = self._loop.arms
         if fixed is not None and fixed.of_users:
             contexts = contexts if self._records is None else self._records.of_users(contexts)
-            people = validation.several("contexts", contexts, "the features of every user, an array (users, d)")
-            sets: Sets = [of_user(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]
+            people = validation.list_entries("contexts", contexts, "the features of every user, an array (users, d)")
+            sets: ArmSets = [repeat_user_features(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]
         elif fixed is not None:
-            sets = [self._set(None)] * validation.whole("contexts", contexts, most=10**7, error=InvalidStatistic)
+            sets = [self._set(None)] * validation.integer("contexts", contexts, most=10**7, error=InvalidStatistic)
         else:
             if self._records is not None:
-                contexts = list(map(self._records.of_arms, validation.several("contexts", contexts, "a list of sets")))
-            sets = many_arms_of(contexts, features_of(self.policy))
-        return self._decide(sets, listed(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
+                contexts = list(
+                    map(self._records.of_arms, validation.list_entries("contexts", contexts, "a list of sets"))
+                )
+            sets = parse_arm_sets(contexts, count_features(self.policy))
+        return self._decide(sets, normalize_users(users, len(sets)), [f"users[{i}]" for i in range(len(sets))])
 
     def _set(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
         """Ids and features of one user's arms: those of the call, or those that stay."""
@@ -150,17 +159,17 @@ class Acting(Reporting):
         if self._records is not None and contexts is not None and (fixed is None or fixed.of_users):
             contexts = (self._records.of_arms if fixed is None else self._records.of_user)(contexts)
         if fixed is not None and fixed.of_users:
-            return of_user(fixed, contexts)
+            return repeat_user_features(fixed, contexts)
         if fixed is not None and contexts is not None:
             raise InvalidStatistic("contexts", contexts, "none: the arms of this agent stay the same")
         if fixed is None and contexts is None:
-            allowed = f"the arms of this user, {features_of(self.policy)} features each (or arms= of the agent)"
+            allowed = f"the arms of this user, {count_features(self.policy)} features each (or arms= of the agent)"
             raise InvalidArgument("contexts", None, allowed)
-        return arms_of(contexts, features_of(self.policy)) if fixed is None else (fixed.ids, fixed.features)
+        return parse_arms(contexts, count_features(self.policy)) if fixed is None else (fixed.ids, fixed.features)
 
-    @alone
-    def _decide(self, sets: Sets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
-        loop, users = self._loop, [self._hashed(*pair) for pair in zip(people, names, strict=True)]
+    @synchronized
+    def _decide(self, sets: ArmSets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
+        loop, users = self._loop, [self._hash_user(*pair) for pair in zip(people, names, strict=True)]
         self._tell(stacklevel=5)  # before anything is recorded
         self._warn(self._early.contexts(sets), stacklevel=5)
         if self._background is not None:
@@ -170,10 +179,10 @@ class Acting(Reporting):
             self._background.wake()
         return decisions
 
-    @alone
-    def _decide_one(self, one: tuple[Sequence[Any], Floats], user: Any) -> Decision:
+    @synchronized
+    def _decide_for_one(self, one: tuple[Sequence[Any], Floats], user: Any) -> Decision:
         """`_decide` for one user, in fewer steps."""
-        loop, person = self._loop, None if user is None else self._hashed(user, "user")
+        loop, person = self._loop, None if user is None else self._hash_user(user, "user")
         if not self._told:
             self._tell(stacklevel=5)
             self._warn(self._early.contexts([one]), stacklevel=5)
@@ -184,11 +193,11 @@ class Acting(Reporting):
             self._background.wake()
         return decision
 
-    def _hashed(self, user: Any, name: str) -> str | None:
+    def _hash_user(self, user: Any, name: str) -> str | None:
         """Who takes part, as the loop knows people."""
         if user is None:
             return None
-        person = hashed(self._loop.secret, user, name)
+        person = hash_user(self._loop.secret, user, name)
         if self.clients_wanted:
             raise InvalidArgument("user", "an id", "none: one action is for everybody, and recruit(user) names clients")
         return person
@@ -216,35 +225,35 @@ class Acting(Reporting):
         self._at_home()
         with self._lock:
             now = self._loop.now
-            if not validation.flag("explore", explore):
+            if not validation.boolean("explore", explore):
                 return ids[int(policy.best(now.snapshot, features[None])[0])]
-            if now.batch is not None and isinstance(now.batch.episode, Assigned):
+            if now.batch is not None and isinstance(now.batch.episode, AssignedArms):
                 place = (self._loop.made - now.batch.begin) % now.batch.users
                 return ids[int(now.batch.episode.arms_at(np.array([place]))[0])]
-            coins = coins_for(self._seed, self._loop.made)
+            coins = device_randomness(self._seed, self._loop.made)
             return ids[int(policy.act(now.snapshot, policy.seen(features[None]), coins).actions[0])]
 
-    @alone
+    @synchronized
     def recruit(self, user: str | int | None = None) -> str | None:
         """A client who answers for all rounds of the running episode: an id for `observe`, or None if there are enough.
 
         For policies that play one action for everybody and ask a few (phased elimination); how many is public.
         """
-        person = None if user is None else hashed(self._loop.secret, user, "user")
+        person = None if user is None else hash_user(self._loop.secret, user, "user")
         place = self._loop.recruit(person, "user")
         if place is None:
             return None
-        return self._loop.ids.issue_client(self._loop.clients.episode, place, self._loop.session)
+        return self._loop.ids.issue_client_id(self._loop.clients.episode, place, self._loop.session)
 
     def observe(self, decision_id: str | Decision, reward: float, *, client: str | None = None) -> bool:
         """The reward of a decision (or of its id), once, or a client's; False if it came too late, and was dropped and
         counted.
         """
         given = decision_id.id if isinstance(decision_id, Decision) else decision_id
-        told = reward_of(reward)
+        told = to_reward(reward)
         kept = self._answer(given, told, client)
         if not kept:
-            self._tell_late(stacklevel=3)
+            self._warn_late(stacklevel=3)
         elif not self._told:
             self._warn(self._early.reward(told), stacklevel=3)
         return kept
@@ -269,36 +278,36 @@ class Acting(Reporting):
         """
         ids = [
             each.id if isinstance(each, Decision) else each
-            for each in validation.several("decisions", decisions, "a list of decisions, or of their ids")
+            for each in validation.list_entries("decisions", decisions, "a list of decisions, or of their ids")
         ]
-        given = validation.several("rewards", rewards, f"a list or an array of {len(ids)}, one for each decision")
+        given = validation.list_entries("rewards", rewards, f"a list or an array of {len(ids)}, one for each decision")
         if len(given) != len(ids):
             raise InvalidArgument("rewards", f"{len(given)} rewards", f"{len(ids)}, one for each decision")
-        told = [reward_of(reward, f"rewards[{place}]") for place, reward in enumerate(given)]
+        told = [to_reward(reward, f"rewards[{place}]") for place, reward in enumerate(given)]
         kept = self._answer_many(ids, told)
         if not all(kept):
-            self._tell_late(stacklevel=3)
+            self._warn_late(stacklevel=3)
         for reward in itertools.compress(told, kept):
             if self._told:
                 break
             self._warn(self._early.reward(reward), stacklevel=3)
         return kept
 
-    def _tell_late(self, stacklevel: int) -> None:
+    def _warn_late(self, stacklevel: int) -> None:
         """Once: a reward was dropped."""
-        if not self._told_late:
-            self._told_late = True
+        if not self._late_warned:
+            self._late_warned = True
             warnings.warn(LateRewardWarning(self._loop.grace, self._loop.beside), stacklevel=stacklevel)
 
-    @alone
+    @synchronized
     def _answer(self, decision_id: str, reward: float, client: str | None) -> bool:
         number, session = self._loop.ids.recognise(decision_id)
         if client is None:
             return self._loop.answer(number, session, reward)
-        episode, place, joined = self._loop.ids.recognise_client(client)
-        return self._loop.client_answer((episode, place, joined), number, reward)
+        episode, place, joined = self._loop.ids.parse_client_id(client)
+        return self._loop.record_client_reward((episode, place, joined), number, reward)
 
-    @alone
+    @synchronized
     def _answer_many(self, ids: Sequence[str], rewards: Sequence[float]) -> list[bool]:
         recognise, names = self._loop.ids.recognise, [f"decisions[{place}]" for place in range(len(ids))]
         return self._loop.answer_many(list(map(recognise, ids, names)), rewards, names)
@@ -310,7 +319,7 @@ class Acting(Reporting):
 _PATIENCE = 1.0  # seconds of a release without a warning
 
 
-class Agent(Acting, Saving):
+class Agent(ActingAgent, PersistentAgent):
     """Decides, learns and saves: one policy in one process. Safe to use from several threads.
 
     policy   what to run: `bd.LinUCB(...)`, `bd.make(...)`, or a policy of one's own
@@ -333,7 +342,7 @@ class Agent(Acting, Saving):
     the next one puts things right.
     """
 
-    @by_name("bd.Agent")
+    @checked_keywords("bd.Agent")
     def __init__(
         self,
         *,
@@ -346,28 +355,28 @@ class Agent(Acting, Saving):
         seed: int | None = None,
     ) -> None:
         validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), your own")
-        if validation.flag("test", test) != (seed is not None):
+        if validation.boolean("test", test) != (seed is not None):
             raise InvalidArgument("seed", seed, "a whole number with test=True, None without: noise is secure")
-        seed = None if seed is None else validation.whole("seed", seed, least=0, most=validation.SEEDS)
+        seed = None if seed is None else validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
         validation.one_of("release", release, ("now", "background", "manual"))
         self._seed, self._pid = seed, os.getpid()
-        self._name, self._told, self._told_late, self._kept = secrets.token_hex(16), False, False, False
-        self._early = Early(policy)
+        self._name, self._told, self._late_warned, self._kept = secrets.token_hex(16), False, False, False
+        self._early = EarlyRangeCheck(policy)
         secret = secrets.token_bytes(32) if seed is None else hashlib.sha256(f"agent {seed}".encode()).digest()
         session = secrets.token_hex(8) if seed is None else secret.hex()[:16]
-        self._records = None if features is None else Records(features, policy)
+        self._records = None if features is None else RecordMapper(features, policy)
         if self._records is not None and arms is not None and getattr(policy, "n_arms", None) is None:
             arms = self._records.of_arms(arms, "arms")
         fixed = fixed_arms(policy, arms)
-        if isinstance(policy, RunningSums):
-            _room_for(policy)
-        self._loop = Loop(policy, fixed, validation.whole("grace", grace, least=0), seed, secret, session)
+        if isinstance(policy, RunningSumPolicy):
+            _check_memory(policy)
+        self._loop = AgentRunner(policy, fixed, validation.integer("grace", grace, least=0), seed, secret, session)
         self._loop.at_once = release == "now"
         self._lock = self._loop.lock
-        self._encoding = encoding_of(type(policy))
+        self._encoding = make_encoding(type(policy))
         self._can_be_saved()
         self._loop.open_ledger(self._new_journals())
-        self._background = Background(self._release_closed) if release == "background" else None
+        self._background = BackgroundWorker(self._release_closed) if release == "background" else None
         if release == "now" and self.release_seconds > _PATIENCE:
             warnings.warn(
                 f"a release takes about {self.release_seconds:.2g} seconds, during which nobody is answered: fewer "
@@ -395,16 +404,16 @@ class Agent(Acting, Saving):
                 with self._lock:
                     loop.settle()
                     batch = None if loop.over else loop.due(loop.grace, made())
-                    work = None if batch is None else Release(loop, batch)
+                    work = None if batch is None else EpisodeRelease(loop, batch)
                 if work is None:
                     return released
                 released = True
-                with suppress(Overtaken):  # by a decision or by `close`
+                with suppress(ReleaseOvertaken):  # by a decision or by `close`
                     work.run()
         finally:
             loop.releasing.release()
 
-    @alone
+    @synchronized
     def warm_start(self, log: Any, *, privacy: Privacy | None = None, ledger: Ledger | None = None) -> None:
         """Begin with what a `bd.Log` of other people teaches, released once in a private sum; before any decision.
 
@@ -426,11 +435,11 @@ class Agent(Acting, Saving):
         arms = None if loop.arms is None else loop.arms.ids
         start = log.start(self.policy, privacy=privacy, arms=arms, seed=self._seed, ledger=ledger)
         policy = replace(self.policy, start=start)  # type: ignore[type-var]
-        self._loop = Loop(policy, loop.arms, loop.grace, self._seed, loop.secret, loop.session)
+        self._loop = AgentRunner(policy, loop.arms, loop.grace, self._seed, loop.secret, loop.session)
         self._loop.at_once, self._loop.lock, self._loop.releasing = loop.at_once, loop.lock, loop.releasing
         self._loop.open_ledger(self._new_journals())
 
-    @alone
+    @synchronized
     def close(self) -> None:
         """No more decisions: release the complete batches without waiting for grace; an incomplete one never is.
 
@@ -447,16 +456,16 @@ class Agent(Acting, Saving):
         """
         if policy is not None and not (isinstance(policy, type) and issubclass(policy, Policy)):
             raise InvalidArgument("policy", policy, "the class of a Policy")
-        file, saves = validation.path("path", path), saves_of(*(() if policy is None else (policy,)))
+        file, saves = validation.path("path", path), make_save_format(*(() if policy is None else (policy,)))
         content = read_save(file, saves, policy)
         with saves.errors_of(file):
-            agent = cls(**arguments_of(content, policy), release=release)
+            agent = cls(**agent_arguments_from_save(content, policy), release=release)
             agent._restore(file, content)
         return agent
 
 
-def _room_for(policy: RunningSums[Any]) -> None:
+def _check_memory(policy: RunningSumPolicy[Any]) -> None:
     """Refuse batches whose reports would not fit: they are formed when a batch is released."""
     most, numbers = max(next(policy.phases()).channel.sizes.counts()), policy.domain.dim
     needed = 24 * most * numbers  # as reports, as messages, as what is added
-    require_room("batch", most, needed, of=f"reports of {most:,} users with {numbers:,} numbers each")
+    check_memory("batch", most, needed, of=f"reports of {most:,} users with {numbers:,} numbers each")

@@ -19,29 +19,38 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna import validation
-from bandanna.device.domain import Ball, Bits, Box, Domain, Statistic, SymmetricMatrix, all_finite, reals
-from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise, noise_source
-from bandanna.errors import BandannaError, BudgetExceeded, InvalidArgument, InvalidStatistic, Summary
+from bandanna.device.domain import (
+    Ball,
+    Bits,
+    Box,
+    Domain,
+    Statistic,
+    SymmetricMatrix,
+    check_all_finite,
+    read_real_array,
+)
+from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise, check_noise_source
+from bandanna.errors import BandannaError, BudgetExceeded, InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.privacy.guarantee import Guarantee
-from bandanna.privacy.ledger import Ledger, hashed
-from bandanna.privacy.stores.journal import Journals, journal_of, refuse_journal
-from bandanna.protocols.base import BatchProtocol, StreamProtocol, checked_path
+from bandanna.privacy.ledger import Ledger, hash_user
+from bandanna.privacy.stores.journal import ReplicatedJournal, find_journal_path, refuse_journal
+from bandanna.protocols.base import BatchProtocol, StreamProtocol, check_path
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.continual import CentralContinual
-from bandanna.protocols.factory import PROTOCOLS, check_stream, local_kinds, open_local
+from bandanna.protocols.factory import PROTOCOLS, check_stream_state, list_local_protocols, local_protocol_for
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.randomized_response import LocalBits
 from bandanna.storage import files
-from bandanna.storage.encoding import Encoding, by_name, check_source, conforms, demand, is_hex
-from bandanna.storage.files import Saves
+from bandanna.storage.encoding import Encoding, check_readable, check_source, index_by_stored_name, is_hex, matches_type
+from bandanna.storage.files import SaveFormat
 from bandanna.types import Floats
 
 # From a trust model to the calibrated protocol of a counter.
 
 
 @lru_cache(maxsize=128)  # protocols are values: counters of the same kind share one
-def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProtocol | BatchProtocol:
+def calibrate_counter(privacy: Privacy, domain: Domain, horizon: int) -> StreamProtocol | BatchProtocol:
     """Least noise for a stream of `horizon` users, one value each."""
     if privacy.budget is None or not privacy.noisy:
         return Clear(domain=domain)
@@ -57,8 +66,8 @@ def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProto
     if privacy.model == "local" and isinstance(domain, Bits) and privacy.calibration == "tight":
         return LocalBits.calibrate(budget=privacy.budget, participations=privacy.participations)
     if privacy.model == "local":
-        return open_local(privacy, domain)
-    _check_shuffle(privacy)
+        return local_protocol_for(privacy, domain)
+    _check_trust_model(privacy)
     return ConcurrentShuffle.calibrate(
         domain=domain,
         budget=privacy.budget,
@@ -70,7 +79,7 @@ def open_protocol(privacy: Privacy, domain: Domain, horizon: int) -> StreamProto
     )
 
 
-def _check_shuffle(privacy: Privacy) -> None:
+def _check_trust_model(privacy: Privacy) -> None:
     """The sequential model is one shuffler; there is no counter of shuffled Gaussians or for returning users."""
     if privacy.participations != 1:
         raise InvalidArgument("participations", privacy.participations, "1: a counter meets every user once")
@@ -82,7 +91,7 @@ def _check_shuffle(privacy: Privacy) -> None:
 # Who has been counted, by keyed hashes: nobody more often than the guarantee covers.
 
 
-class People:
+class CounterUsers:
     """The users of a counter in the order of their updates, if they are named."""
 
     def __init__(self, secret: bytes, participations: int, order: list[str] | None = None) -> None:
@@ -103,7 +112,7 @@ class People:
             raise InvalidArgument("user", "None" if user is None else "a user", f"as before: users are {given}")
         if user is None:
             return None
-        person = hashed(self._secret, user, "user")
+        person = hash_user(self._secret, user, "user")
         if self._counts[person] >= self._participations:
             raise BudgetExceeded(
                 f"user has been counted {self._counts[person]} times; allowed are at most {self._participations} for "
@@ -117,55 +126,65 @@ class People:
 # Everything that a counter's save may contain, by name, and what it must hold to make one.
 
 
-ENCODING = Encoding(PROTOCOLS | by_name(Box, Ball, Bits, SymmetricMatrix))
-SAVES = Saves(noun="counter", version=1, encoding=ENCODING)
+ENCODING = Encoding(PROTOCOLS | index_by_stored_name(Box, Ball, Bits, SymmetricMatrix))
+SAVES = SaveFormat(noun="counter", version=1, encoding=ENCODING)
 _PLAIN = {
     "name": str, "secret": str, "horizon": int, "privacy": Privacy, "values": Domain, "seeded": bool | None,
     "protocol": StreamProtocol | BatchProtocol, "people": list, "so_far": dict[str, Any],
 }  # fmt: skip
 
 
-def check_save(content: Mapping[str, Any]) -> None:
+def check_counter_save(content: Mapping[str, Any]) -> None:
     """Types, ranges and shapes, and parts that fit together."""
     for name, hint in _PLAIN.items():
-        demand(name in content and conforms(content[name], hint), f"{name} is missing or of a wrong type")
-    demand(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
+        check_readable(name in content and matches_type(content[name], hint), f"{name} is missing or of a wrong type")
+    check_readable(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
     protocol, horizon, values = content["protocol"], content["horizon"], content["values"]
-    demand(isinstance(protocol, _expected(content["privacy"], values)), "a protocol of another trust model")
-    demand(protocol.domain == values, "a protocol for other values")
+    check_readable(
+        isinstance(protocol, _calibrate_saved(content["privacy"], values)), "a protocol of another trust model"
+    )
+    check_readable(protocol.domain == values, "a protocol for other values")
     if isinstance(protocol, CentralContinual):
-        demand(protocol.factorisation.horizon == horizon, "a stream of another length")
+        check_readable(protocol.factorisation.horizon == horizon, "a stream of another length")
     if isinstance(protocol, ConcurrentShuffle):
-        demand(protocol.tree.horizon == horizon, "a tree of another length")
+        check_readable(protocol.tree.horizon == horizon, "a tree of another length")
     if not isinstance(protocol, Clear):
-        demand(protocol.participations == content["privacy"].participations, "a protocol for other participations")
-    check_so_far(content["so_far"], content)
+        check_readable(
+            protocol.participations == content["privacy"].participations, "a protocol for other participations"
+        )
+    check_counter_state(content["so_far"], content)
     users = content["so_far"]["users"]
-    demand(len(content["people"]) in (0, users), "users of whom some are not named")
-    demand(all(is_hex(person, 64) for person in content["people"]), "a user who is none")
+    check_readable(len(content["people"]) in (0, users), "users of whom some are not named")
+    check_readable(all(is_hex(person, 64) for person in content["people"]), "a user who is none")
 
 
-def check_so_far(note: Any, content: Mapping[str, Any]) -> None:
+def check_counter_state(note: Any, content: Mapping[str, Any]) -> None:
     """How far a counter is, in a save or a journal."""
-    demand(conforms(note, dict[str, Any]) and set(note) == {"users", "total", "state", "source"}, "no sums so far")
-    demand(type(note["users"]) is int and 0 <= note["users"] <= content["horizon"], "a wrong number of users")
-    demand(isinstance(note["total"], np.ndarray) and note["total"].shape == (content["values"].dim,), "a wrong sum")
-    check_stream(note["total"], np.zeros(content["values"].dim), note["users"])
+    check_readable(
+        matches_type(note, dict[str, Any]) and set(note) == {"users", "total", "state", "source"}, "no sums so far"
+    )
+    check_readable(type(note["users"]) is int and 0 <= note["users"] <= content["horizon"], "a wrong number of users")
+    check_readable(
+        isinstance(note["total"], np.ndarray) and note["total"].shape == (content["values"].dim,), "a wrong sum"
+    )
+    check_stream_state(note["total"], np.zeros(content["values"].dim), note["users"])
     protocol = content["protocol"]
     fresh = protocol.begin() if isinstance(protocol, StreamProtocol) else None
-    check_stream(note["state"], fresh, note["users"])
-    demand((note["source"] is not None) == (content["seeded"] is True), "a generator where none belongs, or none")
+    check_stream_state(note["state"], fresh, note["users"])
+    check_readable(
+        (note["source"] is not None) == (content["seeded"] is True), "a generator where none belongs, or none"
+    )
     if note["source"] is not None:
         check_source(note["source"])
 
 
-def _expected(privacy: Privacy, values: Domain) -> type | tuple[type, ...]:
+def _calibrate_saved(privacy: Privacy, values: Domain) -> type | tuple[type, ...]:
     """The protocol of `models.open_protocol`."""
     if not privacy.noisy:
         return Clear
     if privacy.model == "local":
         bits = isinstance(values, Bits) and privacy.calibration == "tight"
-        return LocalBits if bits else local_kinds(privacy)
+        return LocalBits if bits else list_local_protocols(privacy)
     return CentralContinual if privacy.model == "central" else ConcurrentShuffle
 
 
@@ -175,19 +194,21 @@ def _expected(privacy: Privacy, values: Domain) -> type | tuple[type, ...]:
 TASK = "counter"  # its releases in the ledger
 
 
-class Kept:
+class CounterStorage:
     """What a counter that is saved has beside its sums: a name, a key, journals, and a ledger over them."""
 
-    def __init__(self, terms: dict[str, Any], secret: bytes, name: str, journals: Journals | None = None) -> None:
+    def __init__(
+        self, terms: dict[str, Any], secret: bytes, name: str, journals: ReplicatedJournal | None = None
+    ) -> None:
         self.terms, self.secret, self.name = terms, secret, name
         privacy = terms["privacy"]
         self.ledger: Ledger | None = None
         if privacy.noisy:
-            self.journals = journals or Journals(agent=name, terms=terms, secret=secret, encoding=ENCODING)
+            self.journals = journals or ReplicatedJournal(agent=name, terms=terms, secret=secret, encoding=ENCODING)
             self.ledger = Ledger(budget=privacy.budget, participations=privacy.participations, store=self.journals)
 
     @classmethod
-    def of(cls, counter: ContinualSum, secret: bytes) -> Kept:
+    def of(cls, counter: ContinualSum, secret: bytes) -> CounterStorage:
         """For a counter that is saved for the first time."""
         terms = {name: getattr(counter, name) for name in ("horizon", "privacy", "values", "protocol")}
         return cls(terms, secret, secrets.token_hex(16))
@@ -199,7 +220,7 @@ class Kept:
 
         def noted() -> Any:
             note = draw()
-            self.journals.advance({"state": note})
+            self.journals.record_state({"state": note})
             return note["total"]
 
         self.ledger.release(
@@ -214,20 +235,20 @@ class Kept:
 
     def write(self, file: Path, people: list[str], note: dict[str, Any], source: NoiseSource | None) -> None:
         """The save, after its journal."""
-        files.refuse_others(file)
+        files.check_regular_file(file)
         seeded = None if source is None else not source.secure
         plain = {"name": self.name, "secret": self.secret.hex(), "people": people, "so_far": note, "seeded": seeded}
         text = SAVES.text_of(plain | self.terms)
         if self.ledger is None:
             refuse_journal(file)
-            files.write(file, text)
+            files.write_private_file(file, text)
             return
         self.journals.attach(file, {"state": note})
-        files.write(file, text)
+        files.write_private_file(file, text)
         self.journals.saved(file)
 
 
-def generator_of(source: NoiseSource | None) -> np.random.PCG64 | None:
+def get_generator(source: NoiseSource | None) -> np.random.PCG64 | None:
     """That of a seeded source, whose state a save can hold; None for secure noise."""
     if source is None or type(source) is SecureNoise:
         return None
@@ -238,48 +259,48 @@ def generator_of(source: NoiseSource | None) -> np.random.PCG64 | None:
     return made
 
 
-def source_of(seeded: bool | None) -> NoiseSource | None:
+def restore_source(seeded: bool | None) -> NoiseSource | None:
     """A source of the kind that was saved; where a seeded one is, its state says."""
     if seeded is None:
         return None
     return FastNoise(np.random.Generator(np.random.PCG64(0))) if seeded else SecureNoise()
 
 
-def read(file: Path) -> tuple[Kept, People, dict[str, Any], dict[str, Any]]:
+def read_counter(file: Path) -> tuple[CounterStorage, CounterUsers, dict[str, Any], dict[str, Any]]:
     """What was saved, and what was released since: the counter's parts, its people, how far it is, its save."""
     content = SAVES.read(file)
     with SAVES.errors_of(file):
-        check_save(content)
+        check_counter_save(content)
         secret, note, order = bytes.fromhex(content["secret"]), content["so_far"], list(content["people"])
         terms = {name: content[name] for name in ("horizon", "privacy", "values", "protocol")}
         journals = None
         if not content["privacy"].noisy:
             refuse_journal(file)
         else:
-            journals, notes = Journals.load(
-                journal_of(file), agent=content["name"], terms=terms, secret=secret, encoding=ENCODING
+            journals, notes = ReplicatedJournal.load(
+                find_journal_path(file), agent=content["name"], terms=terms, secret=secret, encoding=ENCODING
             )
-            note, order = _newest(content, journals, notes["state"])
-        kept = Kept(terms, secret, content["name"], journals)
-        return kept, People(secret, content["privacy"].participations, order), note, content
+            note, order = _apply_journal(content, journals, notes["state"])
+        kept = CounterStorage(terms, secret, content["name"], journals)
+        return kept, CounterUsers(secret, content["privacy"].participations, order), note, content
 
 
-def _newest(content: dict[str, Any], journals: Journals, note: Any) -> tuple[dict[str, Any], list[str]]:
+def _apply_journal(content: dict[str, Any], journals: ReplicatedJournal, note: Any) -> tuple[dict[str, Any], list[str]]:
     """Updates that came after the save are in the journal, with the noise they had."""
-    check_so_far(note, content)
+    check_counter_state(note, content)
     entries, saved = journals.entries(), content["so_far"]["users"]
     first = note["users"] - len(entries)
     if note["users"] < saved:
         raise BandannaError("the journal is older than the save: it lacks releases")
-    demand(0 <= first <= saved, "a journal that begins after the save")
+    check_readable(0 <= first <= saved, "a journal that begins after the save")
     order = list(content["people"])
     for number, entry in enumerate(entries, start=first):
         named = (entry.task, entry.batch, entry.event) == (TASK, str(number), content["protocol"].event)
-        demand(
+        check_readable(
             named and entry.release is not None and len(entry.members) <= 1, "an update that is none of this counter"
         )
         order += entry.members if number >= saved else ()
-    demand(len(order) in (0, note["users"]), "users of whom some are not named")
+    check_readable(len(order) in (0, note["users"]), "users of whom some are not named")
     return note, order
 
 
@@ -287,7 +308,7 @@ def _newest(content: dict[str, Any], journals: Journals, note: Any) -> tuple[dic
 
 
 @dataclass(frozen=True, kw_only=True)
-class Values:
+class ValueShape:
     """What a counter sums: one value of `domain` for each user."""
 
     domain: Domain
@@ -338,7 +359,7 @@ class Values:
             raise InvalidStatistic("values", given, f"shape ({shape}), at least one user, each with {self.allowed}")
         return self._inside("values", array, alone=False)
 
-    def shaped(self, rows: Floats) -> Any:
+    def to_value_shape(self, rows: Floats) -> Any:
         """(..., dim) in the shape of values; a single number as a float."""
         if isinstance(self.domain, SymmetricMatrix):
             return self.domain.unpack(rows)
@@ -347,9 +368,9 @@ class Values:
         return float(rows[0]) if rows.ndim == 1 else rows[..., 0]
 
     def _numbers(self, name: str, values: ArrayLike) -> Floats:
-        array = reals(name, values, self.allowed)
+        array = read_real_array(name, values, self.allowed)
         if array.ndim:
-            all_finite(name, array)
+            check_all_finite(name, array)
         elif not np.isfinite(array):
             raise InvalidStatistic(name, float(array), self.allowed)
         return array
@@ -373,14 +394,14 @@ class Values:
             return
         place = np.unravel_index(int(np.argmax(distances)), distances.shape)
         where = "" if alone else f"[{', '.join(str(int(i)) for i in place)}]"
-        raise InvalidStatistic(name + where, Summary("a value outside"), self.allowed)
+        raise InvalidStatistic(name + where, ValueSummary("a value outside"), self.allowed)
 
 
 # A running sum of a stream of users' values, released after every user or full batch, in any trust model.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _SoFar:
+class _CounterState:
     """After `users` updates: the released sum, (dim,), and the state of a stream protocol, which is never published.
 
     `source` is where seeded noise was then, if the counter is kept on disk.
@@ -419,16 +440,16 @@ class ContinualSum:
     privacy: Privacy
     values: Domain = Box(dim=1)
     source: NoiseSource | None = None
-    _so_far: _SoFar = field(init=False, repr=False)
+    _counter_state: _CounterState = field(init=False, repr=False)
     _pid: int = field(init=False, repr=False, default_factory=os.getpid)
     _alone: threading.RLock = field(init=False, repr=False, default_factory=threading.RLock)
     _secret: bytes = field(init=False, repr=False, default_factory=lambda: secrets.token_bytes(32))
-    _people: People = field(init=False, repr=False)
-    _kept: Kept | None = field(init=False, repr=False, default=None)  # from the first save on
+    _people: CounterUsers = field(init=False, repr=False)
+    _kept: CounterStorage | None = field(init=False, repr=False, default=None)  # from the first save on
     _settled: bool = field(init=False, repr=False, default=True)
 
     def __post_init__(self) -> None:
-        self.horizon = validation.whole("horizon", self.horizon)
+        self.horizon = validation.integer("horizon", self.horizon)
         if not isinstance(self.privacy, Privacy):
             raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
         if not isinstance(self.values, Domain):
@@ -436,13 +457,13 @@ class ContinualSum:
         self.privacy.warn_if_delta_exceeds(self.horizon)
         nothing = np.zeros(self.values.dim)
         state = self.protocol.begin() if isinstance(self.protocol, StreamProtocol) else None
-        self._so_far = _SoFar(users=0, total=nothing, state=state)
-        self._people = People(self._secret, self.privacy.participations)
+        self._counter_state = _CounterState(users=0, total=nothing, state=state)
+        self._people = CounterUsers(self._secret, self.privacy.participations)
 
     @cached_property
     def protocol(self) -> StreamProtocol | BatchProtocol:
         """The calibrated protocol: of the whole stream, or (local, none) of every user by himself."""
-        return open_protocol(self.privacy, self.values, self.horizon)
+        return calibrate_counter(self.privacy, self.values, self.horizon)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -465,7 +486,7 @@ class ContinualSum:
     @property
     def predicted_error(self) -> float:
         """`predicted_std` + `delay` times the largest value: what degrees="best" makes least."""
-        return self.predicted_std + self.delay * self.values.bound_of_entries
+        return self.predicted_std + self.delay * self.values.largest_entry
 
     @property
     def users(self) -> int:
@@ -475,14 +496,14 @@ class ContinualSum:
     @property
     def estimate(self) -> Any:
         """The released running sum after the last `update`."""
-        return self._kind.shaped(self._latest.total)
+        return self._kind.to_value_shape(self._latest.total)
 
     @property
-    def _latest(self) -> _SoFar:
+    def _latest(self) -> _CounterState:
         if not self._settled:
-            with self._mine():
+            with self._exclusive_process():
                 pass
-        return self._so_far
+        return self._counter_state
 
     def __str__(self) -> str:
         """The guarantee, the predicted error and the delay."""
@@ -504,11 +525,11 @@ class ContinualSum:
         Threads take their turns, and a forked process has none: two steps from one state would be two releases of the
         same users. After an interrupt `users` says whether the value was counted; nobody has seen what was not.
         """
-        with self._mine():
+        with self._exclusive_process():
             return self._update(value, user)
 
     @contextmanager
-    def _mine(self) -> Iterator[None]:
+    def _exclusive_process(self) -> Iterator[None]:
         """One thread at a time, in the process that made the counter, from where an interrupted call has left it."""
         if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
             raise BandannaError("a counter lives in the process that made it: load or begin another one in this one")
@@ -517,7 +538,7 @@ class ContinualSum:
             yield
 
     def _update(self, value: ArrayLike, user: str | int | None) -> Any:
-        source, before = noise_source(self.source), self._so_far
+        source, before = check_noise_source(self.source), self._counter_state
         if before.users >= self.horizon:
             raise InvalidArgument("updates", before.users + 1, f"at most the horizon {self.horizon}")
         statistic = self._kind.one(value)
@@ -529,18 +550,18 @@ class ContinualSum:
             kept = self._kept.release(
                 before.users, statistic, person, lambda: self._after(before, statistic, source).note()
             )
-            after = _SoFar(**kept)
-        self._so_far = after  # at once: an interrupt splits nothing
+            after = _CounterState(**kept)
+        self._counter_state = after  # at once: an interrupt splits nothing
         self._settled = True
-        return self._kind.shaped(after.total)
+        return self._kind.to_value_shape(after.total)
 
-    def _after(self, before: _SoFar, statistic: Statistic, source: NoiseSource) -> _SoFar:
+    def _after(self, before: _CounterState, statistic: Statistic, source: NoiseSource) -> _CounterState:
         if isinstance(self.protocol, StreamProtocol):
             state, released = self.protocol.release(before.state, statistic, source)
             total = released.total
         else:
             state, total = None, before.total + self.protocol.release(statistic, source).total
-        return _SoFar(users=before.users + 1, total=total, state=state, source=self._randomness())
+        return _CounterState(users=before.users + 1, total=total, state=state, source=self._randomness())
 
     def _settle(self) -> None:
         """After a call that was interrupted, go on from what the journals say; else do nothing."""
@@ -550,16 +571,16 @@ class ContinualSum:
             if self._kept.ledger is not None:
                 self._kept.journals.settle()
                 note = self._kept.journals.state()
-                if note is not None and note["users"] > self._so_far.users:  # released, and not known here
-                    self._so_far = _SoFar(**note)
-            if (generator := generator_of(self.source)) is not None:
-                generator.state = self._so_far.source  # nobody has seen what was drawn since
-        self._people.forget_after(self._so_far.users)
+                if note is not None and note["users"] > self._counter_state.users:  # released, and not known here
+                    self._counter_state = _CounterState(**note)
+            if (generator := get_generator(self.source)) is not None:
+                generator.state = self._counter_state.source  # nobody has seen what was drawn since
+        self._people.forget_after(self._counter_state.users)
         self._settled = True
 
     def _randomness(self) -> Any:
         """Where seeded noise is, if the counter is kept on disk."""
-        generator = None if self._kept is None else generator_of(self.source)
+        generator = None if self._kept is None else get_generator(self.source)
         return None if generator is None else generator.state
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -567,25 +588,25 @@ class ContinualSum:
 
         Both files hold raw data and secrets, and are readable by their owner only.
         """
-        with self._mine():
+        with self._exclusive_process():
             file = validation.path("path", path)
-            generator_of(self.source)  # refused, if no file can hold it
-            self._kept = self._kept or Kept.of(self, self._secret)
-            self._so_far = replace(self._so_far, source=self._randomness())
-            self._kept.write(file, self._people.order, self._so_far.note(), self.source)
+            get_generator(self.source)  # refused, if no file can hold it
+            self._kept = self._kept or CounterStorage.of(self, self._secret)
+            self._counter_state = replace(self._counter_state, source=self._randomness())
+            self._kept.write(file, self._people.order, self._counter_state.note(), self.source)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> ContinualSum:
         """The counter that was saved at `path`, with every update since: they are taken from the journal."""
-        kept, people, note, content = read(validation.path("path", path))
+        kept, people, note, content = read_counter(validation.path("path", path))
         made = cls.__new__(cls)
         vars(made)["protocol"] = content["protocol"]  # as it was: a search elsewhere might find another
-        source = source_of(content["seeded"])
+        source = restore_source(content["seeded"])
         made.__init__(  # type: ignore[misc]
             horizon=content["horizon"], privacy=content["privacy"], values=content["values"], source=source
         )
-        made._kept, made._secret, made._people, made._so_far = kept, kept.secret, people, _SoFar(**note)
-        if (generator := generator_of(source)) is not None:
+        made._kept, made._secret, made._people, made._counter_state = kept, kept.secret, people, _CounterState(**note)
+        if (generator := get_generator(source)) is not None:
             generator.state = note["source"]
         return made
 
@@ -596,17 +617,17 @@ class ContinualSum:
         R are streams side by side. path="law" draws batches from their law and is for simulation; path="messages"
         runs every message, as a secure source must.
         """
-        source = noise_source(self.source)
-        checked_path(path, source)
+        source = check_noise_source(self.source)
+        check_path(path, source)
         statistic = self._kind.streams(values)
         if statistic.values.shape[-2] > self.horizon:
             raise InvalidArgument("users", statistic.values.shape[-2], f"at most the horizon {self.horizon}")
         if isinstance(self.protocol, StreamProtocol):
-            return np.asarray(self._kind.shaped(self.protocol.prefixes(statistic, source, path=path)))
+            return np.asarray(self._kind.to_value_shape(self.protocol.prefixes(statistic, source, path=path)))
         messages = self.protocol.device.message(statistic, source)[..., None, :]  # each user alone: nothing to shorten
-        each = self.protocol.of_messages(messages, source).total
-        return np.asarray(self._kind.shaped(np.cumsum(each, axis=-2)))
+        each = self.protocol.release_messages(messages, source).total
+        return np.asarray(self._kind.to_value_shape(np.cumsum(each, axis=-2)))
 
     @property
-    def _kind(self) -> Values:
-        return Values(domain=self.values)
+    def _kind(self) -> ValueShape:
+        return ValueShape(domain=self.values)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandanna.errors import InvalidArgument, InvalidStatistic
-from bandanna.policies.base import Assigned, Episode, Frozen, Played, Policy, Until
+from bandanna.policies.base import AssignedArms, Episode, FixedLength, PlayedRounds, Policy, StoppedByPublicData
 from bandanna.types import Floats
 
 # To which episode a decision belongs: by count, never by who answered.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class EpisodeSpan:
     """Decisions begin, ..., begin + users - 1 are the rounds of an episode.
 
     number   of the episode
@@ -37,24 +37,24 @@ class Batch:
     clients: int | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        clients = self.episode.clients if isinstance(self.episode, Assigned) else None
+        clients = self.episode.clients if isinstance(self.episode, AssignedArms) else None
         vars(self).update(number=self.episode.number, end=self.begin + self.users, clients=clients)
 
 
-def batch_of(episode: Episode | None, begin: int) -> Batch | None:
+def to_span(episode: Episode | None, begin: int) -> EpisodeSpan | None:
     """An episode from a decision on; one that public numbers end is as long as it may become."""
     if episode is None:
         return None
-    assert isinstance(episode, Frozen | Until | Assigned)
-    return Batch(episode=episode, begin=begin, users=episode.users)
+    assert isinstance(episode, FixedLength | StoppedByPublicData | AssignedArms)
+    return EpisodeSpan(episode=episode, begin=begin, users=episode.users)
 
 
-def following(policy: Policy[Any], batch: Batch) -> Batch | None:
+def next_span(policy: Policy[Any], batch: EpisodeSpan) -> EpisodeSpan | None:
     """The batch that fills while this one waits for late rewards; None where it depends on what will be learned."""
     episode, number = policy.following(batch.episode), batch.number + 1
-    if policy.every_round and (policy.horizon is None or number < policy.horizon):
-        episode = Frozen(number=number, users=1)
-    return batch_of(episode, batch.end)
+    if policy.learns_every_round and (policy.horizon is None or number < policy.horizon):
+        episode = FixedLength(number=number, users=1)
+    return to_span(episode, batch.end)
 
 
 # Slots: every decision of an open episode has one, with or without a reward; who answered decides nothing.
@@ -76,13 +76,13 @@ class Slot:
     reward: float | None = None
 
 
-def seats(member: str) -> int:
+def slot_count_of_member(member: str) -> int:
     """How many slots of its batch a member stands for: a user for one, a run of slots without a user for its length."""
     run = _RUN.fullmatch(member)
     return int(run[2]) - int(run[1]) + 1 if run else 1
 
 
-class Slots:
+class OpenSlots:
     """The slots of all open episodes, by the number of the decision."""
 
     def __init__(self, dim: int) -> None:
@@ -107,11 +107,11 @@ class Slots:
             raise InvalidArgument(name, f"decision {number}", "one that has no reward yet; the first one stands")
         return slot
 
-    def features(self, batch: Batch, until: int) -> list[Floats]:
+    def features(self, batch: EpisodeSpan, until: int) -> list[Floats]:
         """Of the decisions before `until`, in order, as far as they have slots."""
         return [self._slots[n].features for n in range(batch.begin, min(batch.end, until)) if n in self._slots]
 
-    def played(self, batch: Batch, nothing: float, *, grouped: bool) -> tuple[Played, int]:
+    def played(self, batch: EpisodeSpan, nothing: float, *, grouped: bool) -> tuple[PlayedRounds, int]:
         """The rows of an episode, and how many of them have no reward: those are features of 0 and a reward `nothing`.
 
         They make a report of the domain like any other, noised in full.
@@ -119,7 +119,7 @@ class Slots:
         users = batch.users
         features, rewards, answered = np.zeros((users, self._dim)), np.full(users, nothing), np.zeros(users, dtype=bool)
         arms, groups = np.zeros(users, dtype=np.int64), np.zeros(users, dtype=np.int64)
-        if isinstance(batch.episode, Assigned):
+        if isinstance(batch.episode, AssignedArms):
             arms = batch.episode.arms_at(np.arange(users))
         slots = [self._slots.get(number) for number in range(batch.begin, batch.end)]
         if held := [place for place, slot in enumerate(slots) if slot is not None]:
@@ -130,11 +130,11 @@ class Slots:
             features[told] = np.concatenate([slot.features for slot in answers]).reshape(len(told), self._dim)
             rewards[told] = [slot.reward for slot in answers]
             answered[told] = True
-        rows = Played(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None)
+        rows = PlayedRounds(rewards=rewards, features=features, arms=arms, groups=groups if grouped else None)
         missing = users - len(told)
         return (replace(rows, answered=answered) if missing else rows), missing
 
-    def members(self, batch: Batch, arm: int | None = None) -> list[str]:
+    def members(self, batch: EpisodeSpan, arm: int | None = None) -> list[str]:
         """The hashed users of an episode, or of one of its arms; slots without a user, who is nowhere else, stand
         together as far as they go.
         """
@@ -157,7 +157,7 @@ class Slots:
         """Which decisions have a slot, and in which episode."""
         return [(number, slot.batch) for number, slot in self._slots.items()]
 
-    def drop(self, batch: Batch) -> None:
+    def drop(self, batch: EpisodeSpan) -> None:
         """The episode is closed."""
         self._present.pop(batch.number, None)
         for number in range(batch.begin, batch.end):
@@ -167,9 +167,9 @@ class Slots:
                 if not self.people[slot.user]:
                     del self.people[slot.user]
 
-    def between(self, begin: int, end: int) -> Slots:
+    def between(self, begin: int, end: int) -> OpenSlots:
         """Those of the decisions begin, ..., end - 1, and what follows from them."""
-        made = Slots(self._dim)
+        made = OpenSlots(self._dim)
         for number, slot in self._slots.items():
             if begin <= number < end:
                 made.record(number, slot)
@@ -191,7 +191,7 @@ class Slots:
         }
 
     @classmethod
-    def from_columns(cls, dim: int, columns: dict[str, Any]) -> Slots:
+    def from_columns(cls, dim: int, columns: dict[str, Any]) -> OpenSlots:
         """The inverse of `to_columns`."""
         made = cls(dim)
         names = "numbers", "batches", "features", "arms", "groups", "answered", "rewards", "sessions", "users"
@@ -215,7 +215,7 @@ class Slots:
 
 
 @dataclass(kw_only=True)
-class Client:
+class EpisodeClient:
     """Sums and numbers of the rewards of every arm of the episode, and the rounds that they are of."""
 
     session: str
@@ -225,12 +225,12 @@ class Client:
     rounds: set[int]
 
 
-class Clients:
+class EpisodeClients:
     """The clients of the running episode, by their numbers: `episode` and the place in it."""
 
     def __init__(self) -> None:
         self.episode = 0
-        self._clients: list[Client] = []
+        self._clients: list[EpisodeClient] = []
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -246,7 +246,7 @@ class Clients:
 
     def join(self, arms: int, session: str, user: str | None) -> int:
         """One more; its place."""
-        client = Client(session=session, user=user, sums=np.zeros(arms), counts=np.zeros(arms), rounds=set())
+        client = EpisodeClient(session=session, user=user, sums=np.zeros(arms), counts=np.zeros(arms), rounds=set())
         self._clients.append(client)
         return len(self._clients) - 1
 
@@ -264,17 +264,17 @@ class Clients:
         client.counts[arm] += 1
         return True
 
-    def played(self, batch: Batch) -> tuple[Played, int]:
+    def played(self, batch: EpisodeSpan) -> tuple[PlayedRounds, int]:
         """Averages of all arms, (clients, k), 0 where a client has none; and how many clients have not answered."""
-        assert isinstance(batch.episode, Assigned)
+        assert isinstance(batch.episode, AssignedArms)
         assert batch.clients is not None
         averages = np.zeros((batch.clients, len(batch.episode.arms)))
         for row, client in enumerate(self._clients):
             averages[row] = client.sums / np.maximum(client.counts, 1.0)
         answered = sum(bool(client.rounds) for client in self._clients)
-        return Played(rewards=averages), batch.clients - answered
+        return PlayedRounds(rewards=averages), batch.clients - answered
 
-    def members(self, batch: Batch) -> list[str]:
+    def members(self, batch: EpisodeSpan) -> list[str]:
         """The hashed users, and the others together."""
         named = sorted(self.users())
         others = (batch.clients or 0) - len(named)
@@ -292,13 +292,15 @@ class Clients:
         }
 
     @classmethod
-    def from_columns(cls, columns: dict[str, Any]) -> Clients:
+    def from_columns(cls, columns: dict[str, Any]) -> EpisodeClients:
         """The inverse of `to_columns`."""
         made = cls()
         made.episode = columns["episode"]
         names = "sums", "counts", "rounds", "sessions", "users"
         for sums, counts, rounds, session, user in zip(*(columns[name] for name in names), strict=True):
-            made._clients.append(Client(session=session, user=user, sums=sums, counts=counts, rounds=set(rounds)))
+            made._clients.append(
+                EpisodeClient(session=session, user=user, sums=sums, counts=counts, rounds=set(rounds))
+            )
         return made
 
 
@@ -353,14 +355,14 @@ class Decision:
         return {"id": self.id, "arm": self.arm, "probability": self.probability, "episode": self.episode}
 
 
-class Ids:
+class DecisionIds:
     """The ids that one agent issues and recognises, by its secret of 32 bytes."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._keyed = hashlib.blake2s(key=secret, digest_size=8)  # to be copied: the key is taken in once
 
-    def issue(self, number: int, session: str) -> str:
+    def issue_decision(self, number: int, session: str) -> str:
         """The id of decision `number`: what two runs of one agent decide under the same number has different ids."""
         return f"{number}-{session}-{self._mark(f'decision {number} {session}')}"
 
@@ -373,11 +375,11 @@ class Ids:
                 return int(number), session
         raise InvalidStatistic(name, given, "the `id` of a decision of this agent")
 
-    def issue_client(self, episode: int, place: int, session: str) -> str:
+    def issue_client_id(self, episode: int, place: int, session: str) -> str:
         """The id of a client of an episode."""
         return f"client-{episode}-{place}-{session}-{self._mark(f'decision {place} {session} client {episode}')}"
 
-    def recognise_client(self, given: Any) -> tuple[int, int, str]:
+    def parse_client_id(self, given: Any) -> tuple[int, int, str]:
         """Episode, place and session of a client's id that the agent has issued."""
         found = _CLIENT.fullmatch(given) if isinstance(given, str) else None
         if found is not None:

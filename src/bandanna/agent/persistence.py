@@ -11,31 +11,38 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.agent.episodes import Batch, Clients, Slots, batch_of, following, seats
-from bandanna.agent.preflight import Records, as_begun, calibrations, features_of, first_ask, recalibrate
+from bandanna.agent.episodes import EpisodeClients, EpisodeSpan, OpenSlots, next_span, slot_count_of_member, to_span
+from bandanna.agent.preflight import (
+    RecordMapper,
+    calibrations_by_phase,
+    continue_streams,
+    count_features,
+    find_first_query,
+    restore_calibrations,
+)
 from bandanna.agent.release import TASK
-from bandanna.agent.reporting import Reporting, alone
-from bandanna.agent.runner import Loop, Progress
+from bandanna.agent.reporting import AgentProperties, synchronized
+from bandanna.agent.runner import AgentProgress, AgentRunner
 from bandanna.data.features.map import Map
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.base import Policy, RunningSums
-from bandanna.policies.serialization import as_columns, from_columns, saves_of
-from bandanna.privacy.stores.journal import Journals, journal_of, refuse_journal
+from bandanna.policies.base import Policy, RunningSumPolicy
+from bandanna.policies.serialization import columns_from_played, make_save_format, played_from_columns
+from bandanna.privacy.stores.journal import ReplicatedJournal, find_journal_path, refuse_journal
 from bandanna.protocols.base import Protocol, StreamProtocol
-from bandanna.protocols.factory import check_stream
-from bandanna.protocols.running_sum import Channel, fits
+from bandanna.protocols.factory import check_stream_state
+from bandanna.protocols.running_sum import RunningSumProtocol, find_mismatch
 from bandanna.storage import files
-from bandanna.storage.encoding import Encoding, check_source, conforms, demand, is_hex
-from bandanna.storage.files import Saves
+from bandanna.storage.encoding import Encoding, check_readable, check_source, is_hex, matches_type
+from bandanna.storage.files import SaveFormat
 
 # What a save and its journal must hold to make an agent: types, ranges, shapes, and parts that fit together.
 #
 # A checksum tells damage, not sense: whatever does not pass here is refused before anything is built from it.
 
 
-BATCHES = 10**7  # at most so many with noise in a phase: each has a place in a table
-_LARGEST = 1e60  # of a number in a state: its square is a float
-_PLAIN: dict[str, Any] = {
+MAX_BATCHES = 10**7  # at most so many with noise in a phase: each has a place in a table
+_LARGEST_NUMBER = 1e60  # of a number in a state: its square is a float
+_FIELD_TYPES: dict[str, Any] = {
     "name": str, "policy": Policy, "calibrations": dict[int, Any], "grace": int, "seed": int | None, "secret": str,
     "slots": dict[str, Any], "clients": dict[str, Any], "kept": dict[int, Any], "arms": tuple[Any, ...] | None,
     "features": str | None, "made": int, "beside": int, "late": int, "over": bool,
@@ -53,11 +60,11 @@ _LISTS = "sessions", "users"
 
 def check_save(content: Mapping[str, Any]) -> None:
     """Everything in a save that can be checked without its policy at work."""
-    _check_plain(content, _PLAIN)
-    demand(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
-    demand(content["beside"] <= content["made"], "more decisions beside than there were")
+    _check_plain(content, _FIELD_TYPES)
+    check_readable(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
+    check_readable(content["beside"] <= content["made"], "more decisions beside than there were")
     check_calibrations(content["policy"], content["calibrations"])
-    _check_columns(features_of(content["policy"]), content["slots"])
+    _check_columns(count_features(content["policy"]), content["slots"])
     _check_clients(content["clients"])
 
 
@@ -65,293 +72,316 @@ def check_arms(arms: Any, policy: Policy[Any]) -> Any:
     """Arms that stay, as an agent takes them: names, or features by name."""
     if arms is None:
         return None
-    demand(len(arms) == 2 and isinstance(arms[0], tuple), "arms without their parts")
+    check_readable(len(arms) == 2 and isinstance(arms[0], tuple), "arms without their parts")
     ids, features = arms
     numbers = isinstance(features, np.ndarray) and features.dtype == np.float64
-    demand(numbers and features.shape == (len(ids), features_of(policy)), "arms of another shape")
+    check_readable(numbers and features.shape == (len(ids), count_features(policy)), "arms of another shape")
     named = getattr(policy, "n_arms", None) is not None  # what features there are belong to users
-    return ids if named or not features_of(policy) else dict(zip(ids, features, strict=True))
+    return ids if named or not count_features(policy) else dict(zip(ids, features, strict=True))
 
 
 def check_progress(note: Any, seeded: bool) -> None:
     """What saves and journals hold of the newest release."""
-    demand(isinstance(note, Mapping), "a journal without its state")
+    check_readable(isinstance(note, Mapping), "a journal without its state")
     _check_plain(note, _PROGRESS)
-    demand(seeded == (note["source"] is not None), "seed and source do not agree")
+    check_readable(seeded == (note["source"] is not None), "seed and source do not agree")
     if note["source"] is not None:
         check_source(note["source"])
 
 
 def _check_plain(content: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     for name, hint in hints.items():
-        demand(name in content and conforms(content[name], hint), f"{name} is missing or of a wrong type")
-        demand(type(content[name]) is not int or content[name] >= 0, f"{name} is negative")
+        check_readable(name in content and matches_type(content[name], hint), f"{name} is missing or of a wrong type")
+        check_readable(type(content[name]) is not int or content[name] >= 0, f"{name} is negative")
 
 
 def check_calibrations(policy: Policy[Any], saved: Any) -> None:
     """Phases 0, 1, ..., each with protocols for its batch sizes that suit the policy."""
-    demand(conforms(saved, dict[int, Any]) and sorted(saved) == list(range(len(saved))), "phases are missing")
-    demand(not saved or isinstance(policy, RunningSums), "channels of a policy that has none")
-    demand(len(saved) <= (64 if policy.horizon is None else 1), "too many phases")
+    check_readable(
+        matches_type(saved, dict[int, Any]) and sorted(saved) == list(range(len(saved))), "phases are missing"
+    )
+    check_readable(not saved or isinstance(policy, RunningSumPolicy), "channels of a policy that has none")
+    check_readable(len(saved) <= (64 if policy.horizon is None else 1), "too many phases")
     for phase, pair in saved.items():
-        assert isinstance(policy, RunningSums)
-        demand(isinstance(pair, tuple) and len(pair) == 2, "a phase is not a channel and its sizes")
+        assert isinstance(policy, RunningSumPolicy)
+        check_readable(isinstance(pair, tuple) and len(pair) == 2, "a phase is not a channel and its sizes")
         channel, runs = pair
-        demand(isinstance(channel, Channel) and conforms(runs, list) and runs and not len(runs) % 2, "wrong sizes")
-        demand(all(type(number) is int and number > 0 for number in runs), "wrong sizes")
+        check_readable(
+            isinstance(channel, RunningSumProtocol) and matches_type(runs, list) and runs and not len(runs) % 2,
+            "wrong sizes",
+        )
+        check_readable(all(type(number) is int and number > 0 for number in runs), "wrong sizes")
         sizes, times = runs[::2], runs[1::2]
         longest = next(policy.phases()).span << phase
         users = sum(size * often for size, often in zip(sizes, times, strict=True))
-        most = BATCHES if policy.privacy.noisy else longest
-        demand(sum(times) <= most and users <= longest, "more batches than the horizon has")
-        demand(set(channel.protocols) == set(sizes), "batches without a protocol")
+        most = MAX_BATCHES if policy.privacy.noisy else longest
+        check_readable(sum(times) <= most and users <= longest, "more batches than the horizon has")
+        check_readable(set(channel.protocols) == set(sizes), "batches without a protocol")
         for size, protocol in channel.protocols.items():
             _check_protocol(policy, protocol, size, steps=sum(times))
 
 
-def _check_protocol(policy: RunningSums[Any], protocol: Protocol, size: int, steps: int) -> None:
-    fault = fits(next(policy.phases()).spends, protocol, size=size, steps=steps)
-    demand(fault is None, f"{fault}")
-    demand(protocol.domain == policy.domain, "a protocol for other statistics")
+def _check_protocol(policy: RunningSumPolicy[Any], protocol: Protocol, size: int, steps: int) -> None:
+    fault = find_mismatch(next(policy.phases()).spends, protocol, size=size, steps=steps)
+    check_readable(fault is None, f"{fault}")
+    check_readable(protocol.domain == policy.domain, "a protocol for other statistics")
 
 
-def check_state(policy: Policy[Any], fresh: Any, given: Progress) -> None:
+def check_state(policy: Policy[Any], fresh: Any, given: AgentProgress) -> None:
     """A state of this policy: of the make of a fresh one, with numbers that can be computed with, and in its place."""
-    check_like(given.state, fresh)
+    check_same_structure(given.state, fresh)
     episode = policy.episode(given.state)
-    demand(episode is None or episode.number == given.closed, "the state after another number of episodes")
+    check_readable(episode is None or episode.number == given.closed, "the state after another number of episodes")
     horizon = policy.horizon
-    demand(horizon is None or given.closed <= horizon + 1, "more episodes than the horizon has rounds")
-    demand(set(given.forgot) <= set(policy.keeps), "rows of no group")
+    check_readable(horizon is None or given.closed <= horizon + 1, "more episodes than the horizon has rounds")
+    check_readable(set(given.forgot) <= set(policy.keeps), "rows of no group")
     policy.publish(given.state)
 
 
-def check_streams(policy: Policy[Any], given: Progress, protocol: Any, number: int, steps: int) -> None:
+def check_streams(policy: Policy[Any], given: AgentProgress, protocol: Any, number: int, steps: int) -> None:
     """The states of streams: of the make of a fresh one of the protocol that is asked for."""
     if not isinstance(protocol, StreamProtocol):
-        demand(not given.streams, "streams of a policy that has none")
+        check_readable(not given.streams, "streams of a policy that has none")
         return
-    demand(set(given.streams) <= set(range(number + 1)), "streams that have not begun")
+    check_readable(set(given.streams) <= set(range(number + 1)), "streams that have not begun")
     if steps:
-        demand(number in given.streams, "a stream without its state")
-        check_stream(given.streams[number], protocol.begin(), steps=steps)
+        check_readable(number in given.streams, "a stream without its state")
+        check_stream_state(given.streams[number], protocol.begin(), steps=steps)
 
 
-def check_like(given: Any, fresh: Any) -> None:
+def check_same_structure(given: Any, fresh: Any) -> None:
     """Types of a fresh value, finite numbers, arrays of as many axes; what a policy may leave out may be missing."""
     if isinstance(fresh, np.ndarray | np.generic):
-        demand(np.ndim(given) == np.ndim(fresh) and isinstance(given, np.ndarray | np.generic | int | float), "a state")
+        check_readable(
+            np.ndim(given) == np.ndim(fresh) and isinstance(given, np.ndarray | np.generic | int | float), "a state"
+        )
         array, model = np.asarray(given), np.asarray(fresh)
-        demand(array.dtype.kind == model.dtype.kind or (array.dtype.kind, model.dtype.kind) == ("i", "f"), "a state")
-        demand(bool(np.all(np.abs(array.astype(float)) <= _LARGEST)), "a state with numbers that no sum has")
-        demand(array.ndim < 2 or array.shape[-1] == model.shape[-1] or not model.size, "a state of other features")
+        check_readable(
+            array.dtype.kind == model.dtype.kind or (array.dtype.kind, model.dtype.kind) == ("i", "f"), "a state"
+        )
+        check_readable(
+            bool(np.all(np.abs(array.astype(float)) <= _LARGEST_NUMBER)), "a state with numbers that no sum has"
+        )
+        check_readable(
+            array.ndim < 2 or array.shape[-1] == model.shape[-1] or not model.size, "a state of other features"
+        )
     elif isinstance(given, float | int) and not isinstance(given, bool):
-        demand(abs(given) <= _LARGEST, "a state with numbers that no sum has")
+        check_readable(abs(given) <= _LARGEST_NUMBER, "a state with numbers that no sum has")
     elif is_dataclass(given):
-        demand(fresh is None or type(given) is type(fresh), "the state of another policy")
+        check_readable(fresh is None or type(given) is type(fresh), "the state of another policy")
         for each in fields(given):
-            check_like(getattr(given, each.name), getattr(fresh, each.name, None))
+            check_same_structure(getattr(given, each.name), getattr(fresh, each.name, None))
     elif isinstance(given, np.ndarray):
-        demand(given.dtype.kind in "biuf" and bool(np.all(np.isfinite(given))), "a state with numbers that are none")
+        check_readable(
+            given.dtype.kind in "biuf" and bool(np.all(np.isfinite(given))), "a state with numbers that are none"
+        )
     elif isinstance(given, tuple):
         for part in given:
-            check_like(part, None)
+            check_same_structure(part, None)
 
 
 def _check_columns(dim: int, columns: Mapping[str, Any]) -> None:
-    demand(set(columns) == {*_COLUMNS, *_LISTS}, "slots without a column, or with another one")
+    check_readable(set(columns) == {*_COLUMNS, *_LISTS}, "slots without a column, or with another one")
     numbers = columns["numbers"]
     count = len(numbers) if isinstance(numbers, np.ndarray) and numbers.ndim else -1
     for name, dtype in _COLUMNS.items():
         shape = (count, dim) if name == "features" else (count,)
         good = isinstance(columns[name], np.ndarray) and columns[name].dtype == dtype and columns[name].shape == shape
-        demand(good and bool(np.all(np.isfinite(columns[name]))), f"slots with wrong {name}")
-    demand(
+        check_readable(good and bool(np.all(np.isfinite(columns[name]))), f"slots with wrong {name}")
+    check_readable(
         all(isinstance(columns[name], list) and len(columns[name]) == count for name in _LISTS), "slots of two lengths"
     )
     _check_names(columns)
 
 
 def _check_clients(columns: Mapping[str, Any]) -> None:
-    demand(set(columns) == {"episode", "sums", "counts", "rounds", *_LISTS}, "clients without a column")
+    check_readable(set(columns) == {"episode", "sums", "counts", "rounds", *_LISTS}, "clients without a column")
     lists = [columns[name] for name in ("sums", "counts", "rounds", *_LISTS)]
-    demand(conforms(columns["episode"], int) and all(isinstance(each, list) for each in lists), "clients of no episode")
-    demand(len({len(each) for each in lists}) == 1, "clients of two lengths")
+    check_readable(
+        matches_type(columns["episode"], int) and all(isinstance(each, list) for each in lists), "clients of no episode"
+    )
+    check_readable(len({len(each) for each in lists}) == 1, "clients of two lengths")
     for sums, counts, rounds in zip(*lists[:3], strict=True):
         good = all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in (sums, counts))
-        demand(good and sums.shape == counts.shape and bool(np.all(np.isfinite(sums + counts))), "a client's rewards")
-        demand(isinstance(rounds, list) and all(type(each) is int for each in rounds), "a client's rounds")
+        check_readable(
+            good and sums.shape == counts.shape and bool(np.all(np.isfinite(sums + counts))), "a client's rewards"
+        )
+        check_readable(isinstance(rounds, list) and all(type(each) is int for each in rounds), "a client's rounds")
     _check_names(columns)
 
 
 def _check_names(columns: Mapping[str, Any]) -> None:
-    demand(all(is_hex(session, 16) for session in columns["sessions"]), "slots of a session that is none")
-    demand(all(user is None or is_hex(user, 64) for user in columns["users"]), "slots of a user who is none")
+    check_readable(all(is_hex(session, 16) for session in columns["sessions"]), "slots of a session that is none")
+    check_readable(all(user is None or is_hex(user, 64) for user in columns["users"]), "slots of a user who is none")
 
 
 def check_rows(rows: Any) -> None:
     """What is kept of an episode."""
-    demand(isinstance(rows, dict) and "rewards" in rows, "rows without rewards")
-    demand(set(rows) <= {"rewards", "features", "arms", "groups"}, "rows with foreign columns")
+    check_readable(isinstance(rows, dict) and "rewards" in rows, "rows without rewards")
+    check_readable(set(rows) <= {"rewards", "features", "arms", "groups"}, "rows with foreign columns")
     good = all(isinstance(each, np.ndarray) and each.dtype.kind in "if" for each in rows.values())
-    demand(good and len({len(each) for each in rows.values()}) == 1, "rows of two lengths")
-    demand(all(bool(np.all(np.isfinite(each))) for each in rows.values()), "rows that are no numbers")
+    check_readable(good and len({len(each) for each in rows.values()}) == 1, "rows of two lengths")
+    check_readable(all(bool(np.all(np.isfinite(each))) for each in rows.values()), "rows that are no numbers")
 
 
 # An agent goes on from its save, or from the newest release that its journal has noted since.
 
 
-def resume(loop: Loop, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
+def resume(loop: AgentRunner, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
     """Put everything in its place; what does not fit together is refused."""
     seeded, fresh = loop.seed is not None, loop.progress.state
-    for name in Loop.PLAIN:
+    for name in AgentRunner.PLAIN:
         setattr(loop, name, saved[name])
-    loop.slots = Slots.from_columns(features_of(loop.policy), dict(saved["slots"]))
-    loop.clients = Clients.from_columns(dict(saved["clients"]))
+    loop.slots = OpenSlots.from_columns(count_features(loop.policy), dict(saved["slots"]))
+    loop.clients = EpisodeClients.from_columns(dict(saved["clients"]))
     check_progress(saved, seeded)
-    loop.progress = Progress.read(saved)
+    loop.progress = AgentProgress.read(saved)
     check_state(loop.policy, fresh, loop.progress)
-    loop.see()
+    loop.refresh_episodes()
     _check_slots(loop)
     rows = saved["kept"]
     if loop.ledger is not None:
         rows = rows | {int(key[5:]): value for key, value in notes.items() if key.startswith("kept ")}
-        newest = _newest(loop, saved, notes)
+        newest = _check_newest_release(loop, saved, notes)
         check_progress(newest, seeded)
-        loop.progress = Progress.read(newest)
+        loop.progress = AgentProgress.read(newest)
         check_state(loop.policy, fresh, loop.progress)
     _check_streams(loop)
     for number, kept in sorted(rows.items()):
         if kept is not None:
             check_rows(kept)
-            loop.kept[number] = from_columns(kept)
+            loop.kept[number] = played_from_columns(kept)
     loop.tidy()
 
 
-def _newest(loop: Loop, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_newest_release(loop: AgentRunner, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> Mapping[str, Any]:
     """What was released after the save counts, if it was by the noise that the policy has."""
     phases = notes.get("calibrations") or {}
     check_calibrations(loop.policy, phases)
-    recalibrate(loop.policy, phases)
+    restore_calibrations(loop.policy, phases)
     entries = loop.journals.entries()
     if len(entries) < saved["released"]:
         raise BandannaError("the journal is older than the save: it lacks releases")
-    if isinstance(loop.policy, RunningSums):
+    if isinstance(loop.policy, RunningSumPolicy):
         _check_entries(loop.policy, [entry for entry in entries if entry.task == TASK])
     if len(entries) == saved["released"]:
         return saved
     note = notes["state"]
-    demand(isinstance(note, dict), "a journal without its state")
+    check_readable(isinstance(note, dict), "a journal without its state")
     return dict(note)
 
 
-def _check_entries(policy: RunningSums[Any], entries: list[Any]) -> None:
+def _check_entries(policy: RunningSumPolicy[Any], entries: list[Any]) -> None:
     """Every batch of the public schedule, by the noise that the policy has, with all its members."""
-    batch = batch_of(policy.episode(policy.init()), 0)
+    batch = to_span(policy.episode(policy.init()), 0)
     for number, entry in enumerate(entries):
-        fits = batch is not None and batch.episode.released and (str(number), _event(policy, batch))
+        fits = batch is not None and batch.episode.released and (str(number), _expected_event(policy, batch))
         if not fits or fits != (entry.batch, entry.event):
             raise BandannaError(
                 f"batch {entry.batch} in the journal was released with other noise than the save's policy has: "
                 "half a stream of one noise and half of another has no price"
             )
         assert batch is not None
-        whole = entry.release is not None and sum(map(seats, entry.members)) == batch.users
-        demand(whole, "a batch without its members")
-        batch = following(policy, batch)
+        whole = entry.release is not None and sum(map(slot_count_of_member, entry.members)) == batch.users
+        check_readable(whole, "a batch without its members")
+        batch = next_span(policy, batch)
 
 
-def _event(policy: RunningSums[Any], batch: Batch) -> Any:
+def _expected_event(policy: RunningSumPolicy[Any], batch: EpisodeSpan) -> Any:
     return policy.ask(batch.episode).protocol.event  # type: ignore[arg-type]
 
 
-def _check_streams(loop: Loop) -> None:
+def _check_streams(loop: AgentRunner) -> None:
     """Streams are where the releases say."""
     progress = loop.progress
-    ask = first_ask(loop.policy, progress.state)
-    if ask is None or not isinstance(loop.policy, RunningSums):
+    ask = find_first_query(loop.policy, progress.state)
+    if ask is None or not isinstance(loop.policy, RunningSumPolicy):
         return
     batches = getattr(progress.state, "inner", progress.state).batches
     steps = batches + progress.asked
     check_streams(loop.policy, progress, ask.protocol, ask.stream, steps)
 
 
-def _check_slots(loop: Loop) -> None:
+def _check_slots(loop: AgentRunner) -> None:
     """Every decision of the open episodes has its slot, and no other one has."""
     policy, batch, made = loop.policy, loop.now.batch, loop.made
     horizon = policy.horizon
-    demand(horizon is None or made - loop.beside <= horizon, "more decisions than the horizon has")
-    demand(loop.progress.begin <= made, "another number of decisions than the batch that is filling has")
+    check_readable(horizon is None or made - loop.beside <= horizon, "more decisions than the horizon has")
+    check_readable(loop.progress.begin <= made, "another number of decisions than the batch that is filling has")
     expected: list[tuple[int, int]] = []
     while batch is not None and batch.begin < made:
         if batch.clients is None:
             expected += [(number, batch.number) for number in range(batch.begin, min(batch.end, made))]
-        batch = following(policy, batch)
-    demand(loop.slots.places() == expected, "slots of other decisions than the open ones")
+        batch = next_span(policy, batch)
+    check_readable(loop.slots.places() == expected, "slots of other decisions than the open ones")
 
 
 # An agent as a file: everything it is, whole or not at all, beside the journals of what it has released.
 
 
-class Saving(Reporting):
+class PersistentAgent(AgentProperties):
     """The part of an agent that is written to files."""
 
     _name: str  # of the agent, in its journals
     _kept: bool  # whether it was saved, or loaded
     _encoding: Encoding
 
-    @alone
+    @synchronized
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to `path`, whole or not at all, and from now on every release to `path`.journal first.
 
         Both files hold raw data and secrets, and are readable by their owner only.
         """
         file, loop, self._kept = validation.path("path", path), self._loop, True
-        files.refuse_others(file)
+        files.check_regular_file(file)
         content = {
             "name": self._name,
             "policy": loop.policy,
-            "calibrations": calibrations(loop.policy),
+            "calibrations": calibrations_by_phase(loop.policy),
             "grace": loop.grace,
             "seed": self._seed,
             "secret": loop.secret.hex(),
             "slots": loop.slots.to_columns(),
             "clients": loop.clients.to_columns(),
-            "kept": {number: as_columns(rows) for number, rows in loop.kept.items()},
+            "kept": {number: columns_from_played(rows) for number, rows in loop.kept.items()},
             "arms": None if loop.arms is None else (loop.arms.ids, loop.arms.features),
             "features": None if self._records is None else self._records.map.to_json(),
         }
-        plain = {name: getattr(loop, name) for name in Loop.PLAIN}
-        text = saves_of(type(loop.policy)).text_of(content | plain | loop.progress.note())
+        plain = {name: getattr(loop, name) for name in AgentRunner.PLAIN}
+        text = make_save_format(type(loop.policy)).text_of(content | plain | loop.progress.note())
         if loop.ledger is None:
             refuse_journal(file)
-            files.write(file, text)
+            files.write_private_file(file, text)
             return
         loop.journals.attach(file, loop.all_notes())
-        files.write(file, text)
+        files.write_private_file(file, text)
         loop.journals.saved(file)
 
     def _restore(self, file: Path, content: dict[str, Any]) -> None:
         """Become the agent that was saved."""
         loop, self._name, self._kept = self._loop, content["name"], True
         if content["features"] is not None:
-            self._records = Records(Map.from_json(content["features"]), loop.policy)
+            self._records = RecordMapper(Map.from_json(content["features"]), loop.policy)
         loop.secret = bytes.fromhex(content["secret"])
         notes: dict[str, Any] = {}
         if loop.ledger is None:
             refuse_journal(file)
         else:
-            journals, notes = Journals.load(
-                journal_of(file), agent=self._name, terms=self._terms(), secret=loop.secret, encoding=self._encoding
+            journals, notes = ReplicatedJournal.load(
+                find_journal_path(file),
+                agent=self._name,
+                terms=self._terms(),
+                secret=loop.secret,
+                encoding=self._encoding,
             )
-            loop.policy = as_begun(loop.policy, [entry.event for entry in journals.entries()])
+            loop.policy = continue_streams(loop.policy, [entry.event for entry in journals.entries()])
             loop.open_ledger(journals)
         resume(loop, content, notes)
 
-    def _new_journals(self) -> Journals:
+    def _new_journals(self) -> ReplicatedJournal:
         """That know of no release."""
         terms, secret = self._terms(), self._loop.secret
-        return Journals(agent=self._name, terms=terms, secret=secret, encoding=self._encoding)
+        return ReplicatedJournal(agent=self._name, terms=terms, secret=secret, encoding=self._encoding)
 
     def _terms(self) -> Any:
         """What the journals are for."""
@@ -370,7 +400,7 @@ class Saving(Reporting):
             raise InvalidArgument("policy", f"a state with a {given}", f"{allowed} (docs/own-policy.md)") from None
 
 
-def read_save(file: Path, saves: Saves, own: type[Policy[Any]] | None) -> dict[str, Any]:
+def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> dict[str, Any]:
     """What a save holds; `own`: the class of a policy of one's own."""
     try:
         return saves.read(file)
@@ -380,12 +410,12 @@ def read_save(file: Path, saves: Saves, own: type[Policy[Any]] | None) -> dict[s
         raise
 
 
-def arguments_of(content: dict[str, Any], own: type[Policy[Any]] | None) -> dict[str, Any]:
+def agent_arguments_from_save(content: dict[str, Any], own: type[Policy[Any]] | None) -> dict[str, Any]:
     """The arguments of the agent that was saved, checked; its policy calibrated as it was."""
     check_save(content)
     made, seed = content["policy"], content["seed"]
     if own is not None and not isinstance(made, own):
         raise InvalidArgument("policy", own.__name__, f"{type(made).__name__}, whose save it is")
-    recalibrate(made, content["calibrations"])
+    restore_calibrations(made, content["calibrations"])
     arms = check_arms(content["arms"], made)
     return {"policy": made, "arms": arms, "grace": content["grace"], "test": seed is not None, "seed": seed}

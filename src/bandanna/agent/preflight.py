@@ -13,47 +13,54 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.agent.episodes import Batch, Slots
+from bandanna.agent.episodes import EpisodeSpan, OpenSlots
 from bandanna.data.features.columns import Report
 from bandanna.data.features.map import Map
-from bandanna.device.arm_sets import Contexts, FixedArms, Sets, arms_of, index_of, parts_of
+from bandanna.device.arm_sets import ArmSets, Contexts, FixedArmSet, parse_arms, read_row_names, split_mapping
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
-from bandanna.errors import BandannaError, BudgetExceeded, ClippingWarning, InvalidArgument, InvalidStatistic, Summary
-from bandanna.numeric.exact_sums import Sizes
-from bandanna.policies.base import Ask, Policy, RunningSums
+from bandanna.errors import (
+    BandannaError,
+    BudgetExceeded,
+    ClippingWarning,
+    InvalidArgument,
+    InvalidStatistic,
+    ValueSummary,
+)
+from bandanna.numeric.exact_sums import RunLengthSizes
+from bandanna.policies.base import Policy, RunningSumPolicy, SumQuery
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
-from bandanna.privacy.events import ContinualEvent, Event, plain
-from bandanna.privacy.factorisation import BLT, begun
+from bandanna.privacy.events import ContinualEvent, Event, unwrap_record
+from bandanna.privacy.factorisation import BLT, use_factorisations
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.privacy.stores.base import LedgerStore
-from bandanna.protocols.running_sum import Channel
+from bandanna.protocols.running_sum import RunningSumProtocol
 from bandanna.types import Floats
 
 # The arms of an agent or a task whose arms stay: names, or names and features, that suit its policy.
 
 
-def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArms | None:
+def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArmSet | None:
     """The arms of a policy without contexts: names, of arms without features, or features as `act` takes them."""
     count = getattr(policy, "n_arms", None)
     if count is None:
         if arms is None:
             return None
-        ids, features = arms_of(arms, features_of(policy), "arms")
-        return FixedArms(ids=_names(ids), features=features)
-    names = range(count) if arms is None else validation.several("arms", arms, f"{count} names")
+        ids, features = parse_arms(arms, count_features(policy), "arms")
+        return FixedArmSet(ids=_normalize_names(ids), features=features)
+    names = range(count) if arms is None else validation.list_entries("arms", arms, f"{count} names")
     if len(names) != count or len(set(names)) != count:
         raise InvalidArgument("arms", arms, f"{count} names, all different: one for each arm of the policy")
-    users = features_of(policy)
-    return FixedArms(ids=_names(names), features=np.zeros((count, users)), of_users=users > 0)
+    users = count_features(policy)
+    return FixedArmSet(ids=_normalize_names(names), features=np.zeros((count, users)), of_users=users > 0)
 
 
-def features_of(policy: Policy[Any]) -> int:
+def count_features(policy: Policy[Any]) -> int:
     """How many features an arm has."""
     return int(getattr(policy, "dim", 0))
 
 
-def _names(ids: Sequence[Any]) -> tuple[Any, ...]:
+def _normalize_names(ids: Sequence[Any]) -> tuple[Any, ...]:
     """Names that a save can hold; NumPy's texts and numbers as Python's."""
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in ids)
     for place, name in enumerate(names):
@@ -68,13 +75,13 @@ def _names(ids: Sequence[Any]) -> tuple[Any, ...]:
 _ROUNDING = 1e-9
 
 
-def first_ask(policy: Policy[Any], state: Any) -> Ask | None:
+def find_first_query(policy: Policy[Any], state: Any) -> SumQuery | None:
     """What is asked first about the episode of a state; None if it is not released."""
     episode = policy.episode(state)
     return None if episode is None or not episode.released else next(policy.learn(state, episode), None)
 
 
-def noise_for(seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
+def make_noise_source(seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
     """Secure noise; or seeded noise and its generator."""
     if seed is None:
         return SecureNoise(), None
@@ -82,21 +89,21 @@ def noise_for(seed: int | None) -> tuple[NoiseSource, np.random.Generator | None
     return FastNoise(rng), rng
 
 
-def affordable(policy: Policy[Any]) -> None:
+def check_budget_suffices(policy: Policy[Any]) -> None:
     """Refuse a policy whose noise is not enough for its own budget, such as a paper's printed constants."""
-    stated = next(policy.phases()).guarantee if isinstance(policy, RunningSums) else policy.guarantee
+    stated = next(policy.phases()).guarantee if isinstance(policy, RunningSumPolicy) else policy.guarantee
     budget, often = policy.privacy.budget, policy.privacy.participations
     if policy.keeps and often > 1:
         allowed = "1 where a policy keeps rows for later: somebody's reports would be in one sum"
         raise InvalidArgument("participations", often, allowed)
-    if budget is not None and not _keeps(stated, budget):
+    if budget is not None and not _is_within_budget(stated, budget):
         raise BudgetExceeded(
             f"the policy's noise is not proven to keep {budget} for {policy.privacy.participations} participations: "
             'use calibration="tight", and batches of one size for returning users'
         )
 
 
-def _keeps(stated: Guarantee, budget: Budget) -> bool:
+def _is_within_budget(stated: Guarantee, budget: Budget) -> bool:
     """Whether what is promised is within the budget."""
     room = 1 + _ROUNDING
     if isinstance(budget, ZCDP):
@@ -108,15 +115,15 @@ def _keeps(stated: Guarantee, budget: Budget) -> bool:
     return isinstance(budget, ApproxDP) and stated.epsilon <= budget.epsilon * room and stated.delta <= budget.delta
 
 
-def release_seconds(policy: Policy[Any], ask: Ask | None, users: int, *, secure: bool) -> float:
+def estimate_release_seconds(policy: Policy[Any], ask: SumQuery | None, users: int, *, secure: bool) -> float:
     """The estimated time of the longest release that is planned, or of the next one."""
     pairs = [(ask.protocol, users)] if ask is not None else []
-    if isinstance(policy, RunningSums):
+    if isinstance(policy, RunningSumPolicy):
         pairs = [(each, size) for channel in policy.calibrated().values() for size, each in channel.protocols.items()]
     return max((protocol.draws(size).seconds(secure=secure) for protocol, size in pairs), default=0.0)
 
 
-def reward_of(reward: Any, name: str = "reward") -> float:
+def to_reward(reward: Any, name: str = "reward") -> float:
     """A finite number; True and False are 1 and 0."""
     if type(reward) is float and math.isfinite(reward):
         return reward
@@ -125,55 +132,57 @@ def reward_of(reward: Any, name: str = "reward") -> float:
     return validation.finite(name, reward, "a finite number; the slot is still open", error=InvalidStatistic)
 
 
-def as_begun(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
+def continue_streams(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
     """The policy with the streams of these releases, where a search on this machine has found others.
 
     Policies on running sums keep their channels (`calibrations`); what others search for is in their releases.
     """
-    if isinstance(policy, RunningSums):
+    if isinstance(policy, RunningSumPolicy):
         return policy
-    atoms = {plain(atom) for event in set(events) for atom in accountant.atoms(event)}
+    atoms = {unwrap_record(atom) for event in set(events) for atom in accountant.count_atoms(event)}
     streams = [atom for atom in atoms if isinstance(atom, ContinualEvent)]
-    if any(_in_other_digits(*pair) for pair in combinations(streams, 2)):
+    if any(_is_same_stream(*pair) for pair in combinations(streams, 2)):
         raise BandannaError("the journal has half a stream of one noise and half of another, which has no price")
     known = [each.factorisation for each in streams if isinstance(each.factorisation, BLT)]
     if all(each == BLT.optimal(horizon=each.horizon) for each in known):
         return policy
     again: Policy[Any] = replace(policy)  # type: ignore[type-var]  # nothing searched yet
-    with begun(known):
+    with use_factorisations(known):
         _ = again.guarantee
     return again
 
 
-def _in_other_digits(one: ContinualEvent, other: ContinualEvent) -> bool:
+def _is_same_stream(one: ContinualEvent, other: ContinualEvent) -> bool:
     """Whether two events must be one stream, searched for on two machines."""
     alike = replace(one, factorisation=other.factorisation, std=other.std, grid=other.grid) == other
     same_length = one.factorisation.horizon == other.factorisation.horizon
     return alike and same_length and math.isclose(one.std, other.std, rel_tol=1e-3)
 
 
-def phases_of(policy: Policy[Any]) -> int:
+def count_calibrations(policy: Policy[Any]) -> int:
     """How many `calibrations` there are by now."""
-    return len(policy.calibrated()) if isinstance(policy, RunningSums) else 0
+    return len(policy.calibrated()) if isinstance(policy, RunningSumPolicy) else 0
 
 
-def calibrations(policy: Policy[Any]) -> dict[int, tuple[Channel, list[int]]]:
+def calibrations_by_phase(policy: Policy[Any]) -> dict[int, tuple[RunningSumProtocol, list[int]]]:
     """The calibrated channels in use, by phase: a search elsewhere might find others, of the same budget.
 
     The batch sizes stand beside the channel as runs: size, how often, size, how often, ...
     """
-    channels = policy.calibrated() if isinstance(policy, RunningSums) else {}
+    channels = policy.calibrated() if isinstance(policy, RunningSumPolicy) else {}
     return {
-        phase: (replace(channel, sizes=Sizes()), [n for run in channel.sizes.runs for n in run])
+        phase: (replace(channel, sizes=RunLengthSizes()), [n for run in channel.sizes.runs for n in run])
         for phase, channel in channels.items()
     }
 
 
-def recalibrate(policy: Policy[Any], saved: dict[int, tuple[Channel, list[int]]]) -> None:
+def restore_calibrations(policy: Policy[Any], saved: dict[int, tuple[RunningSumProtocol, list[int]]]) -> None:
     """Make a policy use these channels, where it has none yet; what they guarantee is computed from them anew."""
     for phase, (channel, runs) in saved.items():
-        assert isinstance(policy, RunningSums)
-        policy.recalibrate(phase, replace(channel, sizes=Sizes(tuple(zip(runs[::2], runs[1::2], strict=True)))))
+        assert isinstance(policy, RunningSumPolicy)
+        policy.recalibrate(
+            phase, replace(channel, sizes=RunLengthSizes(tuple(zip(runs[::2], runs[1::2], strict=True))))
+        )
 
 
 # The first contexts and rewards of an agent: who sends most of them out of range is told before a batch is full.
@@ -183,16 +192,16 @@ _FEW = 10  # of which most are out of range: by chance they are not; so many are
 _ENOUGH = 200  # after these nobody looks any more: releases count
 
 
-class Early:
+class EarlyRangeCheck:
     """Counts of what was seen and what was out of range, of features and of rewards; said once. Not protected."""
 
     def __init__(self, policy: Policy[Any]) -> None:
-        self._policy = policy if isinstance(policy, RunningSums) else None
+        self._policy = policy if isinstance(policy, RunningSumPolicy) else None
         self._seen, self._out = {"features": 0, "rewards": 0}, {"features": 0, "rewards": 0}
         self._features: list[Floats] = []  # not looked at yet
         self._rewards: list[float] = []
 
-    def contexts(self, sets: Sets) -> ClippingWarning | None:
+    def contexts(self, sets: ArmSets) -> ClippingWarning | None:
         """What to say of these users' features, one arm of each."""
         if self._policy is None or self._seen["features"] >= _ENOUGH:
             return None
@@ -231,24 +240,24 @@ class Early:
 # Users: counted when they decide, refused before anything is recorded.
 
 
-def listed(users: Any, count: int) -> list[Any]:
+def normalize_users(users: Any, count: int) -> list[Any]:
     """One entry for each set of arms: an id, or None."""
     if users is None:
         return [None] * count
     allowed = f"{count}, one for each set of arms"
-    people = validation.several("users", users, f"a list or an array of {allowed}")
+    people = validation.list_entries("users", users, f"a list or an array of {allowed}")
     if len(people) != count:
-        raise InvalidStatistic("users", Summary(f"{len(people)} users"), allowed)
+        raise InvalidStatistic("users", ValueSummary(f"{len(people)} users"), allowed)
     return people
 
 
-def admit(
+def check_participations(
     users: Sequence[str | None],
     *,
     names: Sequence[str],
     made: int,
-    batches: Iterator[Batch],
-    slots: Slots,
+    batches: Iterator[EpisodeSpan],
+    slots: OpenSlots,
     store: LedgerStore,
     task: str,
     participations: int,
@@ -296,7 +305,7 @@ def admit(
 _OUTSIDE = 5  # calls between a caller's line and a warning about it
 
 
-class Records:
+class RecordMapper:
     """A map, and what it had to do with the records so far."""
 
     def __init__(self, features: Map, policy: Policy[Any]) -> None:
@@ -308,7 +317,7 @@ class Records:
         values = self._mapped(record)
         if len(values) != 1:
             raise InvalidStatistic(
-                "contexts", Summary(f"{len(values)} records"), "one, of the user; act_many takes several users"
+                "contexts", ValueSummary(f"{len(values)} records"), "one, of the user; act_many takes several users"
             )
         return np.asarray(values[0])
 
@@ -319,9 +328,9 @@ class Records:
     def of_arms(self, records: Any, name: str = "contexts") -> Contexts:
         """Of arms: a mapping from ids to records, a table whose index has the ids, or records with ids 0..K-1."""
         if isinstance(records, Mapping):
-            arms, own = parts_of(records, name)
+            arms, own = split_mapping(records, name)
             return dict(zip(arms, self._mapped(own), strict=True))
-        ids = index_of(records, name)
+        ids = read_row_names(records, name)
         values = self._mapped(records)
         return dict(zip(ids, values, strict=True)) if ids else values
 
@@ -338,7 +347,7 @@ def check_map(features: Any, policy: Policy[Any], name: str = "features") -> Non
     """Refuse a map whose vectors are not what the policy takes."""
     if not isinstance(features, Map):
         raise InvalidArgument(name, type(features).__name__, "a map: bd.features.Map(...)")
-    wanted, own = features_of(policy), getattr(policy, "n_arms", None) is not None
+    wanted, own = count_features(policy), getattr(policy, "n_arms", None) is not None
     constant = bool(getattr(policy, "intercept", False)) and not own
     if features.intercept != constant and (constant or own):
         allowed = "with Intercept(): the policy says intercept=True" if constant else "without Intercept(): it is added"

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from bandanna.agent.preflight import Records, first_ask, release_seconds
-from bandanna.agent.runner import Loop
+from bandanna.agent.preflight import RecordMapper, estimate_release_seconds, find_first_query
+from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.columns import Report
 from bandanna.data.features.map import Map
 from bandanna.errors import BandannaError
@@ -26,10 +26,10 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class Alone:
+class SingleProcess:
     """Something that lives in one process and is used by one thread at a time."""
 
-    _loop: Loop
+    _loop: AgentRunner
     _lock: threading.RLock
     _pid: int
 
@@ -38,10 +38,12 @@ class Alone:
             raise BandannaError("an agent lives in the process that made it: load a save in this one instead")
 
 
-Self = TypeVar("Self", bound=Alone)
+Self = TypeVar("Self", bound=SingleProcess)
 
 
-def alone(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Concatenate[Self, Arguments], Result]:
+def synchronized(
+    method: Callable[Concatenate[Self, Arguments], Result],
+) -> Callable[Concatenate[Self, Arguments], Result]:
     """One thread at a time, in the process that made the agent, from where an interrupted call has left it."""
 
     @wraps(method)
@@ -58,11 +60,11 @@ def alone(method: Callable[Concatenate[Self, Arguments], Result]) -> Callable[Co
 # What an agent tells of itself: what runs, what it promises, how far it is; and what is for its host alone.
 
 
-class Reporting(Alone):
+class AgentProperties(SingleProcess):
     """The part of an agent that can be looked at."""
 
     _seed: int | None
-    _records: Records | None
+    _records: RecordMapper | None
 
     @property
     def policy(self) -> Policy[Any]:
@@ -117,7 +119,7 @@ class Reporting(Alone):
         """What was released and spent so far, as everybody may see it; None where nothing is promised."""
         return self._shown()
 
-    @alone
+    @synchronized
     def _shown(self) -> LedgerView | None:
         return None if self._loop.ledger is None else self._loop.ledger.view()
 
@@ -135,10 +137,10 @@ class Reporting(Alone):
     def release_seconds(self) -> float:
         """About how long a release takes, by the random numbers that it draws. Public."""
         batch = self._loop.now.batch
-        ask, users = first_ask(self.policy, self._loop.progress.state), 1
+        ask, users = find_first_query(self.policy, self._loop.progress.state), 1
         if batch is not None:
             users = batch.users if batch.clients is None else batch.clients
-        return release_seconds(self.policy, ask, users, secure=self._loop.source.secure)
+        return estimate_release_seconds(self.policy, ask, users, secure=self._loop.source.secure)
 
     @property
     def late(self) -> int:

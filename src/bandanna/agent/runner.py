@@ -11,74 +11,96 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.agent.episodes import Batch, Clients, Decision, Ids, Slot, Slots, batch_of, following
-from bandanna.agent.preflight import admit, affordable, calibrations, features_of, noise_for, phases_of
-from bandanna.agent.release import TASK, NotStored, Release, coins_for
-from bandanna.device.action_selection import Choice, Sampled, certain
-from bandanna.device.arm_sets import FixedArms, Sets
-from bandanna.errors import BandannaError, HorizonReached, InvalidArgument, Summary
-from bandanna.policies.base import Assigned, Desk, Played, Policy, Until
-from bandanna.policies.serialization import as_columns
-from bandanna.privacy.ledger import Ledger, entry_name
-from bandanna.privacy.stores.journal import Journals
+from bandanna.agent.episodes import (
+    Decision,
+    DecisionIds,
+    EpisodeClients,
+    EpisodeSpan,
+    OpenSlots,
+    Slot,
+    next_span,
+    to_span,
+)
+from bandanna.agent.preflight import (
+    calibrations_by_phase,
+    check_budget_suffices,
+    check_participations,
+    count_calibrations,
+    count_features,
+    make_noise_source,
+)
+from bandanna.agent.release import TASK, AnswerNotStored, EpisodeRelease, device_randomness
+from bandanna.device.action_selection import Choice, SampledChoice, make_certain_choice
+from bandanna.device.arm_sets import ArmSets, FixedArmSet
+from bandanna.errors import BandannaError, HorizonReached, InvalidArgument, ValueSummary
+from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, RunnerState, StoppedByPublicData
+from bandanna.policies.serialization import columns_from_played
+from bandanna.privacy.ledger import Ledger, find_store_id
+from bandanna.privacy.stores.journal import ReplicatedJournal
 from bandanna.types import Floats
 
 # What the devices of a call choose, by the snapshot in force: checked, because a policy may be one's own.
 
 
-Chosen = tuple[int, float | Callable[[], float], int]  # an action, its probability or what computes it, a group or -1
+ChosenArm = tuple[
+    int, float | Callable[[], float], int
+]  # an action, its probability or what computes it, a group or -1
 
 
-def choices(
-    policy: Policy[Any], snapshot: Any, batch: Batch, seen: Sequence[Floats], *, number: int, seed: int | None
-) -> list[Chosen]:
+def choose_arms(
+    policy: Policy[Any], snapshot: Any, batch: EpisodeSpan, seen: Sequence[Floats], *, number: int, seed: int | None
+) -> list[ChosenArm]:
     """Of decisions `number`, `number` + 1, ... with these `seen` features, (1, K, d) each; each by its own coins."""
     if len(seen) == 1:
-        return alike(policy, snapshot, batch, seen[0], number=number, seed=seed)
-    chosen: list[Chosen] = []
-    for _, some in groupby(seen, key=_arms):
+        return choose_same_arm_count(policy, snapshot, batch, seen[0], number=number, seed=seed)
+    chosen: list[ChosenArm] = []
+    for _, some in groupby(seen, key=_count_arms):
         contexts = np.concatenate(list(some))  # (users, K, d)
-        chosen += alike(policy, snapshot, batch, contexts, number=number + len(chosen), seed=seed)
+        chosen += choose_same_arm_count(policy, snapshot, batch, contexts, number=number + len(chosen), seed=seed)
     return chosen
 
 
-def _arms(each: Floats) -> int:
+def _count_arms(each: Floats) -> int:
     """How many arms a set has."""
     return int(each.shape[1])
 
 
-def alike(
-    policy: Policy[Any], snapshot: Any, batch: Batch, contexts: Floats, *, number: int, seed: int | None
-) -> list[Chosen]:
+def choose_same_arm_count(
+    policy: Policy[Any], snapshot: Any, batch: EpisodeSpan, contexts: Floats, *, number: int, seed: int | None
+) -> list[ChosenArm]:
     """Of users with as many arms, (users, K, d)."""
-    if isinstance(batch.episode, Assigned):
+    if isinstance(batch.episode, AssignedArms):
         places = (number - batch.begin + np.arange(len(contexts))) % batch.users
-        return checked(policy, certain(batch.episode.arms_at(places)), contexts)
-    return checked(policy, policy.act(snapshot, contexts, coins_for(seed, number)), contexts)
+        return validate_choice(policy, make_certain_choice(batch.episode.arms_at(places)), contexts)
+    return validate_choice(policy, policy.act(snapshot, contexts, device_randomness(seed, number)), contexts)
 
 
-def checked(policy: Policy[Any], choice: Any, contexts: Floats) -> list[Chosen]:
+def validate_choice(policy: Policy[Any], choice: Any, contexts: Floats) -> list[ChosenArm]:
     """Arms that are there, with probabilities that are some: what a policy of one's own says is not believed."""
-    if (type(choice) is Choice or type(choice) is Sampled) and (one := _one(policy, choice, contexts.shape[1])):
+    if (type(choice) is Choice or type(choice) is SampledChoice) and (
+        one := _validate_single_choice(policy, choice, contexts.shape[1])
+    ):
         return [one]
     if not isinstance(choice, Choice):
-        raise InvalidArgument(_name(policy), type(choice).__name__, "a Choice: actions and their probabilities")
+        raise InvalidArgument(_act_name(policy), type(choice).__name__, "a Choice: actions and their probabilities")
     users, arms = contexts.shape[0], contexts.shape[1]
     actions = np.asarray(choice.actions)
     if actions.shape != (users,) or actions.dtype.kind not in "iu":
         given = f"{actions.dtype} {actions.shape}"
-        raise InvalidArgument(f"{_name(policy)}: actions", given, f"{users} whole numbers")
+        raise InvalidArgument(f"{_act_name(policy)}: actions", given, f"{users} whole numbers")
     chosen: list[int] = actions.tolist()
     if min(chosen) < 0 or max(chosen) >= arms:
-        raise InvalidArgument(f"{_name(policy)}: actions", Summary("some outside"), f"numbers of arms, 0 to {arms - 1}")
+        raise InvalidArgument(
+            f"{_act_name(policy)}: actions", ValueSummary("some outside"), f"numbers of arms, 0 to {arms - 1}"
+        )
     groups = [-1] * users if choice.groups is None else choice.groups.tolist()
-    if isinstance(choice, Sampled):  # whose probabilities are computed when somebody looks
-        later = [partial(_chance, policy, choice, place) for place in range(users)]
+    if isinstance(choice, SampledChoice):  # whose probabilities are computed when somebody looks
+        later = [partial(_probability_of_user, policy, choice, place) for place in range(users)]
         return list(zip(chosen, later, groups, strict=True))
-    return list(zip(chosen, _chances(policy, choice), groups, strict=True))
+    return list(zip(chosen, _validate_probabilities(policy, choice), groups, strict=True))
 
 
-def _one(policy: Policy[Any], choice: Choice, arms: int) -> Chosen | None:
+def _validate_single_choice(policy: Policy[Any], choice: Choice, arms: int) -> ChosenArm | None:
     """What one device has chosen, if it is what it should be; None: it has to be looked at."""
     actions = choice.actions
     if type(actions) is not np.ndarray or actions.shape != (1,) or actions.dtype.kind not in "iu":
@@ -86,8 +108,8 @@ def _one(policy: Policy[Any], choice: Choice, arms: int) -> Chosen | None:
     action = actions.item()
     if choice.groups is not None or not 0 <= action < arms:
         return None
-    if type(choice) is Sampled:  # whose probability is computed when somebody looks
-        return action, partial(_chance, policy, choice, 0), -1
+    if type(choice) is SampledChoice:  # whose probability is computed when somebody looks
+        return action, partial(_probability_of_user, policy, choice, 0), -1
     chances = choice.probabilities
     if type(chances) is not np.ndarray or chances.shape != (1,):
         return None
@@ -95,22 +117,24 @@ def _one(policy: Policy[Any], choice: Choice, arms: int) -> Chosen | None:
     return (action, chance, -1) if 0 < chance <= 1 + 1e-9 else None
 
 
-def _chances(policy: Policy[Any], choice: Choice) -> list[float]:
+def _validate_probabilities(policy: Policy[Any], choice: Choice) -> list[float]:
     """The probabilities of a choice."""
     array = np.asarray(choice.probabilities)
     chances: list[float] = array.tolist()
     users = len(choice.actions)
     if array.shape != (users,) or [chance for chance in chances if not 0 < chance <= 1 + 1e-9]:
-        raise InvalidArgument(f"{_name(policy)}: probabilities", Summary.of(array), f"{users} numbers in (0, 1]")
+        raise InvalidArgument(
+            f"{_act_name(policy)}: probabilities", ValueSummary.of(array), f"{users} numbers in (0, 1]"
+        )
     return chances
 
 
-def _chance(policy: Policy[Any], choice: Choice, place: int) -> float:
+def _probability_of_user(policy: Policy[Any], choice: Choice, place: int) -> float:
     """One of them."""
-    return _chances(policy, choice)[place]
+    return _validate_probabilities(policy, choice)[place]
 
 
-def _name(policy: Policy[Any]) -> str:
+def _act_name(policy: Policy[Any]) -> str:
     return f"{type(policy).__name__}.act"
 
 
@@ -118,7 +142,7 @@ def _name(policy: Policy[Any]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class AgentProgress:
     """Before the episode of decision `begin`, of which `asked` asks have been answered.
 
     state     of the policy; of an episode that ends by public numbers, as soon as something is asked, at its end
@@ -146,7 +170,7 @@ class Progress:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
-    def read(cls, note: Mapping[str, Any]) -> Progress:
+    def read(cls, note: Mapping[str, Any]) -> AgentProgress:
         """The inverse of `note`."""
         return cls(**{each.name: note[each.name] for each in fields(cls)})
 
@@ -155,7 +179,7 @@ class Progress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Now:
+class CurrentEpisode:
     """What follows from the progress and the slots: the state, its snapshot, the running episode.
 
     ended: of an episode that public numbers end, whether they have.
@@ -163,11 +187,11 @@ class Now:
 
     state: Any
     snapshot: Any
-    batch: Batch | None
+    batch: EpisodeSpan | None
     ended: bool = False
 
 
-class Standing:
+class AgentState:
     """The state of an agent. `PLAIN` are the attributes that a save holds as they are.
 
     A signal may raise between any two lines. What is true then: the decisions made have slots, and what the journals
@@ -176,19 +200,21 @@ class Standing:
 
     PLAIN = "made", "beside", "late", "over"
 
-    ids: Ids  # by the secret
+    ids: DecisionIds  # by the secret
 
     def __init__(
-        self, policy: Policy[Any], arms: FixedArms | None, grace: int, seed: int | None, secret: bytes, session: str
+        self, policy: Policy[Any], arms: FixedArmSet | None, grace: int, seed: int | None, secret: bytes, session: str
     ) -> None:
         self.policy, self.arms, self.grace = policy, arms, grace
         self.session, self.seed = session, seed
         self.secret = secret
         self.lock, self.releasing = threading.RLock(), threading.Lock()
         self.at_once = True  # batches are released as soon as they are due, by whoever decides next
-        self.slots, self.clients = Slots(features_of(policy)), Clients()
-        self.kept: dict[int, Played] = {}  # by episode, in order: rows that later asks may be about
-        self._split: dict[int, tuple[Played, Mapping[str, tuple[Played, ...]]]] = {}  # the same by name, if asked for
+        self.slots, self.clients = OpenSlots(count_features(policy)), EpisodeClients()
+        self.kept: dict[int, PlayedRounds] = {}  # by episode, in order: rows that later asks may be about
+        self._rows_cache: dict[
+            int, tuple[PlayedRounds, Mapping[str, tuple[PlayedRounds, ...]]]
+        ] = {}  # the same by name, if asked for
         self.made = self.beside = 0  # decisions; those of them that belong to no episode
         self.before = 0  # decisions before the newest call that decides
         self.late = 0
@@ -196,9 +222,9 @@ class Standing:
         self.known = 0  # phases whose calibration all journals have
         self.settled = True  # False from the first change of a call to its last
         state = policy.init(None if arms is None else arms.features)
-        self.source, self.rng = noise_for(seed)
-        self.progress = Progress(state=state, source=self.randomness())
-        self.see()
+        self.source, self.rng = make_noise_source(seed)
+        self.progress = AgentProgress(state=state, source=self.randomness())
+        self.refresh_episodes()
 
     @property
     def secret(self) -> bytes:
@@ -207,25 +233,25 @@ class Standing:
 
     @secret.setter
     def secret(self, secret: bytes) -> None:
-        self._secret, self.ids = secret, Ids(secret)
+        self._secret, self.ids = secret, DecisionIds(secret)
 
-    def open_ledger(self, journals: Journals) -> None:
+    def open_ledger(self, journals: ReplicatedJournal) -> None:
         """Where something is promised, every release goes through a ledger over the journals."""
         privacy = self.policy.privacy
         self.journals, self.ledger = journals, None
         if privacy.noisy and privacy.budget is not None:
             often = getattr(self.policy, "spends", privacy).participations  # nobody is in more batches than there are
             self.ledger = Ledger(budget=privacy.budget, participations=often, store=journals)
-            affordable(self.policy)
+            check_budget_suffices(self.policy)
 
-    def see(self, filling: Batch | None = None) -> None:
+    def refresh_episodes(self, filling: EpisodeSpan | None = None) -> None:
         """The running episode and the one that is filling, from the progress and the slots.
 
         filling: an episode of the same schedule that no decision is after, where one is known: the search begins there.
         """
         progress, ended = self.progress, self.progress.asked > 0
-        state, batch = progress.state, batch_of(self.policy.episode(progress.state), progress.begin)
-        if batch is not None and isinstance(batch.episode, Until):
+        state, batch = progress.state, to_span(self.policy.episode(progress.state), progress.begin)
+        if batch is not None and isinstance(batch.episode, StoppedByPublicData):
             rows = [] if ended else self.slots.features(batch, self.made)
             for place, features in enumerate(rows, start=1):
                 state, ended = self._pass(state, features)
@@ -234,10 +260,10 @@ class Standing:
                     break
             else:
                 batch = replace(batch, users=max(1, self.made - batch.begin)) if ended else batch
-        self.now = Now(state=state, snapshot=self.policy.publish(state), batch=batch, ended=ended)
+        self.now = CurrentEpisode(state=state, snapshot=self.policy.publish(state), batch=batch, ended=ended)
         self.filling = batch if filling is None else filling
         while self.filling is not None and self.filling.end <= self.made:
-            self.filling = following(self.policy, self.filling)
+            self.filling = next_span(self.policy, self.filling)
         if batch is not None and batch.clients is not None:
             self.clients.begin(batch.number)
 
@@ -246,7 +272,7 @@ class Standing:
         ended = self.policy.crossing(state, features[None]) is not None
         return self.policy.passed(state, features[None]), ended
 
-    def played(self, batch: Batch) -> tuple[Played, int]:
+    def played(self, batch: EpisodeSpan) -> tuple[PlayedRounds, int]:
         """The rows of an episode, and how many have no answer; a reward of nothing is the one nearest to 0."""
         if batch.number in self.kept:  # asked about before
             return self.kept[batch.number], 0
@@ -255,10 +281,12 @@ class Standing:
         low, high = getattr(self.policy, "reward_range", (0.0, 0.0))
         nothing = float(min(max(0.0, low), high))
         rows, missing = self.slots.played(batch, nothing, grouped=len(self.policy.keeps) > 1)
-        later = self.policy.keeps or self.policy.asks_again  # rows that are kept, and saved, say it by zeros alone
+        later = (
+            self.policy.keeps or self.policy.has_several_queries
+        )  # rows that are kept, and saved, say it by zeros alone
         return (replace(rows, answered=None) if later else rows), missing
 
-    def members(self, batch: Batch, arm: int | None) -> list[str]:
+    def members(self, batch: EpisodeSpan, arm: int | None) -> list[str]:
         """Who is in an episode, or was assigned an arm of it."""
         return self.slots.members(batch, arm) if batch.clients is None else self.clients.members(batch)
 
@@ -266,18 +294,18 @@ class Standing:
         """The reports that were asked for, without those that nobody gave a reward for."""
         return self.progress.reports - self.progress.missing
 
-    def due(self, grace: int, made: int) -> Batch | None:
+    def due(self, grace: int, made: int) -> EpisodeSpan | None:
         """The running episode, if it is complete and waits no more after `made` decisions."""
         batch = self.now.batch
         if batch is None or not batch.episode.released:
             return None
-        complete = batch.end + grace <= made and (self.now.ended or not isinstance(batch.episode, Until))
+        complete = batch.end + grace <= made and (self.now.ended or not isinstance(batch.episode, StoppedByPublicData))
         return batch if complete or self.progress.asked else None
 
     def waiting(self) -> int | None:
         """How many decisions the running episode waits for."""
         batch, horizon = self.now.batch, self.policy.horizon
-        if batch is None or self.over or not batch.episode.released or isinstance(batch.episode, Until):
+        if batch is None or self.over or not batch.episode.released or isinstance(batch.episode, StoppedByPublicData):
             return None
         if horizon is not None and batch.end - self.made > horizon - (self.made - self.beside):
             return None  # the horizon cuts it short, and what is cut short is not released
@@ -291,7 +319,7 @@ class Standing:
 # Release and learn: what closes an agent's episodes, and what puts things right after an interruption.
 
 
-class Releasing(Standing):
+class ReleasingRunner(AgentState):
     """The part of the loop that answers asks and goes on with what was learned."""
 
     def close(self) -> None:
@@ -303,52 +331,52 @@ class Releasing(Standing):
     def _close(self, grace: int) -> None:
         """Release the episodes that are due, in order."""
         while (batch := self.due(grace, self.made)) is not None:
-            Release(self, batch).run()
+            EpisodeRelease(self, batch).run()
 
     def find(self, task: str, batch: str, one_of: str | None) -> Any:
         """What was answered before: an estimate, or several."""
-        entry = None if self.ledger is None else self.journals.find(*entry_name(task, batch, one_of))
+        entry = None if self.ledger is None else self.journals.find(*find_store_id(task, batch, one_of))
         return None if entry is None or entry.release is None else entry.release[0]
 
     def noted(self) -> None:
         """Go on from what the journals know."""
-        self.known = phases_of(self.policy)
-        self.progress = Progress.read(self.journals.state())
+        self.known = count_calibrations(self.policy)
+        self.progress = AgentProgress.read(self.journals.state())
 
-    def go_on(self, progress: Progress, learned: Any, batch: Batch, played: Played) -> None:
+    def go_on(self, progress: AgentProgress, learned: Any, batch: EpisodeSpan, played: PlayedRounds) -> None:
         """The episode is learned."""
         if self.policy.keeps:
             self.kept.setdefault(batch.number, played)
-        scheduled = following(self.policy, batch) is not None
+        scheduled = next_span(self.policy, batch) is not None
         begin = batch.end if scheduled else max(batch.end, self.made)
         self.progress = replace(progress, state=learned, begin=begin, asked=0, closed=progress.closed + 1)
         needed = self._needed()
         if next(iter(self.kept), needed) < needed:
             self.kept = {number: rows for number, rows in self.kept.items() if number >= needed}
-            self._split = {number: held for number, held in self._split.items() if number in self.kept}
+            self._rows_cache = {number: held for number, held in self._rows_cache.items() if number in self.kept}
         self.made = max(self.made, begin)  # more than a save knows
         self.slots.drop(batch)
-        self.see(self.filling if scheduled else None)
+        self.refresh_episodes(self.filling if scheduled else None)
 
     def _needed(self) -> int:
         """Rows of episodes before this number are kept under no name."""
         return min((self.progress.forgot.get(name, 0) for name in self.policy.keeps), default=0)
 
-    def kept_with(self, episode: int, played: Played) -> Desk:
+    def kept_rows_with(self, episode: int, played: PlayedRounds) -> RunnerState:
         """The rows that later asks may be about, those of an episode among them."""
-        kept: dict[str, list[Played]] = {}
+        kept: dict[str, list[PlayedRounds]] = {}
         forgot = self.progress.forgot
         for number, rows in sorted({**self.kept, episode: played}.items()):
-            for name, parts in self._by_name(number, rows).items():
+            for name, parts in self._rows_by_name(number, rows).items():
                 if number >= forgot.get(name, 0):
                     kept.setdefault(name, []).extend(parts)
-        return Desk(kept={name: tuple(parts) for name, parts in kept.items()})
+        return RunnerState(kept={name: tuple(parts) for name, parts in kept.items()})
 
-    def _by_name(self, number: int, rows: Played) -> Mapping[str, tuple[Played, ...]]:
+    def _rows_by_name(self, number: int, rows: PlayedRounds) -> Mapping[str, tuple[PlayedRounds, ...]]:
         """The rows of an episode under the names that their devices chose: found once, since later asks come again."""
-        held = self._split.get(number)
+        held = self._rows_cache.get(number)
         if held is None or held[0] is not rows:
-            self._split[number] = held = rows, Desk().keep(self.policy.keeps, rows).kept
+            self._rows_cache[number] = held = rows, RunnerState().keep(self.policy.keeps, rows).kept
         return held[1]
 
     def settle(self) -> None:
@@ -358,7 +386,7 @@ class Releasing(Standing):
         if self.ledger is not None:
             self.journals.settle()
             if self.journals.count() != self.progress.released:  # released, and not known here
-                self.progress = Progress.read(self.journals.state())
+                self.progress = AgentProgress.read(self.journals.state())
         self.tidy()
         self.settled = True
 
@@ -370,39 +398,39 @@ class Releasing(Standing):
         self.known = 0
         if self.rng is not None:
             self.rng.bit_generator.state = self.progress.source  # nobody has seen what was drawn since
-        self.see()
+        self.refresh_episodes()
         self.replay()
 
     def replay(self) -> None:
         """An episode all of whose asks were answered is learned, by whatever is stored."""
         while self.progress.asked and self.now.batch is not None:
             try:
-                Release(self, self.now.batch).run(draw=False)
-            except NotStored:
+                EpisodeRelease(self, self.now.batch).run(draw=False)
+            except AnswerNotStored:
                 self.made = max(self.made, self.now.batch.end + self.grace)  # it was due
                 return
 
-    def notes(self, after: Progress, kept: tuple[int, Played | None] = (0, None)) -> dict[str, Any]:
+    def notes(self, after: AgentProgress, kept: tuple[int, PlayedRounds | None] = (0, None)) -> dict[str, Any]:
         """What a journal must know to go on: calibrations if there are more than it knows, rows that are new."""
         notes: dict[str, Any] = {"state": after.note()}
-        if phases_of(self.policy) > self.known:
-            notes["calibrations"] = calibrations(self.policy)
+        if count_calibrations(self.policy) > self.known:
+            notes["calibrations"] = calibrations_by_phase(self.policy)
         number, rows = kept
         if rows is not None:
-            notes[f"kept {number}"] = as_columns(rows)
+            notes[f"kept {number}"] = columns_from_played(rows)
         before, needed = self._needed(), min((after.forgot.get(n, 0) for n in self.policy.keeps), default=0)
         return notes | {f"kept {gone}": None for gone in range(before, needed)}
 
     def all_notes(self) -> dict[str, Any]:
         """For a journal that knows nothing."""
-        rows = {f"kept {number}": as_columns(played) for number, played in self.kept.items()}
-        return {"state": self.progress.note(), "calibrations": calibrations(self.policy)} | rows
+        rows = {f"kept {number}": columns_from_played(played) for number, played in self.kept.items()}
+        return {"state": self.progress.note(), "calibrations": calibrations_by_phase(self.policy)} | rows
 
 
 # Freeze and collect, one device at a time: the path of `act`, which takes as few steps as it can.
 
 
-class Deciding(Releasing):
+class DecidingRunner(ReleasingRunner):
     """The part of the loop that decides for a user and records it."""
 
     def decide_one(self, one: tuple[Sequence[Any], Floats], user: str | None) -> Decision:
@@ -412,12 +440,12 @@ class Deciding(Releasing):
         self._admit((user,), ("user",))
         self.settled = False
         batch = self._running()
-        (chosen,) = alike(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
+        (chosen,) = choose_same_arm_count(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
         decision = self._record(one, user, chosen)
         self.settled = True
         return decision
 
-    def _running(self) -> Batch:
+    def _running(self) -> EpisodeSpan:
         """The episode of the snapshot in force, after those that were due before this call are closed."""
         self.before = self.made
         if self.at_once:
@@ -433,15 +461,15 @@ class Deciding(Releasing):
             return
         participations = self.policy.privacy.participations
         if participations > 1 or users.count(None) < len(users):  # somebody can be refused
-            admit(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
+            check_participations(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
                   store=self.journals, task=TASK, participations=participations)  # fmt: skip
 
-    def _coming(self) -> Iterator[Batch]:
+    def _coming(self) -> Iterator[EpisodeSpan]:
         """The episodes of the next decisions, as far as they are known."""
         batch = self.filling
         while batch is not None:
             yield batch
-            batch = following(self.policy, batch)
+            batch = next_span(self.policy, batch)
 
     def _room_for(self, count: int) -> None:
         if self.over:
@@ -451,7 +479,7 @@ class Deciding(Releasing):
             allowed = f"at most {horizon}, the policy's horizon; nothing was recorded, and recommend(...) still answers"
             raise HorizonReached("decisions", rounds, allowed)
 
-    def _record(self, one: tuple[Sequence[Any], Floats], user: str | None, chosen: Chosen) -> Decision:
+    def _record(self, one: tuple[Sequence[Any], Floats], user: str | None, chosen: ChosenArm) -> Decision:
         """What was chosen is decided: it has a slot, unless its episode is not known yet."""
         (ids, features), (action, chance, group) = one, chosen
         batch, number, session = self.filling, self.made, self.session
@@ -463,29 +491,29 @@ class Deciding(Releasing):
             self.slots.record(number, slot)
         episode = self.now.batch if batch is None else batch
         assert episode is not None
-        decision = Decision.made(self.ids.issue(number, session), ids[action], chance, episode.number)
+        decision = Decision.made(self.ids.issue_decision(number, session), ids[action], chance, episode.number)
         self.made = number + 1
-        if batch is not None and (batch.end <= self.made or isinstance(batch.episode, Until)):
-            self._go_forward(batch, features[action])
+        if batch is not None and (batch.end <= self.made or isinstance(batch.episode, StoppedByPublicData)):
+            self._advance_filling(batch, features[action])
         return decision
 
-    def _go_forward(self, batch: Batch, features: Floats) -> None:
+    def _advance_filling(self, batch: EpisodeSpan, features: Floats) -> None:
         """After a decision, with these features, that may be the last of an episode."""
-        if isinstance(batch.episode, Until):
+        if isinstance(batch.episode, StoppedByPublicData):
             state, ended = self._pass(self.now.state, features)
             batch = replace(batch, users=self.made - batch.begin) if ended else batch
             self.now = replace(self.now, state=state, batch=batch, ended=ended)
         if batch.end <= self.made:
-            self.filling = following(self.policy, batch)
+            self.filling = next_span(self.policy, batch)
 
 
 # Freeze, collect, release, learn - decision by decision: what an agent does, without files.
 
 
-class Loop(Deciding):
+class AgentRunner(DecidingRunner):
     """All of it: decisions for many at once, rewards, and the clients of episodes that ask a few."""
 
-    def decide(self, sets: Sets, users: Sequence[str | None], names: Sequence[str]) -> list[Decision]:
+    def decide(self, sets: ArmSets, users: Sequence[str | None], names: Sequence[str]) -> list[Decision]:
         """Check everything, close the episodes that are due, then decide for all users by one snapshot.
 
         The rewards of this call cannot be there yet. So an episode that fills in it stays open until the next call.
@@ -497,12 +525,12 @@ class Loop(Deciding):
         self._admit(users, names)
         self.settled = False
         batch = self._running()
-        chosen = choices(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
+        chosen = choose_arms(self.policy, self.now.snapshot, batch, seen, number=self.made, seed=self.seed)
         decisions = list(map(self._record, sets, users, chosen))
         self.settled = True
         return decisions
 
-    def _seen(self, sets: Sets) -> list[Floats]:
+    def _seen(self, sets: ArmSets) -> list[Floats]:
         """Features as the policy takes them, (1, K, d) for each user; it refuses what it cannot take."""
         seen: list[Floats] = []
         for place, (_, features) in enumerate(sets):
@@ -541,20 +569,28 @@ class Loop(Deciding):
         batch = self.now.batch
         if self.over or batch is None or batch.clients is None or len(self.clients) >= batch.clients:
             return None
-        assert isinstance(batch.episode, Assigned)
+        assert isinstance(batch.episode, AssignedArms)
         if self.ledger is not None:
-            admit([user], names=[name], made=self.made, batches=iter([replace(batch, begin=self.made, users=1)]),
-                  slots=self.slots, store=self.journals, task=TASK, participations=self.policy.privacy.participations,
-                  present=self.clients.users())  # fmt: skip
+            check_participations(
+                [user],
+                names=[name],
+                made=self.made,
+                batches=iter([replace(batch, begin=self.made, users=1)]),
+                slots=self.slots,
+                store=self.journals,
+                task=TASK,
+                participations=self.policy.privacy.participations,
+                present=self.clients.users(),
+            )
         return self.clients.join(len(batch.episode.arms), self.session, user)
 
-    def client_answer(self, client: tuple[int, int, str], number: int, reward: float) -> bool:
+    def record_client_reward(self, client: tuple[int, int, str], number: int, reward: float) -> bool:
         """A client's reward of a round: kept, or late."""
         batch, (episode, place, session) = self.now.batch, client
         kept = False
         inside = batch is not None and batch.begin <= number < min(batch.end, self.made)
         if not self.over and batch is not None and inside and episode == self.clients.episode == batch.number:
-            assert isinstance(batch.episode, Assigned)
+            assert isinstance(batch.episode, AssignedArms)
             arm = int(batch.episode.arms_at(np.array([number - batch.begin]))[0])
             where = int(np.flatnonzero(batch.episode.arms == arm)[0])
             kept = self.clients.answer(place, session, number, where, reward)

@@ -9,38 +9,46 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.audit import mechanisms, policies, targets
-from bandanna.audit.releases import FAR, rows_apart
-from bandanna.audit.replay import other_contexts, play, protects_features, recorded
+from bandanna.audit.releases import FAR_REWARD, find_farthest_rows
+from bandanna.audit.replay import draw_other_contexts, play_recorded, protects_features, record_neighbours
 from bandanna.audit.sampling import Claim, claim_of, one_run_bound
 from bandanna.audit.targets import (
     CONFIDENCE,
     CONSISTENT,
-    NEVER,
+    NEVER_LOOKED_AT,
     REFUTED,
     TRIALS,
     AuditResult,
     AuditRow,
-    Progress,
+    ProgressCallback,
     Target,
     attacked,
-    key_of,
-    over,
-    silent,
+    ignore_progress,
+    run_blocks_by,
+    stream_key,
 )
-from bandanna.audit.values import arrays
+from bandanna.audit.values import list_arrays
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, did_you_mean
-from bandanna.experiments.executors import Executor, Here, here_unless
+from bandanna.experiments.executors import Executor, InProcessExecutor, choose_executor_or_here
 from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.continual import ContinualGaussian
-from bandanna.numeric.rng import GeneratorCoins, NoCoins, Streams
-from bandanna.policies.algorithm import is_place, meant_place
-from bandanna.policies.base import Ask, Desk, Frozen, Played, Policy, RunningSums, close
+from bandanna.numeric.rng import GeneratorRandomness, NoRandomness, Streams
+from bandanna.policies.algorithm import is_import_path, suggest_import_path
+from bandanna.policies.base import (
+    FixedLength,
+    PlayedRounds,
+    Policy,
+    RunnerState,
+    RunningSumPolicy,
+    SumQuery,
+    drive_learning,
+)
 from bandanna.privacy.events import NothingEvent
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.simulation.environments.base import Environment
-from bandanna.simulation.players.reference import arms_that_stay
+from bandanna.simulation.players.reference import find_fixed_arms
 from bandanna.types import Floats
 
 # What others see in joint privacy: published snapshots alone, or other people's actions and their probabilities.
@@ -52,9 +60,9 @@ from bandanna.types import Floats
 
 
 VIEWS = ("releases", "snapshot", "actions", "one-run")
-_OTHERS = 2  # people who act on the snapshot
-_LOOKED = "the first user of the first batch, with one pair of rows as far apart as we can make them"
-_UNSEEN = ("other people and rows", "later batches", "the secure noise source")
+_OTHER_USERS = 2  # people who act on the snapshot
+_LOOKED_AT = "the first user of the first batch, with one pair of rows as far apart as we can make them"
+_NOT_LOOKED_AT = ("other people and rows", "later batches", "the secure noise source")
 
 
 def view_target(
@@ -73,24 +81,24 @@ def view_target(
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
     if not policy.privacy.noisy:
         return Target(name=f"{name}, {view}", claim=Claim(epsilon=claimed, delta=at))
-    recording = recorded(policy, env, rounds=rounds, seed=seed)
-    lives: list[Played] = []
+    recording = record_neighbours(policy, env, rounds=rounds, seed=seed)
+    lives: list[PlayedRounds] = []
     for canary in recording.worlds:
         first = replace(canary, rounds=np.zeros(1, dtype=np.int64))
-        seen = play(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
+        seen = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=first, forced=recording.first.asks)
         lives.append(seen.episodes[0][1])
-    fixed = arms_that_stay(env.begin(Streams([seed + 1])))
-    contexts = other_contexts(env, seed=seed + 1, people=_OTHERS)
+    fixed = find_fixed_arms(env.begin(Streams([seed + 1])))
+    contexts = draw_other_contexts(env, seed=seed + 1, people=_OTHER_USERS)
     begun = policy.init(fixed[0] if fixed else None)
     episode = policy.episode(begun)
-    if view == "actions" and not isinstance(episode, Frozen):
+    if view == "actions" and not isinstance(episode, FixedLength):
         raise InvalidArgument("view", view, f"snapshot: in {name} the server says what is played")
-    together = isinstance(policy, RunningSums)
+    together = isinstance(policy, RunningSumPolicy)
 
-    def learned(life: Played, rng: np.random.Generator, replicates: tuple[int, ...]) -> Any:
-        desk, coins = Desk().keep(policy.keeps, life), GeneratorCoins(lambda _: rng)
+    def learned(life: PlayedRounds, rng: np.random.Generator, replicates: tuple[int, ...]) -> Any:
+        desk, coins = RunnerState().keep(policy.keeps, life), GeneratorRandomness(lambda _: rng)
 
-        def answer(ask: Ask) -> Estimate:
+        def answer(ask: SumQuery) -> Estimate:
             nonlocal desk
             values = policy.report(ask, desk.rows(ask, life), coins).values
             repeated = np.array(np.broadcast_to(values, (*replicates, *values.shape)))
@@ -99,15 +107,15 @@ def view_target(
             return estimate
 
         start = policy.init(fixed[0] if fixed else None, replicates)
-        return policy.publish(close(policy.learn(start, episode), answer))
+        return policy.publish(drive_learning(policy.learn(start, episode), answer))
 
     def shown(snapshot: Any, rng: np.random.Generator, replicates: tuple[int, ...]) -> Floats:
         if view == "snapshot":
-            parts = [np.asarray(each, dtype=float) for each in arrays(snapshot)]
+            parts = [np.asarray(each, dtype=float) for each in list_arrays(snapshot)]
             kept = [np.broadcast_to(each, (*replicates, *each.shape[len(replicates) :])) for each in parts]
             return np.concatenate([each.reshape(*replicates, -1) for each in kept], axis=-1)
         given = np.broadcast_to(contexts, (*replicates, *contexts.shape))
-        choice = policy.act(snapshot, policy.seen(given), GeneratorCoins(lambda _: rng))
+        choice = policy.act(snapshot, policy.seen(given), GeneratorRandomness(lambda _: rng))
         taken = choice.actions[..., None] == np.arange(contexts.shape[-2])
         chances = np.broadcast_to(np.asarray(choice.probabilities, dtype=float), choice.actions.shape)
         flat = taken.reshape(*replicates, -1).astype(float)
@@ -121,16 +129,18 @@ def view_target(
 
     claim = claim_of(recording.script.event, epsilon=claimed, delta=at)
     chunk = min(recording.script.chunk, 4096) if together else 256
-    return Target(name=f"{name}, {view}", claim=claim, draw=draw, chunk=chunk, looked=(_LOOKED,), unseen=_UNSEEN)
+    return Target(
+        name=f"{name}, {view}", claim=claim, draw=draw, chunk=chunk, looked=(_LOOKED_AT,), unseen=_NOT_LOOKED_AT
+    )
 
 
-# One run of a policy in which every user of the first batch is a canary: see `one_run` for the bound.
+# One run of a policy in which every user of the first batch is a canary: see `one_run_target` for the bound.
 
 
 _CANARIES = 4000  # in the local model, where every report is seen
 
 
-def one_run(
+def one_run_target(
     name: str,
     policy: Policy[Any],
     env: Environment,
@@ -150,16 +160,16 @@ def one_run(
     """
     stated, private = policy.guarantee, protects_features(policy)
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
-    probe = play(policy, env, rounds=rounds, seed=seed)
+    probe = play_recorded(policy, env, rounds=rounds, seed=seed)
     first = probe.episodes[0][1]
     ask = next(each.ask for each in probe.asks if not isinstance(each.ask.protocol.event, NothingEvent))
     protocol, rng = ask.protocol, np.random.default_rng([seed, *name.encode()])
     local = protocol.trust == "local"
     if local:
-        pair = rows_apart(policy, [ask], first.at(slice(0, 1)), private=private)
-        both = [np.tile(policy.report(ask, row, NoCoins()).values, (canaries, 1)) for row in pair]
+        pair = find_farthest_rows(policy, [ask], first.at(slice(0, 1)), private=private)
+        both = [np.tile(policy.report(ask, row, NoRandomness()).values, (canaries, 1)) for row in pair]
     else:
-        both = _spread(policy, ask, first)
+        both = _distinct_reports(policy, ask, first)
     values = np.stack(both)  # (2, m, dim)
     people = values.shape[1]
     coins = rng.integers(0, 2, people)
@@ -188,12 +198,12 @@ def one_run(
         verdict=REFUTED if refuted else CONSISTENT,
         attack="one-run",
         looked_at=f"{people} people who are asked at once, with one pair of rows each; totals alone",
-        not_looked_at="; ".join(("other rows, fields, states and snapshots", *NEVER)),
+        not_looked_at="; ".join(("other rows, fields, states and snapshots", *NEVER_LOOKED_AT)),
         reached=bound / claimed,
     )
 
 
-def _spread(policy: Policy[Any], ask: Ask, first: Played) -> list[Floats]:
+def _distinct_reports(policy: Policy[Any], ask: SumQuery, first: PlayedRounds) -> list[Floats]:
     """Reports of the first batch's people, under either reward, whose features are different unit vectors."""
     people, features = len(first.rewards), first.features
     if features is not None:
@@ -204,9 +214,9 @@ def _spread(policy: Policy[Any], ask: Ask, first: Played) -> list[Floats]:
         if constant:
             features[:, -1] = 1.0
     both = []
-    for reward in (-FAR, FAR):
+    for reward in (-FAR_REWARD, FAR_REWARD):
         rows = replace(first, rewards=np.full(first.rewards.shape, reward), features=features)
-        both.append(np.array(policy.report(ask, rows, NoCoins()).values))
+        both.append(np.array(policy.report(ask, rows, NoRandomness()).values))
     return both
 
 
@@ -219,7 +229,7 @@ _MOST = 10**8  # trials
 
 def known_targets() -> tuple[str, ...]:
     """All names."""
-    return (*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS, *targets.names())
+    return (*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS, *targets.list_algorithms())
 
 
 def audit(
@@ -237,7 +247,7 @@ def audit(
     jobs: int | None = None,
     executor: str | Executor | None = None,
     scheduler: str | None = None,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> AuditResult:
     """Try to refute what a target claims.
 
@@ -253,29 +263,31 @@ def audit(
                     the result is the same
     """
     validation.one_of("view", view, VIEWS)
-    validation.whole("trials", trials, most=_MOST)
+    validation.integer("trials", trials, most=_MOST)
     if epsilon is not None:
         validation.positive("epsilon", epsilon)
     if delta is not None:
         validation.delta(delta)
-    working = here_unless(executor, jobs=jobs, scheduler=scheduler)
+    working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
     if view == "one-run":
-        if not isinstance(working, Here):
+        if not isinstance(working, InProcessExecutor):
             raise InvalidArgument("executor", executor or "processes", "left out: one run is a task for one")
-        name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
-        claimed, at = _held(target, policy, epsilon, delta, view)
-        row = one_run(name, policy, world, played, epsilon=claimed, delta=at, confidence=confidence, seed=seed)
+        name, policy, world, played = _resolve_policy(target, env, rounds, epsilon, delta, trust)
+        claimed, at = _claim_instead(target, policy, epsilon, delta, view)
+        row = one_run_target(name, policy, world, played, epsilon=claimed, delta=at, confidence=confidence, seed=seed)
     else:
         named = {"target": target, "env": env, "rounds": rounds, "epsilon": epsilon, "delta": delta, "trust": trust}
-        found = target_of(**named, view=view)
+        found = make_target(**named, view=view)
         spread = (
-            None if isinstance(working, Here) else over(working, target_of, named | {"view": view}, key_of(found, seed))
+            None
+            if isinstance(working, InProcessExecutor)
+            else run_blocks_by(working, make_target, named | {"view": view}, stream_key(found, seed))
         )
         row = attacked(found, trials=trials, confidence=confidence, seed=seed, drawn=spread, progress=progress)
     return AuditResult(rows=(row,))
 
 
-def target_of(
+def make_target(
     *,
     target: Any,
     env: Environment | None,
@@ -292,24 +304,24 @@ def target_of(
             "trust", trust, "left out: only a policy given as module:Class has several to choose from"
         )
     if view != "releases":
-        name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
-        claimed, at = _held(target, policy, epsilon, delta, view)
+        name, policy, world, played = _resolve_policy(target, env, rounds, epsilon, delta, trust)
+        claimed, at = _claim_instead(target, policy, epsilon, delta, view)
         return view_target(policy, world, name=name, view=view, rounds=played, epsilon=claimed, delta=at)
     if isinstance(target, Mechanism | ContinualGaussian):
-        return mechanisms.of_mechanism(target, epsilon=epsilon, delta=DELTA if delta is None else delta)
+        return mechanisms.target_from_mechanism(target, epsilon=epsilon, delta=DELTA if delta is None else delta)
     if isinstance(target, Protocol):
-        return mechanisms.of_protocol(target, epsilon=epsilon, delta=delta)
+        return mechanisms.target_from_protocol(target, epsilon=epsilon, delta=delta)
     budget = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
     if isinstance(target, str) and target in mechanisms.MECHANISMS:
         return mechanisms.mechanism_target(target, **budget)
     if isinstance(target, str) and target in mechanisms.PROTOCOLS:
         return mechanisms.protocol_target(target, **budget)
-    name, policy, world, played = _policy(target, env, rounds, epsilon, delta, trust)
-    claimed, at = _held(target, policy, epsilon, delta, view)
-    return policies.of_policy(policy, world, rounds=played, name=name, epsilon=claimed, delta=at)
+    name, policy, world, played = _resolve_policy(target, env, rounds, epsilon, delta, trust)
+    claimed, at = _claim_instead(target, policy, epsilon, delta, view)
+    return policies.target_from_policy(policy, world, rounds=played, name=name, epsilon=claimed, delta=at)
 
 
-def _held(
+def _claim_instead(
     target: Any, policy: Policy[Any], epsilon: float | None, delta: float | None, view: str
 ) -> tuple[float | None, float | None]:
     """What somebody says of a policy, instead of what it states; nothing of a name that was made for its budget."""
@@ -322,7 +334,7 @@ def _held(
     return epsilon, DELTA if epsilon is not None and delta is None else delta
 
 
-def _policy(
+def _resolve_policy(
     target: Any,
     env: Environment | None,
     rounds: int | None,
@@ -340,14 +352,14 @@ def _policy(
         return type(target).__name__, target, env, played
     if isinstance(target, str) and target in {*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS}:
         raise InvalidArgument("target", target, "a policy: nobody publishes or acts where there is none")
-    if not isinstance(target, str) or not (target in targets.names() or is_place(target)):
-        hint = meant_place(target) or did_you_mean(target, known_targets())
+    if not isinstance(target, str) or not (target in targets.list_algorithms() or is_import_path(target)):
+        hint = suggest_import_path(target) or did_you_mean(target, known_targets())
         allowed = f"{hint}one of {', '.join(known_targets())}, or module:Class"
         raise InvalidArgument("target", target, allowed)
     at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
     given = epsilon is not None or delta is not None
     try:
-        policy, setting = targets.policy_of(target, given=given, trust=trust, **at)
+        policy, setting = targets.make_audited_policy(target, given=given, trust=trust, **at)
     except InvalidArgument as error:
         if error.argument != "name":
             raise

@@ -11,14 +11,23 @@ from scipy import fft, integrate, signal, special, stats
 
 from bandanna.device import randomizers
 from bandanna.device.base import Device
-from bandanna.device.randomizers import Answer, Copies, Counts, Direction, Rounded, Sign, chance_of_one, directions
+from bandanna.device.randomizers import (
+    BinomialCounts,
+    CapRandomizer,
+    RandomizedBit,
+    RandomizedSign,
+    RepeatedBits,
+    RoundedCounts,
+    probability_of_one,
+    split_length,
+)
 from bandanna.numeric import search
 from bandanna.privacy import spherical_cap
 from bandanna.privacy.events import CapEvent
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.gaussian import ShuffleGaussian
-from bandanna.protocols.mixers import Counting
+from bandanna.protocols.mixers import CountingMixer
 from bandanna.types import Floats, Ints
 
 # Exact attacks: divergences of laws that can be enumerated, and Gaussian separations that follow from what was drawn.
@@ -38,10 +47,10 @@ from bandanna.types import Floats, Ints
 # whatever is found is a lower bound, exact but for rounding errors, however coarse h is; a fine h loses nothing.
 
 
-Pair = tuple[Floats, Floats]  # two laws on one support
+LawPair = tuple[Floats, Floats]  # two laws on one support
 
 ROUNDING = 1e-10  # more than what rounding errors add to a probability here
-_MOST = 600.0
+_MAX_LOSS = 600.0
 _LEAST = 1e-9
 _STEP = 1 / 512  # of a loss
 _LARGEST = 30.0  # loss; what is larger is as good as certain
@@ -68,7 +77,7 @@ def least_epsilon(p: Floats, q: Floats, delta: float) -> float:
         return float(np.max(np.abs(np.log(p[seen]) - np.log(q[seen])))) if seen.any() else 0.0
     if not exceeds(_LEAST):
         return 0.0
-    return math.inf if exceeds(_MOST) else search.greatest(exceeds, _LEAST, _MOST, relative=1e-12)
+    return math.inf if exceeds(_MAX_LOSS) else search.find_greatest(exceeds, _LEAST, _MAX_LOSS, relative=1e-12)
 
 
 def best_tests(p: Floats, q: Floats) -> tuple[Floats, Floats]:
@@ -80,27 +89,27 @@ def best_tests(p: Floats, q: Floats) -> tuple[Floats, Floats]:
     return power / power[-1], level / level[-1]
 
 
-def pure_loss(pairs: Sequence[Pair]) -> float:
+def pure_loss(pairs: Sequence[LawPair]) -> float:
     """The largest loss of independent releases together, whichever way round."""
-    return max(sum(_largest(p, q) for p, q in pairs), sum(_largest(q, p) for p, q in pairs), 0.0)
+    return max(sum(_largest_loss(p, q) for p, q in pairs), sum(_largest_loss(q, p) for p, q in pairs), 0.0)
 
 
-def _largest(p: Floats, q: Floats) -> float:
+def _largest_loss(p: Floats, q: Floats) -> float:
     seen = p > 0
     return math.inf if np.any(q[seen] == 0) else float(np.max(np.log(p[seen]) - np.log(q[seen])))
 
 
-def composed(pairs: Sequence[Pair]) -> Pair:
+def compose_pairs(pairs: Sequence[LawPair]) -> LawPair:
     """The laws of the sum of all losses, on a grid; of one release, the laws themselves."""
     if len(pairs) == 1:
         return pairs[0]
-    total: Pair = (np.ones(1), np.ones(1))
+    total: LawPair = (np.ones(1), np.ones(1))
     for one in pairs:
-        total = _ends(*(_convolved(a, b) for a, b in zip(total, _losses(*one), strict=True)))
+        total = _gather_tails(*(_convolve(a, b) for a, b in zip(total, _loss_laws(*one), strict=True)))
     return total
 
 
-def _losses(p: Floats, q: Floats) -> Pair:
+def _loss_laws(p: Floats, q: Floats) -> LawPair:
     """The laws of round(L / h), from the least one on."""
     seen = (p > 0) | (q > 0)
     p, q = p[seen], q[seen]
@@ -112,13 +121,13 @@ def _losses(p: Floats, q: Floats) -> Pair:
     return one, two
 
 
-def _convolved(one: Floats, two: Floats) -> Floats:
+def _convolve(one: Floats, two: Floats) -> Floats:
     if one.size * two.size <= _DIRECT:
         return np.asarray(np.convolve(one, two))
     return np.asarray(np.maximum(signal.fftconvolve(one, two), 0.0))
 
 
-def _ends(p: Floats, q: Floats) -> Pair:
+def _gather_tails(p: Floats, q: Floats) -> LawPair:
     """What is rare under both at either end is gathered there: a function of what it was, and shorter."""
     both = np.maximum(p, q)
     begin = int(np.searchsorted(np.cumsum(both), _RARE))
@@ -134,7 +143,7 @@ def _ends(p: Floats, q: Floats) -> Pair:
     return kept[0], kept[1]
 
 
-def gaussian_pair(mu: float) -> Pair:
+def gaussian_pair(mu: float) -> LawPair:
     """N(mu, 1) and N(0, 1), in cells whose losses are a step of the grid apart."""
     width = min(_STEP / mu, 0.01) if mu > 0 else 1.0
     edges = np.arange(-_FAR, _FAR + mu + width, width)
@@ -142,7 +151,7 @@ def gaussian_pair(mu: float) -> Pair:
     return np.diff(below[0]), np.diff(below[1])
 
 
-def product(one: Pair, two: Pair) -> Pair:
+def product_pair(one: LawPair, two: LawPair) -> LawPair:
     """Two independent releases about the same person, as one law of pairs."""
     return np.outer(one[0], two[0]).ravel(), np.outer(one[1], two[1]).ravel()
 
@@ -177,7 +186,7 @@ _USERS = 1000
 _BEYOND = 4.0  # times the sum at which the stated epsilon is reached
 
 
-def shuffled_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) -> list[Pair] | None:
+def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) -> list[LawPair] | None:
     """Of one batch's statistics, (users, dim) each: one pair; None where several people differ, or many are in it."""
     moved = np.flatnonzero(np.any(one != two, axis=-1))
     users, epsilon = len(one), protocol.guarantee.epsilon
@@ -191,12 +200,12 @@ def shuffled_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) -> list[
     others = np.ones(_CELLS + 1)
     others[1:] = 0.0
     for place in np.delete(places, moved[0]):
-        others = _summed(others, _cells(float(place), length, protocol.noise_std, step))
-    laws = [_summed(others, _cells(mean, length, protocol.noise_std, step)) for mean in (length, 0.0)]
+        others = _convolve_capped(others, _cell_law(float(place), length, protocol.noise_std, step))
+    laws = [_convolve_capped(others, _cell_law(mean, length, protocol.noise_std, step)) for mean in (length, 0.0)]
     return [(laws[0], laws[1])]
 
 
-def _cells(mean: float, length: float, std: float, step: float) -> Floats:
+def _cell_law(mean: float, length: float, std: float, step: float) -> Floats:
     """The law of min(floor(Z / h), K) of a report with this mean."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(_CELLS + 1) * step)
@@ -206,7 +215,7 @@ def _cells(mean: float, length: float, std: float, step: float) -> Floats:
     return np.asarray(above - np.append(above[1:], 0.0))
 
 
-def _summed(one: Floats, two: Floats) -> Floats:
+def _convolve_capped(one: Floats, two: Floats) -> Floats:
     """Of two independent sums; what is larger than K is K."""
     size = fft.next_fast_len(2 * _CELLS + 1, real=True)
     whole = np.maximum(fft.irfft(fft.rfft(one, size) * fft.rfft(two, size), size)[: 2 * _CELLS + 1], 0.0)
@@ -230,13 +239,13 @@ _COUNTS_FAR = 10.0  # standard deviations: what is farther away has a probabilit
 _LONGEST = 4_000_000  # numbers of one total
 
 
-def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[Pair] | None:
+def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
     """Of all users' statistics in their order, (users, dim) each: the laws of every total that holds the person.
 
     None where other things than counts are released.
     """
-    pairs: list[Pair] = []
-    for device, mixer, mine, other in _batches(protocol, one, two):
+    pairs: list[LawPair] = []
+    for device, mixer, mine, other in _changed_batches(protocol, one, two):
         found = _totals(device, mixer, mine, other)
         if found is None:
             return None
@@ -244,7 +253,7 @@ def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[Pair] | No
     return pairs or None
 
 
-def _batches(protocol: Protocol, one: Floats, two: Floats) -> Iterator[tuple[Device, Any, Floats, Floats]]:
+def _changed_batches(protocol: Protocol, one: Floats, two: Floats) -> Iterator[tuple[Device, Any, Floats, Floats]]:
     """Device, mixer and statistics of every batch in which something differs."""
     if isinstance(protocol, ConcurrentShuffle):
         moved = np.flatnonzero(np.any(one != two, axis=-1))
@@ -257,15 +266,15 @@ def _batches(protocol: Protocol, one: Floats, two: Floats) -> Iterator[tuple[Dev
         yield protocol.device, protocol.mixer, one, two
 
 
-def _totals(device: Device, mixer: Any, one: Floats, two: Floats) -> list[Pair] | None:
-    if not isinstance(mixer, Counting) or not isinstance(device, Counts | Rounded | Copies):
+def _totals(device: Device, mixer: Any, one: Floats, two: Floats) -> list[LawPair] | None:
+    if not isinstance(mixer, CountingMixer) or not isinstance(device, BinomialCounts | RoundedCounts | RepeatedBits):
         return None
-    trials = len(one) * (mixer.noise.trials if isinstance(device, Rounded) else device.trials)
-    chance = mixer.noise.probability if isinstance(device, Rounded) else getattr(device, "probability", 0.5)
+    trials = len(one) * (mixer.noise.trials if isinstance(device, RoundedCounts) else device.trials)
+    chance = mixer.noise.probability if isinstance(device, RoundedCounts) else getattr(device, "probability", 0.5)
     pairs = []
     for column in np.flatnonzero(np.any(one != two, axis=0)):
-        (low, mine), (other_low, other) = (_law(*_encoded(device, each, int(column))) for each in (one, two))
-        noise = _binomial(trials, chance)
+        (low, mine), (other_low, other) = (_sum_law(*_encode_column(device, each, int(column))) for each in (one, two))
+        noise = _binomial_law(trials, chance)
         if noise.size > _LONGEST:
             return None
         first = min(low, other_low)
@@ -278,17 +287,19 @@ def _totals(device: Device, mixer: Any, one: Floats, two: Floats) -> list[Pair] 
     return pairs
 
 
-def _encoded(device: Counts | Rounded | Copies, values: Floats, column: int) -> tuple[Ints, Floats]:
+def _encode_column(
+    device: BinomialCounts | RoundedCounts | RepeatedBits, values: Floats, column: int
+) -> tuple[Ints, Floats]:
     """Of one coordinate of everybody: what is sent surely, and the chance that it is one more."""
-    if isinstance(device, Copies):
+    if isinstance(device, RepeatedBits):
         return device.copies * values[:, column].astype(np.int64), np.zeros(len(values))
     scaled = device.scale * np.maximum(values - device.domain.lower, 0.0)[:, column]
     whole = np.floor(scaled)
-    largest = randomizers.largest(device.scale, device.domain)[column]
+    largest = randomizers.compute_largest_counts(device.scale, device.domain)[column]
     return np.minimum(whole, largest).astype(np.int64), np.where(whole < largest, scaled - whole, 0.0)
 
 
-def _law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
+def _sum_law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
     """The least that the sum of everybody is, and its law from there on."""
     law = np.ones(1)
     for rest in rests[rests > 0]:
@@ -297,7 +308,7 @@ def _law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
     return int(whole.sum() + kept[0]), law[kept[0] : kept[-1] + 1]
 
 
-def _binomial(trials: int, chance: float) -> Floats:
+def _binomial_law(trials: int, chance: float) -> Floats:
     """Bin(trials, chance) around its mean, from a place that is the same in both worlds."""
     far = math.ceil(_COUNTS_FAR * math.sqrt(trials * chance * (1 - chance))) + 10
     middle = round(trials * chance)
@@ -324,18 +335,18 @@ _SAME = 1e-9  # radians
 _NOTHING = 1e-9  # mass: less may be an error of integration, and is left out
 
 
-def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[Pair] | None:
+def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
     """Of the person's own statistics, (messages, dim): a pair of laws for each that differs; None of other devices."""
-    device, pairs = protocol.device, list[Pair]()
+    device, pairs = protocol.device, list[LawPair]()
     for mine, other in zip(one, two, strict=True):
         if np.array_equal(mine, other):
             continue
-        if isinstance(device, Answer):
-            yes = [float(chance_of_one(each, device.lie)[0]) for each in (mine, other)]
+        if isinstance(device, RandomizedBit):
+            yes = [float(probability_of_one(each, device.lie)[0]) for each in (mine, other)]
             pairs.append((np.array([yes[0], 1 - yes[0]]), np.array([yes[1], 1 - yes[1]])))
-        elif isinstance(device, Sign) and np.array_equal(mine, -other):
+        elif isinstance(device, RandomizedSign) and np.array_equal(mine, -other):
             pairs.append((np.array([device.lie, 1 - device.lie]), np.array([1 - device.lie, device.lie])))
-        elif isinstance(device, Direction):
+        elif isinstance(device, CapRandomizer):
             centre, radius = device.domain.ball
             event = CapEvent(
                 cosine=device.cosine,
@@ -350,34 +361,34 @@ def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[Pair] | 
     return pairs or None
 
 
-def cap_pair(event: CapEvent, one: Floats, two: Floats) -> Pair:
+def cap_pair(event: CapEvent, one: Floats, two: Floats) -> LawPair:
     """Of two points of the unit ball: the laws of the nine cases."""
-    units, lengths = directions(np.stack([one, two]))
+    units, lengths = split_length(np.stack([one, two]))
     angle = math.acos(float(np.clip(units[0] @ units[1], -1.0, 1.0)))
     mass, near, far = (
         spherical_cap.cap_moments(event.dim, event.cosine).mass,
-        both(event, angle),
-        both(event, math.pi - angle),
+        two_caps_mass(event, angle),
+        two_caps_mass(event, math.pi - angle),
     )
-    share = spherical_cap.share_inside(event)
+    share = spherical_cap.probability_inside(event)
     inside, outside = share / mass, (1 - share) / (1 - mass)
     # in which cap of +-v (rows: +, -, none) and of +-w (columns) the message is
     cases = np.array([[near, far, 0.0], [far, near, 0.0], [0.0, 0.0, 0.0]])
     cases[:2, 2], cases[2, :2] = mass - near - far, mass - near - far
     cases = np.where(cases > _NOTHING, cases, 0.0)
     cases[2, 2] = max(1 - cases.sum(), 0.0)
-    chances = [_densities(float(length), inside, outside) for length in np.minimum(lengths, 1.0)]
+    chances = [_cap_densities(float(length), inside, outside) for length in np.minimum(lengths, 1.0)]
     laws = (cases * chances[0][:, None]).ravel(), (cases * chances[1][None]).ravel()
     return laws[0], laws[1]
 
 
-def _densities(length: float, inside: float, outside: float) -> Floats:
+def _cap_densities(length: float, inside: float, outside: float) -> Floats:
     """In the cap of +w, of -w, and in neither, where w is so long: u0 points to +w with probability (1 + length)/2."""
     to, fro = (1 + length) / 2, (1 - length) / 2
     return np.array([to * inside + fro * outside, to * outside + fro * inside, outside])
 
 
-def both(event: CapEvent, angle: float) -> float:
+def two_caps_mass(event: CapEvent, angle: float) -> float:
     """The mass of what is in two caps whose centres are at this angle."""
     cosine, dim = event.cosine, event.dim
     wide = math.acos(cosine)
@@ -391,7 +402,7 @@ def both(event: CapEvent, angle: float) -> float:
     def slice_of(turn: float) -> float:
         """Of T = cos turn, whose density in turn is proportional to sin^(dim - 2)."""
         reach = (cosine - math.cos(turn) * math.cos(angle)) / max(math.sin(turn) * math.sin(angle), 1e-300)
-        return math.sin(turn) ** (dim - 2) * float(spherical_cap.beyond(dim - 1, np.asarray(reach)))
+        return math.sin(turn) ** (dim - 2) * float(spherical_cap.cap_mass(dim - 1, np.asarray(reach)))
 
     whole = integrate.quad(lambda turn: math.sin(turn) ** (dim - 2), 0.0, math.pi)[0]
     return float(integrate.quad(slice_of, 0.0, wide, limit=200)[0] / whole)

@@ -18,30 +18,30 @@ from bandanna.audit.mechanisms import (
     MECHANISMS,
     PROTOCOLS,
     mechanism_target,
-    of_mechanism,
-    of_protocol,
     protocol_target,
+    target_from_mechanism,
+    target_from_protocol,
 )
-from bandanna.audit.policies import of_policy, policy_target
-from bandanna.audit.releases import farthest
+from bandanna.audit.policies import policy_target, target_from_policy
+from bandanna.audit.releases import farthest_points
 from bandanna.audit.sampling import Claim
-from bandanna.audit.targets import AuditResult, AuditRow, Progress, Target, attacked, silent
+from bandanna.audit.targets import AuditResult, AuditRow, ProgressCallback, Target, attacked, ignore_progress
 from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import FastNoise, NoiseSource
-from bandanna.experiments.executors import Executor, here_unless
-from bandanna.mechanisms.noise import Gaussian
+from bandanna.experiments.executors import Executor, choose_executor_or_here
+from bandanna.mechanisms.noise import GaussianMechanism
 from bandanna.numeric import search
-from bandanna.numeric.rng import Coins, NoCoins
-from bandanna.policies.base import Ask, Desk, Frozen, Played, Policy, close
-from bandanna.policies.glm.glm_jdp import GLMJDP, Constants, JDPState
+from bandanna.numeric.rng import DeviceRandomness, NoRandomness
+from bandanna.policies.base import FixedLength, PlayedRounds, Policy, RunnerState, SumQuery, drive_learning
+from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPConstants, GLMJDPState
 from bandanna.policies.glm.links import Link, link_of
 from bandanna.privacy import gdp
 from bandanna.privacy.budgets import ZCDP, ApproxDP
 from bandanna.privacy.guarantee import Guarantee
-from bandanna.protocols.gaussian import CentralGaussian, NoisySum
-from bandanna.protocols.mixers import Held, exact_total
+from bandanna.protocols.gaussian import CentralGaussian, NoisySumAnalyzer
+from bandanna.protocols.mixers import MixerState, sum_plain_statistics
 from bandanna.protocols.privacy_model import Privacy, central
 from bandanna.simulation.environments.glm import PublishedGLM
 from bandanna.simulation.environments.linear import LinearContextual
@@ -59,13 +59,13 @@ _STEP = 2.0**-53
 _AROUND = 8  # uniforms on either side of the one that fits best
 
 
-def textbook(value: float, scale: float, runs: int, rng: np.random.Generator) -> Floats:
+def textbook_laplace(value: float, scale: float, runs: int, rng: np.random.Generator) -> Floats:
     """value + Laplace(scale), as it is usually written."""
     uniform = 1.0 - rng.random(runs)
     return np.asarray(value + np.where(rng.random(runs) < 0.5, 1.0, -1.0) * (-scale * np.log(uniform)))
 
 
-def reachable(outputs: Floats, value: float, scale: float) -> Bools:
+def is_reachable(outputs: Floats, value: float, scale: float) -> Bools:
     """Whether some uniform number gives exactly this output from the value, (runs,).
 
     Only the uniforms nearest to the inverse are tried; where U is above 1/2, all that round to the output are among
@@ -83,8 +83,8 @@ def float_laplace() -> Target:
     """Pure epsilon = 1 is claimed for a value that is 0 or 1."""
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        outputs = textbook(float(swapped), 1.0, runs, rng)
-        from_zero, from_one = reachable(outputs, 0.0, 1.0), reachable(outputs, 1.0, 1.0)
+        outputs = textbook_laplace(float(swapped), 1.0, runs, rng)
+        from_zero, from_one = is_reachable(outputs, 0.0, 1.0), is_reachable(outputs, 1.0, 1.0)
         return np.asarray(from_zero.astype(float) - from_one.astype(float))[:, None]
 
     return Target(name="", claim=Claim(epsilon=1.0, delta=0.0), draw=draw)
@@ -155,21 +155,21 @@ def call_rho(epsilon: float, delta: float, calls: int) -> float:
         share, tail = epsilon / calls, delta / calls
     else:
         root, tail = math.sqrt(2 * calls * math.log(2 / delta)), delta / (2 * calls)
-        share = search.greatest(lambda e: root * e + calls * e * math.expm1(e) <= epsilon, 1e-9, epsilon)
-    return search.greatest(lambda rho: ZCDP(rho=rho).to_approx(tail).epsilon <= share, 1e-12, 50.0, relative=1e-6)
+        share = search.find_greatest(lambda e: root * e + calls * e * math.expm1(e) <= epsilon, 1e-9, epsilon)
+    return search.find_greatest(lambda rho: ZCDP(rho=rho).to_approx(tail).epsilon <= share, 1e-12, 50.0, relative=1e-6)
 
 
-def _reports() -> Floats:
+def _farthest_reports() -> Floats:
     """Two reports that are sqrt 12 apart, stacked isometrically, (2, d + d(d+1)/2)."""
     x = np.zeros((2, DIM))
     x[:, 0], x[:, -1] = (1.0, -1.0), 1.0
     return LinearReport(features=DIM).pack(x, np.ones(2))
 
 
-def printed_local(epsilon: float) -> Target:
+def printed_local_noise(epsilon: float) -> Target:
     """LinUCB-LDP: noise of sqrt(ln(2.5/delta))/epsilon on a report that a neighbour moves by sqrt 12."""
     noise = PublishedNoise(algorithm="LinUCB-LDP", epsilon=epsilon)
-    reports = _reports()
+    reports = _farthest_reports()
     move = reports[0] - reports[1]
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -179,10 +179,10 @@ def printed_local(epsilon: float) -> Target:
     return Target(name="", claim=noise.claim, draw=draw)
 
 
-def reused_tree(epsilon: float) -> Target:
+def reused_tree_noise(epsilon: float) -> Target:
     """LinUCB-JDP: two releases in a row carry the same draws, so that their difference is a report without noise."""
     noise = PublishedNoise(algorithm="LinUCB-JDP", epsilon=epsilon)
-    reports = _reports()
+    reports = _farthest_reports()
     move = reports[0] - reports[1]
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -193,10 +193,10 @@ def reused_tree(epsilon: float) -> Target:
     return Target(name="", claim=noise.claim, draw=draw)
 
 
-def amplified(epsilon: float) -> Target:
+def printed_amplification(epsilon: float) -> Target:
     """LinUCB-SDP-Amp: 20 shuffled reports, one of which may be another; seen by the likelihood that some one is."""
     noise = PublishedNoise(algorithm="LinUCB-SDP-Amp", epsilon=epsilon)
-    reports = _reports()
+    reports = _farthest_reports()
     length = float(np.linalg.norm(reports[0] - reports[1]))
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -208,7 +208,7 @@ def amplified(epsilon: float) -> Target:
     return Target(name="", claim=noise.claim, draw=draw)
 
 
-def optimiser() -> Target:
+def first_fit_target() -> Target:
     """Paper 003's first fit: its noise is accounted for half of what a replaced user moves the gradients by.
 
     At nominal epsilon 8 the fit's share is (epsilon/3, delta/3), over the calls as run. All of its steps are Gaussian,
@@ -244,44 +244,46 @@ _WORLD = LinearContextual(dim=2, n_arms=3)
 _BATCH = 10
 
 
-class RawVariance(NoisySum):
+class RawVariance(NoisySumAnalyzer):
     """Shows the sum without noise where the variance belongs."""
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """As usual, but for the variance."""
         state, estimate = super().analyze(state, view, source)
-        return state, replace(estimate, variance=exact_total(view.numbers, self.domain)[0].sum(axis=-1))
+        return state, replace(estimate, variance=sum_plain_statistics(view.numbers, self.domain)[0].sum(axis=-1))
 
 
-class FixedSeed(NoisySum):
+class FixedSeed(NoisySumAnalyzer):
     """Draws the right noise from a generator that begins anew with every release."""
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """As usual, from a source of its own."""
         return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Served(CentralGaussian):
+class FaultyServerGaussian(CentralGaussian):
     """A central sum by another server, with a `share` of the noise that is stated."""
 
-    server: type[NoisySum] = NoisySum
+    server: type[NoisySumAnalyzer] = NoisySumAnalyzer
     share: float = 1.0
 
     @cached_property
-    def analyzer(self) -> NoisySum:
+    def analyzer(self) -> NoisySumAnalyzer:
         """The other server."""
         return self.server(domain=self.domain, mechanism=replace(self.mechanism, std=self.share * self.noise_std))
 
 
-def served(server: type[NoisySum]) -> Target:
+def target_with_server(server: type[NoisySumAnalyzer]) -> Target:
     """A protocol with such a server."""
     honest = CentralGaussian.calibrate(domain=Ball(dim=2), budget=PARTIAL_BUDGET)
-    return of_protocol(Served(domain=honest.domain, noise_std=honest.noise_std, delta=honest.delta, server=server))
+    return target_from_protocol(
+        FaultyServerGaussian(domain=honest.domain, noise_std=honest.noise_std, delta=honest.delta, server=server)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batches(Policy[list[Floats]]):
+class HonestBatches(Policy[list[Floats]]):
     """An honest policy: the state is a list of released sums, and the first arm is as good as any."""
 
     trusts = ("central",)
@@ -302,71 +304,71 @@ class Batches(Policy[list[Floats]]):
         """Nothing."""
         return []
 
-    def episode(self, state: list[Floats]) -> Frozen | None:
+    def episode(self, state: list[Floats]) -> FixedLength | None:
         """The next batch."""
-        return Frozen.batch(len(state), size=_BATCH, horizon=self.horizon)
+        return FixedLength.batch(len(state), size=_BATCH, horizon=self.horizon)
 
-    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """The first arm."""
         shape = contexts.shape[:-2]
         return Choice(actions=np.zeros(shape, dtype=np.int64), probabilities=np.ones(shape))
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Features and rewards, clipped."""
         assert played.features is not None
         return LinearReport(features=2).statistic(played.features, played.rewards)
 
-    def learn(self, state: list[Floats], episode: Any) -> Generator[Ask, Estimate, list[Floats]]:
+    def learn(self, state: list[Floats], episode: Any) -> Generator[SumQuery, Estimate, list[Floats]]:
         """One ask."""
-        released = yield Ask(protocol=self.protocol)
+        released = yield SumQuery(protocol=self.protocol)
         return [*state, released.total]
 
 
-def _longer(statistic: Statistic, some: Any, times: float) -> Statistic:
+def _lengthen_reports(statistic: Statistic, some: Any, times: float) -> Statistic:
     """Some reports made longer after they were clipped."""
     values = np.array(statistic.values)
     values[some] *= times
     return statistic.domain.sealed(values, clipped=statistic.clipped)
 
 
-class LongInTheMiddle(Batches):
+class LongInTheMiddle(HonestBatches):
     """A position of every batch has reports 20 times too long, and later batches a twentieth of the noise."""
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """As usual, but for that position."""
         honest = super().report(ask, played, coins)
-        return _longer(honest, _BATCH // 2, 20.0) if len(played.rewards) == _BATCH else honest
+        return _lengthen_reports(honest, _BATCH // 2, 20.0) if len(played.rewards) == _BATCH else honest
 
-    def learn(self, state: list[Floats], episode: Any) -> Generator[Ask, Estimate, list[Floats]]:
+    def learn(self, state: list[Floats], episode: Any) -> Generator[SumQuery, Estimate, list[Floats]]:
         """One ask, quietly."""
         stated = self.protocol
-        quiet = Served(domain=stated.domain, noise_std=stated.noise_std, delta=stated.delta, share=1 / 20)
-        released = yield Ask(protocol=quiet if state else stated)
+        quiet = FaultyServerGaussian(domain=stated.domain, noise_std=stated.noise_std, delta=stated.delta, share=1 / 20)
+        released = yield SumQuery(protocol=quiet if state else stated)
         return [*state, released.total]
 
 
-class LongForSome(Batches):
+class LongForSome(HonestBatches):
     """Rewards in [.65, .75] make reports that are 50 times too long."""
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """As usual, but for these."""
         some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
-        return _longer(super().report(ask, played, coins), some, 50.0)
+        return _lengthen_reports(super().report(ask, played, coins), some, 50.0)
 
 
-class FailsForSome(Batches):
+class FailsForSome(HonestBatches):
     """Cannot go on if somebody's reward is in [.3, .4]."""
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """As usual, or not at all."""
         if np.any((played.rewards >= 0.3) & (played.rewards <= 0.4)):
             raise ArithmeticError("a reward that nobody has thought of")
         return super().report(ask, played, coins)
 
 
-def of_batches(kind: type[Batches]) -> Target:
+def batches_target(kind: type[HonestBatches]) -> Target:
     """Such a policy in a small world."""
-    return of_policy(kind(), _WORLD)
+    return target_from_policy(kind(), _WORLD)
 
 
 # GLM-JDP as printed: criterion I, which reads a user's raw contexts, has theta_o fitted anew at once.
@@ -375,7 +377,7 @@ def of_batches(kind: type[Batches]) -> Target:
 # library refits are decided from released matrices only.
 
 
-_CONSTANTS = Constants(
+_CONSTANTS = GLMJDPConstants(
     share=0.4,
     steps=2,
     calls_o=4,
@@ -390,7 +392,7 @@ _CONSTANTS = Constants(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Printed(GLMJDP):
+class PrintedGLMJDP(GLMJDP):
     """The server is told whether criterion I fired."""
 
     def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
@@ -399,7 +401,7 @@ class Printed(GLMJDP):
         object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
         return choice
 
-    def settled(self, state: JDPState) -> Generator[Ask, Estimate, JDPState]:
+    def settled(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
         """A call of the optimiser where it did."""
         settled = yield from super().settled(state)
         if vars(self).get("fired") and settled.calls_o < self.used.calls_o:
@@ -408,28 +410,28 @@ class Printed(GLMJDP):
         return settled
 
 
-def rounds_asks(policy: GLMJDP, context: Floats, rng: np.random.Generator) -> int:
+def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generator) -> int:
     """How many sums are asked for after the first round, of a person with this one arm."""
-    state, desk, asked = policy.init(), Desk(), 0
+    state, desk, asked = policy.init(), RunnerState(), 0
     episode = policy.episode(state)
-    assert isinstance(episode, Frozen)
+    assert isinstance(episode, FixedLength)
     contexts = np.tile(context, (1, 2, 1))
-    choice = policy.act(policy.publish(state), policy.seen(contexts), NoCoins())
-    played = Played(rewards=np.ones(1), features=context[None], arms=choice.actions, groups=choice.groups)
+    choice = policy.act(policy.publish(state), policy.seen(contexts), NoRandomness())
+    played = PlayedRounds(rewards=np.ones(1), features=context[None], arms=choice.actions, groups=choice.groups)
     desk = desk.keep(policy.keeps, played)
 
-    def answer(ask: Ask) -> Estimate:
+    def answer(ask: SumQuery) -> Estimate:
         nonlocal desk, asked
         asked += 1
-        statistic = policy.report(ask, desk.rows(ask, played), NoCoins())
+        statistic = policy.report(ask, desk.rows(ask, played), NoRandomness())
         desk, estimate = desk.release(ask, statistic, FastNoise(rng), path="messages")
         return estimate
 
-    close(policy.learn(state, episode), answer)
+    drive_learning(policy.learn(state, episode), answer)
     return asked
 
 
-def of_refits(kind: type[GLMJDP]) -> Target:
+def refits_target(kind: type[GLMJDP]) -> Target:
     """What the number of asks after the first round tells of the first user's contexts."""
     policy = kind(
         dim=2,
@@ -442,7 +444,7 @@ def of_refits(kind: type[GLMJDP]) -> Target:
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         context = np.array([0.05, 0.0]) if swapped else np.array([1.0, 0.0])
-        return np.array([[float(rounds_asks(policy, context, rng))] for _ in range(runs)])
+        return np.array([[float(count_later_queries(policy, context, rng))] for _ in range(runs)])
 
     stated = policy.guarantee
     return Target(name="", claim=Claim(epsilon=stated.epsilon, delta=stated.delta), draw=draw, chunk=256)
@@ -450,7 +452,7 @@ def of_refits(kind: type[GLMJDP]) -> Target:
 
 def printed_refits() -> Target:
     """The printed rule."""
-    return of_refits(Printed)
+    return refits_target(PrintedGLMJDP)
 
 
 # Faults that privacy software has really had, each with the claim that it made: every one of them must be refuted.
@@ -465,7 +467,7 @@ _USERS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class TooQuiet(Gaussian):
+class UnderstatedGaussian(GaussianMechanism):
     """Draws `share` of the noise that it states."""
 
     share: float = 1.0
@@ -486,28 +488,28 @@ class AddOrRemove(Ball):
         return self.bound
 
 
-def too_quiet(share: float) -> Target:
+def understated_noise(share: float) -> Target:
     """Less noise than is stated."""
-    mechanism = TooQuiet(std=1 / BUDGET.mu(), sensitivity=1.0, share=share)
-    return of_mechanism(mechanism, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
+    mechanism = UnderstatedGaussian(std=1 / BUDGET.mu(), sensitivity=1.0, share=share)
+    return target_from_mechanism(mechanism, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
 
 
 def forgotten_factor() -> Target:
     """A sensitivity without its factor 2."""
     protocol = CentralGaussian.calibrate(domain=AddOrRemove(dim=2), budget=BUDGET)
     honest = replace(protocol, domain=Ball(dim=2))  # the same noise, with what neighbours really are
-    return of_protocol(honest, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
+    return target_from_protocol(honest, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
 
 
-def _sums() -> tuple[CentralGaussian, Floats]:
+def _neighbour_sums() -> tuple[CentralGaussian, Floats]:
     """A protocol that keeps the budget, and the sums of a batch under both neighbours, (2, dim)."""
     protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
-    return protocol, farthest(protocol.domain)
+    return protocol, farthest_points(protocol.domain)
 
 
-def reused_draw() -> Target:
+def reused_noise() -> Target:
     """Two batches with one draw: what they have in common goes away when they are subtracted."""
-    protocol, sums = _sums()
+    protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         noise = rng.normal(0.0, protocol.noise_std, (runs, 2))
@@ -518,7 +520,7 @@ def reused_draw() -> Target:
 
 def renoised_batch() -> Target:
     """A batch that was released, and once more with fresh noise: after a crash, or for a second reader."""
-    protocol, sums = _sums()
+    protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         value = np.broadcast_to(sums[int(swapped)], (runs, 2))
@@ -530,7 +532,7 @@ def renoised_batch() -> Target:
 
 def closed_by_answers() -> Target:
     """A batch that ends when enough people have answered: how many slots it took tells who did not."""
-    protocol, sums = _sums()
+    protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         # the others answer with probability 0.9; the person does, or has nothing to say
@@ -548,27 +550,27 @@ def _target(draw: Callable[[bool, int, np.random.Generator], Floats]) -> Target:
     return Target(name="", claim=claim, draw=draw)
 
 
-BAD: dict[str, Callable[[], Target]] = {
-    "half the noise": lambda: too_quiet(0.5),
-    "20 % less noise": lambda: too_quiet(0.8),
+KNOWN_FAULTS: dict[str, Callable[[], Target]] = {
+    "half the noise": lambda: understated_noise(0.5),
+    "20 % less noise": lambda: understated_noise(0.8),
     "a forgotten factor 2": forgotten_factor,
-    "a reused draw": reused_draw,
+    "a reused draw": reused_noise,
     "a re-noised batch": renoised_batch,
     "a batch closed by who answered": closed_by_answers,
     "the printed refit rule of GLM-JDP": printed_refits,
-    "paper 000, LDP, epsilon 1": lambda: printed_local(1.0),
-    "paper 000, LDP, epsilon 10": lambda: printed_local(10.0),
-    "paper 000, JDP, epsilon 1": lambda: reused_tree(1.0),
-    "paper 000, JDP, epsilon 10": lambda: reused_tree(10.0),
-    "paper 000, Amp, epsilon 1": lambda: amplified(1.0),
-    "paper 000, Amp, epsilon 10": lambda: amplified(10.0),
-    "paper 003, the optimiser's noise": optimiser,
+    "paper 000, LDP, epsilon 1": lambda: printed_local_noise(1.0),
+    "paper 000, LDP, epsilon 10": lambda: printed_local_noise(10.0),
+    "paper 000, JDP, epsilon 1": lambda: reused_tree_noise(1.0),
+    "paper 000, JDP, epsilon 10": lambda: reused_tree_noise(10.0),
+    "paper 000, Amp, epsilon 1": lambda: printed_amplification(1.0),
+    "paper 000, Amp, epsilon 10": lambda: printed_amplification(10.0),
+    "paper 003, the optimiser's noise": first_fit_target,
     "floating-point Laplace": float_laplace,
-    "the raw sum in another field": lambda: served(RawVariance),
-    "noise with a fixed seed": lambda: served(FixedSeed),
-    "long rows, less noise later": lambda: of_batches(LongInTheMiddle),
-    "long reports for some rewards": lambda: of_batches(LongForSome),
-    "an error for some rewards": lambda: of_batches(FailsForSome),
+    "the raw sum in another field": lambda: target_with_server(RawVariance),
+    "noise with a fixed seed": lambda: target_with_server(FixedSeed),
+    "long rows, less noise later": lambda: batches_target(LongInTheMiddle),
+    "long reports for some rewards": lambda: batches_target(LongForSome),
+    "an error for some rewards": lambda: batches_target(FailsForSome),
 }
 
 
@@ -586,13 +588,13 @@ _SLOW = {"the printed refit rule of GLM-JDP": 512}  # runs, where one takes mill
 _MANY = {"epsilon 10": 400_000}  # runs, below which no count can show an epsilon of 10
 
 
-def good() -> dict[str, Callable[[], Target]]:
+def known_truths() -> dict[str, Callable[[], Target]]:
     """What is known to be good, by name."""
     made: dict[str, Callable[[], Target]] = {}
     for make, names in (
         (mechanism_target, MECHANISMS),
         (protocol_target, PROTOCOLS),
-        (policy_target, targets.names()),
+        (policy_target, targets.list_algorithms()),
     ):
         made |= {name: partial(make, name, epsilon=EPSILON, delta=GALLERY_DELTA) for name in names}
     return made
@@ -600,9 +602,9 @@ def good() -> dict[str, Callable[[], Target]]:
 
 def gallery_targets() -> Iterator[tuple[str, str, Callable[[], Target]]]:
     """(name, known, how to make it) of every row, in order."""
-    for name, make in BAD.items():
+    for name, make in KNOWN_FAULTS.items():
         yield name, "bad", make
-    for name, make in good().items():
+    for name, make in known_truths().items():
         yield name, "good", make
 
 
@@ -621,25 +623,25 @@ def run_gallery(
     jobs: int | None = None,
     executor: str | Executor | None = None,
     scheduler: str | None = None,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> AuditResult:
     """Audit everything whose truth is known, or the `wanted` of it; `result.surprises` are rows that came out wrong.
 
     A row is a task of the `executor`, as in `bd.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or here.
     """
-    working = here_unless(executor, jobs=jobs, scheduler=scheduler)
+    working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
     todo = [(name, known) for name, known, _ in gallery_targets() if wanted(name, known)]
     tasks = {each: {"name": each[0], "known": each[1], "trials": trials, "seed": seed} for each in todo}
     rows: dict[tuple[str, str], AuditRow] = {}
     progress(0, len(todo), "")
-    with closing(working.call_all(row_of, tasks)) as ending:
+    with closing(working.call_all(audit_row, tasks)) as ending:
         for each, row in ending:
             rows[each] = row
             progress(len(rows), len(todo), each[0])
     return AuditResult(rows=tuple(rows[each] for each in todo))
 
 
-def row_of(*, name: str, known: str, trials: int, seed: int) -> AuditRow:
+def audit_row(*, name: str, known: str, trials: int, seed: int) -> AuditRow:
     """One row, wherever it is computed."""
     (make,) = (make for other, truth, make in gallery_targets() if (other, truth) == (name, known))
     target = replace(make(), name=name, known=known)

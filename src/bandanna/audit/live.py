@@ -9,23 +9,32 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.audit.releases import rows_apart
+from bandanna.audit.releases import find_farthest_rows
 from bandanna.audit.replay import protects_features
 from bandanna.audit.sampling import Claim, one_run_bound
-from bandanna.audit.targets import CONFIDENCE, CONSISTENT, NEVER, REFUTED, AuditResult, AuditRow, Progress, silent
-from bandanna.audit.values import arrays
-from bandanna.deployment.client.load_simulation import Crowd, Deployment, world_of
-from bandanna.deployment.client.policy_device import View
+from bandanna.audit.targets import (
+    CONFIDENCE,
+    CONSISTENT,
+    NEVER_LOOKED_AT,
+    REFUTED,
+    AuditResult,
+    AuditRow,
+    ProgressCallback,
+    ignore_progress,
+)
+from bandanna.audit.values import list_arrays
+from bandanna.deployment.client.load_simulation import Deployment, SimulatedUsers, world_for_task
+from bandanna.deployment.client.policy_device import CurrentPublication
 from bandanna.deployment.task.document import Task
 from bandanna.device.domain import Estimate
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import GeneratorCoins
-from bandanna.policies.base import Ask, Desk, Episode, Played, Policy, close
+from bandanna.numeric.rng import GeneratorRandomness
+from bandanna.policies.base import Episode, PlayedRounds, Policy, RunnerState, SumQuery, drive_learning
 from bandanna.protocols.base import StreamProtocol
 from bandanna.simulation.environments.base import Environment
 from bandanna.types import Floats
 
-BATCHES = 200  # at most, unless told
+CANARY_BATCHES = 200  # at most, unless told
 
 
 def audit_task(
@@ -33,10 +42,10 @@ def audit_task(
     deployment: Deployment,
     *,
     env: Environment | None = None,
-    batches: int = BATCHES,
+    batches: int = CANARY_BATCHES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> AuditResult:
     """Send canaries through a running deployment of a test task, and try to refute its guarantee.
 
@@ -48,12 +57,12 @@ def audit_task(
     if task.policy.keeps:
         raise InvalidArgument("task", task.id, f"one whose policy keeps no rows; audit {task.content['algorithm']!r}")
     stated = task.policy.guarantee
-    crowd = Canaries(
+    crowd = CanaryUsers(
         task,
         deployment,
-        env or world_of(task),
-        batches=validation.whole("batches", batches),
-        seed=validation.whole("seed", seed, least=0),
+        env or world_for_task(task),
+        batches=validation.integer("batches", batches),
+        seed=validation.integer("seed", seed, least=0),
         progress=progress,
     )
     crowd.run()
@@ -72,13 +81,13 @@ def audit_task(
         verdict=REFUTED if refuted else CONSISTENT,
         attack="live",
         looked_at=f"the first user of each of {people} batches, with one pair of rows each; publications alone",
-        not_looked_at="; ".join(("other people and rows", *NEVER)),
+        not_looked_at="; ".join(("other people and rows", *NEVER_LOOKED_AT)),
         reached=bound / stated.epsilon if 0 < stated.epsilon < math.inf else 0.0,
     )
     return AuditResult(rows=(row,))
 
 
-class Canaries(Crowd):
+class CanaryUsers(SimulatedUsers):
     """A crowd whose first person in every batch tosses a coin; `right` of the `coins` are guessed from what is seen."""
 
     def __init__(
@@ -89,7 +98,7 @@ class Canaries(Crowd):
         *,
         batches: int,
         seed: int,
-        progress: Progress,
+        progress: ProgressCallback,
     ) -> None:
         rounds = task.policy.horizon or 10**9
         super().__init__(task, deployment, env, rounds=rounds, seed=seed, concurrency=4)
@@ -99,28 +108,28 @@ class Canaries(Crowd):
         self.right = 0
         self._both: tuple[Floats, Floats] | None = None
 
-    def told(self, view: View, rows: Played) -> Played:
+    def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
         """The batch with a canary in it; what would be published under either coin without noise is kept."""
         policy, episode = self.task.policy, view.episode()
         assert episode is not None
-        asks = _first_asks(policy, view.state, episode)
-        pair = rows_apart(policy, asks, rows.at(slice(0, 1)), private=protects_features(policy))
-        lives = [_with(rows, row) for row in pair]
+        asks = _first_queries(policy, view.state, episode)
+        pair = find_farthest_rows(policy, asks, rows.at(slice(0, 1)), private=protects_features(policy))
+        lives = [_replace_first_row(rows, row) for row in pair]
         coin = int(self._tossing.integers(2))
         self.coins.append(coin)
         rng = np.random.default_rng(0)
         self._both = (
-            _published(_noiseless(policy, view.state, episode, lives[0], rng)),
-            _published(_noiseless(policy, view.state, episode, lives[1], rng)),
+            _released_numbers(_learn_without_noise(policy, view.state, episode, lives[0], rng)),
+            _released_numbers(_learn_without_noise(policy, view.state, episode, lives[1], rng)),
         )
         return lives[coin]
 
-    def after(self, epoch: int) -> View:
+    def after(self, epoch: int) -> CurrentPublication:
         """Guess the coin from what is published then."""
         view = super().after(epoch)
         assert self._both is not None
         none, one = self._both
-        seen = _published(view.state)
+        seen = _released_numbers(view.state)
         guess = int(np.sum((seen - (none + one) / 2) * (one - none)) >= 0)
         self.right += guess == self.coins[-1]
         self._tell(len(self.coins), self._batches, "batches")
@@ -129,12 +138,12 @@ class Canaries(Crowd):
         return view
 
 
-def _first_asks(policy: Policy[Any], state: Any, episode: Episode) -> list[Ask]:
+def _first_queries(policy: Policy[Any], state: Any, episode: Episode) -> list[SumQuery]:
     """What the batch is asked first; more where the first answer does not matter for it."""
     return [next(policy.learn(state, episode))]
 
 
-def _with(rows: Played, row: Played) -> Played:
+def _replace_first_row(rows: PlayedRounds, row: PlayedRounds) -> PlayedRounds:
     """The batch's rows, the first of them replaced."""
     parts: dict[str, Any] = {}
     for name in ("rewards", "features", "arms", "groups"):
@@ -144,21 +153,23 @@ def _with(rows: Played, row: Played) -> Played:
     return replace(rows, **parts)
 
 
-def _noiseless(policy: Policy[Any], state: Any, episode: Episode, rows: Played, rng: np.random.Generator) -> Any:
+def _learn_without_noise(
+    policy: Policy[Any], state: Any, episode: Episode, rows: PlayedRounds, rng: np.random.Generator
+) -> Any:
     """The state after this batch if nothing were added to its sums; running sums go on from the published one."""
-    coins = GeneratorCoins(lambda _: rng)
+    coins = GeneratorRandomness(lambda _: rng)
 
-    def answer(ask: Ask) -> Estimate:
-        values = policy.report(ask, Desk().rows(ask, rows), coins).values
+    def answer(ask: SumQuery) -> Estimate:
+        values = policy.report(ask, RunnerState().rows(ask, rows), coins).values
         total = values.sum(axis=-2)
         if isinstance(ask.protocol, StreamProtocol):
             total = total + state.total
         return Estimate(total=total, count=values.shape[-2], variance=0.0)
 
-    return close(policy.learn(state, episode), answer)
+    return drive_learning(policy.learn(state, episode), answer)
 
 
-def _published(state: Any) -> Floats:
+def _released_numbers(state: Any) -> Floats:
     """The released numbers of a state: its sum where it has one, else all of its numbers."""
-    held = [state.total] if hasattr(state, "total") else list(arrays(state))
+    held = [state.total] if hasattr(state, "total") else list(list_arrays(state))
     return np.concatenate([np.asarray(each, dtype=float).ravel() for each in held])

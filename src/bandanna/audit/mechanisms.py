@@ -10,9 +10,18 @@ from scipy import stats
 
 from bandanna import validation
 from bandanna.audit import exact
-from bandanna.audit.exact import Pair, cap_pair
-from bandanna.audit.releases import SOURCES, Release, Script, Spy, bypassed, farthest, frozen, moves_of
-from bandanna.audit.replay import worst
+from bandanna.audit.exact import LawPair, cap_pair
+from bandanna.audit.releases import (
+    N_SOURCES,
+    RecordingNoise,
+    ReleasePair,
+    ReleaseScript,
+    bypasses_noise,
+    farthest_points,
+    ignores_source,
+    measure_moves,
+)
+from bandanna.audit.replay import choose_worst
 from bandanna.audit.sampling import Claim, claim_of
 from bandanna.audit.targets import SINGLE, Target
 from bandanna.device.domain import Ball
@@ -21,11 +30,11 @@ from bandanna.errors import InvalidBudget
 from bandanna.mechanisms.base import Mechanism
 from bandanna.mechanisms.continual import ContinualGaussian
 from bandanna.mechanisms.noise import (
-    Binomial,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    Laplace,
+    BinomialMechanism,
+    DiscreteGaussianMechanism,
+    DiscreteLaplaceMechanism,
+    GaussianMechanism,
+    LaplaceMechanism,
     PrivUnit,
     RandomizedResponse,
 )
@@ -49,11 +58,11 @@ from bandanna.types import Floats
 
 _STEPS = 20  # integers that neighbours of integer noise differ by
 _STREAM = 16  # steps of a continual sum
-_LOOKED = (f"one pair of values, as far apart as they may be; noise of {SOURCES} sources",)
-_UNSEEN = ("other values", "later releases", "the secure noise source")
+_LOOKED_AT = (f"one pair of values, as far apart as they may be; noise of {N_SOURCES} sources",)
+_NOT_LOOKED_AT = ("other values", "later releases", "the secure noise source")
 
 
-def of_mechanism(
+def target_from_mechanism(
     mechanism: Mechanism | ContinualGaussian,
     *,
     name: str | None = None,
@@ -66,13 +75,13 @@ def of_mechanism(
         epsilon = accountant.epsilon(event, delta)
     claim = claim_of(event, epsilon=epsilon, delta=delta)
     if isinstance(mechanism, ContinualGaussian):
-        return _stream(mechanism, name or "ContinualGaussian", claim)
-    values = pair_of(mechanism)
-    moves = moves_of(lambda swapped, spy: mechanism.release(values[int(swapped)], spy)) or ([], [])
+        return _stream_target(mechanism, name or "ContinualGaussian", claim)
+    values = neighbouring_values(mechanism)
+    moves = measure_moves(lambda swapped, spy: mechanism.release(values[int(swapped)], spy)) or ([], [])
 
     gaussian = bool(moves[0]) and not moves[1]
-    beside = gaussian and bypassed(lambda swapped, spy: mechanism.release(values[int(swapped)], spy))
-    same = frozen(lambda source: mechanism.release(values[0], source))
+    beside = gaussian and bypasses_noise(lambda swapped, spy: mechanism.release(values[int(swapped)], spy))
+    same = ignores_source(lambda source: mechanism.release(values[0], source))
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         value = np.broadcast_to(values[int(swapped)], (runs, mechanism.dim))
@@ -83,7 +92,7 @@ def of_mechanism(
             released = np.asarray(mechanism.release(value, FastNoise(rng)), dtype=float)
         return np.asarray(released @ (values[0] - values[1]).astype(float)[:, None])
 
-    law = enumerated(mechanism)
+    law = enumerate_laws(mechanism)
     return Target(
         name=name or type(mechanism).__name__,
         claim=claim,
@@ -93,12 +102,12 @@ def of_mechanism(
         pure=exact.l1_loss(moves[1]) if moves[1] and not moves[0] else None,
         pairs=() if law is None else (law,),
         most=SINGLE if same else None,
-        looked=_LOOKED,
-        unseen=_UNSEEN,
+        looked=_LOOKED_AT,
+        unseen=_NOT_LOOKED_AT,
     )
 
 
-def pair_of(mechanism: Mechanism) -> Floats:
+def neighbouring_values(mechanism: Mechanism) -> Floats:
     """Two values that neighbours may have, (2, dim)."""
     event, unit = mechanism.event, np.eye(mechanism.dim)[0]
     if isinstance(mechanism, RandomizedResponse):
@@ -113,11 +122,11 @@ def pair_of(mechanism: Mechanism) -> Floats:
     raise InvalidBudget("mechanism", type(mechanism).__name__, "one whose event says how far neighbours are apart")
 
 
-def enumerated(mechanism: Mechanism) -> Pair | None:
+def enumerate_laws(mechanism: Mechanism) -> LawPair | None:
     """The laws of one integer or direction under both neighbours, as formulas say; None of anything else."""
     event = mechanism.event
     if isinstance(event, events.CapEvent):
-        one, two = pair_of(mechanism)
+        one, two = neighbouring_values(mechanism)
         return cap_pair(event, one, two)
     if mechanism.dim != 1:
         return None
@@ -132,13 +141,13 @@ def enumerated(mechanism: Mechanism) -> Pair | None:
         weights = np.exp(-((np.arange(-reach, reach + 1) / event.std) ** 2) / 2)
         mass, nothing = weights / weights.sum(), np.zeros(shift)
     elif isinstance(event, events.DiscreteLaplaceEvent):
-        return _laplace(event.scale, 0), _laplace(event.scale, math.floor(event.shift))
+        return _laplace_law(event.scale, 0), _laplace_law(event.scale, math.floor(event.shift))
     else:
         return None
     return np.concatenate([nothing, mass]), np.concatenate([mass, nothing])
 
 
-def _laplace(scale: float, value: int) -> Floats:
+def _laplace_law(scale: float, value: int) -> Floats:
     """value + Z, what is more than 40 scales away gathered at the ends of the window: a function of the release."""
     reach, q = math.ceil(40 * scale), math.exp(-1 / scale)
     k = np.arange(-reach, reach + 1) - value
@@ -147,7 +156,7 @@ def _laplace(scale: float, value: int) -> Floats:
     return np.asarray(law)
 
 
-def _stream(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
+def _stream_target(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
     """A stream whose first element differs; scored by the likelihood of all numbers that were noised."""
     horizon, dim = mechanism.factorisation.horizon, mechanism.dim
     first = mechanism.sensitivity * np.eye(dim)[0]
@@ -160,38 +169,44 @@ def _stream(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
             shown.append(np.asarray(estimate))
         return shown
 
-    found = moves_of(lambda swapped, spy: run(spy, swapped, ()))
+    found = measure_moves(lambda swapped, spy: run(spy, swapped, ()))
     assert found is not None
     moves = found[0]
-    beside = bypassed(lambda swapped, spy: run(spy, swapped, ()))  # what is seen is not made of what was noised
-    if beside or frozen(lambda source: run(source, False, ())):
+    beside = bypasses_noise(lambda swapped, spy: run(spy, swapped, ()))  # what is seen is not made of what was noised
+    if beside or ignores_source(lambda source: run(source, False, ())):
 
         def seen(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
             each = (run(FastNoise(own), swapped, ()) for own in rng.spawn(runs))
             return np.stack([[float(shown @ first) for shown in steps] for steps in each])
 
-        return Target(name=name, claim=claim, draw=seen, most=SINGLE, looked=_LOOKED, unseen=_UNSEEN)
+        return Target(name=name, claim=claim, draw=seen, most=SINGLE, looked=_LOOKED_AT, unseen=_NOT_LOOKED_AT)
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        spy = Spy(rng, weights=[move / std**2 for move, std in moves])
+        spy = RecordingNoise(rng, weights=[move / std**2 for move, std in moves])
         run(spy, swapped, (runs,))
         return np.asarray(spy.score)[:, None]
 
     return Target(
-        name=name, claim=claim, draw=draw, scored=True, mu=exact.separation(moves), looked=_LOOKED, unseen=_UNSEEN
+        name=name,
+        claim=claim,
+        draw=draw,
+        scored=True,
+        mu=exact.separation(moves),
+        looked=_LOOKED_AT,
+        unseen=_NOT_LOOKED_AT,
     )
 
 
-def _binomial(epsilon: float, delta: float) -> Binomial:
+def _calibrate_binomial(epsilon: float, delta: float) -> BinomialMechanism:
     """The fewest coins for one integer."""
 
-    def made(trials: float) -> Binomial:
-        return Binomial(trials=math.ceil(trials), shift=float(_STEPS), reach=_STEPS, rounded=False)
+    def made(trials: float) -> BinomialMechanism:
+        return BinomialMechanism(trials=math.ceil(trials), shift=float(_STEPS), reach=_STEPS, rounded=False)
 
-    return made(search.least(lambda trials: accountant.epsilon(made(trials).event, delta) <= epsilon, 64.0, 1e7))
+    return made(search.find_least(lambda trials: accountant.epsilon(made(trials).event, delta) <= epsilon, 64.0, 1e7))
 
 
-def _continual(kind: str) -> Callable[[float, float], ContinualGaussian]:
+def _continual_target(kind: str) -> Callable[[float, float], ContinualGaussian]:
     def make(epsilon: float, delta: float) -> ContinualGaussian:
         factors = factorise(kind, horizon=_STREAM)
         std = factors.sensitivity() / gdp.mu(epsilon, delta)
@@ -201,19 +216,19 @@ def _continual(kind: str) -> Callable[[float, float], ContinualGaussian]:
 
 
 MECHANISMS: dict[str, Callable[[float, float], Mechanism | ContinualGaussian]] = {
-    "gaussian": lambda epsilon, delta: Gaussian(std=(1 + 1e-4) / gdp.mu(epsilon, delta), sensitivity=1.0),
-    "laplace": lambda epsilon, delta: Laplace(scale=(1 + 1e-4) / epsilon, sensitivity=1.0),
-    "discrete_gaussian": lambda epsilon, delta: DiscreteGaussian(
+    "gaussian": lambda epsilon, delta: GaussianMechanism(std=(1 + 1e-4) / gdp.mu(epsilon, delta), sensitivity=1.0),
+    "laplace": lambda epsilon, delta: LaplaceMechanism(scale=(1 + 1e-4) / epsilon, sensitivity=1.0),
+    "discrete_gaussian": lambda epsilon, delta: DiscreteGaussianMechanism(
         std=_STEPS * 1.01 / gdp.mu(epsilon, delta), shift=float(_STEPS)
     ),
-    "discrete_laplace": lambda epsilon, delta: DiscreteLaplace(
+    "discrete_laplace": lambda epsilon, delta: DiscreteLaplaceMechanism(
         scale=_STEPS * (1 + 1e-12) / epsilon, shift=float(_STEPS)
     ),
-    "binomial": _binomial,
+    "binomial": _calibrate_binomial,
     "randomized_response": lambda epsilon, delta: RandomizedResponse(epsilon=epsilon),
     "priv_unit": lambda epsilon, delta: PrivUnit.calibrate(dim=3, epsilon=epsilon),
-    "continual_blt": _continual("blt"),
-    "continual_tree": _continual("tree"),
+    "continual_blt": _continual_target("blt"),
+    "continual_tree": _continual_target("tree"),
 }
 PURE = ("laplace", "discrete_laplace", "randomized_response", "priv_unit")
 
@@ -221,7 +236,7 @@ PURE = ("laplace", "discrete_laplace", "randomized_response", "priv_unit")
 def mechanism_target(name: str, *, epsilon: float, delta: float) -> Target:
     """A mechanism by its name, calibrated for a budget: at the epsilon that it states."""
     validation.one_of("mechanism", name, tuple(MECHANISMS))
-    return of_mechanism(MECHANISMS[name](epsilon, delta), name=name, delta=0.0 if name in PURE else delta)
+    return target_from_mechanism(MECHANISMS[name](epsilon, delta), name=name, delta=0.0 if name in PURE else delta)
 
 
 # Protocols as targets: a batch or a stream, of which one user has either of two statistics that are farthest apart.
@@ -232,7 +247,7 @@ BATCH, STEPS = 8, 8
 _PROTOCOLS_UNSEEN = ("other positions and statistics", "later batches", "the secure noise source")
 
 
-def of_protocol(
+def target_from_protocol(
     protocol: Protocol,
     *,
     name: str | None = None,
@@ -245,7 +260,7 @@ def of_protocol(
 
     The others have the neighbour's statistic: among equal reports one that is not is seen best.
     """
-    scripts = [Script(releases=(each,)) for each in _releases(protocol, users=users, steps=steps)]
+    scripts = [ReleaseScript(releases=(each,)) for each in _make_release_pairs(protocol, users=users, steps=steps)]
     stated = protocol.guarantee
     claimed = stated.epsilon if epsilon is None else epsilon
     at = stated.delta if delta is None else delta
@@ -253,14 +268,14 @@ def of_protocol(
     what = (
         f"the first, the middle and the last of {people}, with pairs of statistics as far apart as the domain is wide "
         "among others of the same, and with half of that distance among zeros",
-        f"all fields of the estimates; noise of {SOURCES} sources, its scale, and noise used twice",
+        f"all fields of the estimates; noise of {N_SOURCES} sources, its scale, and noise used twice",
     )
     if (bare := next((each.bare for each in scripts if each.bare), None)) is not None:
         plain = Claim(epsilon=claimed, delta=at)
         return Target(
             name=name or protocol.name, claim=plain, leaks=bare[1], why=bare[0], looked=what, unseen=_PROTOCOLS_UNSEEN
         )
-    script = scripts[worst(scripts, epsilon=claimed, delta=at)]
+    script = scripts[choose_worst(scripts, epsilon=claimed, delta=at)]
     return Target(
         name=name or protocol.name,
         claim=claim_of(protocol.event, epsilon=claimed, delta=at),
@@ -276,9 +291,9 @@ def of_protocol(
     )
 
 
-def _releases(protocol: Protocol, *, users: int, steps: int) -> list[Release]:
+def _make_release_pairs(protocol: Protocol, *, users: int, steps: int) -> list[ReleasePair]:
     """Neighbours: three positions, with the farthest statistics; and the first with one of them, or the origin."""
-    one, two = farthest(protocol.domain)
+    one, two = farthest_points(protocol.domain)
     origin = np.broadcast_to(protocol.domain.origin, one.shape)
     count = users if isinstance(protocol, BatchProtocol) else steps
     places = dict.fromkeys((0, count // 2, count - 1))
@@ -289,10 +304,10 @@ def _releases(protocol: Protocol, *, users: int, steps: int) -> list[Release]:
         changed = np.array(batch)
         changed[place] = mine
         if isinstance(protocol, BatchProtocol):
-            releases.append(Release(protocol=protocol, one=(changed,), two=(batch,)))
+            releases.append(ReleasePair(protocol=protocol, one=(changed,), two=(batch,)))
         else:
             rows = [tuple(each[step : step + 1] for step in range(count)) for each in (changed, batch)]
-            releases.append(Release(protocol=protocol, one=rows[0], two=rows[1]))
+            releases.append(ReleasePair(protocol=protocol, one=rows[0], two=rows[1]))
     return releases
 
 
@@ -319,4 +334,4 @@ PROTOCOLS: dict[str, Callable[[float, float], Protocol]] = {
 def protocol_target(name: str, *, epsilon: float, delta: float) -> Target:
     """A protocol by its name, calibrated for a budget: at the guarantee that it states."""
     validation.one_of("protocol", name, tuple(PROTOCOLS))
-    return of_protocol(PROTOCOLS[name](epsilon, delta), name=name)
+    return target_from_protocol(PROTOCOLS[name](epsilon, delta), name=name)

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 
 from bandanna.audit import replay, targets
-from bandanna.audit.releases import FAR, SOURCES, SURE
+from bandanna.audit.releases import FAR_REWARD, N_SOURCES, SURE
 from bandanna.audit.replay import (
-    LONGER,
-    Recording,
-    Seen,
+    TOO_LONG_BY,
+    NeighbourRecording,
+    RecordedRun,
     Substitution,
-    play,
-    probed,
+    choose_worst,
+    play_probe,
+    play_recorded,
     protects_features,
-    recorded,
-    recorded_with,
-    worst,
+    record_neighbours,
+    record_worlds,
 )
 from bandanna.audit.sampling import Claim, claim_of
 from bandanna.audit.targets import SINGLE, Target
@@ -46,16 +46,16 @@ from bandanna.types import Floats
 # stand.
 
 
-REWARDS = 128  # values between the ends of the range, at least, where few people are enough for that
+MIN_REWARD_VALUES = 128  # values between the ends of the range, at least, where few people are enough for that
 _FIXED = 4  # runs with given rewards
 _FEWEST, _MOST = 2, 6  # runs with rewards from all over the range
 _BATCHES = 5  # whose noise is looked at
-_CALM = (0.0, 0.5, 1.0, -1.0)  # rewards
+_CALM_REWARDS = (0.0, 0.5, 1.0, -1.0)  # rewards
 _LENGTHS = (1.0, 1.0, 0.5, 2.0, 0.0)  # of features; what is longer than 1 is clipped
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class UserPosition:
     """One person: the number of an episode, and the position in it."""
 
     episode: int
@@ -63,7 +63,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Search:
+class LeakSearch:
     """A policy in its world, whose people's rows are replaced.
 
     base  rewards that everybody has at first, instead of those of the world
@@ -76,14 +76,14 @@ class Search:
     base: Substitution | None = None
 
     @cached_property
-    def probe(self) -> Seen:
+    def probe(self) -> RecordedRun:
         """The run with everybody's own rows."""
-        return probed(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=self.base)
+        return play_probe(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=self.base)
 
-    def calmed(self) -> Search | None:
+    def with_calm_rewards(self) -> LeakSearch | None:
         """The same with one reward for everybody, with which the run does not fail; None where there is none."""
         everybody = np.arange(self.rounds)
-        for reward in _CALM:
+        for reward in _CALM_REWARDS:
             base = Substitution(rounds=everybody, rewards=np.full(self.rounds, reward), private=False)
             search = replace(self, base=base)
             if search.probe.failed is None:
@@ -91,15 +91,15 @@ class Search:
         return None
 
     @cached_property
-    def places(self) -> list[Place]:
+    def places(self) -> list[UserPosition]:
         """Everybody who reports, in the order of their rounds."""
         return [
-            Place(episode=number, position=position)
+            UserPosition(episode=number, position=position)
             for number, (_, played) in enumerate(self.probe.episodes)
             for position in range(len(played.rewards))
         ]
 
-    def round_of(self, place: Place) -> int:
+    def round_of(self, place: UserPosition) -> int:
         """When this person comes."""
         return self.probe.begins[place.episode] + place.position
 
@@ -116,7 +116,7 @@ class Search:
     def crowds(self) -> list[Substitution]:
         """Other rows of everybody: large and small rewards, none, the ends of the range and 0, and all over it."""
         people, rng = len(self.places), np.random.default_rng([self.seed, 7])
-        runs = min(_MOST, max(_FEWEST, math.ceil(REWARDS / people)))
+        runs = min(_MOST, max(_FEWEST, math.ceil(MIN_REWARD_VALUES / people)))
         low, high = self.reward_range
         strata = (rng.permutation(people * runs) + rng.random(people * runs)) / (people * runs)
         drawn = (low + (high - low) * strata).reshape(runs, people)
@@ -127,7 +127,7 @@ class Search:
             Substitution(
                 rounds=rounds, rewards=rewards, features=self._features(rng) if private else None, private=private
             )
-            for rewards in (np.full(people, FAR), np.full(people, -FAR), np.zeros(people), clicks, *drawn)
+            for rewards in (np.full(people, FAR_REWARD), np.full(people, -FAR_REWARD), np.zeros(people), clicks, *drawn)
         ]
         nothing = crowds[2].features
         if nothing is not None:
@@ -149,18 +149,18 @@ class Search:
         return np.column_stack([slopes, np.ones(people)]) if self._intercept else slopes
 
     @cached_property
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[RecordedRun]:
         """A run with each of these crowds, and the answers of the first run."""
         return [self._with(crowd) for crowd in self.crowds]
 
-    def _with(self, crowd: Substitution) -> Seen:
-        rows, forced = self._based(crowd), self.probe.asks
-        return play(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=rows, forced=forced)
+    def _with(self, crowd: Substitution) -> RecordedRun:
+        rows, forced = self._over_base(crowd), self.probe.asks
+        return play_recorded(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=rows, forced=forced)
 
-    def _based(self, crowd: Substitution) -> Substitution:
+    def _over_base(self, crowd: Substitution) -> Substitution:
         return crowd if self.base is None else crowd.over(self.base)
 
-    def leaks(self) -> Iterator[tuple[str, Place, tuple[Substitution, Substitution]]]:
+    def leaks(self) -> Iterator[tuple[str, UserPosition, tuple[Substitution, Substitution]]]:
         """What differs with other rows and the same answers, whose row makes it so, and the neighbours."""
         checked = False
         for crowd, seen in zip(self.crowds, self.seen, strict=True):
@@ -168,7 +168,7 @@ class Search:
                 if not checked:
                     self._check_repeatable(crowd)
                     checked = True
-                yield self._culprit(crowd, self.probe.difference)
+                yield self._find_culprit(crowd, self.probe.difference)
 
     def _check_repeatable(self, crowd: Substitution) -> None:
         """Refuse a policy whose runs differ with the same rows, coins and answers: no comparison tells anything."""
@@ -180,7 +180,7 @@ class Search:
             )
             raise InvalidArgument("target", type(self.policy).__name__, allowed)
 
-    def suspects(self) -> list[Recording]:
+    def find_suspects(self) -> list[NeighbourRecording]:
         """Neighbours for whom more differs than one report: scales of noise, fields beside a total, others' reports.
 
         That is no refutation by itself. The releases to these neighbours are attacked like others.
@@ -188,19 +188,19 @@ class Search:
         half = self.crowds[0].only(slice(0, None, 2))  # everybody between them keeps their own rows
         tries = [(self._unlike_fields, crowd, seen) for crowd, seen in zip(self.crowds, self.seen, strict=True)]
         found = [
-            next((self._culprit(crowd, unlike) for unlike, crowd, seen in each if unlike(seen)), None)
+            next((self._find_culprit(crowd, unlike) for unlike, crowd, seen in each if unlike(seen)), None)
             for each in (tries, [(self._unlike_reports, half, self._with(half))])
         ]
         return [self._recorded(place, worlds) for _, place, worlds in filter(None, found)]
 
-    def _unlike_fields(self, seen: Seen) -> str | None:
+    def _unlike_fields(self, seen: RecordedRun) -> str | None:
         """Whether fields beside a total differ from those of the first run, or the scales of noise."""
         return "a field beside the total" if seen.fields != self.probe.fields else None
 
-    def _unlike_reports(self, seen: Seen) -> str | None:
+    def _unlike_reports(self, seen: RecordedRun) -> str | None:
         """Whether people who have their own rows in a run report something else than in the first."""
         for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
-            if asked.ask.of != "episode" or not _same(seen, step, asked.values.shape):
+            if asked.ask.of != "episode" or not _has_same_query(seen, step, asked.values.shape):
                 continue
             rounds = self.probe.begins[number] + np.arange(len(asked.values))
             own = ~np.isin(rounds, seen.replaced)
@@ -208,9 +208,9 @@ class Search:
                 return "somebody else's report"
         return None
 
-    def _culprit(
-        self, crowd: Substitution, difference: Callable[[Seen], str | None]
-    ) -> tuple[str, Place, tuple[Substitution, Substitution]]:
+    def _find_culprit(
+        self, crowd: Substitution, difference: Callable[[RecordedRun], str | None]
+    ) -> tuple[str, UserPosition, tuple[Substitution, Substitution]]:
         """Somebody whose row makes a difference, after those of all people before."""
         without, with_it = 0, len(crowd.rounds)
         what = difference(self._with(crowd)) or ""
@@ -220,10 +220,14 @@ class Search:
                 without = middle
             else:
                 with_it, what = middle, found
-        return what, self.places[without], (self._based(crowd.first(without)), self._based(crowd.first(with_it)))
+        return (
+            what,
+            self.places[without],
+            (self._over_base(crowd.first(without)), self._over_base(crowd.first(with_it))),
+        )
 
-    def _recorded(self, place: Place, worlds: tuple[Substitution, Substitution]) -> Recording:
-        return recorded_with(
+    def _recorded(self, place: UserPosition, worlds: tuple[Substitution, Substitution]) -> NeighbourRecording:
+        return record_worlds(
             self.policy,
             self.env,
             worlds,
@@ -234,25 +238,25 @@ class Search:
         )
 
     @cached_property
-    def standard(self) -> Recording:
+    def standard(self) -> NeighbourRecording:
         """The first user of the batch that pays most."""
-        return recorded(self.policy, self.env, rounds=self.rounds, seed=self.seed, probe=self.probe)
+        return record_neighbours(self.policy, self.env, rounds=self.rounds, seed=self.seed, probe=self.probe)
 
-    def others(self) -> Iterator[Recording]:
+    def others(self) -> Iterator[NeighbourRecording]:
         """Somebody in each of some other batches: whose reports are too long there, or at another position."""
-        longest = self._longest()
+        longest = self._find_longest()
         for turn, number in enumerate(self._batches(longest)):
             users = len(self.probe.episodes[number][1].rewards)
             length, position, pair = longest.get(number, (0.0, 0, (0, 0)))
-            if length > LONGER:
-                place = Place(episode=number, position=position)
+            if length > TOO_LONG_BY:
+                place = UserPosition(episode=number, position=position)
                 at = int(np.searchsorted(self.crowds[0].rounds, self.round_of(place)))
                 one, two = (self.crowds[each].only(slice(at, at + 1)) for each in pair)
                 yield self._recorded(place, (one, two))
                 continue
             position = (users // 2, users - 1, users // 3)[turn % 3]
             if (number, position) != (self.standard.place, self.standard.position):
-                yield recorded(
+                yield record_neighbours(
                     self.policy,
                     self.env,
                     rounds=self.rounds,
@@ -270,12 +274,12 @@ class Search:
             asked = sorted(some | {max(longest, key=lambda each: longest[each][0], default=asked[0])})
         return asked
 
-    def _longest(self) -> dict[int, tuple[float, int, tuple[int, int]]]:
+    def _find_longest(self) -> dict[int, tuple[float, int, tuple[int, int]]]:
         """Of every episode: by how much two reports of one person are farther apart than allowed; who, and in which."""
         found: dict[int, tuple[float, int, tuple[int, int]]] = {}
         for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
             whole = asked.ask.of == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
-            runs = [at for at, each in enumerate(self.seen) if _same(each, step, asked.values.shape)]
+            runs = [at for at, each in enumerate(self.seen) if _has_same_query(each, step, asked.values.shape)]
             if not whole or len(runs) < 2:
                 continue
             reports = np.stack([self.seen[at].asks[step].values for at in runs])  # (runs, users, dim)
@@ -302,20 +306,20 @@ class Search:
         unseen = f"; not what is inside {', '.join(sorted(opaque))}" if opaque else ""
         return (
             f"rows of {len(self.places)} people in {batches} batches, at every position, with {between} rewards from "
-            f"{low:g} to {high:g}, 0, and {FAR:g} and {-FAR:g} beyond, and {features}",
+            f"{low:g} to {high:g}, 0, and {FAR_REWARD:g} and {-FAR_REWARD:g} beyond, and {features}",
             f"with the same answers: errors, asks, states, snapshots, episodes, what others are given, others' "
             f"reports, scales of noise and all fields of {fields} estimates{unseen}",
         )
 
 
-def _same(seen: Seen, step: int, shape: tuple[int, ...]) -> bool:
+def _has_same_query(seen: RecordedRun, step: int, shape: tuple[int, ...]) -> bool:
     return step < len(seen.asks) and seen.asks[step].values.shape == shape
 
 
 # Policies as targets: by name, by place ("module:Class"), or as they stand.
 
 
-_UNSEEN = (
+_NOT_LOOKED_AT = (
     "other worlds and later rounds",
     "rewards and features between these",
     "faults that need certain rows of several people",
@@ -323,7 +327,7 @@ _UNSEEN = (
 )
 
 
-def of_policy(
+def target_from_policy(
     policy: Policy[Any],
     env: Environment,
     *,
@@ -342,29 +346,29 @@ def of_policy(
     played = policy.horizon if rounds is None else rounds
     if played is None:
         raise InvalidArgument("rounds", rounds, "how many rounds to play: the policy has no horizon")
-    search = Search(policy=policy, env=env, rounds=played, seed=seed)
+    search = LeakSearch(policy=policy, env=env, rounds=played, seed=seed)
     plain = Claim(epsilon=claimed, delta=at)
     try:
         _ = search.probe
     except BandannaError:
         raise
     except Exception:  # of the policy: does it depend on somebody's reward?
-        calm = search.calmed()
-        if calm is None or (why := _leak(calm, at)) is None:
+        calm = search.with_calm_rewards()
+        if calm is None or (why := _find_leak(calm, at)) is None:
             raise
-        return Target(name=shown, claim=plain, leaks=SURE, why=why, looked=calm.looked, unseen=_UNSEEN)
-    if (why := _leak(search, at)) is not None:
-        return Target(name=shown, claim=plain, leaks=SURE, why=why, looked=search.looked, unseen=_UNSEEN)
+        return Target(name=shown, claim=plain, leaks=SURE, why=why, looked=calm.looked, unseen=_NOT_LOOKED_AT)
+    if (why := _find_leak(search, at)) is not None:
+        return Target(name=shown, claim=plain, leaks=SURE, why=why, looked=search.looked, unseen=_NOT_LOOKED_AT)
     standard = search.standard
     if not standard.script.releases:
         raise InvalidArgument("rounds", rounds, "so many that the first user is in a release")
-    others = [*search.others(), *search.suspects()]
+    others = [*search.others(), *search.find_suspects()]
     recordings = [standard, *(each for each in others if each.script.releases)]
     people = ", ".join(f"{each.place + 1}/{each.position + 1}" for each in recordings)
-    looked = (*search.looked, f"the noise of batch/position {people}, of {SOURCES} sources, and noise used twice")
+    looked = (*search.looked, f"the noise of batch/position {people}, of {N_SOURCES} sources, and noise used twice")
     if (bare := next((each.script.bare for each in recordings if each.script.bare), None)) is not None:
-        return Target(name=shown, claim=plain, leaks=bare[1], why=bare[0], looked=looked, unseen=_UNSEEN)
-    chosen = recordings[worst([each.script for each in recordings], epsilon=claimed, delta=at)]
+        return Target(name=shown, claim=plain, leaks=bare[1], why=bare[0], looked=looked, unseen=_NOT_LOOKED_AT)
+    chosen = recordings[choose_worst([each.script for each in recordings], epsilon=claimed, delta=at)]
     script = chosen.script
     return Target(
         name=shown,
@@ -378,15 +382,15 @@ def of_policy(
         through=tuple(sorted({each.protocol.name for each in script.releases})),
         most=SINGLE if script.alone else None,
         looked=(*looked, f"runs of batch {chosen.place + 1}, position {chosen.position + 1}"),
-        unseen=_UNSEEN,
+        unseen=_NOT_LOOKED_AT,
     )
 
 
-def _leak(search: Search, delta: float) -> str | None:
+def _find_leak(search: LeakSearch, delta: float) -> str | None:
     """What raw data reach with a probability above delta, in words; None where nothing was found."""
     policy, env = search.policy, search.env
     for difference, place, worlds in search.leaks():
-        if replay.leaking(policy, env, worlds, rounds=search.rounds, delta=delta, confidence=SURE):
+        if replay.leaks_often(policy, env, worlds, rounds=search.rounds, delta=delta, confidence=SURE):
             return (
                 f"with the same answers, {difference} differs between neighbours (batch {place.episode + 1}, position "
                 f"{place.position + 1}): raw data have reached it"
@@ -396,5 +400,5 @@ def _leak(search: Search, delta: float) -> str | None:
 
 def policy_target(name: str, *, epsilon: float, delta: float) -> Target:
     """An algorithm by its name or place, in a small world of its own."""
-    policy, setting = targets.policy_of(name, epsilon=epsilon, delta=delta)
-    return of_policy(policy, setting.env, rounds=setting.rounds, name=name)
+    policy, setting = targets.make_audited_policy(name, epsilon=epsilon, delta=delta)
+    return target_from_policy(policy, setting.env, rounds=setting.rounds, name=name)

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from bandanna.audit import exact
-from bandanna.audit.exact import Pair, count_pairs, message_pairs, shuffled_pairs
-from bandanna.audit.values import Leaf, arrays, columns_of, first_difference, leaves
+from bandanna.audit.exact import LawPair, count_pairs, message_pairs, shuffle_gaussian_pairs
+from bandanna.audit.values import ValueLeaf, first_difference, list_arrays, numbers_from_leaves, take_apart
 from bandanna.device.domain import Ball, Domain, Estimate, Statistic
-from bandanna.device.linear_report import InterceptReport, Regression
+from bandanna.device.linear_report import InterceptReport, RegressionReport
 from bandanna.device.noise import FastNoise, Size
-from bandanna.numeric.rng import NoCoins
-from bandanna.policies.base import Ask, Played, Policy
+from bandanna.numeric.rng import NoRandomness
+from bandanna.policies.base import PlayedRounds, Policy, SumQuery
 from bandanna.privacy.events import ClearEvent, CompositionEvent, Event
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.gaussian import ShuffleGaussian
@@ -28,25 +28,25 @@ from bandanna.types import Floats
 # Canaries: two statistics of a domain that are as far apart as any, and two rows whose reports are.
 
 
-FAR = 40.0  # beyond every bound: what is longer is clipped
+FAR_REWARD = 40.0  # beyond every bound: what is longer is clipped
 _ANGLES = 361
 
 
-def farthest(domain: Domain) -> Floats:
+def farthest_points(domain: Domain) -> Floats:
     """Two points of the domain whose distance is its diameter, (2, dim): that of a ball, a box, or reports."""
     if isinstance(domain, Ball):
         point = np.full(domain.dim, domain.bound / math.sqrt(domain.dim))  # as far as any in l1 too
         return np.stack([point, -point])
-    if isinstance(domain, Regression):
-        x, y = _regressions(domain.features, intercept=isinstance(domain, InterceptReport))
+    if isinstance(domain, RegressionReport):
+        x, y = _unit_rows(domain.features, intercept=isinstance(domain, InterceptReport))
         arms = np.zeros(len(y), dtype=np.int64)
         packed = domain.pack(x, domain.reward_bound * y, arms)
-        one, two = _apart(packed)
+        one, two = _farthest_places(packed)
         return np.stack([packed[one], packed[two]])
     return np.stack([domain.upper, domain.lower])
 
 
-def _regressions(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
+def _unit_rows(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
     """Features of length 1 at all angles, with rewards 1 and -1: (n, d) and (n,)."""
     slopes = features - 1 if intercept else features
     turns = np.linspace(0, math.pi, _ANGLES) if slopes > 1 else np.array([0.0, math.pi])
@@ -59,26 +59,28 @@ def _regressions(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
     return np.concatenate([x, x]), np.repeat([1.0, -1.0], len(x))
 
 
-def _apart(points: Floats) -> tuple[int, int]:
+def _farthest_places(points: Floats) -> tuple[int, int]:
     """The places of the two points that are farthest apart; by symmetry the first angle is one of them."""
     distances = np.linalg.norm(points - points[0], axis=-1)
     return 0, int(np.argmax(distances))
 
 
-def rows_apart(policy: Policy[Any], asks: list[Ask], row: Played, *, private: bool) -> tuple[Played, Played]:
+def find_farthest_rows(
+    policy: Policy[Any], asks: list[SumQuery], row: PlayedRounds, *, private: bool
+) -> tuple[PlayedRounds, PlayedRounds]:
     """Two rows of one person whose reports to these asks are as far apart as we can make them.
 
     Rewards take both ends of what is clipped; features, where they are `private`, all angles in a plane, and no
     features at all; where they are public, both rows have the same. Distances count in units of each ask's sensitivity.
     """
-    rows = _candidates(policy, row, private=private)
+    rows = _candidate_rows(policy, row, private=private)
     count = rows.rewards.shape[0]
     squares = np.zeros((count, count))
     for ask in asks:
         mine = row.arms if ask.arm is not None else None
         if mine is not None and int(mine[0]) != ask.arm:
             continue
-        values = policy.report(ask, rows, NoCoins()).values.reshape(count, -1) / ask.protocol.domain.sensitivity
+        values = policy.report(ask, rows, NoRandomness()).values.reshape(count, -1) / ask.protocol.domain.sensitivity
         norms = np.sum(values * values, axis=-1)
         squares += np.maximum(norms[:, None] + norms[None] - 2 * values @ values.T, 0.0)
     if not private and rows.features is not None:
@@ -90,27 +92,29 @@ def rows_apart(policy: Policy[Any], asks: list[Ask], row: Played, *, private: bo
     return rows.at(slice(int(one), int(one) + 1)), rows.at(slice(int(two), int(two) + 1))
 
 
-def _candidates(policy: Policy[Any], row: Played, *, private: bool) -> Played:
+def _candidate_rows(policy: Policy[Any], row: PlayedRounds, *, private: bool) -> PlayedRounds:
     """Rows that a person may have, (n) of them."""
     if row.rewards.ndim == 2:  # averages of a client over all arms of an episode
-        high = np.full_like(row.rewards[0], FAR)
-        return Played(rewards=np.stack([high, -high]))
+        high = np.full_like(row.rewards[0], FAR_REWARD)
+        return PlayedRounds(rewards=np.stack([high, -high]))
     features = row.features
     if features is None or not private:
-        tiled = None if features is None else np.repeat(_lengthened(policy, features), 2, axis=0)
+        tiled = None if features is None else np.repeat(_lengthen_features(policy, features), 2, axis=0)
         arms = None if row.arms is None else np.repeat(row.arms, 2)
-        return replace(row, rewards=np.array([FAR, -FAR]), features=tiled, arms=arms, groups=None, answered=None)
-    x, y = _regressions(features.shape[-1], intercept=bool(getattr(policy, "intercept", False)))
+        return replace(
+            row, rewards=np.array([FAR_REWARD, -FAR_REWARD]), features=tiled, arms=arms, groups=None, answered=None
+        )
+    x, y = _unit_rows(features.shape[-1], intercept=bool(getattr(policy, "intercept", False)))
     x = np.concatenate([x, np.zeros_like(x[:1])])
-    y = np.append(FAR * y, 0.0)
+    y = np.append(FAR_REWARD * y, 0.0)
     arms = None if row.arms is None else np.repeat(row.arms, len(y))
     if arms is not None and not getattr(policy, "dim", 0):  # arms with models of their own: the neighbour has another
         arms[len(arms) // 2 :] = (arms[0] + 1) % max(int(getattr(policy, "n_arms", 1)), 1)
     groups = None if row.groups is None else np.repeat(row.groups, len(y))
-    return Played(rewards=y, features=x, arms=arms, groups=groups)
+    return PlayedRounds(rewards=y, features=x, arms=arms, groups=groups)
 
 
-def _lengthened(policy: Policy[Any], features: Floats) -> Floats:
+def _lengthen_features(policy: Policy[Any], features: Floats) -> Floats:
     """Public features as long as they may be: an adversary chooses them, the same in both worlds."""
     if getattr(policy, "intercept", False):
         slopes = np.zeros_like(features)
@@ -131,13 +135,13 @@ def _lengthened(policy: Policy[Any], features: Floats) -> Floats:
 # of Gaussians is a sum over what was released, so that samples are scored as well as anybody could.
 
 
-SOURCES = 16  # noise sources that are compared, until one differs
+N_SOURCES = 16  # noise sources that are compared, until one differs
 _LARGE = 32.0  # times the usual noise: nearly all outcomes are rare ones
 
-Moves = list[tuple[Floats, float]]  # by how much a value moves, and the std or scale of its noise
+NoiseMoves = list[tuple[Floats, float]]  # by how much a value moves, and the std or scale of its noise
 
 
-class Scales(FastNoise):
+class RecordingScales(FastNoise):
     """Noise as usual from another source; the scales of Gaussian and Laplace noise are written down, in order."""
 
     def __init__(self, source: FastNoise) -> None:
@@ -155,7 +159,7 @@ class Scales(FastNoise):
         return super().laplace(value, scale=scale, grid=grid)
 
 
-class Spy(Scales):
+class RecordingNoise(RecordingScales):
     """Noise as usual; what is noised with Gaussians is written down, or weighed as it is released.
 
     With `forced` it comes out as it did in another run.
@@ -173,8 +177,8 @@ class Spy(Scales):
         self.times = times  # Gaussian noise is so many times as large
         self.released: list[Floats] = []
         self._forced = iter(forced or ())
-        self.gaussians: Moves = []
-        self.laplaces: Moves = []
+        self.gaussians: NoiseMoves = []
+        self.laplaces: NoiseMoves = []
         self.others = 0  # draws of any other kind
         self.score: Any = 0.0
         self._weights = None if weights is None else iter(weights)
@@ -222,12 +226,12 @@ class Spy(Scales):
         return super().uniform(size)
 
 
-def moves_of(run: Callable[[bool, Spy], object]) -> tuple[Moves, Moves] | None:
+def measure_moves(run: Callable[[bool, RecordingNoise], object]) -> tuple[NoiseMoves, NoiseMoves] | None:
     """What `run(swapped, spy)` has noised by Gaussians, and what by Laplace noise, and how far both move.
 
     None where other noise is drawn, or none at all, or noise of another scale for the neighbour.
     """
-    one, two = (Spy(np.random.default_rng(0)) for _ in range(2))
+    one, two = (RecordingNoise(np.random.default_rng(0)) for _ in range(2))
     for swapped, spy in ((False, one), (True, two)):
         run(swapped, spy)
     drawn = [(one.gaussians, two.gaussians), (one.laplaces, two.laplaces)]
@@ -237,31 +241,31 @@ def moves_of(run: Callable[[bool, Spy], object]) -> tuple[Moves, Moves] | None:
     return gaussians, laplaces
 
 
-def uneven(run: Callable[[bool, Spy], object]) -> bool:
+def has_uneven_scales(run: Callable[[bool, RecordingNoise], object]) -> bool:
     """Whether the scales of Gaussian or Laplace noise differ between the neighbours: they depend on somebody's data."""
-    one, two = (Spy(np.random.default_rng(0)) for _ in range(2))
+    one, two = (RecordingNoise(np.random.default_rng(0)) for _ in range(2))
     run(False, one)
     run(True, two)
     return one.scales != two.scales
 
 
-def bypassed(shown: Callable[[bool, Spy], object]) -> bool:
+def bypasses_noise(shown: Callable[[bool, RecordingNoise], object]) -> bool:
     """Whether what is shown tells the neighbours apart although all that was noised comes out the same.
 
     Then something reaches the observer beside the noise, and the separation of what was noised says nothing. Noise that
     is far larger than usual is tried too: what is done to rare outcomes alone is seen with it.
     """
-    return any(_differs(shown, times) for times in (1.0, _LARGE))
+    return any(_differs_with_same_noise(shown, times) for times in (1.0, _LARGE))
 
 
-def _differs(shown: Callable[[bool, Spy], object], times: float) -> bool:
-    one = Spy(np.random.default_rng(0), times=times)
+def _differs_with_same_noise(shown: Callable[[bool, RecordingNoise], object], times: float) -> bool:
+    one = RecordingNoise(np.random.default_rng(0), times=times)
     first = shown(False, one)
-    second = shown(True, Spy(np.random.default_rng(0), forced=one.released))
+    second = shown(True, RecordingNoise(np.random.default_rng(0), forced=one.released))
     return first_difference(first, second) is not None
 
 
-class _Extreme(FastNoise):
+class _ExtremeNoise(FastNoise):
     """A source whose uniform numbers are all near 0, or all near 1: a device that tells a rare lie does so."""
 
     def __init__(self, rng: np.random.Generator, *, high: bool) -> None:
@@ -278,18 +282,18 @@ class _Extreme(FastNoise):
         return FastNoise(self._rng).discrete_gaussian(std=std, size=size)
 
 
-def frozen(shown: Callable[[FastNoise], object]) -> bool:
+def ignores_source(shown: Callable[[FastNoise], object]) -> bool:
     """Whether what is shown is the same with any of a few noise sources, however unlikely one of them is."""
-    first, *others = (np.random.default_rng([1, each]) for each in range(SOURCES))
-    before = list(leaves(shown(FastNoise(first))))
-    extremes = (_Extreme(np.random.default_rng([1, SOURCES]), high=high) for high in (False, True))
-    return all(list(leaves(shown(each))) == before for each in (*map(FastNoise, others), *extremes))
+    first, *others = (np.random.default_rng([1, each]) for each in range(N_SOURCES))
+    before = list(take_apart(shown(FastNoise(first))))
+    extremes = (_ExtremeNoise(np.random.default_rng([1, N_SOURCES]), high=high) for high in (False, True))
+    return all(list(take_apart(shown(each))) == before for each in (*map(FastNoise, others), *extremes))
 
 
-def reused(shown: Callable[[FastNoise], object]) -> bool:
+def repeats_noise(shown: Callable[[FastNoise], object]) -> bool:
     """Whether a second release of the same data is the same as the first, with any of a few noise sources."""
-    sources = (FastNoise(np.random.default_rng([3, each])) for each in range(SOURCES))
-    return all(list(leaves(shown(each))) == list(leaves(shown(each))) for each in sources)
+    sources = (FastNoise(np.random.default_rng([3, each])) for each in range(N_SOURCES))
+    return all(list(take_apart(shown(each))) == list(take_apart(shown(each))) for each in sources)
 
 
 # What holds the canary, as a script of releases: run it under either neighbour, and see what an observer sees.
@@ -308,14 +312,14 @@ CLEAR = "something of the person is released as it is, without noise"
 REUSED = "two releases have the same noise: their difference is known without noise"
 
 
-def beside_total(estimates: list[Estimate]) -> list[Leaf]:
+def fields_beside_total(estimates: list[Estimate]) -> list[ValueLeaf]:
     """Every field of estimates but their totals."""
-    found = [leaf for each in estimates for leaf in leaves(each)]
+    found = [leaf for each in estimates for leaf in take_apart(each)]
     return [(path, token) for path, token in found if not path.startswith(".total")]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Release:
+class ReleasePair:
     """One batch, or all steps of a stream, under both neighbours: statistics (users, dim) for each step."""
 
     protocol: Protocol
@@ -375,17 +379,17 @@ class Release:
         return moved and isinstance(self.protocol.event, ClearEvent)
 
     @cached_property
-    def moves(self) -> Moves | None:
+    def moves(self) -> NoiseMoves | None:
         """What is noised by Gaussians, and how far it moves; None where other noise is drawn, or reports are mixed, or
         what is seen is not made of it alone.
         """
-        return None if self.alone else self._noised
+        return None if self.alone else self._noise_moves
 
     @cached_property
-    def _noised(self) -> Moves | None:
+    def _noise_moves(self) -> NoiseMoves | None:
         if isinstance(self.protocol, ShuffleGaussian):
             return None
-        found = moves_of(lambda swapped, spy: self.totals(swapped, spy, ()))
+        found = measure_moves(lambda swapped, spy: self.totals(swapped, spy, ()))
         return None if found is None or found[1] else found[0]
 
     @cached_property
@@ -395,7 +399,7 @@ class Release:
         Of Gaussian noise: what differs though all that was noised comes out the same. Of other noise: fields of the
         estimates beside the total that differ at all.
         """
-        return bool(self._told) if self._noised is None else bypassed(self._shown)
+        return bool(self._told) if self._noise_moves is None else bypasses_noise(self._shown)
 
     @cached_property
     def fixed(self) -> bool:
@@ -403,7 +407,7 @@ class Release:
 
         Answers of a few bits may agree by chance: samples of single runs tell.
         """
-        return frozen(lambda source: self.estimates(False, source, ()))
+        return ignores_source(lambda source: self.estimates(False, source, ()))
 
     @property
     def alone(self) -> bool:
@@ -413,7 +417,7 @@ class Release:
     @cached_property
     def uneven(self) -> bool:
         """Whether the scale of the noise depends on the person: then no exact law that we know holds."""
-        return uneven(lambda swapped, spy: self.estimates(swapped, spy, ()))
+        return has_uneven_scales(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
     def reused(self) -> bool:
@@ -422,7 +426,7 @@ class Release:
         Answers of a few bits often agree by chance, so that this is asked of trusted servers alone.
         """
         batch = self.protocol.trust == "central" and isinstance(self.protocol, BatchProtocol)
-        return batch and reused(lambda source: self.totals(False, source, ()))
+        return batch and repeats_noise(lambda source: self.totals(False, source, ()))
 
     @cached_property
     def in_order(self) -> bool:
@@ -444,18 +448,18 @@ class Release:
 
     def _messages(self, swapped: bool, source: FastNoise) -> list[Any]:
         steps = self.two if swapped else self.one
-        return list(arrays([self.protocol.device.message(self._statistic(step, ()), source) for step in steps]))
+        return list(list_arrays([self.protocol.device.message(self._statistic(step, ()), source) for step in steps]))
 
     @cached_property
-    def _by_messages(self) -> bool:
+    def _differs_by_messages(self) -> bool:
         """Whether it is not the estimates that differ beside the noise, so that messages must."""
-        return self._local and self.beside and not bypassed(lambda swapped, spy: self.estimates(swapped, spy, ()))
+        return self._local and self.beside and not bypasses_noise(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
     def _told(self) -> list[int]:
         """The places of those numbers beside the totals that differ for the neighbours, with the same noise."""
         one, two = (
-            columns_of(beside_total(self.estimates(swapped, FastNoise(np.random.default_rng(0)), ())))
+            numbers_from_leaves(fields_beside_total(self.estimates(swapped, FastNoise(np.random.default_rng(0)), ())))
             for swapped in (False, True)
         )
         same = min(len(one), len(two))
@@ -463,15 +467,15 @@ class Release:
 
     def _single(self, swapped: bool, source: FastNoise) -> Floats:
         """What one run shows: every total along the move and other fields that differ, or messages along the move."""
-        if self._by_messages:
+        if self._differs_by_messages:
             return np.concatenate([np.ravel(each @ self.move) for each in self._messages(swapped, source)])
         estimates = self.estimates(swapped, source, ())
-        fields = columns_of(beside_total(estimates))
+        fields = numbers_from_leaves(fields_beside_total(estimates))
         columns = [float(np.sum(np.asarray(each.total) * self.move)) for each in estimates]
         return np.asarray(columns + [fields[place] if place < len(fields) else 0.0 for place in self._told])
 
     @cached_property
-    def pairs(self) -> list[Pair] | None:
+    def pairs(self) -> list[LawPair] | None:
         """Independent parts of what is released, each by its exact laws; None where they are not known."""
         if self.moves is not None:
             return [exact.gaussian_pair(exact.separation(self.moves))]
@@ -479,7 +483,7 @@ class Release:
             assert isinstance(self.protocol, ShuffleGaussian)
             return [exact.gaussian_pair(float(np.linalg.norm(self.move)) / self.protocol.noise_std)]
         if isinstance(self.protocol, ShuffleGaussian):
-            return shuffled_pairs(self.protocol, self.one[0], self.two[0])
+            return shuffle_gaussian_pairs(self.protocol, self.one[0], self.two[0])
         if self.protocol.trust == "local":
             return message_pairs(self.protocol, np.concatenate(self.one), np.concatenate(self.two))
         return count_pairs(self.protocol, np.concatenate(self.one), np.concatenate(self.two))
@@ -500,7 +504,7 @@ class Release:
         if isinstance(self.protocol, ShuffleGaussian):
             return self._shuffled(swapped, runs, rng)
         if self.moves is not None:
-            spy = Spy(rng, weights=[move / std**2 for move, std in self.moves])
+            spy = RecordingNoise(rng, weights=[move / std**2 for move, std in self.moves])
             self.totals(swapped, spy, (runs,))
             return np.asarray(spy.score)[:, None]
         if isinstance(self.protocol, BatchProtocol):
@@ -517,9 +521,9 @@ class Release:
         shape = (*replicates, protocol.domain.dim)
         for step in self.two if swapped else self.one:
             messages = protocol.device.message(self._statistic(step, replicates), source)
-            for portion in protocol.mixer.portions(held, messages):
+            for portion in protocol.mixer.split_portions(held, messages):
                 held = protocol.mixer.drawn(protocol.mixer.add(held, portion), source)
-                views += [each for each in arrays(protocol.mixer.close(held)) if each.shape == shape]
+                views += [each for each in list_arrays(protocol.mixer.close(held)) if each.shape == shape]
                 held = protocol.mixer.forget(held)
         return views
 
@@ -540,10 +544,10 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Script:
+class ReleaseScript:
     """All releases that hold the canary."""
 
-    releases: tuple[Release, ...]
+    releases: tuple[ReleasePair, ...]
 
     @property
     def event(self) -> Event:
@@ -566,7 +570,7 @@ class Script:
         return exact.separation([pair for each in moves if each is not None for pair in each])
 
     @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[LawPair, ...]:
         """The exact laws of all parts; nothing where one of them is not known."""
         parts = [each.pairs for each in self.releases]
         return () if any(each is None for each in parts) else tuple(pair for each in parts for pair in each or ())

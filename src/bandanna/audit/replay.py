@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.audit.releases import Release, Scales, Script, beside_total, rows_apart
-from bandanna.audit.sampling import at_least, claim_of
-from bandanna.audit.values import OPAQUE, Leaf, leaves
+from bandanna.audit.releases import RecordingScales, ReleasePair, ReleaseScript, fields_beside_total, find_farthest_rows
+from bandanna.audit.sampling import claim_of, lower_confidence_bound
+from bandanna.audit.values import OPAQUE, ValueLeaf, take_apart
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError
-from bandanna.numeric.rng import NumberedCoins, Streams
-from bandanna.policies.base import Ask, Assigned, Episode, Played, Policy, close, reported
+from bandanna.numeric.rng import NumberedRandomness, Streams
+from bandanna.policies.base import AssignedArms, Episode, PlayedRounds, Policy, SumQuery, drive_learning, form_reports
 from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, Event, NothingEvent
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
-from bandanna.simulation.environments.base import Environment, read
-from bandanna.simulation.players.reference import Answers, Seed, arms_that_stay
+from bandanna.simulation.environments.base import Environment, read_block
+from bandanna.simulation.players.reference import QueryAnswerer, ReferenceRun, find_fixed_arms
 from bandanna.simulation.run import Tally
 from bandanna.types import Floats, Ints
 
@@ -41,7 +41,7 @@ class Substitution:
     private: bool
 
     @classmethod
-    def of_row(cls, row: Played, *, at: int, private: bool) -> Substitution:
+    def of_row(cls, row: PlayedRounds, *, at: int, private: bool) -> Substitution:
         """One person's row in a round."""
         reward = row.rewards.reshape(1, -1)[:, 0]
         return cls(rounds=np.array([at]), rewards=reward, features=row.features, private=private)
@@ -68,7 +68,7 @@ class Substitution:
         return self.rounds[start:stop] - begin, self.only(slice(int(start), int(stop)))
 
 
-class Player(Seed):
+class CanaryRun(ReferenceRun):
     """One seed of the simulator, with canaries in it."""
 
     canaries: Substitution | None = None
@@ -85,19 +85,19 @@ class Player(Seed):
             contexts[mine[0]] = mine[1].features[:, None]  # all arms of a person
         return contexts, means
 
-    def _earn(self, means: Floats, arms: Ints) -> Floats:
+    def _draw_rewards(self, means: Floats, arms: Ints) -> Floats:
         mine = self._here(len(arms))
-        rewards = np.array(super()._earn(means, arms))
+        rewards = np.array(super()._draw_rewards(means, arms))
         if mine:
             rewards[mine[0]] = mine[1].rewards
         return rewards
 
-    def frozen(self, users: int) -> Played:
+    def frozen(self, users: int) -> PlayedRounds:
         """Devices choose; public features are those of the canaries in both worlds."""
         mine, played = self._here(users), super().frozen(users)
-        return _placed(mine, played) if mine else played
+        return _place_features(mine, played) if mine else played
 
-    def assigned(self, episode: Assigned, users: int) -> Played:
+    def assigned(self, episode: AssignedArms, users: int) -> PlayedRounds:
         """The server says what is played; a client's averages are the canary's."""
         mine, played = self._here(users), super().assigned(episode, users)
         if not mine or not len(played.rewards):
@@ -105,11 +105,11 @@ class Player(Seed):
         if played.rewards.ndim == 2:
             rewards, clients = np.array(played.rewards), mine[0] < len(played.rewards)
             rewards[mine[0][clients]] = mine[1].rewards[clients, None]
-            return Played(rewards=rewards)
-        return _placed(mine, played)
+            return PlayedRounds(rewards=rewards)
+        return _place_features(mine, played)
 
 
-def _placed(mine: tuple[Ints, Substitution], played: Played) -> Played:
+def _place_features(mine: tuple[Ints, Substitution], played: PlayedRounds) -> PlayedRounds:
     """Rows with the canaries' features, where they are public."""
     places, rows = mine
     if rows.private or rows.features is None or played.features is None:
@@ -122,12 +122,12 @@ def _placed(mine: tuple[Ints, Substitution], played: Played) -> Played:
 # Which of several pairs of neighbours is attacked: the one that a claim is farthest from covering.
 
 
-MORE = 1.01  # times what the first one needs: of about equals, that one is told from fewest answers
-LONGER = 1 + 1e-6  # times what a domain allows: more than rounding errors
+WORSE_BY = 1.01  # times what the first one needs: of about equals, that one is told from fewest answers
+TOO_LONG_BY = 1 + 1e-6  # times what a domain allows: more than rounding errors
 _PILOT, _FARTHER = 256, 0.5  # runs of either neighbour, and by how much more someone else must be apart
 
 
-def worst(scripts: Sequence[Script], *, epsilon: float, delta: float) -> int:
+def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: float) -> int:
     """Choose which neighbours are attacked: who need most of the claim, or whose noise must be sampled by itself.
 
     Parameters
@@ -143,36 +143,36 @@ def worst(scripts: Sequence[Script], *, epsilon: float, delta: float) -> int:
         The place of the worst; 0 unless another one is worse. It depends on draws that the attack does not use again.
     """
     standard = scripts[0]
-    needs = [_needed(standard, epsilon=epsilon, delta=delta)]
+    needs = [_needed_share(standard, epsilon=epsilon, delta=delta)]
     for each in scripts[1:]:
-        known = each.mu is not None or not _ordinary(each, standard)
-        needs.append(_needed(each, epsilon=epsilon, delta=delta) if known else 0.0)
+        known = each.mu is not None or not _is_ordinary(each, standard)
+        needs.append(_needed_share(each, epsilon=epsilon, delta=delta) if known else 0.0)
     most = int(np.argmax(needs))
-    if needs[most] > max(needs[0] * MORE, 1 + 1e-9):
+    if needs[most] > max(needs[0] * WORSE_BY, 1 + 1e-9):
         return most
     if (alone := next((place for place, each in enumerate(scripts) if each.alone), None)) is not None:
         return alone
-    apart = [0.0 if each.mu is not None else _apart(each) for each in scripts]
+    apart = [0.0 if each.mu is not None else _mean_distance(each) for each in scripts]
     farthest = int(np.argmax(apart))
     if apart[farthest] > 2 * apart[0] + _FARTHER:
         return farthest
-    return most if needs[most] > needs[0] * MORE else 0
+    return most if needs[most] > needs[0] * WORSE_BY else 0
 
 
-def _ordinary(script: Script, standard: Script) -> bool:
+def _is_ordinary(script: ReleaseScript, standard: ReleaseScript) -> bool:
     """Whether releases are by the same protocols, of reports that are no farther apart than these allow."""
-    known = {tuple(leaves(each.protocol)) for each in standard.releases}
+    known = {tuple(take_apart(each.protocol)) for each in standard.releases}
     return all(
-        tuple(leaves(each.protocol)) in known
+        tuple(take_apart(each.protocol)) in known
         and all(
-            float(np.linalg.norm(one - two)) <= LONGER * each.protocol.domain.sensitivity
+            float(np.linalg.norm(one - two)) <= TOO_LONG_BY * each.protocol.domain.sensitivity
             for one, two in zip(each.one, each.two, strict=True)
         )
         for each in script.releases
     )
 
 
-def _apart(script: Script) -> float:
+def _mean_distance(script: ReleaseScript) -> float:
     """How far the means of a few runs are apart, in standard deviations, in the number where they are farthest."""
     one, two = (script.draw(swapped, _PILOT, np.random.default_rng([2, int(swapped)])) for swapped in (False, True))
     spread = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
@@ -180,14 +180,14 @@ def _apart(script: Script) -> float:
     return float(np.max(np.where(gaps > 0, gaps / np.maximum(spread, 1e-300), 0.0), initial=0.0))
 
 
-def _needed(script: Script, *, epsilon: float, delta: float) -> float:
+def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> float:
     """What the exact laws need, as a share of the claim; 0 where they are not known."""
     claim = claim_of(script.event, epsilon=epsilon, delta=delta)
     if math.isinf(claim.parameter) or claim.parameter == 0:
         return 0.0
     known = claim.needs(mu=script.mu, pure=script.pure)
     if known is None and script.pairs:
-        known = claim.needed_by(script.pairs)
+        known = claim.parameter_for_pairs(script.pairs)
     return (known or 0.0) / claim.parameter
 
 
@@ -205,7 +205,7 @@ def _needed(script: Script, *, epsilon: float, delta: float) -> float:
 # is above delta, no epsilon holds at all. Who the canary is, and with which rows, is searched for in `audit.crowds`.
 
 
-_TOLD = (
+_SHOWN_KINDS = (
     "whether the run goes on",
     "what is asked",
     "the state",
@@ -213,46 +213,46 @@ _TOLD = (
     "the next episode",
     "what others are given",
 )
-_OTHERS = 8  # people who act on a snapshot
+_OTHER_PEOPLE = 8  # people who act on a snapshot
 _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RecordedQuery:
     """One ask in one run.
 
     values  the statistics that it sums, (users, dim)
     fields  of the estimate that this run has drawn, all but the total; and the scales of the noise that it has drawn
     """
 
-    ask: Ask
+    ask: SumQuery
     values: Floats
     answer: Estimate
-    fields: list[Leaf]
+    fields: list[ValueLeaf]
 
 
 @dataclass
-class Seen:
+class RecordedRun:
     """Of one run: the rows of its episodes, asks, the state after each episode, and what is shown of all that."""
 
-    episodes: list[tuple[Episode, Played]] = field(default_factory=list)
-    asks: list[Asked] = field(default_factory=list)
+    episodes: list[tuple[Episode, PlayedRounds]] = field(default_factory=list)
+    asks: list[RecordedQuery] = field(default_factory=list)
     places: list[int] = field(default_factory=list)  # the episode of each ask
     begins: list[int] = field(default_factory=list)  # the round in which each episode begins
-    told: dict[str, list[list[Leaf]]] = field(default_factory=lambda: {name: [] for name in _TOLD})
+    told: dict[str, list[list[ValueLeaf]]] = field(default_factory=lambda: {name: [] for name in _SHOWN_KINDS})
     replaced: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # rounds of those with other rows
     failed: Exception | None = None  # how the run ended, if it could not go on
 
     def tell(self, name: str, value: Any) -> None:
         """Take apart what is shown, as it is now."""
-        self.told[name].append(list(leaves(value)))
+        self.told[name].append(list(take_apart(value)))
 
-    def difference(self, other: Seen) -> str | None:
+    def difference(self, other: RecordedRun) -> str | None:
         """What differs from another run with the same answers, if anything."""
-        return next((name for name in _TOLD if self.told[name] != other.told[name]), None)
+        return next((name for name in _SHOWN_KINDS if self.told[name] != other.told[name]), None)
 
     @property
-    def fields(self) -> list[list[Leaf]]:
+    def fields(self) -> list[list[ValueLeaf]]:
         """Of every estimate that was drawn, all but the total; and the scales of its noise."""
         return [each.fields for each in self.asks]
 
@@ -263,94 +263,99 @@ class Seen:
         return {path for path, token in found if token == OPAQUE}
 
 
-class _Recorder(Answers):
+class _RecordingAnswerer(QueryAnswerer):
     """The simulator's answers, written down; or those of an earlier run."""
 
     def __init__(
-        self, usual: Answers, seen: Seen, forced: list[Asked], done: Callable[[], int], contexts: Floats
+        self,
+        usual: QueryAnswerer,
+        seen: RecordedRun,
+        forced: list[RecordedQuery],
+        done: Callable[[], int],
+        contexts: Floats,
     ) -> None:
         assert isinstance(usual.source, FastNoise)
         assert isinstance(usual.stream, FastNoise)
-        source, stream = Scales(usual.source), Scales(usual.stream)
+        source, stream = RecordingScales(usual.source), RecordingScales(usual.stream)
         super().__init__(usual.policy, source, usual.coins, usual.path, stream=stream)
         self.seen, self.forced, self.done, self.contexts = seen, forced, done, contexts
         self.scales = source.scales, stream.scales
-        self._protocols: dict[int, tuple[Protocol, list[Leaf]]] = {}  # frozen values, taken apart once
+        self._protocols: dict[int, tuple[Protocol, list[ValueLeaf]]] = {}  # frozen values, taken apart once
 
-    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+    def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
         """The state after an episode."""
         rounds = len(played.rewards)
-        if isinstance(episode, Assigned) and episode.clients is not None:
+        if isinstance(episode, AssignedArms) and episode.clients is not None:
             rounds = episode.users
         self.seen.begins.append(self.done() - rounds)
         self.seen.episodes.append((episode, played))
         self.desk = self.desk.keep(self.policy.keeps, played)
-        learned = close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        learned = drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
         self.seen.tell("the state", learned)
         snapshot, following = self.policy.publish(learned), self.policy.episode(learned)
         self.seen.tell("the snapshot", snapshot)
         self.seen.tell("the next episode", following)
-        if following is not None and not isinstance(following, Assigned):
+        if following is not None and not isinstance(following, AssignedArms):
             self.seen.tell("what others are given", self._given(snapshot, played))
         return learned
 
-    def _given(self, snapshot: Any, played: Played) -> list[Any]:
+    def _given(self, snapshot: Any, played: PlayedRounds) -> list[Any]:
         """What people get who were in no batch, each with coins of its own, beside the last person of this one."""
-        last = played.features if played.features is not None and len(self.contexts) > _OTHERS else None
+        last = played.features if played.features is not None and len(self.contexts) > _OTHER_PEOPLE else None
         contexts = np.array(self.contexts)
         if last is not None:
             contexts[-1] = last[-1]
-        choice = self.policy.act(snapshot, self.policy.seen(contexts), NumberedCoins(0, 0))
+        choice = self.policy.act(snapshot, self.policy.seen(contexts), NumberedRandomness(0, 0))
         parts = (choice.actions, np.broadcast_to(choice.probabilities, choice.actions.shape))
-        return [np.array(each[:_OTHERS]) for each in parts]
+        return [np.array(each[:_OTHER_PEOPLE]) for each in parts]
 
-    def _answer(self, ask: Ask, played: Played) -> Estimate:
+    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
         if id(ask.protocol) not in self._protocols:
-            self._protocols[id(ask.protocol)] = ask.protocol, list(leaves(ask.protocol))
+            self._protocols[id(ask.protocol)] = ask.protocol, list(take_apart(ask.protocol))
         rest = [(name, part) for name, part in vars(ask).items() if name != "protocol"]
         self.seen.tell("what is asked", (len(self.seen.episodes), rest))
         self.seen.told["what is asked"].append(self._protocols[id(ask.protocol)][1])
-        statistic = reported(self.policy, ask, self.desk.rows(ask, played), self.coins)
+        statistic = form_reports(self.policy, ask, self.desk.rows(ask, played), self.coins)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
-        place, fields = len(self.seen.asks), beside_total([estimate])
+        place, fields = len(self.seen.asks), fields_beside_total([estimate])
         for scales in self.scales:
-            fields += leaves(list(scales), "scales of noise")
+            fields += take_apart(list(scales), "scales of noise")
             scales.clear()
         if place < len(self.forced) and np.shape(self.forced[place].answer.total) == np.shape(estimate.total):
             estimate = self.forced[place].answer
-        self.seen.asks.append(Asked(ask=ask, values=np.array(statistic.rows()), answer=estimate, fields=fields))
+        self.seen.asks.append(RecordedQuery(ask=ask, values=np.array(statistic.rows()), answer=estimate, fields=fields))
         self.seen.places.append(len(self.seen.episodes) - 1)
         return estimate
 
 
-def other_contexts(env: Environment, *, seed: int, people: int) -> Floats:
+def draw_other_contexts(env: Environment, *, seed: int, people: int) -> Floats:
     """Contexts of people who come in another run of the world, (people, K, d); arms that stay are everybody's."""
     world = env.begin(Streams([seed]))
-    fixed = arms_that_stay(world)
-    return read(world, 0, people, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * people)
+    fixed = find_fixed_arms(world)
+    return read_block(world, 0, people, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * people)
 
 
-def play(
+def play_recorded(
     policy: Policy[Any],
     env: Environment,
     *,
     rounds: int,
     seed: int = 0,
     canaries: Substitution | None = None,
-    forced: list[Asked] | None = None,
-) -> Seen:
+    forced: list[RecordedQuery] | None = None,
+) -> RecordedRun:
     """One run along every message, with or without canaries; with `forced`, answered as an earlier one was.
 
     A run without canaries raises what the policy raises. With canaries, everybody sees that the run has failed.
     """
-    seen = Seen() if canaries is None else Seen(replaced=canaries.rounds)
+    seen = RecordedRun() if canaries is None else RecordedRun(replaced=canaries.rounds)
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
-    run = Player(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
+    run = CanaryRun(policy, env.begin(Streams([seed])), tally, 0, "messages", False)
     run.canaries = canaries
-    people = _OTHERS + (run.fixed is None)
-    contexts = other_contexts(env, seed=seed + 1, people=people)
-    run.answers = _Recorder(run.answers, seen, forced or [], lambda: run.done, contexts)
+    people = _OTHER_PEOPLE + (run.fixed is None)
+    contexts = draw_other_contexts(env, seed=seed + 1, people=people)
+    run.answers = _RecordingAnswerer(run.answers, seen, forced or [], lambda: run.done, contexts)
     try:
         run.run(rounds)
     except Exception as failed:
@@ -366,41 +371,41 @@ def protects_features(policy: Policy[Any]) -> bool:
     return any(word in policy.guarantee.protects for word in ("features", "contexts"))
 
 
-def probed(
+def play_probe(
     policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0, canaries: Substitution | None = None
-) -> Seen:
+) -> RecordedRun:
     """A run that others are compared with, of a policy that asks something."""
-    probe = play(policy, env, rounds=rounds, seed=seed, canaries=canaries)
+    probe = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=canaries)
     if not probe.asks and probe.failed is None:
         raise BandannaError(f"{type(policy).__name__} asks nothing in {rounds} rounds: there is nothing to audit")
     return probe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Recording:
+class NeighbourRecording:
     """A policy played twice: what holds the canary, as a script; and what else told the worlds apart, if anything.
 
     place, position  the episode that the canary is in, and where in it
     """
 
-    script: Script
+    script: ReleaseScript
     difference: str | None
     place: int
     position: int
-    first: Seen = field(repr=False)
+    first: RecordedRun = field(repr=False)
     worlds: tuple[Substitution, Substitution] = field(repr=False)
 
 
-def recorded(
+def record_neighbours(
     policy: Policy[Any],
     env: Environment,
     *,
     rounds: int,
     seed: int = 0,
-    probe: Seen | None = None,
+    probe: RecordedRun | None = None,
     place: int | None = None,
     position: int = 0,
-) -> Recording:
+) -> NeighbourRecording:
     """The canary is the first user of the batch that pays most, in every release of a stream; or somebody else.
 
     Parameters
@@ -417,18 +422,18 @@ def recorded(
     Recording
         Both runs, whose rows differ in that user alone and are as far apart as we can make them.
     """
-    probe = probed(policy, env, rounds=rounds, seed=seed) if probe is None else probe
-    place = _dearest(probe, policy.guarantee.delta) if place is None else place
+    probe = play_probe(policy, env, rounds=rounds, seed=seed) if probe is None else probe
+    place = _find_dearest(probe, policy.guarantee.delta) if place is None else place
     asks = [each.ask for each, other in zip(probe.asks, probe.places, strict=True) if other == place]
     priced = [each for each in asks if not isinstance(each.protocol.event, NothingEvent)]
     private, row = protects_features(policy), probe.episodes[place][1].at(slice(position, position + 1))
-    pair = rows_apart(policy, priced, row, private=private)
+    pair = find_farthest_rows(policy, priced, row, private=private)
     at = probe.begins[place] + position
     one, two = (Substitution.of_row(each, at=at, private=private) for each in pair)
-    return recorded_with(policy, env, (one, two), rounds=rounds, seed=seed, place=place, position=position)
+    return record_worlds(policy, env, (one, two), rounds=rounds, seed=seed, place=place, position=position)
 
 
-def recorded_with(
+def record_worlds(
     policy: Policy[Any],
     env: Environment,
     worlds: tuple[Substitution, Substitution],
@@ -437,12 +442,12 @@ def recorded_with(
     seed: int,
     place: int,
     position: int,
-) -> Recording:
+) -> NeighbourRecording:
     """Two worlds that differ in the rows of one person, who stands at this position of this episode."""
-    one = play(policy, env, rounds=rounds, seed=seed, canaries=worlds[0])
-    two = play(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.asks)
-    return Recording(
-        script=_script(one, two),
+    one = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[0])
+    two = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.asks)
+    return NeighbourRecording(
+        script=_make_script(one, two),
         difference=one.difference(two),
         place=place,
         position=position,
@@ -451,7 +456,7 @@ def recorded_with(
     )
 
 
-def _dearest(seen: Seen, delta: float) -> int:
+def _find_dearest(seen: RecordedRun, delta: float) -> int:
     """The episode whose users pay most for what they alone are asked: the first, if none pays more."""
     paid: dict[int, list[Event]] = {place: [] for place in range(len(seen.episodes))}
     for each, place in zip(seen.asks, seen.places, strict=True):
@@ -460,10 +465,12 @@ def _dearest(seen: Seen, delta: float) -> int:
     if len({tuple(events) for events in paid.values()}) == 1:
         return 0
     costs = {place: accountant.epsilon(CompositionEvent(events=tuple(events)), delta) for place, events in paid.items()}
-    return next((place for place, cost in costs.items() if cost > costs[0] * MORE and cost == max(costs.values())), 0)
+    return next(
+        (place for place, cost in costs.items() if cost > costs[0] * WORSE_BY and cost == max(costs.values())), 0
+    )
 
 
-def leaking(
+def leaks_often(
     policy: Policy[Any],
     env: Environment,
     worlds: tuple[Substitution, Substitution],
@@ -474,30 +481,30 @@ def leaking(
 ) -> bool:
     """Whether so many of some replays differ that the probability of that is above delta, with confidence."""
     replays = (
-        recorded_with(policy, env, worlds, rounds=rounds, seed=seed, place=0, position=0)
+        record_worlds(policy, env, worlds, rounds=rounds, seed=seed, place=0, position=0)
         for seed in range(1, _REPLAYS + 1)
     )
     differ = sum(each.difference is not None for each in replays)
-    return bool(at_least(differ, _REPLAYS, 1 - confidence) > delta)
+    return bool(lower_confidence_bound(differ, _REPLAYS, 1 - confidence) > delta)
 
 
-def _script(one: Seen, two: Seen) -> Script:
+def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
     """The releases in which the two runs differ: batches, and whole streams of which some step does."""
-    batches: list[Release] = []
-    streams: dict[int, list[tuple[Asked, Asked]]] = {}
+    batches: list[ReleasePair] = []
+    streams: dict[int, list[tuple[RecordedQuery, RecordedQuery]]] = {}
     for mine, other in zip(one.asks, two.asks, strict=False):
         if isinstance(mine.ask.protocol, StreamProtocol):
             streams.setdefault(mine.ask.stream, []).append((mine, other))
-        elif isinstance(mine.ask.protocol, BatchProtocol) and _moved(mine, other):
-            batches.append(Release(protocol=mine.ask.protocol, one=(mine.values,), two=(other.values,)))
+        elif isinstance(mine.ask.protocol, BatchProtocol) and _is_moved(mine, other):
+            batches.append(ReleasePair(protocol=mine.ask.protocol, one=(mine.values,), two=(other.values,)))
     for steps in streams.values():
-        if any(_moved(mine, other) for mine, other in steps):
+        if any(_is_moved(mine, other) for mine, other in steps):
             protocol = steps[0][0].ask.protocol
             ones, twos = (tuple(each[place].values for each in steps) for place in (0, 1))
-            batches.append(Release(protocol=protocol, one=ones, two=twos))
-    return Script(releases=tuple(batches))
+            batches.append(ReleasePair(protocol=protocol, one=ones, two=twos))
+    return ReleaseScript(releases=tuple(batches))
 
 
-def _moved(mine: Asked, other: Asked) -> bool:
+def _is_moved(mine: RecordedQuery, other: RecordedQuery) -> bool:
     """Whether the same people are in it, and one of them has another statistic."""
     return mine.values.shape == other.values.shape and not np.array_equal(mine.values, other.values)

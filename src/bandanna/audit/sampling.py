@@ -12,7 +12,7 @@ from scipy import special, stats
 
 from bandanna import validation
 from bandanna.audit import exact
-from bandanna.audit.exact import Pair
+from bandanna.audit.exact import LawPair
 from bandanna.errors import UnknownEvent
 from bandanna.numeric import search
 from bandanna.privacy import accountant, gdp
@@ -80,7 +80,7 @@ class Claim:
         """The parameter that the stated epsilon alone stands for: what bounds are a share of."""
         return self.epsilon if self.mu is None else gdp.mu(self.epsilon, self.delta)
 
-    def refuted_by(self, needed: float) -> bool:
+    def is_refuted_by(self, needed: float) -> bool:
         """Whether a test needs more than is claimed; rounding errors of a number that is equal do not count."""
         return needed > self.parameter * (1 + 1e-9)
 
@@ -92,11 +92,11 @@ class Claim:
             return gdp.epsilon(self.delta, mu)
         return pure if self.mu is None and self.delta == 0.0 else None
 
-    def needed_by(self, pairs: Sequence[Pair]) -> float:
+    def parameter_for_pairs(self, pairs: Sequence[LawPair]) -> float:
         """The parameter, from the exact laws of independent releases under both neighbours."""
         if self.delta == 0.0 and self.mu is None:
             return exact.pure_loss(pairs)
-        p, q = exact.composed(pairs)
+        p, q = exact.compose_pairs(pairs)
         if self.mu is None:
             return exact.least_epsilon(p, q, self.delta + exact.ROUNDING)
         power, level = exact.best_tests(p, q)
@@ -109,12 +109,12 @@ class Claim:
         """
         return max(0.0, 2 * float(special.ndtri(min(max(right - self.tail, 0.0), 1.0))))
 
-    def epsilon_of(self, needed: float) -> float:
+    def to_epsilon(self, needed: float) -> float:
         """The epsilon at delta that such a claim must have, for what a test needs: above the stated one iff refuted."""
         found = float(needed)
         if self.mu is not None and math.isfinite(needed):
             found = gdp.epsilon(self.delta, found)
-        if self.refuted_by(needed):
+        if self.is_refuted_by(needed):
             return max(found, math.nextafter(self.epsilon, math.inf))
         return min(found, self.epsilon)
 
@@ -129,7 +129,7 @@ def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
     if event is None or delta == 0.0 or math.isinf(epsilon):
         return Claim(epsilon=epsilon, delta=delta)
     try:
-        counts = accountant.atoms(event)
+        counts = accountant.count_atoms(event)
     except UnknownEvent:
         return Claim(epsilon=epsilon, delta=delta)
     if not counts or not accountant.is_gaussian(counts):
@@ -150,16 +150,21 @@ def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
 # Who runs a block, and when it ends, changes nothing: neither its numbers nor where an audit looks at them.
 
 
-Draw = Callable[[bool, int, np.random.Generator], Floats]  # (swapped, runs, rng) -> (runs, k)
-Block = tuple[Floats, Floats]  # runs of P and of Q, (runs, k) each
-Drawn = Callable[[Sequence[int]], Iterator[Block]]  # blocks of these sizes, in their order
+DrawRuns = Callable[[bool, int, np.random.Generator], Floats]  # (swapped, runs, rng) -> (runs, k)
+RunBlock = tuple[Floats, Floats]  # runs of P and of Q, (runs, k) each
+DrawBlocks = Callable[[Sequence[int]], Iterator[RunBlock]]  # blocks of these sizes, in their order
 
-LOOKS = {1 / 8: 1 / 16, 1 / 4: 1 / 16, 1 / 2: 1 / 8, 1.0: 3 / 4}  # after which share of the runs: share of the failure
+LOOK_SCHEDULE = {
+    1 / 8: 1 / 16,
+    1 / 4: 1 / 16,
+    1 / 2: 1 / 8,
+    1.0: 3 / 4,
+}  # after which share of the runs: share of the failure
 _LEAST = 64  # runs, of which a look can tell something
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SamplingPlan:
     """How many runs of either neighbour are the pilot, and how many there are at each look; `blocks` of them in turn.
 
     It follows from the number of trials alone, whoever runs them: blocks have random streams of their own.
@@ -170,12 +175,12 @@ class Plan:
     blocks: tuple[int, ...]
 
     @classmethod
-    def of(cls, trials: int, *, quick: bool, chunk: int) -> Plan:
+    def of(cls, trials: int, *, quick: bool, chunk: int) -> SamplingPlan:
         """quick: a sixteenth of the runs are pilot and not a quarter, for a threshold alone."""
-        each = validation.whole("trials", trials, least=8 * _LEAST) // 2
+        each = validation.integer("trials", trials, least=8 * _LEAST) // 2
         pilot = max(_LEAST, each // (16 if quick else 4))
         looks: dict[int, float] = {}
-        for look, share in LOOKS.items():
+        for look, share in LOOK_SCHEDULE.items():
             runs = min(each - pilot, max(_LEAST, round(look * (each - pilot))))
             looks[runs] = looks.get(runs, 0.0) + share
         size, blocks = max(_LEAST, min(chunk, each // 16)), list[int]()
@@ -184,18 +189,18 @@ class Plan:
         return cls(pilot=pilot, looks=looks, blocks=tuple(blocks))
 
 
-def block(draw: Draw, key: Sequence[int], number: int, runs: int) -> Block:
+def draw_block(draw: DrawRuns, key: Sequence[int], number: int, runs: int) -> RunBlock:
     """One block of runs of both neighbours, each from a stream of its own."""
     one, two = (draw(swapped, runs, np.random.default_rng([*key, number, int(swapped)])) for swapped in (False, True))
     return one, two
 
 
-def in_turn(draw: Draw, key: Sequence[int]) -> Drawn:
+def draw_blocks_here(draw: DrawRuns, key: Sequence[int]) -> DrawBlocks:
     """Blocks one after the other, here."""
 
-    def drawn(sizes: Sequence[int]) -> Iterator[Block]:
+    def drawn(sizes: Sequence[int]) -> Iterator[RunBlock]:
         for number, runs in enumerate(sizes):
-            yield block(draw, key, number, runs)
+            yield draw_block(draw, key, number, runs)
 
     return drawn
 
@@ -235,26 +240,26 @@ _CAREFUL = 1e-4  # failure of the bounds that a test is chosen by: of hundreds, 
 _KEPT = 20_000  # scores of either world, for the curve
 
 
-def at_least(hits: int | Floats, runs: int, failure: float) -> Floats:
+def lower_confidence_bound(hits: int | Floats, runs: int, failure: float) -> Floats:
     """A probability is at least this, but with probability `failure` (Clopper and Pearson 1934)."""
     hits = np.asarray(hits, dtype=float)
     return np.asarray(np.where(hits > 0, special.betaincinv(np.maximum(hits, 0.5), runs - hits + 1, failure), 0.0))
 
 
-def at_most(hits: int | Floats, runs: int, failure: float) -> Floats:
+def upper_confidence_bound(hits: int | Floats, runs: int, failure: float) -> Floats:
     """A probability is at most this, but with probability `failure` (Clopper and Pearson 1934)."""
     hits = np.asarray(hits, dtype=float)
     left = np.maximum(runs - hits, 0.5)
     return np.asarray(np.where(hits < runs, special.betaincinv(hits + 1, left, 1 - failure), 1.0))
 
 
-def right_at_least(hits: int, runs: int, failure: float) -> float:
+def lower_bound_of_guesses(hits: int, runs: int, failure: float) -> float:
     """The mean probability of independent guesses is at least this, but with probability `failure`; see above."""
-    return min(float(at_least(hits, runs, failure)), max(hits - 1, 0) / runs)
+    return min(float(lower_confidence_bound(hits, runs, failure)), max(hits - 1, 0) / runs)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threshold:
+class ThresholdTest:
     """Says "P" where the score is at least the threshold; `turned`: says "Q" where it is below.
 
     balanced: right guesses are counted, about P and about Q together.
@@ -279,13 +284,16 @@ class Threshold:
         yes, no = (two, one) if self.turned else (one, two)
         hits, false = self.hits(yes), self.hits(no)
         if self.balanced:
-            return claim.needed_for(right_at_least(hits + len(no) - false, len(yes) + len(no), failure))
-        power, level = at_least(hits, len(yes), failure / 2), at_most(false, len(no), failure / 2)
+            return claim.needed_for(lower_bound_of_guesses(hits + len(no) - false, len(yes) + len(no), failure))
+        power, level = (
+            lower_confidence_bound(hits, len(yes), failure / 2),
+            upper_confidence_bound(false, len(no), failure / 2),
+        )
         return float(claim.needed(power, level))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class TradeOffCurve:
     """The measured trade-off: levels alpha and misses beta = 1 - power of the tests {score >= t}."""
 
     level: Floats
@@ -293,16 +301,16 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class SampledBound:
     """What a sampled attack has found: the parameter that the claim needs at least, and the runs that it took."""
 
     needed: float
     confidence: float
     trials: int
-    curve: Curve | None = field(default=None, compare=False)
+    curve: TradeOffCurve | None = field(default=None, compare=False)
 
 
-def direction_of(one: Floats, two: Floats) -> Floats:
+def fisher_direction(one: Floats, two: Floats) -> Floats:
     """Fisher's linear discriminant of (n, k) and (n, k), towards `one`; a number alone is its own score."""
     scale = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
     apart = one.mean(axis=0) - two.mean(axis=0)
@@ -313,30 +321,32 @@ def direction_of(one: Floats, two: Floats) -> Floats:
     return np.asarray(direction if np.any(direction) else np.eye(one.shape[1])[0])
 
 
-def chosen(one: Floats, two: Floats, claim: Claim, failure: float) -> Threshold:
+def choose_test(one: Floats, two: Floats, claim: Claim, failure: float) -> ThresholdTest:
     """The test that looks best on a pilot: its score, its threshold, and which neighbour it says."""
-    direction = direction_of(one, two)
+    direction = fisher_direction(one, two)
     p, q = np.sort(one @ direction), np.sort(two @ direction)
     both = np.unique(np.concatenate([p, q]))
     places = np.unique(np.linspace(0, len(both) - 1, _THRESHOLDS).astype(int))
     thresholds = both[places]
     below_p, below_q = (np.searchsorted(each, thresholds, side="left") for each in (p, q))
     half = failure / 2
-    straight = claim.needed(at_least(len(p) - below_p, len(p), half), at_most(len(q) - below_q, len(q), half))
-    turned = claim.needed(at_least(below_q, len(q), half), at_most(below_p, len(p), half))
+    straight = claim.needed(
+        lower_confidence_bound(len(p) - below_p, len(p), half), upper_confidence_bound(len(q) - below_q, len(q), half)
+    )
+    turned = claim.needed(lower_confidence_bound(below_q, len(q), half), upper_confidence_bound(below_p, len(p), half))
     best, other = int(np.argmax(straight)), int(np.argmax(turned))
     tests = [
-        Threshold(direction=direction, threshold=float(thresholds[best])),
-        Threshold(direction=direction, threshold=float(thresholds[other]), turned=True),
+        ThresholdTest(direction=direction, threshold=float(thresholds[best])),
+        ThresholdTest(direction=direction, threshold=float(thresholds[other]), turned=True),
     ]
     if claim.gaussian:
         middle = float(p.mean() + q.mean()) / 2
-        tests.insert(0, Threshold(direction=direction, threshold=middle, balanced=True))
+        tests.insert(0, ThresholdTest(direction=direction, threshold=middle, balanced=True))
     return max(tests, key=lambda test: test.needed(p, q, claim, failure))
 
 
-def sampled(
-    drawn: Drawn,
+def bound_by_sampling(
+    drawn: DrawBlocks,
     claim: Claim,
     *,
     trials: int,
@@ -344,14 +354,14 @@ def sampled(
     scored: bool = False,
     chunk: int = 20_000,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Found:
+) -> SampledBound:
     """Run a target `trials` times in all, half of them under either neighbour; stop as soon as the claim is refuted.
 
     scored: what is drawn is one number by which the neighbours are told apart best, so that less is to be learned.
     """
-    plan = Plan.of(trials, quick=scored and claim.gaussian, chunk=chunk)
-    failure = 1 - validation.chance("confidence", confidence)
-    test: Threshold | None = None
+    plan = SamplingPlan.of(trials, quick=scored and claim.gaussian, chunk=chunk)
+    failure = 1 - validation.open_probability("confidence", confidence)
+    test: ThresholdTest | None = None
     waiting: tuple[list[Floats], list[Floats]] = ([], [])
     scores: tuple[Floats, Floats] = (np.empty(0), np.empty(0))
     needed, done = 0.0, 0
@@ -363,26 +373,28 @@ def sampled(
             done += len(both[0])
             progress(2 * done, trials)
             if test is None and done == plan.pilot:
-                test = chosen(np.concatenate(waiting[0]), np.concatenate(waiting[1]), claim, min(failure, _CAREFUL))
+                test = choose_test(
+                    np.concatenate(waiting[0]), np.concatenate(waiting[1]), claim, min(failure, _CAREFUL)
+                )
                 waiting = ([], [])
             elif test is not None and done - plan.pilot in plan.looks:
                 scores = (np.concatenate([scores[0], *waiting[0]]), np.concatenate([scores[1], *waiting[1]]))
                 waiting = ([], [])
                 needed = max(needed, test.needed(*scores, claim, failure * plan.looks[done - plan.pilot]))
-                if claim.refuted_by(needed):
+                if claim.is_refuted_by(needed):
                     break
     finally:
         if isinstance(blocks, Generator):
             blocks.close()  # the rest is not needed
-    return Found(needed=needed, confidence=confidence, trials=2 * done, curve=measured(*scores))
+    return SampledBound(needed=needed, confidence=confidence, trials=2 * done, curve=measure_trade_off(*scores))
 
 
-def measured(one: Floats, two: Floats) -> Curve:
+def measure_trade_off(one: Floats, two: Floats) -> TradeOffCurve:
     """The trade-off of all thresholds, as it was counted."""
     p, q = np.sort(one[:_KEPT]), np.sort(two[:_KEPT])
     thresholds = np.quantile(np.concatenate([p, q]), np.linspace(0, 1, 201))
     level = 1 - np.searchsorted(q, thresholds, side="left") / len(q)
-    return Curve(level=level, missed=np.searchsorted(p, thresholds, side="left") / len(p))
+    return TradeOffCurve(level=level, missed=np.searchsorted(p, thresholds, side="left") / len(p))
 
 
 # One run with many canaries: for targets that are too expensive to be run thousands of times.
@@ -406,7 +418,7 @@ def measured(one: Floats, two: Floats) -> Curve:
 _MOST = 100.0
 
 
-def chance_of(right: int, *, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+def probability_of_guesses(right: int, *, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """At most this likely are so many right guesses, if the claim is true."""
     q = 1 / (1 + math.exp(-epsilon))
     beta = float(stats.binom.sf(right - 1, guesses, q))
@@ -419,13 +431,15 @@ def chance_of(right: int, *, guesses: int, canaries: int, epsilon: float, delta:
 
 def one_run_bound(right: int, *, guesses: int, canaries: int, delta: float, confidence: float) -> float:
     """The least epsilon at delta that so many right guesses leave possible, with confidence."""
-    right = validation.whole("right", right, least=0, most=guesses)
-    validation.whole("guesses", guesses, most=canaries)
-    failure = 1 - validation.chance("confidence", confidence)
+    right = validation.integer("right", right, least=0, most=guesses)
+    validation.integer("guesses", guesses, most=canaries)
+    failure = 1 - validation.open_probability("confidence", confidence)
 
     def refuted(epsilon: float) -> bool:
-        return chance_of(right, guesses=guesses, canaries=canaries, epsilon=epsilon, delta=delta) <= failure
+        return (
+            probability_of_guesses(right, guesses=guesses, canaries=canaries, epsilon=epsilon, delta=delta) <= failure
+        )
 
     if not refuted(1e-9):
         return 0.0
-    return _MOST if refuted(_MOST) else search.greatest(refuted, 1e-9, _MOST, relative=1e-6)
+    return _MOST if refuted(_MOST) else search.find_greatest(refuted, 1e-9, _MOST, relative=1e-6)

@@ -15,15 +15,25 @@ import numpy as np
 
 from bandanna import environments as worlds
 from bandanna import validation
-from bandanna.audit.exact import Pair
-from bandanna.audit.sampling import Block, Claim, Curve, Draw, Drawn, Found, block, in_turn, sampled
+from bandanna.audit.exact import LawPair
+from bandanna.audit.sampling import (
+    Claim,
+    DrawBlocks,
+    DrawRuns,
+    RunBlock,
+    SampledBound,
+    TradeOffCurve,
+    bound_by_sampling,
+    draw_block,
+    draw_blocks_here,
+)
 from bandanna.errors import InvalidArgument
 from bandanna.experiments.executors import Executor
 from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Policy
-from bandanna.policies.glm.glm_jdp import Constants
-from bandanna.policies.registry import known_as, make
-from bandanna.privacy.guarantee import rounded_up
+from bandanna.policies.glm.glm_jdp import GLMJDPConstants
+from bandanna.policies.registry import find_algorithm, make
+from bandanna.privacy.guarantee import format_rounded_up
 from bandanna.simulation.environments.base import Environment
 from bandanna.types import Floats
 
@@ -36,7 +46,7 @@ _SPHERE = worlds.SphereArms(dim=2, n_arms=5)
 _CONTEXTS = worlds.SphereContexts(dim=2, n_arms=5)
 _GLM = worlds.GeneralisedLinear(dim=2, n_arms=4, norm=2.0)
 _PEOPLE = worlds.Population(dim=2, n_arms=4, sigma=0.1)
-_BUSY = Constants(  # refits after few rounds, until all calls that are paid for are made
+_BUSY = GLMJDPConstants(  # refits after few rounds, until all calls that are paid for are made
     share=0.4,
     steps=2,
     calls_o=2,
@@ -52,7 +62,7 @@ HORIZON = 200  # of a policy of one's own
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class AuditSetting:
     """A world, and the arguments of a policy in it beside its budget."""
 
     env: Environment
@@ -61,66 +71,70 @@ class Setting:
     rho: float | None = None  # where the budget is in zCDP
 
 
-def _linear(horizon: int = 24) -> Setting:
-    return Setting(env=_FRESH, arguments={"dim": 3, "horizon": horizon, "width": 0.2}, rounds=horizon)
+def _linear_setting(horizon: int = 24) -> AuditSetting:
+    return AuditSetting(env=_FRESH, arguments={"dim": 3, "horizon": horizon, "width": 0.2}, rounds=horizon)
 
 
-def _sampled(**more: Any) -> Setting:
-    return Setting(env=_FRESH, arguments={"dim": 3, "horizon": 40, "intercept": True, **more}, rounds=40)
+def _sampled_setting(**more: Any) -> AuditSetting:
+    return AuditSetting(env=_FRESH, arguments={"dim": 3, "horizon": 40, "intercept": True, **more}, rounds=40)
 
 
-def _finite(horizon: int = 40, rho: float | None = None, **more: Any) -> Setting:
-    return Setting(env=_FINITE, arguments={"n_arms": 3, "horizon": horizon, **more}, rounds=horizon, rho=rho)
+def _finite_setting(horizon: int = 40, rho: float | None = None, **more: Any) -> AuditSetting:
+    return AuditSetting(env=_FINITE, arguments={"n_arms": 3, "horizon": horizon, **more}, rounds=horizon, rho=rho)
 
 
-def _logistic(horizon: int = 60, **more: Any) -> Setting:
+def _logistic_setting(horizon: int = 60, **more: Any) -> AuditSetting:
     arguments = {"dim": 2, "horizon": horizon, "parameter_bound": 2.0, **more}
-    return Setting(env=_GLM, arguments=arguments, rounds=horizon)
+    return AuditSetting(env=_GLM, arguments=arguments, rounds=horizon)
 
 
-_SPHERES = Setting(env=_SPHERE, arguments={"dim": 2, "horizon": 3000}, rounds=3000, rho=0.5)
-_OFUL = Setting(env=_CONTEXTS, arguments={"dim": 2, "horizon": 40}, rounds=40, rho=0.5)
-_CLIENTS = Setting(env=_PEOPLE, arguments={"dim": 2, "horizon": 300}, rounds=300)
+_SPHERES = AuditSetting(env=_SPHERE, arguments={"dim": 2, "horizon": 3000}, rounds=3000, rho=0.5)
+_OFUL = AuditSetting(env=_CONTEXTS, arguments={"dim": 2, "horizon": 40}, rounds=40, rho=0.5)
+_CLIENTS = AuditSetting(env=_PEOPLE, arguments={"dim": 2, "horizon": 300}, rounds=300)
 
-SETTINGS: dict[str, Setting] = {
-    **dict.fromkeys(("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"), _sampled()),
-    **dict.fromkeys(("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"), _sampled(public_contexts=True)),
-    **dict.fromkeys(("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP"), _linear()),
-    **dict.fromkeys(("LinUCB-LDP-batched", "LinUCB-SDP-Amp", "LinUCB-SDP-Vec", "LinUCB-CSDP"), _linear(40)),
+SETTINGS: dict[str, AuditSetting] = {
+    **dict.fromkeys(("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"), _sampled_setting()),
+    **dict.fromkeys(
+        ("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"), _sampled_setting(public_contexts=True)
+    ),
+    **dict.fromkeys(("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP"), _linear_setting()),
+    **dict.fromkeys(("LinUCB-LDP-batched", "LinUCB-SDP-Amp", "LinUCB-SDP-Vec", "LinUCB-CSDP"), _linear_setting(40)),
     **dict.fromkeys(("DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"), _CLIENTS),
-    **dict.fromkeys(("UCB1", "Thompson", "UCB-episodes", "AdaP-UCB", "LDP-UCB"), _finite()),
-    "AdaC-UCB": _finite(rho=0.5),
-    **dict.fromkeys(("DP-SE", "SDP-SE"), _finite(3000, failure=0.5)),
+    **dict.fromkeys(("UCB1", "Thompson", "UCB-episodes", "AdaP-UCB", "LDP-UCB"), _finite_setting()),
+    "AdaC-UCB": _finite_setting(rho=0.5),
+    **dict.fromkeys(("DP-SE", "SDP-SE"), _finite_setting(3000, failure=0.5)),
     **dict.fromkeys(("GOPE", "AdaC-GOPE", "AdaC-GOPE-early"), _SPHERES),
     **dict.fromkeys(("RS-OFUL", "AdaC-OFUL"), _OFUL),
-    "AdaC-OFUL-JDP": Setting(env=_CONTEXTS, arguments={"dim": 2, "horizon": 60, "growth": 0.1}, rounds=60, rho=50.0),
-    **dict.fromkeys(("GLM-UCB", "GLOC", "ECOLog"), _logistic(30)),
-    "RS-GLinUCB": _logistic(30, constants="published"),
-    "B-GLinUCB": _logistic(warmup=30),
-    "GLM-JDP": _logistic(40, constants=_BUSY),
-    "GLM-SDP": _logistic(60, warmup=30, steps=2),
+    "AdaC-OFUL-JDP": AuditSetting(
+        env=_CONTEXTS, arguments={"dim": 2, "horizon": 60, "growth": 0.1}, rounds=60, rho=50.0
+    ),
+    **dict.fromkeys(("GLM-UCB", "GLOC", "ECOLog"), _logistic_setting(30)),
+    "RS-GLinUCB": _logistic_setting(30, constants="published"),
+    "B-GLinUCB": _logistic_setting(warmup=30),
+    "GLM-JDP": _logistic_setting(40, constants=_BUSY),
+    "GLM-SDP": _logistic_setting(60, warmup=30, steps=2),
 }
 
 
-def setting_for(name: str) -> Setting:
+def setting_for(name: str) -> AuditSetting:
     """Of an algorithm; of one that is not listed, and of a policy of one's own, by the arguments that it takes."""
     if name in SETTINGS:
         return SETTINGS[name]
-    own = {each for each in known_as(name).kind.__dataclass_fields__ if not each.startswith("_")}
+    own = {each for each in find_algorithm(name).kind.__dataclass_fields__ if not each.startswith("_")}
     if "dim" in own:
-        return Setting(env=_FRESH, arguments={"dim": 3, "horizon": HORIZON}, rounds=HORIZON)
-    return Setting(env=_FINITE, arguments={"n_arms": 3, "horizon": HORIZON}, rounds=HORIZON)
+        return AuditSetting(env=_FRESH, arguments={"dim": 3, "horizon": HORIZON}, rounds=HORIZON)
+    return AuditSetting(env=_FINITE, arguments={"n_arms": 3, "horizon": HORIZON}, rounds=HORIZON)
 
 
-def policy_of(
+def make_audited_policy(
     name: str, *, epsilon: float, delta: float, given: bool = False, trust: str | None = None
-) -> tuple[Policy[Any], Setting]:
+) -> tuple[Policy[Any], AuditSetting]:
     """The algorithm in its setting, at a budget in the form that it takes.
 
     given: somebody wants this very budget; otherwise settings of zCDP have a rho of their own. trust: of a policy of
     one's own, the first that it has unless given.
     """
-    setting, entry = setting_for(name), known_as(name)
+    setting, entry = setting_for(name), find_algorithm(name)
     options = set(entry.options)
     budget: dict[str, Any] = {}
     if "rho" in options and setting.rho is not None and not (given and "delta" in options):
@@ -137,7 +151,7 @@ def policy_of(
     return make(name, **{**setting.arguments, **budget}), setting
 
 
-def names() -> tuple[str, ...]:
+def list_algorithms() -> tuple[str, ...]:
     """Every algorithm."""
     return tuple(ALGORITHMS)
 
@@ -158,7 +172,7 @@ COLUMNS = (
     "looked_at",
     "not_looked_at",
 )
-NEVER = (
+NEVER_LOOKED_AT = (
     "outcomes too rare for so many runs",
     "how many seeds the noise comes from",
     "time, logs and texts of errors",
@@ -192,7 +206,7 @@ class AuditRow:
     looked_at: str = ""
     not_looked_at: str = ""
     reached: float = 0.0
-    curve: Curve | None = field(default=None, compare=False, repr=False)
+    curve: TradeOffCurve | None = field(default=None, compare=False, repr=False)
 
     @property
     def refuted(self) -> bool:
@@ -209,7 +223,7 @@ class AuditRow:
         """One sentence."""
         if math.isinf(self.claim.epsilon):
             return f"{self.target}: nothing is promised, so nothing can be refuted."
-        stated = f"epsilon = {rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
+        stated = f"epsilon = {format_rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
         found = f"at least {self.lower_bound:.4g}"
         how = "exactly" if self.confidence == 1 else f"with confidence {self.confidence:g} after {self.trials:,} runs"
         sentence = f"{self.target}: {self.verdict}; claimed {stated}, found {found}, {how} ({self.attack})."
@@ -248,10 +262,10 @@ class AuditResult:
         """Draw the measured trade-offs of the first ten rows that have one, and the claims, below which none may be."""
         from bandanna.simulation import figures
 
-        figures.drawable(path)
+        figures.check_drawable(path)
         drawn = [row for row in self.rows if row.curve is not None][:_DRAWN]
-        with figures.styled():
-            figure, axes = figures.blank((8.0, 6.4), (0.1, 0.1, 0.62, 0.74))
+        with figures.house_style():
+            figure, axes = figures.make_axes((8.0, 6.4), (0.1, 0.1, 0.62, 0.74))
             levels = np.linspace(0, 1, 401)
             ends = []
             for place, row in enumerate(drawn):
@@ -264,20 +278,22 @@ class AuditResult:
             axes.set_xlim(0, 1)
             axes.set_ylim(0, 1)
             note = "broad: measured; dashed: the claim, below which no test may lie"
-            figures.furnish(axes, "Telling two neighbours apart", note, across="says P where Q is true", up="misses P")
+            figures.decorate_axes(
+                axes, "Telling two neighbours apart", note, across="says P where Q is true", up="misses P"
+            )
             figures.label_ends(axes, ends)
         figures.save_figure(figure, path)
 
 
-def joined(results: Iterable[AuditResult]) -> AuditResult:
+def join_results(results: Iterable[AuditResult]) -> AuditResult:
     """All rows."""
     return AuditResult(rows=tuple(row for each in results for row in each.rows))
 
 
-def gaussian_curve(mu: float) -> Curve:
+def gaussian_curve(mu: float) -> TradeOffCurve:
     """The trade-off of N(0, 1) and N(mu, 1)."""
     levels: Floats = np.linspace(0.0, 1.0, 201)
-    return Curve(level=levels, missed=1 - Claim(epsilon=0.0, delta=0.5, mu=mu).power(levels))
+    return TradeOffCurve(level=levels, missed=1 - Claim(epsilon=0.0, delta=0.5, mu=mu).power(levels))
 
 
 # What is audited: a claim, how the target is run under two neighbours, and what is known exactly.
@@ -285,10 +301,10 @@ def gaussian_curve(mu: float) -> Curve:
 
 TRIALS, CONFIDENCE = 40_000, 0.95
 SINGLE = 8192  # runs at most, where they are made one by one
-Progress = Callable[[int, int, str], None]
+ProgressCallback = Callable[[int, int, str], None]
 
 
-def silent(done: int, total: int, what: str) -> None:
+def ignore_progress(done: int, total: int, what: str) -> None:
     """Nobody looks on."""
 
 
@@ -312,12 +328,12 @@ class Target:
     name: str
     claim: Claim
     known: str | None = None
-    draw: Draw | None = None
+    draw: DrawRuns | None = None
     scored: bool = False
     chunk: int = 20_000
     mu: float | None = None
     pure: float | None = None
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[LawPair, ...] = ()
     leaks: float | None = None
     why: str = ""
     through: tuple[str, ...] = ()
@@ -326,7 +342,7 @@ class Target:
     unseen: tuple[str, ...] = ()
 
 
-def key_of(target: Target, seed: int) -> list[int]:
+def stream_key(target: Target, seed: int) -> list[int]:
     """What the random streams of a target's blocks have in common: they depend on no other target."""
     return [seed, *target.name.encode()]
 
@@ -337,8 +353,8 @@ def attacked(
     trials: int = TRIALS,
     confidence: float = CONFIDENCE,
     seed: int = 0,
-    drawn: Drawn | None = None,
-    progress: Progress = silent,
+    drawn: DrawBlocks | None = None,
+    progress: ProgressCallback = ignore_progress,
 ) -> AuditRow:
     """All that is known of a target, and the best bound of it: exact ones hold surely, sampled ones with confidence.
 
@@ -346,17 +362,17 @@ def attacked(
     """
     claim = target.claim
     if math.isinf(claim.epsilon):
-        return _row(target, 0.0, 1.0, 0, "nothing claimed")
+        return _make_row(target, 0.0, 1.0, 0, "nothing claimed")
     if target.leaks is not None:
-        return _row(target, math.inf, target.leaks, 0, "exact" if target.leaks == 1 else "replay")
+        return _make_row(target, math.inf, target.leaks, 0, "exact" if target.leaks == 1 else "replay")
     known = claim.needs(mu=target.mu, pure=target.pure)
     if known is None and target.pairs:
-        known = claim.needed_by(target.pairs)
-    best = _row(target, known or 0.0, 1.0, 0, "exact")
+        known = claim.parameter_for_pairs(target.pairs)
+    best = _make_row(target, known or 0.0, 1.0, 0, "exact")
     if target.draw is None or best.refuted:
         return best
-    found = sampled(
-        in_turn(target.draw, key_of(target, seed)) if drawn is None else drawn,
+    found = bound_by_sampling(
+        draw_blocks_here(target.draw, stream_key(target, seed)) if drawn is None else drawn,
         claim,
         trials=trials if target.most is None else min(trials, target.most),
         confidence=confidence,
@@ -364,18 +380,18 @@ def attacked(
         chunk=target.chunk,
         progress=lambda done, total: progress(done, total, target.name),
     )
-    by_samples = _row(target, found.needed, confidence, found.trials, "sampled", found)
+    by_samples = _make_row(target, found.needed, confidence, found.trials, "sampled", found)
     if by_samples.refuted or by_samples.lower_bound >= best.lower_bound:
         return by_samples
-    return _row(target, known or 0.0, 1.0, found.trials, "exact", found)
+    return _make_row(target, known or 0.0, 1.0, found.trials, "exact", found)
 
 
-def _row(
-    target: Target, needed: float, confidence: float, trials: int, attack: str, found: Found | None = None
+def _make_row(
+    target: Target, needed: float, confidence: float, trials: int, attack: str, found: SampledBound | None = None
 ) -> AuditRow:
     """The verdict on what a test needs."""
     claim = target.claim
-    refuted = claim.refuted_by(needed)
+    refuted = claim.is_refuted_by(needed)
     curve = None if found is None else found.curve
     if curve is None and claim.mu is not None and target.mu is not None:
         curve = gaussian_curve(target.mu)
@@ -383,14 +399,14 @@ def _row(
         target=target.name,
         known=target.known,
         claim=claim,
-        lower_bound=claim.epsilon_of(needed),
+        lower_bound=claim.to_epsilon(needed),
         confidence=confidence,
         trials=trials,
         verdict=REFUTED if refuted else CONSISTENT,
         attack=attack,
         why=target.why if refuted else "",
         looked_at="; ".join(target.looked),
-        not_looked_at="; ".join((*target.unseen, *NEVER)) if target.looked else "",
+        not_looked_at="; ".join((*target.unseen, *NEVER_LOOKED_AT)) if target.looked else "",
         reached=(needed if refuted else min(needed, claim.stated)) / claim.stated if claim.epsilon > 0 else 0.0,
         curve=curve,
     )
@@ -410,7 +426,7 @@ def _row(
 Build = Callable[..., Target]  # importable
 
 
-def over(working: Executor, build: Build, arguments: dict[str, Any], key: Sequence[int]) -> Drawn:
+def run_blocks_by(working: Executor, build: Build, arguments: dict[str, Any], key: Sequence[int]) -> DrawBlocks:
     """Blocks of the target `build(**arguments)`, run by an executor."""
     try:
         made = pickle.dumps((build, arguments))
@@ -418,14 +434,14 @@ def over(working: Executor, build: Build, arguments: dict[str, Any], key: Sequen
         allowed = "one that can be sent to other processes: a name, module:Class, or of a class that can be imported"
         raise InvalidArgument("target", arguments.get("target"), allowed) from error
 
-    def drawn(sizes: Sequence[int]) -> Iterator[Block]:
+    def drawn(sizes: Sequence[int]) -> Iterator[RunBlock]:
         tasks = {
             number: {"made": made, "key": tuple(key), "number": number, "runs": runs}
             for number, runs in enumerate(sizes)
         }
-        waiting: dict[int, Block] = {}
+        waiting: dict[int, RunBlock] = {}
         following = 0
-        with closing(working.call_all(block_of, tasks)) as ending:
+        with closing(working.call_all(draw_target_block, tasks)) as ending:
             for number, both in ending:
                 waiting[number] = both
                 while following in waiting:
@@ -435,15 +451,15 @@ def over(working: Executor, build: Build, arguments: dict[str, Any], key: Sequen
     return drawn
 
 
-def block_of(*, made: bytes, key: Sequence[int], number: int, runs: int) -> Block:
+def draw_target_block(*, made: bytes, key: Sequence[int], number: int, runs: int) -> RunBlock:
     """One block, wherever it is run."""
-    target = _built(made)
+    target = _build_target(made)
     assert target.draw is not None
-    return block(target.draw, key, number, runs)
+    return draw_block(target.draw, key, number, runs)
 
 
 @lru_cache(maxsize=4)
-def _built(made: bytes) -> Target:
+def _build_target(made: bytes) -> Target:
     build, arguments = pickle.loads(made)
     target: Target = build(**arguments)
     return target

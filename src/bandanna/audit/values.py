@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Leaf = tuple[str, Hashable]
+ValueLeaf = tuple[str, Hashable]
 
 OPAQUE = "not compared"
 _LONG = 256  # bytes, above which a digest stands for an array
 _PLAIN = (type(None), bool, int, str, bytes, bytearray)
 
 
-def leaves(value: Any, path: str = "") -> Iterator[Leaf]:
+def take_apart(value: Any, path: str = "") -> Iterator[ValueLeaf]:
     """Take a value apart.
 
     Parameters
@@ -35,10 +35,10 @@ def leaves(value: Any, path: str = "") -> Iterator[Leaf]:
     Iterator of (path, leaf)
         Equal sequences mean equal values. Paths have names of attributes and places, never keys or contents.
     """
-    return _leaves(value, path, ())
+    return _iterate_leaves(value, path, ())
 
 
-def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+def _iterate_leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
     kind = type(value)
     if kind in _PLAIN:
         yield path, (kind.__name__, bytes(value) if kind is bytearray else value)
@@ -49,54 +49,54 @@ def _leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
     elif kind is complex:
         yield path, ("complex", value.real.hex(), value.imag.hex())
     elif kind is np.ndarray or isinstance(value, np.generic):
-        yield from _array(np.asarray(value), path, above)
+        yield from _array_leaf(np.asarray(value), path, above)
     elif id(value) in above:
         yield path, ("as above", len(above) - above.index(id(value)))
     else:
         yield path, _name(kind)
-        yield from _inside(value, path, (*above, id(value)))
+        yield from _inner_parts(value, path, (*above, id(value)))
 
 
-def _inside(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+def _inner_parts(value: Any, path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
     """The parts of a value that is not plain: contents, attributes, and what it would be copied from."""
     kind = type(value)
     if isinstance(value, type | BuiltinFunctionType | ModuleType):
         yield path, _name(value)
         return
     if isinstance(value, FunctionType | MethodType):
-        yield from _function(value, path, above)
+        yield from _function_parts(value, path, above)
         return
     known = True
     if isinstance(value, np.ndarray):
-        yield from _array(np.asarray(value), path, above)
+        yield from _array_leaf(np.asarray(value), path, above)
     elif isinstance(value, dict | MappingProxyType):
         for place, (key, part) in enumerate(value.items()):  # their order is seen by who reads it
-            yield from _leaves(key, f"{path}.key[{place}]", above)
-            yield from _leaves(part, f"{path}[{place}]", above)
+            yield from _iterate_leaves(key, f"{path}.key[{place}]", above)
+            yield from _iterate_leaves(part, f"{path}[{place}]", above)
     elif isinstance(value, set | frozenset):
-        yield path, tuple(sorted((tuple(_leaves(part, "", above)) for part in value), key=repr))
+        yield path, tuple(sorted((tuple(_iterate_leaves(part, "", above)) for part in value), key=repr))
     elif isinstance(value, list | tuple):
         for place, part in enumerate(value):
-            yield from _leaves(part, f"{path}[{place}]", above)
+            yield from _iterate_leaves(part, f"{path}[{place}]", above)
     elif isinstance(value, int | float | complex | str | bytes):
         base: Any = next(each for each in (int, float, complex, str, bytes) if isinstance(value, each))
-        yield from _leaves(base.__new__(base, value), path, above)
+        yield from _iterate_leaves(base.__new__(base, value), path, above)
     else:
         known = False
-    attributes = _attributes(value)
+    attributes = _list_attributes(value)
     for name, part in attributes:
-        yield from _leaves(part, f"{path}.{name}", above)
+        yield from _iterate_leaves(part, f"{path}.{name}", above)
     plain = all(
         getattr(kind, each) is getattr(object, each) for each in ("__reduce__", "__reduce_ex__", "__getstate__")
     )
-    if not known and (not plain or _holds_more(value)):
-        yield from _copied(value, path, above, needed=plain or not attributes)
+    if not known and (not plain or _has_hidden_content(value)):
+        yield from _copy_parts(value, path, above, needed=plain or not attributes)
 
 
-def _attributes(value: Any) -> list[tuple[str, Any]]:
+def _list_attributes(value: Any) -> list[tuple[str, Any]]:
     """Attributes of an object in a fixed order, without what its class has computed once and keeps."""
     kind = type(value)
-    slots = [name for each in kind.__mro__ for name in _slots(each)]
+    slots = [name for each in kind.__mro__ for name in _list_slots(each)]
     held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | dict(getattr(value, "__dict__", {}))
     return [
         (name, held[name])
@@ -105,7 +105,7 @@ def _attributes(value: Any) -> list[tuple[str, Any]]:
     ]
 
 
-def _slots(kind: type) -> list[str]:
+def _list_slots(kind: type) -> list[str]:
     slots = kind.__dict__.get("__slots__", ())
     names = [slots] if isinstance(slots, str) else list(slots)
     hidden = f"_{kind.__name__.lstrip('_')}"  # a name such as __raw is kept under another
@@ -116,7 +116,7 @@ def _slots(kind: type) -> list[str]:
     ]
 
 
-def _holds_more(value: Any) -> bool:
+def _has_hidden_content(value: Any) -> bool:
     """Whether an object holds more than attributes, as objects of C do: then Python cannot copy it by itself."""
     try:
         object.__reduce_ex__(value, 4)
@@ -125,50 +125,50 @@ def _holds_more(value: Any) -> bool:
     return False
 
 
-def _copied(value: Any, path: str, above: tuple[int, ...], *, needed: bool) -> Iterator[Leaf]:
+def _copy_parts(value: Any, path: str, above: tuple[int, ...], *, needed: bool) -> Iterator[ValueLeaf]:
     """What a copy of the object would be made from."""
     try:
         copy = copyreg.dispatch_table.get(type(value))
         made: Any = copy(value) if copy else value.__reduce_ex__(4)
-        parts = made if isinstance(made, str) else tuple(list(part) if _lazy(part) else part for part in made)
+        parts = made if isinstance(made, str) else tuple(list(part) if _is_lazy(part) else part for part in made)
     except Exception:  # a class may refuse to be copied in any way
         if needed:
             yield path, OPAQUE
         return
-    yield from _leaves(parts, f"{path}.copied", above)
+    yield from _iterate_leaves(parts, f"{path}.copied", above)
 
 
-def _lazy(part: Any) -> bool:
+def _is_lazy(part: Any) -> bool:
     return hasattr(part, "__next__") and not isinstance(part, type)
 
 
-def _function(value: FunctionType | MethodType, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+def _function_parts(value: FunctionType | MethodType, path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
     """A function by its name, and what it holds."""
     if isinstance(value, MethodType):
-        yield from _leaves((value.__func__, value.__self__), path, above)
+        yield from _iterate_leaves((value.__func__, value.__self__), path, above)
         return
     yield path, _name(value)
-    cells = [_held(each) for each in value.__closure__ or ()]
-    yield from _leaves((cells, value.__defaults__, value.__kwdefaults__), path, above)
+    cells = [_cell_content(each) for each in value.__closure__ or ()]
+    yield from _iterate_leaves((cells, value.__defaults__, value.__kwdefaults__), path, above)
 
 
-def _held(cell: Any) -> Any:
+def _cell_content(cell: Any) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # nothing yet
         return None
 
 
-def _array(array: NDArray[Any], path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+def _array_leaf(array: NDArray[Any], path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
     """An array by its type, its shape and its entries; of objects and of padded entries bytes say nothing."""
     dtype = array.dtype
     if dtype.names:
         for name in dtype.names:
-            yield from _array(array[name], f"{path}.{name}", above)
+            yield from _array_leaf(array[name], f"{path}.{name}", above)
     elif dtype.hasobject:
         yield path, (dtype.str, array.shape)
         for place, part in enumerate(array.ravel().tolist()):
-            yield from _leaves(part, f"{path}[{place}]", above)
+            yield from _iterate_leaves(part, f"{path}[{place}]", above)
     elif dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
         yield path, (dtype.str, array.shape, tuple(repr(each) for each in array.ravel()))
     else:
@@ -183,7 +183,7 @@ def _name(value: Any) -> str:
 
 def first_difference(one: Any, two: Any) -> str | None:
     """The path where two values differ first; None where they are the same."""
-    mine, other = list(leaves(one)), list(leaves(two))
+    mine, other = list(take_apart(one)), list(take_apart(two))
     for (path, token), (_, another) in zip(mine, other, strict=False):
         if token != another:
             return path
@@ -192,13 +192,13 @@ def first_difference(one: Any, two: Any) -> str | None:
     )
 
 
-def arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any]]:
+def list_arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any]]:
     """All numbers of a value, as arrays, in order; what is no number is left out."""
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf":
             yield np.asarray(value)
         elif value.dtype.hasobject:
-            yield from arrays(np.asarray(value).ravel().tolist(), above)
+            yield from list_arrays(np.asarray(value).ravel().tolist(), above)
     elif isinstance(value, kinds.Real):
         yield np.asarray(value if isinstance(value, bool | float) else _number(value))
     elif isinstance(value, str | bytes | type) or value is None or id(value) in above:
@@ -206,13 +206,13 @@ def arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any]]:
     else:
         contents = value.values() if isinstance(value, dict) else value
         inside = [*contents] if isinstance(value, dict | list | tuple | set | frozenset) else []
-        for part in [*inside, *(each for _, each in _declared(value))]:
-            yield from arrays(part, (*above, id(value)))
+        for part in [*inside, *(each for _, each in _declared_attributes(value))]:
+            yield from list_arrays(part, (*above, id(value)))
 
 
-def _declared(value: Any) -> list[tuple[str, Any]]:
+def _declared_attributes(value: Any) -> list[tuple[str, Any]]:
     """Attributes in the order in which a dataclass declares them, then the others."""
-    attributes = dict(_attributes(value))
+    attributes = dict(_list_attributes(value))
     order = [name for name in getattr(type(value), "__dataclass_fields__", {}) if name in attributes]
     return [(name, attributes[name]) for name in dict.fromkeys([*order, *attributes])]
 
@@ -227,7 +227,7 @@ def _number(value: Any) -> Any:
         return float("inf") if value > 0 else float("-inf")
 
 
-def columns_of(found: list[Leaf]) -> list[float]:
+def numbers_from_leaves(found: list[ValueLeaf]) -> list[float]:
     """Leaves as numbers, for a test of samples: numbers as they are, anything else by a digest in [0, 1)."""
     columns: list[float] = []
     for _, token in found:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bandanna.cli.terminal import Bar
+from bandanna.cli.terminal import ProgressBar
 
 METHODS = ("snips", "ips")
 _DELTA = 1e-5
@@ -65,32 +65,34 @@ def evaluate(
     With --epsilon, noise from the operating system is drawn once: to run it again is to spend the budget again.
     """
     from bandanna import ope, validation
-    from bandanna.cli.terminal import file_for
-    from bandanna.data.log_reading import cell_of, propensity_of
+    from bandanna.cli.terminal import check_file
+    from bandanna.data.log_reading import parse_cell, parse_propensity
     from bandanna.data.logs import Log
-    from bandanna.data.ope.targets import learned_at, target_of
+    from bandanna.data.ope.targets import load_learned_policy, to_target_policy
     from bandanna.errors import InvalidArgument
 
     validation.one_of("--method", method, METHODS)
     if page is not None:
         if len(target) > 1:
             raise InvalidArgument("--page", str(page), "with one target: a page is about one value")
-        file_for("--page", page)
-    privacy = _privacy(trust, epsilon, delta)
-    targets = {each: each if each == "uniform" or each.startswith("arm:") else learned_at(each) for each in target}
+        check_file("--page", page)
+    privacy = _make_privacy(trust, epsilon, delta)
+    targets = {
+        each: each if each == "uniform" or each.startswith("arm:") else load_learned_policy(each) for each in target
+    }
     read = Log.read(
         log,
         arm=arm,
-        arms=_arms(targets.values()) if arms is None else [cell_of(each) for each in arms.split(",")],
+        arms=_arm_names(targets.values()) if arms is None else [parse_cell(each) for each in arms.split(",")],
         reward=reward,
         success=success,
-        propensity=propensity_of(propensity),
-        context=_context(context, targets.values()),
-        reward_range=None if reward_range is None else _pair(reward_range),
+        propensity=parse_propensity(propensity),
+        context=_resolve_context(context, targets.values()),
+        reward_range=None if reward_range is None else _parse_pair(reward_range),
         floor=floor,
     )
-    with Bar(shown=True) as bar:  # on standard error
-        known = {name: target_of(read, each, "--target", bar) for name, each in targets.items()}
+    with ProgressBar(shown=True) as bar:  # on standard error
+        known = {name: to_target_policy(read, each, "--target", bar) for name, each in targets.items()}
     shared: dict[str, Any] = {"weight_bound": weight_bound, "privacy": privacy}
     if len(known) > 1:
         compared = ope.compare(read, known, method=method, **shared)
@@ -102,13 +104,13 @@ def evaluate(
     typer.echo(json.dumps(value.diagnostics(), allow_nan=False) if as_json else str(value))
 
 
-def _arms(targets: Iterable[Any]) -> Any:
+def _arm_names(targets: Iterable[Any]) -> Any:
     """The names of a learned policy's arms, of which the log may have some only; None where none are named."""
     named = [each.arms for each in targets if getattr(each, "arms", None) and each.arms != tuple(range(len(each.arms)))]
     return named[0] if named else None
 
 
-def _context(columns: str, targets: Iterable[Any]) -> Any:
+def _resolve_context(columns: str, targets: Iterable[Any]) -> Any:
     """The columns that were named, or the map of records that the targets have."""
     from bandanna.errors import InvalidArgument
 
@@ -120,7 +122,7 @@ def _context(columns: str, targets: Iterable[Any]) -> Any:
     return maps.pop()
 
 
-def _privacy(trust: str | None, epsilon: float | None, delta: float | None) -> Any:
+def _make_privacy(trust: str | None, epsilon: float | None, delta: float | None) -> Any:
     from bandanna import validation
     from bandanna.errors import InvalidArgument
     from bandanna.protocols import privacy_model
@@ -134,7 +136,7 @@ def _privacy(trust: str | None, epsilon: float | None, delta: float | None) -> A
     return None
 
 
-def _pair(text: str) -> Any:
+def _parse_pair(text: str) -> Any:
     """LOW,HIGH."""
     from bandanna.errors import InvalidArgument
 

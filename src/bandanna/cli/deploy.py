@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bandanna.cli.terminal import need_serve
+from bandanna.cli.terminal import require_serve_extra
 
 if TYPE_CHECKING:
     from bandanna.deployment.task.document import Task
@@ -34,18 +34,18 @@ def create(
 
     The document, task.json, is public and never changes. A file ROLE.secret.json is for that role alone.
     """
-    need_serve("task create")
-    from bandanna.cli.terminal import folder_for
+    require_serve_extra("task create")
+    from bandanna.cli.terminal import check_folder
     from bandanna.deployment.task import creation
 
-    folder = folder_for("--out", file.with_suffix("") if out is None else out)
+    folder = check_folder("--out", file.with_suffix("") if out is None else out)
     creation.check_free(folder)
-    made, secrets = creation.create(file, expect=not no_forecast)
-    creation.write(folder, made, secrets)
+    made, secrets = creation.create_task(file, expect=not no_forecast)
+    creation.write_task(folder, made, secrets)
     if as_json:
         _print_json(made)
         return
-    _print(made)
+    _print_task(made)
     typer.echo(f"\nWritten to {folder}: task.json, which is public, and for each role alone:")
     typer.echo(f"  {', '.join(f'{each.role}.secret.json' for each in secrets)}")
     typer.echo(f"Next: bandanna serve all --task {folder}")
@@ -60,14 +60,14 @@ def draft(
     no_forecast: Annotated[bool, typer.Option("--no-forecast", help="Do not simulate the expected regret.")] = False,
 ) -> None:
     """Make a task without keys, for roles in different hands: each of them joins it on its own machine."""
-    need_serve("task draft")
+    require_serve_extra("task draft")
     from bandanna.deployment.task import creation
     from bandanna.storage import files
 
     place = file.with_suffix(".draft.json") if out is None else out
-    made = creation.draft(file, expect=not no_forecast)
-    files.write(place, made.document.decode("ascii"))
-    _print(made)
+    made = creation.create_draft(file, expect=not no_forecast)
+    files.write_private_file(place, made.document.decode("ascii"))
+    _print_task(made)
     typer.echo(f"\nWritten to {place}, which is public. Next, each role's operator, on a machine of its own:")
     typer.echo(f"  bandanna task join {place} --role ROLE --operator NAME      ({', '.join(made.roles)})")
 
@@ -83,18 +83,18 @@ def join(
 
     Read the page that is printed: joining says that this is the task you serve.
     """
-    need_serve("task join")
-    from bandanna.cli.terminal import folder_for
+    require_serve_extra("task join")
+    from bandanna.cli.terminal import check_folder
     from bandanna.deployment.task.document import Task
-    from bandanna.deployment.task.joining import join as joined
+    from bandanna.deployment.task.joining import join_role as joined
     from bandanna.errors import BandannaError
 
-    folder = folder_for("--out", out)
+    folder = check_folder("--out", out)
     task = Task.read(draft)
     if (folder / f"{role}.secret.json").exists():
         raise BandannaError(f"{folder} has {role}.secret.json already: take another directory, or remove it")
     secrets, said = joined(task, role, operator)
-    _print(task)  # before anything is written: a draft that does not keep what it promises has no page
+    _print_task(task)  # before anything is written: a draft that does not keep what it promises has no page
     folder.mkdir(parents=True, exist_ok=True)
     secrets.write(folder)
     public = said.write(folder)
@@ -109,16 +109,16 @@ def seal(
     out: Annotated[Path, typer.Option(help="Where to write.", metavar="FILE")] = Path("task.json"),
 ) -> None:
     """Make the task of a draft that all its roles have joined; its hash is the task's id."""
-    need_serve("task seal")
+    require_serve_extra("task seal")
     from bandanna.deployment.task.document import Task
-    from bandanna.deployment.task.joining import Join, join_all
+    from bandanna.deployment.task.joining import RoleJoin, join_all
     from bandanna.errors import BandannaError
     from bandanna.storage import files
 
     if out.exists():
         raise BandannaError(f"{out} is there already: take another name, or remove it")
-    made = join_all(Task.read(draft), [Join.read(each) for each in joins])
-    files.write(out, made.document.decode("ascii"))
+    made = join_all(Task.read(draft), [RoleJoin.read(each) for each in joins])
+    files.write_private_file(out, made.document.decode("ascii"))
     typer.echo(f"task {made.id}\nWritten to {out}, which is public. Next, each role's operator:")
     typer.echo(f"  bandanna task accept {out} --secret ROLE.secret.json")
 
@@ -129,13 +129,13 @@ def accept(
     secret: Annotated[Path, typer.Option(help="The role's secrets, of `task join`.", metavar="FILE")],
 ) -> None:
     """Check that a task is the draft that this role has joined, with its own keys and everybody's signature."""
-    need_serve("task accept")
+    require_serve_extra("task accept")
     from bandanna.deployment.task.document import Secrets, Task
-    from bandanna.deployment.task.joining import accept as accepted
+    from bandanna.deployment.task.joining import accept_task as accepted
 
     found, own = Task.read(task), Secrets.of_file(secret)
     made = accepted(found, own)
-    _print(found)  # before it is accepted, as in `join`
+    _print_task(found)  # before it is accepted, as in `join`
     made.write_to(secret)
     typer.echo(f"\nThe {made.role} has accepted task {found.id}.")
     typer.echo(f"Next: bandanna serve {made.role} --task {task} --secret {secret}")
@@ -152,18 +152,18 @@ def show(
 
     From its analyzer's address also how far it is: status, publication, batch, and what was spent.
     """
-    need_serve("task show")
+    require_serve_extra("task show")
     from bandanna.deployment.task.document import find_task
-    from bandanna.deployment.task.export import progress, sentence
+    from bandanna.deployment.task.export import describe_progress, fetch_progress
 
     found = find_task(place)
-    now = progress(found, place)
+    now = fetch_progress(found, place)
     if as_json:
         _print_json(found, {} if now is None else {"now": now})
         return
-    _print(found)
+    _print_task(found)
     if now is not None:
-        typer.echo(sentence(now))
+        typer.echo(describe_progress(now))
 
 
 @task.command()
@@ -177,12 +177,12 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a line.")] = False,
 ) -> None:
     """Fetch everything public about a task - document, publications, ledger - and check signatures and the chain."""
-    need_serve("task export")
-    from bandanna.cli.terminal import Bar, folder_for
-    from bandanna.deployment.task.export import export as fetch
+    require_serve_extra("task export")
+    from bandanna.cli.terminal import ProgressBar, check_folder
+    from bandanna.deployment.task.export import export_task as fetch
 
-    folder = folder_for("--out", out)
-    with Bar(shown=not as_json) as bar:
+    folder = check_folder("--out", out)
+    with ProgressBar(shown=not as_json) as bar:
         made = fetch(task, folder, progress=lambda done, total: bar(done, total, "publications"))
     told = {
         "task": made.task.id,
@@ -195,40 +195,42 @@ def export(
     if as_json:
         typer.echo(json.dumps(told, allow_nan=False))
         return
-    count = _counted(told["publications"], "publication")
+    count = _format_count(told["publications"], "publication")
     typer.echo(f"{folder}: {count}, {told['new']:,} of them new; every signature and the chain are right.")
     typer.echo(f"The newest has chain {told['chain']}; the task is {told['status']}.")
 
 
 def _print_json(shown: Task, more: dict[str, Any] | None = None) -> None:
-    from bandanna.deployment.task.description import facts
+    from bandanna.deployment.task.description import task_facts
 
-    typer.echo(json.dumps({**facts(shown), **(more or {})}, allow_nan=False))
+    typer.echo(json.dumps({**task_facts(shown), **(more or {})}, allow_nan=False))
 
 
-def _print(shown: Task) -> None:
+def _print_task(shown: Task) -> None:
     from rich.console import Console
 
     from bandanna.cli.terminal import print_texts
-    from bandanna.deployment.task.description import facts
+    from bandanna.deployment.task.description import task_facts
 
-    said, width = facts(shown), Console().width
+    said, width = task_facts(shown), Console().width
     typer.echo(f"{said['title']}\ntask {said['id']}")
-    sizes = f"{_counted(said['horizon'], 'round')}, {_counted(said['first batch'], 'user')} in the first batch"
+    sizes = (
+        f"{_format_count(said['horizon'], 'round')}, {_format_count(said['first batch'], 'user')} in the first batch"
+    )
     typer.echo(f"{said['algorithm']}, {sizes}")
-    typer.echo(f"\n{_wrapped(said['promise'], width)}\n")
+    typer.echo(f"\n{_wrap_text(said['promise'], width)}\n")
     print_texts(("role", "sees", "left against it"), [tuple(row.values()) for row in said["sight"]])
-    typer.echo(_wrapped(f"Clients: {', '.join(said['clients'])}.", width))
-    typer.echo(_wrapped(said["expectation"], width))
+    typer.echo(_wrap_text(f"Clients: {', '.join(said['clients'])}.", width))
+    typer.echo(_wrap_text(said["expectation"], width))
     for note in said["notes"]:
-        typer.echo(_wrapped(f"note: {note}", width))
+        typer.echo(_wrap_text(f"note: {note}", width))
 
 
-def _counted(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
-def _wrapped(text: str, width: int) -> str:
+def _wrap_text(text: str, width: int) -> str:
     from textwrap import fill
 
     return fill(text, max(60, min(width, 120)), break_long_words=False, break_on_hyphens=False)
@@ -294,7 +296,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve one role of a task until SIGTERM; `all` runs every role of the task as a process of its own."""
-    need_serve("serve")
+    require_serve_extra("serve")
     from bandanna import validation
     from bandanna.deployment import processes
     from bandanna.deployment.task.document import Task
@@ -338,22 +340,27 @@ def simulate_clients(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a page.")] = False,
 ) -> None:
     """Drive a deployment with simulated users: they act, report, and their regret is known."""
-    need_serve("simulate-clients")
-    from bandanna.cli.terminal import Bar
-    from bandanna.deployment.client.load_simulation import Crowd, Http, summary, world_of
+    require_serve_extra("simulate-clients")
+    from bandanna.cli.terminal import ProgressBar
+    from bandanna.deployment.client.load_simulation import (
+        HttpDeployment,
+        SimulatedUsers,
+        summarize_users,
+        world_for_task,
+    )
     from bandanna.deployment.task.document import Secrets, Task
 
     found = Task.read(task)
     folder = task if task.is_dir() else task.parent
     own = token or Secrets.read(folder, "registrar", found).token
     rounds = users if found.policy.horizon is None else min(users, found.policy.horizon)
-    with Bar(shown=not as_json) as bar, Http(found, token=own) as http:
-        crowd = Crowd(
-            found, http, world_of(found, environment), rounds=rounds, seed=seed,
+    with ProgressBar(shown=not as_json) as bar, HttpDeployment(found, token=own) as http:
+        crowd = SimulatedUsers(
+            found, http, world_for_task(found, environment), rounds=rounds, seed=seed,
             concurrency=concurrency, silent=silent, progress=lambda done: bar(done, rounds, "users"),
         )  # fmt: skip
         crowd.run()
-    told = summary(crowd)
+    told = summarize_users(crowd)
     if as_json:
         typer.echo(json.dumps(told))
         return
@@ -405,7 +412,7 @@ def dashboard(
 
     Of a task only what is public: what was released, with its noise, and what it cost.
     """
-    need_serve("dashboard")
+    require_serve_extra("dashboard")
     from bandanna.deployment.dashboard.app import serve_board
 
     serve_board(
@@ -431,25 +438,23 @@ def demo_deployed(
     The same as `bandanna task create`, `bandanna serve all` and `bandanna simulate-clients`, with a look into every
     database meanwhile.
     """
-    need_serve("demo-deployed")
-    from bandanna.cli.terminal import Bar, folder_for
-    from bandanna.deployment.processes import demonstrate
+    require_serve_extra("demo-deployed")
+    from bandanna.cli.terminal import ProgressBar, check_folder
+    from bandanna.deployment.processes import run_demo
 
-    with tempfile.TemporaryDirectory(prefix="bandanna-demo-") as place, Bar(shown=not as_json) as bar:
-        folder = Path(place) if out is None else folder_for("--out", out)
-        told = demonstrate(
-            folder, users=users, mixers=mixers, seed=seed, progress=lambda done: bar(done, users, "users")
-        )
+    with tempfile.TemporaryDirectory(prefix="bandanna-demo-") as place, ProgressBar(shown=not as_json) as bar:
+        folder = Path(place) if out is None else check_folder("--out", out)
+        told = run_demo(folder, users=users, mixers=mixers, seed=seed, progress=lambda done: bar(done, users, "users"))
     if as_json:
         typer.echo(json.dumps(told, allow_nan=False))
         return
-    _demo_deployed_print(told)
+    _print_demo(told)
     if out is not None:
         typer.echo(f"Everything is in {out}: look with sqlite3, or read the logs.")
     typer.echo("Next: docs/deploy.md, or bandanna task create")
 
 
-def _demo_deployed_print(told: dict[str, Any]) -> None:
+def _print_demo(told: dict[str, Any]) -> None:
     from rich.console import Console
 
     from bandanna.cli.terminal import print_texts
@@ -463,13 +468,13 @@ def _demo_deployed_print(told: dict[str, Any]) -> None:
     )
     typer.echo(f"regret {crowd['regret']:.0f}; random play loses {crowd['regret of random play']:.0f}", nl=False)
     typer.echo(f" ({crowd['reports acknowledged']:,} reports, {crowd['publications']} releases)")
-    typer.echo(_wrapped(told["promise"], width))
+    typer.echo(_wrap_text(told["promise"], width))
     typer.echo(f"\nledger: epsilon = {ledger['spent']:.4f} of {ledger['budget']} spent, by anybody at most")
     for entry in ledger["entries"]:
         typer.echo(f"  batch {entry['batch']}: {entry['event']}")
     typer.echo("\nwhat each role saw, in its database: rows at most -> rows at the end")
     rows = [
-        (each["role"], each["sees"], f"{each['requests']:,}", f"{each['bytes']:,}", _tables(each["tables"]))
+        (each["role"], each["sees"], f"{each['requests']:,}", f"{each['bytes']:,}", _format_tables(each["tables"]))
         for each in told["saw"]
     ]
     print_texts(("role", "sees", "requests", "bytes", "rows of its tables"), rows)
@@ -478,5 +483,5 @@ def _demo_deployed_print(told: dict[str, Any]) -> None:
     typer.echo(f"Reports of people in the {gone['role']}'s database: {most:,} at most, {end:,} at the end.")
 
 
-def _tables(tables: dict[str, list[int]]) -> str:
+def _format_tables(tables: dict[str, list[int]]) -> str:
     return ", ".join(f"{name} {most:,} -> {end:,}" for name, (most, end) in tables.items() if most)

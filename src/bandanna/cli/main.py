@@ -15,7 +15,7 @@ import bandanna
 from bandanna.cli.data import evaluate
 from bandanna.cli.deploy import dashboard, demo_deployed, serve, simulate_clients, task
 from bandanna.cli.privacy import audit, calibrate
-from bandanna.cli.simulate import Listing, algorithms, datasets, demo, plan, run, study
+from bandanna.cli.simulate import ListOptionsCommand, algorithms, datasets, demo, plan, run, study
 
 if TYPE_CHECKING:
     from bandanna.errors import InvalidArgument
@@ -38,7 +38,7 @@ app.command()(run)
 app.command()(evaluate)
 app.command("list")(algorithms)
 app.command()(datasets)
-app.command(cls=Listing)(study)
+app.command(cls=ListOptionsCommand)(study)
 app.add_typer(task, name="task")
 app.command()(serve)
 app.command("simulate-clients")(simulate_clients)
@@ -71,22 +71,22 @@ def main() -> None:
     from bandanna.errors import BandannaError, WeakPrivacyWarning
 
     warnings.simplefilter("once", WeakPrivacyWarning, append=True)  # a command makes the same budget in several places
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {_typed(str(message))}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {_option_spelling(str(message))}\n"
     try:
         code = command()(standalone_mode=False)
     except UsageError as error:
         if type(error).__name__ != "NoArgsIsHelpError":  # which has printed the help
-            _complain(_usage(error))
+            _print_error(_usage(error))
         raise SystemExit(2) from error
     except typer.Abort:
         raise SystemExit(1) from None
     except (BandannaError, OSError, MemoryError) as error:
-        _complain(_words(error))
+        _print_error(_error_words(error))
         raise SystemExit(2) from error
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _complain(words: str) -> None:
+def _print_error(words: str) -> None:
     typer.secho(f"error: {words}", fg=typer.colors.RED, err=True)
 
 
@@ -112,28 +112,28 @@ def _asked() -> tuple[Any, str]:
     return asked, path
 
 
-def _words(error: Exception) -> str:
+def _error_words(error: Exception) -> str:
     """As somebody who does not know Python reads it: arguments are options, and what is None there was not given."""
-    from bandanna.errors import InvalidArgument, Summary
+    from bandanna.errors import InvalidArgument, ValueSummary
 
     if isinstance(error, MemoryError):
         return "not enough memory for this"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, InvalidArgument):
-        name = _option(error)
-        if error.value is None or (isinstance(error.value, Summary) and error.value == "None"):
-            return _typed(f"{name} is missing: {error.allowed}")
-        return _typed(f"{name}{str(error).removeprefix(error.argument)}")
-    return _typed(str(error))
+        name = _option_of_error(error)
+        if error.value is None or (isinstance(error.value, ValueSummary) and error.value == "None"):
+            return _option_spelling(f"{name} is missing: {error.allowed}")
+        return _option_spelling(f"{name}{str(error).removeprefix(error.argument)}")
+    return _option_spelling(str(error))
 
 
-def _typed(text: str) -> str:
+def _option_spelling(text: str) -> str:
     """Hints as they are typed here: of `floor=0.1, --floor 0.1`, for programs and for commands, the second."""
     return re.sub(r"\b[a-z_]+=(?:\(.*?\)|\{.*?\}|\S+), (?=--[a-z])", "", text)
 
 
-def _option(error: InvalidArgument) -> str:
+def _option_of_error(error: InvalidArgument) -> str:
     """The argument as it stands on the command line, or would: by the parameters of the command that was called.
 
     One that was not given is meant if its default is what the error names: another value came from elsewhere.
@@ -145,12 +145,12 @@ def _option(error: InvalidArgument) -> str:
         for each in parameters:
             option = next((opt for opt in each.opts if opt.startswith("--")), "")
             named = option and name in (each.name, option[2:].replace("-", "_"))
-            if named and (given & {*each.opts} or _is(each.default, error.value)):
+            if named and (given & {*each.opts} or _is_default(each.default, error.value)):
                 return option
     arguments = (each for each in parameters if each.param_type_name == "argument")
     places = {each.name: str(each.metavar or each.name) for each in arguments}
     return places.get(error.argument, error.argument)
 
 
-def _is(default: Any, value: Any) -> bool:
+def _is_default(default: Any, value: Any) -> bool:
     return type(default) is type(value) and bool(default == value)

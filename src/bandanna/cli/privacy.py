@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bandanna import validation
-from bandanna.cli.terminal import Bar
+from bandanna.cli.terminal import ProgressBar
 from bandanna.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -67,19 +67,21 @@ def calibrate(
     """
     from bandanna.device.linear_report import MOST_FEATURES, LinearReport
     from bandanna.privacy.budgets import ApproxDP
-    from bandanna.protocols.comparison import compare, invert
+    from bandanna.protocols.comparison import compare_protocols, compare_protocols_at_std
 
     if epsilon is not None and std is not None:
         raise InvalidArgument("--std", std, "only without --epsilon: the one is computed from the other")
     if std is not None and calibration != "tight":
         raise InvalidArgument("--calibration", calibration, "only with --epsilon: --std asks about the noise itself")
-    domain = LinearReport(features=validation.whole("--dim", dim, most=MOST_FEATURES))
+    domain = LinearReport(features=validation.integer("--dim", dim, most=MOST_FEATURES))
     shared: dict[str, Any] = {"domain": domain, "batch": batch, "participations": participations, "horizon": horizon}
     if epsilon is not None:
         budget = ApproxDP(epsilon=epsilon, delta=delta)
-        rows = compare(budget=budget, mechanism=mechanism, calibration=calibration, bits_limit=bits_limit, **shared)
+        rows = compare_protocols(
+            budget=budget, mechanism=mechanism, calibration=calibration, bits_limit=bits_limit, **shared
+        )
     elif std is not None:
-        rows = invert(std=std, delta=delta, mechanism=mechanism, **shared)
+        rows = compare_protocols_at_std(std=std, delta=delta, mechanism=mechanism, **shared)
     else:
         raise InvalidArgument("--epsilon", None, "a privacy budget, or --std to ask what a given noise guarantees")
     if as_json:
@@ -98,29 +100,29 @@ def _print_table(rows: list[ComparisonRow], explain: bool) -> None:
     from bandanna.cli.terminal import print_table
 
     columns = ("protocol", "std", "ratio", "bits", "epsilon", "delta", "shuffler")
-    print_table(columns, [_cells(row) for row in rows], least=80, caption=_CAPTION)
+    print_table(columns, [_row_cells(row) for row in rows], least=80, caption=_CAPTION)
     for row in rows:
         words = row.note or (str(row.guarantee) if explain and row.guarantee is not None else "")
         if words:
             typer.echo(f"{typer.style(row.protocol, bold=True)}: {words}")
 
 
-def _cells(row: ComparisonRow) -> list[str]:
-    from bandanna.privacy.guarantee import rounded_up
+def _row_cells(row: ComparisonRow) -> list[str]:
+    from bandanna.privacy.guarantee import format_rounded_up
 
     stated = row.guarantee
     if stated is None:
         return [row.protocol, *["-"] * 6]
     left = "" if stated.trust != "shuffle" else "none"
     if stated.shuffler is not None:
-        left = rounded_up(stated.shuffler.epsilon, 3)
+        left = format_rounded_up(stated.shuffler.epsilon, 3)
     return [
         row.protocol,
         f"{row.std:.5g}",
         "" if row.ratio_to_central is None else f"{row.ratio_to_central:.3f}",
         f"{row.bits_per_user:,}",
-        rounded_up(stated.epsilon),
-        rounded_up(stated.delta, 3),
+        format_rounded_up(stated.epsilon),
+        format_rounded_up(stated.delta, 3),
         left,
     ]
 
@@ -178,18 +180,18 @@ def audit(
     from bandanna.audit.gallery import run_gallery
 
     if plot is not None:
-        from bandanna.cli.terminal import figure_for
+        from bandanna.cli.terminal import check_figure_file
 
-        figure_for("--plot", plot)
+        check_figure_file("--plot", plot)
     if gallery == (target is not None):
         raise InvalidArgument("target", target, "what to audit, such as LinTS-SDP; or --gallery, without a target")
     if target is not None and Path(target).is_dir() and not is_task(target):
         raise InvalidArgument("target", target, "as a folder, that of a running test task, in which task.json lies")
     if gallery:
         own: dict[str, object] = {"--epsilon": epsilon, "--delta": delta, "--trust": trust}
-        own |= {"--confidence": _other(confidence, 0.95), "--view": _other(view, "releases")}
-        _refuse(own, "only with a target: the gallery has budgets, views and confidences of its own")
-    with Bar(shown=not as_json) as bar:
+        own |= {"--confidence": _none_if_default(confidence, 0.95), "--view": _none_if_default(view, "releases")}
+        _refuse_options(own, "only with a target: the gallery has budgets, views and confidences of its own")
+    with ProgressBar(shown=not as_json) as bar:
         if target is None:
             many = 20_000 if trials is None else trials
             result = run_gallery(
@@ -197,10 +199,12 @@ def audit(
             )
         elif is_task(target):
             said = {"--epsilon": epsilon, "--delta": delta, "--trust": trust, "--plot": plot}
-            _refuse(said | {"--view": _other(view, "releases")}, "left out: a task says what it promises")
+            _refuse_options(
+                said | {"--view": _none_if_default(view, "releases")}, "left out: a task says what it promises"
+            )
             workers = {"--jobs": jobs, "--executor": executor, "--scheduler": scheduler}
-            _refuse(workers, "left out: the batches of a task come one after the other")
-            result = _live(target, 200 if trials is None else trials, confidence, seed, bar)
+            _refuse_options(workers, "left out: the batches of a task come one after the other")
+            result = _audit_task(target, 200 if trials is None else trials, confidence, seed, bar)
         else:
             result = run(
                 target,
@@ -221,7 +225,7 @@ def audit(
     if as_json:
         typer.echo(json.dumps(result.to_dict()))
     else:
-        _print(result)
+        _print_audit(result)
         if plot is not None:
             typer.echo(f"figure: {plot}")
     if result.surprises:
@@ -234,31 +238,31 @@ def is_task(target: str) -> bool:
     return (place / "task.json").is_file() or (place.is_file() and place.suffix == ".json")
 
 
-def _other(value: object, default: object) -> object:
+def _none_if_default(value: object, default: object) -> object:
     """None, as if it had not been given, where it is the default."""
     return None if value == default else value
 
 
-def _refuse(options: Mapping[str, object], why: str) -> None:
+def _refuse_options(options: Mapping[str, object], why: str) -> None:
     """What was given, and would not be heeded."""
     for option, value in options.items():
         if value is not None:
             raise InvalidArgument(option, value, why)
 
 
-def _live(target: str, batches: int, confidence: float, seed: int, bar: Bar) -> AuditResult:
+def _audit_task(target: str, batches: int, confidence: float, seed: int, bar: ProgressBar) -> AuditResult:
     from bandanna.audit.live import audit_task
-    from bandanna.deployment.client.load_simulation import Http
+    from bandanna.deployment.client.load_simulation import HttpDeployment
     from bandanna.deployment.task.document import Secrets, Task
 
     place = Path(target)
     task = Task.read(place)
     token = Secrets.read(place if place.is_dir() else place.parent, "registrar", task).token
-    with Http(task, token=token) as http:
+    with HttpDeployment(task, token=token) as http:
         return audit_task(task, http, batches=batches, confidence=confidence, seed=seed, progress=bar)
 
 
-def _print(result: AuditResult) -> None:
+def _print_audit(result: AuditResult) -> None:
     from bandanna.cli.terminal import print_table
 
     columns = ("target", "known", "claimed", "delta", "found", "share", "confidence", "trials", "attack", "verdict")
@@ -280,14 +284,14 @@ _AUDIT_CAPTION = (
 
 
 def _audit_cells(row: AuditRow) -> list[str]:
-    from bandanna.privacy.guarantee import rounded_up
+    from bandanna.privacy.guarantee import format_rounded_up
 
     if math.isinf(row.claim.epsilon):
         return [row.target, row.known or "", "nothing", *[""] * 6, row.verdict]
     return [
         row.target,
         row.known or "",
-        rounded_up(row.claim.epsilon),
+        format_rounded_up(row.claim.epsilon),
         f"{row.claim.delta:.3g}",
         f"{row.lower_bound:.4g}",
         f"{row.reached:.3f}",

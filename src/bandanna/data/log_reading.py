@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra, Summary, similar_column
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra, ValueSummary, suggest_column
 from bandanna.types import Bools, Floats
 
 # Logs in files: Parquet by pyarrow, CSV (commas, semicolons, tabs) by the standard library; told by first bytes.
@@ -29,7 +29,7 @@ _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
 _NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?|[nN]a[nN]|-?inf", re.ASCII)
 
 
-def read(path: str | PathLike[str]) -> Any:
+def read_table(path: str | PathLike[str]) -> Any:
     """An Arrow table, or a dict of columns, whose cells are whole numbers, numbers, texts or None, each by itself."""
     file = validation.path("path", path)
     try:
@@ -61,7 +61,7 @@ def _parquet(content: bytes, name: str) -> Any:
 
 def _csv(text: str, name: str) -> dict[str, list[Any]]:
     try:
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=_between(text), strict=True)
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=_find_separator(text), strict=True)
         rows = [(lines.line_num, row) for row in lines if row]
     except csv.Error as error:
         raise BandannaError(f"{name} is not a CSV file: {error}") from error
@@ -78,16 +78,16 @@ def _csv(text: str, name: str) -> dict[str, list[Any]]:
             told = f"{name}, line {line}, row {number}: {len(row)} of {len(header)} values"
             raise BandannaError(f"{told}; {wanted}, and has a value for each in every other line")
     columns = zip(*(row for _, row in body), strict=True)
-    return {title: list(map(cell_of, column)) for title, column in zip(header, columns, strict=True)}
+    return {title: list(map(parse_cell, column)) for title, column in zip(header, columns, strict=True)}
 
 
-def _between(text: str) -> str:
+def _find_separator(text: str) -> str:
     """What separates values: a comma, or what spreadsheets write elsewhere; by the names of columns alone."""
     header = next(filter(None, map(str.strip, text.splitlines())), "")
     return next((each for each in ",;\t" if each in header), ",")
 
 
-def cell_of(text: str) -> Any:
+def parse_cell(text: str) -> Any:
     """A whole number, a number, a text, or None where there is none; a text such as 007 or 1_000 is no number.
 
     By itself: what stands in the cells of other people must not decide what somebody's cell means.
@@ -111,17 +111,19 @@ _TRUTH = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}
 _WORDS = {**_TRUTH, "1": 1.0, "0": 0.0}
 
 
-class Columns:
+class ColumnTable:
     """A table by its columns, all of one length."""
 
     def __init__(self, frame: Any) -> None:
         self.frame, self.names = frame, _names(frame)
         if not self.names:
-            raise InvalidArgument("frame", Summary("a table without columns"), "at least arm, reward and propensity")
+            raise InvalidArgument(
+                "frame", ValueSummary("a table without columns"), "at least arm, reward and propensity"
+            )
         self._first = next((name for name in self.names if self.names.count(name) == 1), self.names[0])
         self.rows = len(self.of("frame", self._first, counted=False))
         if not self.rows:
-            raise InvalidArgument("frame", Summary("a table without rows"), "at least one row")
+            raise InvalidArgument("frame", ValueSummary("a table without rows"), "at least one row")
 
     def has(self, name: Any) -> bool:
         """Whether there is a column of that name."""
@@ -130,14 +132,14 @@ class Columns:
     def of(self, argument: str, name: Any, *, counted: bool = True) -> NDArray[Any]:
         """The column of that name, (n,); a name that is not there is answered with the nearest."""
         if not self.has(name):
-            hint = similar_column(name, self.names)
+            hint = suggest_column(name, self.names)
             raise InvalidArgument(argument, name, f"{hint}one of the {len(self.names)} columns of the table")
         if self.names.count(name) > 1:
             raise InvalidArgument(argument, name, "a name that one column has: the table has it several times")
         column = self._array(name)
         if counted and len(column) != self.rows:
             allowed = f"{self.rows} rows, as other columns have"
-            raise InvalidArgument(f"{argument} {name!r}", Summary(f"{len(column)} rows"), allowed)
+            raise InvalidArgument(f"{argument} {name!r}", ValueSummary(f"{len(column)} rows"), allowed)
         return column
 
     def numbers(self, argument: str, name: Any, allowed: str | None = None) -> Floats:
@@ -148,12 +150,14 @@ class Columns:
             column = np.array([_number(entry) for entry in column.tolist()], dtype=object)
             if None in column:
                 row = column.tolist().index(None)
-                raise InvalidStatistic(_place(where, row), self.of(argument, name).tolist()[row], allowed or _MISSING)
+                raise InvalidStatistic(
+                    _name_row(where, row), self.of(argument, name).tolist()[row], allowed or _MISSING
+                )
         with np.errstate(over="ignore"):  # a long double beyond the floats is infinite
             numbers = np.asarray(column, dtype=float)
         if not (fine := np.isfinite(numbers)).all():
             row = int(np.argmin(fine))
-            raise InvalidStatistic(_place(where, row), float(numbers[row]), allowed or _MISSING)
+            raise InvalidStatistic(_name_row(where, row), float(numbers[row]), allowed or _MISSING)
         return numbers
 
     def flags(self, argument: str, name: Any) -> Bools:
@@ -165,7 +169,7 @@ class Columns:
             elif isinstance(entry, str) and entry.strip().lower() in _WORDS:
                 flags[row] = bool(_WORDS[entry.strip().lower()])
             else:
-                raise InvalidStatistic(_place(f"column {name!r}", row), entry, "True or False, 1 or 0, yes or no")
+                raise InvalidStatistic(_name_row(f"column {name!r}", row), entry, "True or False, 1 or 0, yes or no")
         return flags
 
     def labels(self, argument: str, name: Any) -> list[Any]:
@@ -177,7 +181,7 @@ class Columns:
             if isinstance(entry, float) and entry.is_integer():
                 entries[row] = int(entry)  # a column of whole numbers that another reader took for floats
             elif not isinstance(entry, str | int):
-                raise InvalidStatistic(_place(f"column {name!r}", row), entry, "a name: a text or a whole number")
+                raise InvalidStatistic(_name_row(f"column {name!r}", row), entry, "a name: a text or a whole number")
         return entries
 
     def _array(self, name: Any) -> NDArray[Any]:
@@ -217,12 +221,12 @@ def _values(column: Any) -> NDArray[Any]:
     entries = list(column)
     kinds = set(map(type, entries))
     plain = bool(kinds) and kinds <= {int, float, bool} and kinds != {int, bool}
-    return np.asarray(entries) if plain and _exact(entries, kinds) else _objects(entries)
+    return np.asarray(entries) if plain and _keeps_integers(entries, kinds) else _objects(entries)
 
 
-def _exact(entries: list[Any], kinds: set[type]) -> bool:
+def _keeps_integers(entries: list[Any], kinds: set[type]) -> bool:
     """Whether NumPy keeps whole numbers as they are: a float among them, or one beyond 64 bits, makes floats of all."""
-    most = validation.EXACT if kinds != {int} else 2**63 - 1
+    most = validation.LARGEST_EXACT_INTEGER if kinds != {int} else 2**63 - 1
     return int not in kinds or all(type(entry) is float or abs(entry) <= most for entry in entries)
 
 
@@ -247,22 +251,22 @@ def _number(entry: Any) -> float | None:
     return None
 
 
-def _place(where: str, row: int) -> str:
+def _name_row(where: str, row: int) -> str:
     return f"{where}, row {row}"
 
 
 # Propensities as a command line has them, in words.
 
 
-def propensity_of(text: str) -> Any:
+def parse_propensity(text: str) -> Any:
     """A probability by design, such as 1/3; one for each arm, A=0.5,B=0.25,...; or the name of a column."""
     pairs = [each.rpartition("=") for each in text.split(",")]
     if all(name and equals for name, equals, _ in pairs):
-        return {cell_of(name): _design_number(chance) for name, _, chance in pairs}
-    return _design_number(text)
+        return {parse_cell(name): _parse_design_number(chance) for name, _, chance in pairs}
+    return _parse_design_number(text)
 
 
-def _design_number(text: str) -> Any:
+def _parse_design_number(text: str) -> Any:
     """A number, or the text as it is."""
     try:
         return float(Fraction(text))

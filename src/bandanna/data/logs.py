@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.data.log_reading import Columns, read
-from bandanna.device.domain import all_finite, numbers, reals
-from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic, Summary
-from bandanna.numeric.rng import GeneratorCoins
+from bandanna.data.log_reading import ColumnTable, read_table
+from bandanna.device.domain import check_all_finite, read_numeric_array, read_real_array
+from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic, ValueSummary
+from bandanna.numeric.rng import GeneratorRandomness
 from bandanna.types import Bools, Floats, Ints
-from bandanna.validation import by_name, result_of
+from bandanna.validation import call_with_user_data, checked_keywords
 
 # The parts of a log: names of arms, propensities, contexts, eligible arms, rewards; checked, or made of columns.
 
@@ -35,10 +35,10 @@ _FEATURE = (
 _REWARD = "a finite number, yes or no; or say which word is worth 1 (success=..., --success). Leave out rows without it"
 
 
-def names_of(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
+def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
     """All arms: those that were said, or those that occur, sorted where they can be."""
     if arms is not None:
-        names = validation.several("arms", arms, "the names of all arms, in order")
+        names = validation.list_entries("arms", arms, "the names of all arms, in order")
         for place, name in enumerate(names):
             if not isinstance(name, str | int):
                 raise InvalidArgument(f"arms[{place}]", name, "a name: a text or a whole number")
@@ -51,25 +51,25 @@ def names_of(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
     return tuple(names)
 
 
-def known_as(given: Sequence[Any], arms: Any) -> list[Any]:
+def match_arm_names(given: Sequence[Any], arms: Any) -> list[Any]:
     """The names of arms as they were said: a 1 in a file is the arm "1" where the arms are called so."""
-    names = names_of((), arms)
+    names = resolve_arm_names((), arms)
     said = {str(name): name for name in names} if len(set(map(str, names))) == len(names) else {}
     return [name if name in names else said.get(str(name), name) for name in given]
 
 
-def listed(names: Sequence[Any], *, found: bool) -> str:
+def list_arms(names: Sequence[Any], *, found: bool) -> str:
     """The arms as errors list them: those that were said, by name; of those that were found in rows, how many."""
     return f"the {len(names)} arms that occur" if found else f"the arms {', '.join(map(str, names))}"
 
 
-def _first_odd(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
+def _find_unknown_key(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
     """A key that is no arm; or that an arm has none, which is not named: it may be one that was found in rows."""
-    return next((name for name in given if name not in names), Summary("without one of the arms"))
+    return next((name for name in given if name not in names), ValueSummary("without one of the arms"))
 
 
-def propensities_of(
-    table: Columns,
+def read_propensities(
+    table: ColumnTable,
     given: Any,
     names: Sequence[Any],
     arms: Ints,
@@ -85,7 +85,7 @@ def propensities_of(
     """
     where = "propensity"
     if isinstance(given, Mapping):
-        by_arm = np.array([_chance(f"propensity[{name!r}]", given.get(name)) for name in names])
+        by_arm = np.array([_check_probability(f"propensity[{name!r}]", given.get(name)) for name in names])
         if extra := [name for name in given if name not in names]:
             raise InvalidArgument("propensity", extra[0], f"one of the arms {', '.join(map(str, names))}")
         if by_arm.sum() > 1 + _SUM and not overlapping:
@@ -100,13 +100,13 @@ def propensities_of(
         allowed = "a column, or a number where arms were given at random by design: without it nothing can be weighed"
         raise InvalidArgument("propensity", None, allowed)
     else:
-        known = _alike(_chance("propensity", given), None if found else len(names))
+        known = _uniform_probability(_check_probability("propensity", given), None if found else len(names))
         chances = np.full(len(arms), known)
-    least = known if floor is None else _chance("floor", floor)
-    return within(chances, least, where), least
+    least = known if floor is None else _check_probability("floor", floor)
+    return check_propensities(chances, least, where), least
 
 
-def _alike(chance: float, most: int | None) -> float:
+def _uniform_probability(chance: float, most: int | None) -> float:
     """One probability of whatever was given: in every context each of m arms has it, so that it is 1/m, m <= `most`."""
     m = max(round(min(1 / chance, float(most or _MOST_ARMS))), 1)
     if abs(chance * m - 1) > _ROUNDED + _ROUNDING:
@@ -116,9 +116,9 @@ def _alike(chance: float, most: int | None) -> float:
     return chance
 
 
-def within(chances: Floats, floor: Any, where: str) -> Floats:
+def check_propensities(chances: Floats, floor: Any, where: str) -> Floats:
     """Probabilities in (0, 1], none below the floor."""
-    least = 0.0 if floor is None else _chance("floor", floor)
+    least = 0.0 if floor is None else _check_probability("floor", floor)
     fine = (chances > 0) & (chances <= 1 + _ROUNDING) & (chances >= least * (1 - _ROUNDING))
     if not fine.all():
         row = int(np.argmin(fine))
@@ -127,71 +127,75 @@ def within(chances: Floats, floor: Any, where: str) -> Floats:
     return np.minimum(chances, 1.0)
 
 
-def _chance(argument: str, value: Any) -> float:
+def _check_probability(argument: str, value: Any) -> float:
     number = validation.real(argument, value, "a probability in (0, 1]")
     if not 0 < number <= 1:
         raise InvalidArgument(argument, value, "a probability in (0, 1]")
     return number
 
 
-def contexts_of(table: Columns, given: Any, names: Sequence[Any], *, found: bool) -> Floats:
+def read_contexts(table: ColumnTable, given: Any, names: Sequence[Any], *, found: bool) -> Floats:
     """(n, d) of users, or (n, K, d) of arms."""
     if callable(given):
-        return _computed(table, given, len(names))
+        return _compute_features(table, given, len(names))
     if isinstance(given, Mapping):
-        return _of_arms(table, given, names, found)
-    columns = [given] if isinstance(given, str) else validation.several("context", given, "columns, in a list")
+        return _arm_contexts(table, given, names, found)
+    columns = [given] if isinstance(given, str) else validation.list_entries("context", given, "columns, in a list")
     if not columns:
         return np.zeros((table.rows, 0))
     return np.stack([table.numbers("context", name, _FEATURE) for name in columns], axis=-1)
 
 
-def _of_arms(table: Columns, given: Mapping[Any, Any], names: Sequence[Any], found: bool) -> Floats:
+def _arm_contexts(table: ColumnTable, given: Mapping[Any, Any], names: Sequence[Any], found: bool) -> Floats:
     if set(given) != set(names):
-        odd = _first_odd(given, names)
-        raise InvalidArgument("context", odd, f"columns for each of {listed(names, found=found)}")
-    lists = [validation.several(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
+        odd = _find_unknown_key(given, names)
+        raise InvalidArgument("context", odd, f"columns for each of {list_arms(names, found=found)}")
+    lists = [validation.list_entries(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
     if len({len(each) for each in lists}) != 1 or not lists[0]:
         raise InvalidArgument("context", [len(each) for each in lists], "as many columns for every arm, one or more")
     arms = [np.stack([table.numbers("context", name) for name in each], axis=-1) for each in lists]
     return np.stack(arms, axis=1)
 
 
-def _computed(table: Columns, function: Any, n_arms: int) -> Floats:
+def _compute_features(table: ColumnTable, function: Any, n_arms: int) -> Floats:
     """What a function, or a map of features, makes of the table."""
-    made = result_of("context", function, table.frame, "a function of the table to an array (n, d) or (n, arms, d)")
-    array = reals("context(table)", made)
+    made = call_with_user_data(
+        "context", function, table.frame, "a function of the table to an array (n, d) or (n, arms, d)"
+    )
+    array = read_real_array("context(table)", made)
     if array.ndim not in (2, 3) or len(array) != table.rows or (array.ndim == 3 and array.shape[1] != n_arms):
         allowed = f"({table.rows}, d) or ({table.rows}, {n_arms}, d)"
-        raise InvalidStatistic("shape of context(table)", Summary(array.shape), allowed)
-    all_finite("context(table)", array)
+        raise InvalidStatistic("shape of context(table)", ValueSummary(array.shape), allowed)
+    check_all_finite("context(table)", array)
     return array
 
 
-def eligible_of(table: Columns, given: Any, names: Sequence[Any], arms: Ints, *, found: bool) -> Bools:
+def read_eligible(table: ColumnTable, given: Any, names: Sequence[Any], arms: Ints, *, found: bool) -> Bools:
     """Which arms could have been given, (n, K): a column of lists of arms, or a column for each arm."""
     mask = np.zeros((table.rows, len(names)), dtype=bool)
     if isinstance(given, Mapping):
         if set(given) != set(names):
-            odd = _first_odd(given, names)
-            raise InvalidArgument("eligible", odd, f"a column for each of {listed(names, found=found)}")
+            odd = _find_unknown_key(given, names)
+            raise InvalidArgument("eligible", odd, f"a column for each of {list_arms(names, found=found)}")
         for place, name in enumerate(names):
             mask[:, place] = table.flags("eligible", given[name])
     else:
         places = {name: place for place, name in enumerate(names)}
         for row, entry in enumerate(table.of("eligible", given).tolist()):
             where = f"column {given!r}, row {row}"
-            for name in validation.several(where, entry, f"a list of arms, of {listed(names, found=found)}"):
+            for name in validation.list_entries(where, entry, f"a list of arms, of {list_arms(names, found=found)}"):
                 if not isinstance(name, Hashable) or name not in places:
-                    raise InvalidStatistic(where, name, f"one of {listed(names, found=found)}")
+                    raise InvalidStatistic(where, name, f"one of {list_arms(names, found=found)}")
                 mask[row, places[name]] = True
     if not (own := mask[np.arange(len(arms)), arms]).all():
         row = int(np.argmin(own))
-        raise InvalidStatistic(f"eligible, row {row}", Summary("without its own arm"), "the arm that was given, too")
+        raise InvalidStatistic(
+            f"eligible, row {row}", ValueSummary("without its own arm"), "the arm that was given, too"
+        )
     return mask
 
 
-def rewards_of(table: Columns, column: Any, success: Any) -> Floats:
+def read_rewards(table: ColumnTable, column: Any, success: Any) -> Floats:
     """Numbers; or 1 where the column says `success`, and 0 where it says something else."""
     if success is None:
         return table.numbers("reward", column, _REWARD)
@@ -201,9 +205,9 @@ def rewards_of(table: Columns, column: Any, success: Any) -> Floats:
     return np.array([float(each == success) for each in said])
 
 
-def range_of(given: Any) -> tuple[float, float]:
+def check_reward_range(given: Any) -> tuple[float, float]:
     """Public bounds of rewards."""
-    ends = validation.several("reward_range", given, "(low, high)")
+    ends = validation.list_entries("reward_range", given, "(low, high)")
     if len(ends) != 2:
         raise InvalidArgument("reward_range", given, "(low, high)")
     low, high = (validation.finite("reward_range", end, "two finite numbers (low, high)") for end in ends)
@@ -212,9 +216,9 @@ def range_of(given: Any) -> tuple[float, float]:
     return low, high
 
 
-def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
+def clip_logged_rewards(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
     """Rewards in the range, and how many had to be cut; without a range that was given, none may be."""
-    low, high = (0.0, 1.0) if reward_range is None else range_of(reward_range)
+    low, high = (0.0, 1.0) if reward_range is None else check_reward_range(reward_range)
     outside = (rewards < low - _ROUNDING) | (rewards > high + _ROUNDING)
     if reward_range is None and outside.any():
         row = int(np.argmax(outside))
@@ -232,24 +236,26 @@ def cut(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
     return np.clip(rewards, low, high), clipped
 
 
-def array_of(argument: str, values: Any, ndims: tuple[int, ...]) -> Floats:
+def checked_array(argument: str, values: Any, ndims: tuple[int, ...]) -> Floats:
     """Finite numbers, of their own memory, with so many axes."""
-    array = np.array(reals(argument, values), dtype=float)
+    array = np.array(read_real_array(argument, values), dtype=float)
     if array.ndim not in ndims:
-        raise InvalidStatistic(f"shape of {argument}", Summary(array.shape), f"{' or '.join(map(str, ndims))} axes")
-    all_finite(argument, array)
+        raise InvalidStatistic(
+            f"shape of {argument}", ValueSummary(array.shape), f"{' or '.join(map(str, ndims))} axes"
+        )
+    check_all_finite(argument, array)
     return array
 
 
-def mask_of(eligible: Any, n: int, n_arms: int, arms: Ints) -> Bools:
+def eligible_mask(eligible: Any, n: int, n_arms: int, arms: Ints) -> Bools:
     """Which arms could be given, (n, K), the given ones among them."""
     allowed = f"True or False for each event and arm, ({n}, {n_arms})"
-    mask: Bools = np.array(numbers("eligible", eligible, allowed, kinds="b"))
+    mask: Bools = np.array(read_numeric_array("eligible", eligible, allowed, kinds="b"))
     if mask.shape != (n, n_arms):
         raise InvalidStatistic("eligible", mask, allowed)
     if not (own := mask[np.arange(n), arms]).all():
         row = int(np.argmin(own))
-        raise InvalidStatistic(f"eligible[{row}]", Summary("without its own arm"), "the arm that was given, too")
+        raise InvalidStatistic(f"eligible[{row}]", ValueSummary("without its own arm"), "the arm that was given, too")
     return mask
 
 
@@ -292,38 +298,38 @@ class Log:
     found: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        rewards = array_of("rewards", self.rewards, (1,))
-        n, names = len(rewards), names_of((), self.names)
+        rewards = checked_array("rewards", self.rewards, (1,))
+        n, names = len(rewards), resolve_arm_names((), self.names)
         if not n:
-            raise InvalidStatistic("rewards", Summary("none"), "one event or more")
-        contexts = array_of("contexts", self.contexts, (2, 3))
+            raise InvalidStatistic("rewards", ValueSummary("none"), "one event or more")
+        contexts = checked_array("contexts", self.contexts, (2, 3))
         shapes = {(n, contexts.shape[-1]), (n, len(names), contexts.shape[-1])}
         if contexts.shape not in shapes:
             raise InvalidStatistic(
-                "shape of contexts", Summary(contexts.shape), " or ".join(map(str, sorted(shapes, key=len)))
+                "shape of contexts", ValueSummary(contexts.shape), " or ".join(map(str, sorted(shapes, key=len)))
             )
-        arms = numbers("arms", self.arms, "whole numbers", kinds="iu")
+        arms = read_numeric_array("arms", self.arms, "whole numbers", kinds="iu")
         if arms.shape != (n,) or arms.min() < 0 or arms.max() >= len(names):
             raise InvalidStatistic("arms", arms, f"{n} whole numbers from 0 to {len(names) - 1}")
-        chances = within(array_of("propensities", self.propensities, (1,)), self.floor, "propensities")
-        low, high = range_of(self.reward_range)
+        chances = check_propensities(checked_array("propensities", self.propensities, (1,)), self.floor, "propensities")
+        low, high = check_reward_range(self.reward_range)
         if rewards.min() < low - _ROUNDING or rewards.max() > high + _ROUNDING:
             raise InvalidStatistic(
-                "rewards", Summary("some outside"), f"rewards in the reward_range [{low:g}, {high:g}]"
+                "rewards", ValueSummary("some outside"), f"rewards in the reward_range [{low:g}, {high:g}]"
             )
-        eligible = None if self.eligible is None else mask_of(self.eligible, n, len(names), arms)
+        eligible = None if self.eligible is None else eligible_mask(self.eligible, n, len(names), arms)
         kept = {"contexts": contexts, "arms": arms.astype(np.int64), "rewards": rewards, "propensities": chances}
         for name, array in {**kept, "eligible": eligible}.items():
             if array is not None:
                 array.setflags(write=False)
             object.__setattr__(self, name, array)
         if chances.shape != (n,):
-            raise InvalidStatistic("shape of propensities", Summary(chances.shape), f"({n},), as many as rewards")
+            raise InvalidStatistic("shape of propensities", ValueSummary(chances.shape), f"({n},), as many as rewards")
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "reward_range", (low, high))
 
     @classmethod
-    @by_name("bd.Log.from_frame")
+    @checked_keywords("bd.Log.from_frame")
     def from_frame(
         cls,
         frame: Any,
@@ -352,35 +358,35 @@ class Log:
         floor         public: the least probability of any arm that could be given; known if `propensity` is by design
         success       what a column of words says of those whose reward is 1; it is 0 for others
         """
-        table = Columns(frame)
+        table = ColumnTable(frame)
         given = table.labels("arm", arm)
-        given = given if arms is None else known_as(given, arms)
+        given = given if arms is None else match_arm_names(given, arms)
         by_arm = [each for each in (propensity, context, eligible) if isinstance(each, Mapping)]
         whole = [sorted(each, key=str) for each in by_arm if each is propensity or each.keys() >= set(given)]
         public = arms if arms is not None else next(iter(whole), None)
-        names = names_of(given, public)
+        names = resolve_arm_names(given, public)
         places = {name: place for place, name in enumerate(names)}
         for row, name in enumerate(given):
             if name not in places:
                 where = " (propensity= has a probability for these)" * (
                     arms is None and isinstance(propensity, Mapping)
                 )
-                allowed = f"one of {listed(names, found=False)}{where}"
+                allowed = f"one of {list_arms(names, found=False)}{where}"
                 raise InvalidStatistic(f"column {arm!r}, row {row}", name, allowed)
         indices = np.array([places[name] for name in given], dtype=np.int64)
-        inside, clipped = cut(rewards_of(table, reward, success), reward_range, f"column {reward!r}")
-        chances, known = propensities_of(
+        inside, clipped = clip_logged_rewards(read_rewards(table, reward, success), reward_range, f"column {reward!r}")
+        chances, known = read_propensities(
             table, propensity, names, indices, floor, overlapping=eligible is not None, found=public is None
         )
-        able = None if eligible is None else eligible_of(table, eligible, names, indices, found=public is None)
+        able = None if eligible is None else read_eligible(table, eligible, names, indices, found=public is None)
         return cls(
-            contexts=contexts_of(table, context, names, found=public is None),
+            contexts=read_contexts(table, context, names, found=public is None),
             arms=indices,
             rewards=inside,
             propensities=chances,
             names=names,
             eligible=able,
-            reward_range=(0.0, 1.0) if reward_range is None else range_of(reward_range),
+            reward_range=(0.0, 1.0) if reward_range is None else check_reward_range(reward_range),
             floor=known,
             clipped=clipped,
             found=public is None,
@@ -389,10 +395,10 @@ class Log:
     @classmethod
     def read(cls, path: str | PathLike[str], **columns: Any) -> Log:
         """A Parquet (extra `results`) or CSV file; the other arguments are those of `from_frame`."""
-        return cls.from_frame(read(path), **columns)
+        return cls.from_frame(read_table(path), **columns)
 
     @classmethod
-    @by_name("bd.Log.from_decisions")
+    @checked_keywords("bd.Log.from_decisions")
     def from_decisions(
         cls,
         decisions: Sequence[Any],
@@ -408,13 +414,13 @@ class Log:
         contexts  of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None: there are none
         floor     public; an agent whose policy has `explore=bd.uniform(then=p)` has p / K
         """
-        made = validation.several("decisions", decisions, "decisions of an agent, in any order")
-        told = validation.several("rewards", rewards, "a reward for each decision")
+        made = validation.list_entries("decisions", decisions, "decisions of an agent, in any order")
+        told = validation.list_entries("rewards", rewards, "a reward for each decision")
         if not made or not all(hasattr(each, "arm") and hasattr(each, "probability") for each in made):
             raise InvalidStatistic("decisions", decisions, "what agent.act has returned, one or more")
         if len(told) != len(made) or any(each is None for each in told):
             allowed = f"{len(made)} numbers, one for each decision: leave out decisions that have no reward"
-            raise InvalidStatistic("rewards", Summary(f"{len(told)} of them"), allowed)
+            raise InvalidStatistic("rewards", ValueSummary(f"{len(told)} of them"), allowed)
         frame = {"arm": [d.arm for d in made], "reward": told, "propensity": [float(d.probability) for d in made]}
         places = None if contexts is None else (lambda _: contexts)
         return cls.from_frame(frame, arm="arm", reward="reward", propensity="propensity", context=places or (),
@@ -476,11 +482,13 @@ class Log:
         """The same events with the arms in this order, and numbered by it; arms that were found are named so, and may
         be more than occur.
         """
-        names = names_of((), arms)
+        names = resolve_arm_names((), arms)
         more = len(names) - self.n_arms if self.found and self.of_users and self.eligible is None else 0
         if not set(names) >= set(self.names) or len(names) != self.n_arms + max(more, 0):
-            odd = next((each for each in names if each not in self.names), Summary("without one of the log's arms"))
-            known = listed(self.names, found=self.found)
+            odd = next(
+                (each for each in names if each not in self.names), ValueSummary("without one of the log's arms")
+            )
+            known = list_arms(self.names, found=self.found)
             allowed = f"{known}, those of the log, in any order (arms= of the log adds some)"
             raise InvalidArgument("arms", odd, allowed)
         held = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -491,16 +499,16 @@ class Log:
         changed = {"contexts": contexts, "eligible": eligible, "arms": places[self.arms], "names": names}
         return Log(**{**held, **changed, "found": False})
 
-    @by_name("Log.split")
+    @checked_keywords("Log.split")
     def split(self, share: float = 0.5, *, seed: int = 0) -> tuple[Log, Log]:
         """Two logs of different people, drawn by a public seed: one to learn from, one to evaluate on."""
-        share = validation.chance("share", share)
+        share = validation.open_probability("share", share)
         first = round(share * len(self))
         if not 0 < first < len(self):
             raise InvalidArgument("share", share, f"one that leaves people on both sides, of {len(self)}")
-        drawn = np.random.default_rng(validation.whole("seed", seed, least=0, most=validation.SEEDS)).permutation(
-            len(self)
-        )
+        drawn = np.random.default_rng(
+            validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
+        ).permutation(len(self))
         return self.at(np.sort(drawn[:first])), self.at(np.sort(drawn[first:]))
 
     def start(
@@ -513,9 +521,9 @@ class Log:
         ledger: Any = None,
     ) -> Any:
         """The released sum of these people's reports, for `LinTS(..., start=)`: see `bandanna.data.replay`."""
-        from bandanna.data.replay import start_of
+        from bandanna.data.replay import sum_for_warm_start
 
-        return start_of(self, policy, privacy=privacy, arms=arms, seed=seed, ledger=ledger)
+        return sum_for_warm_start(self, policy, privacy=privacy, arms=arms, seed=seed, ledger=ledger)
 
     def to_columns(self) -> dict[str, Any]:
         """Plain columns, for a DataFrame or a file; `from_frame` reads them."""
@@ -548,7 +556,7 @@ class Log:
 # Coins of devices in a replay: those of a slot depend on nobody else, so that a replaced person changes no other's.
 
 
-class SlotCoins(GeneratorCoins):
+class SlotRandomness(GeneratorRandomness):
     """Those of one episode of one seed: every purpose has a generator, and every slot its place in what is drawn."""
 
     def __init__(self, seed: int, episode: int) -> None:
@@ -568,12 +576,12 @@ class SlotCoins(GeneratorCoins):
         """Drawn for all places, and 0 where none is wanted: who is tied moves nobody else's coin."""
         return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
 
-    def at(self, rows: Ints, slots: int) -> SlotCoins:
+    def at(self, rows: Ints, slots: int) -> SlotRandomness:
         """Those that these of `slots` slots have if all of them draw, from the first on: whoever else is in `rows`."""
-        return _Some(self._seed, self._episode, rows, slots)
+        return _SomeSlots(self._seed, self._episode, rows, slots)
 
 
-class _Some(SlotCoins):
+class _SomeSlots(SlotRandomness):
     """Of some slots: all draw, and the others' are left out."""
 
     def __init__(self, seed: int, episode: int, rows: Ints, slots: int) -> None:

@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.data.logs import Log, SlotCoins
+from bandanna.data.logs import Log, SlotRandomness
 from bandanna.device.action_selection import Choice
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import ClippingWarning, InvalidArgument
-from bandanna.numeric.rng import GeneratorCoins, NumberedCoins, Streams
-from bandanna.policies.base import Assigned, Frozen, Played, Policy, Until
-from bandanna.policies.linear.base import Start
+from bandanna.numeric.rng import GeneratorRandomness, NumberedRandomness, Streams
+from bandanna.policies.base import AssignedArms, FixedLength, PlayedRounds, Policy, StoppedByPublicData
+from bandanna.policies.linear.base import WarmStart
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.privacy.ledger import Ledger
 from bandanna.protocols.comparison import release_recorded
-from bandanna.protocols.factory import open_batch
+from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.privacy_model import Privacy
-from bandanna.simulation.players.reference import Answers
+from bandanna.simulation.players.reference import QueryAnswerer
 from bandanna.types import Bools, Floats, Ints
-from bandanna.validation import by_name
+from bandanna.validation import checked_keywords
 
 # What a replay returns: what a policy earned on logged events, seed by seed.
 
@@ -114,7 +114,7 @@ _PART = 1024  # events whose probabilities are computed at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class ReplayView:
     """Some events as a policy sees them: features of every arm, and which arms could be given."""
 
     contexts: Floats  # (n, K, d)
@@ -130,7 +130,7 @@ class Shown:
         for place, pattern in enumerate(patterns):
             yield np.flatnonzero(which.ravel() == place), np.flatnonzero(pattern)
 
-    def act(self, policy: Policy[Any], snapshot: Any, coins: SlotCoins) -> Choice:
+    def act(self, policy: Policy[Any], snapshot: Any, coins: SlotRandomness) -> Choice:
         """The arm of every event, among those that could be given, and its probability.
 
         Coins are the slots' own: which arms somebody else could be given moves nobody's.
@@ -150,15 +150,17 @@ class Shown:
         return Choice(actions=actions, probabilities=chances, groups=groups)
 
 
-def shown_to(policy: Policy[Any], log: Log, part: slice) -> Shown:
+def view_log(policy: Policy[Any], log: Log, part: slice) -> ReplayView:
     """Features where the policy has any, else arms without features."""
     contexts = log.arm_contexts()[part]
     if not hasattr(policy, "dim"):
         contexts = np.zeros((*contexts.shape[:2], 0))
-    return Shown(contexts=np.ascontiguousarray(contexts), eligible=None if log.eligible is None else log.eligible[part])
+    return ReplayView(
+        contexts=np.ascontiguousarray(contexts), eligible=None if log.eligible is None else log.eligible[part]
+    )
 
 
-def check_fits(policy: Policy[Any], log: Log) -> None:
+def check_log_fits(policy: Policy[Any], log: Log) -> None:
     """Refuse a log with other arms or features than the policy has."""
     wanted = getattr(policy, "n_arms", None)
     if wanted is not None and wanted != log.n_arms:
@@ -174,7 +176,7 @@ def check_fits(policy: Policy[Any], log: Log) -> None:
         raise InvalidArgument("log", "features of users", allowed)
 
 
-def chances_of(policy: Policy[Any], snapshot: Any, shown: Shown, arms: Ints, choice: Choice) -> Floats:
+def action_probabilities(policy: Policy[Any], snapshot: Any, shown: ReplayView, arms: Ints, choice: Choice) -> Floats:
     """With which probability the policy gives these arms, (n,): stated, or 1 where its own draw agrees, else 0.
 
     The second has the first as its mean, so that weights made of it are unbiased too.
@@ -188,7 +190,7 @@ def chances_of(policy: Policy[Any], snapshot: Any, shown: Shown, arms: Ints, cho
     return np.clip(chances, 0.0, 1.0)
 
 
-def all_chances(
+def all_action_probabilities(
     policy: Policy[Any], snapshot: Any, log: Log, progress: Callable[[int, int, str], None] | None = None
 ) -> Floats:
     """With which probability the policy gives every arm, (n, K); rows add up to 1.
@@ -199,29 +201,29 @@ def all_chances(
     """
     found = np.zeros((len(log), log.n_arms))
     for begin in range(0, len(log), _PART):
-        shown = shown_to(policy, log, slice(begin, begin + _PART))
+        shown = view_log(policy, log, slice(begin, begin + _PART))
         for rows, able in shown.groups():
             contexts = policy.seen(shown.contexts[np.ix_(rows, able)])
-            stated = _stated(policy, snapshot, contexts) if hasattr(policy, "probabilities") else None
-            part = _drawn(policy, snapshot, contexts) if stated is None else stated
+            stated = _stated_probabilities(policy, snapshot, contexts) if hasattr(policy, "probabilities") else None
+            part = _estimated_probabilities(policy, snapshot, contexts) if stated is None else stated
             found[np.ix_(begin + rows, able)] = part
         if progress is not None:
             progress(min(begin + _PART, len(log)), len(log), type(policy).__name__)
     return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
-def _stated(policy: Any, snapshot: Any, contexts: Floats) -> Floats:
+def _stated_probabilities(policy: Any, snapshot: Any, contexts: Floats) -> Floats:
     """Arm by arm."""
     n, arms = contexts.shape[:2]
     columns = [policy.probabilities(snapshot, contexts, np.full(n, k))[0] for k in range(arms)]
     return np.asarray(np.clip(np.stack(columns, axis=1), 0.0, 1.0))
 
 
-def _drawn(policy: Policy[Any], snapshot: Any, contexts: Floats) -> Floats:
+def _estimated_probabilities(policy: Policy[Any], snapshot: Any, contexts: Floats) -> Floats:
     n, arms = contexts.shape[:2]
     chances, rows = np.zeros((n, arms)), np.arange(n)
     for draw in range(min(max(_DRAWS, 1 << (arms - 1).bit_length()), _MOST)):
-        some = policy.act(snapshot, contexts[rows], _SameCoins(draw))
+        some = policy.act(snapshot, contexts[rows], _SharedRandomness(draw))
         chances[rows, some.actions] = some.probabilities
         rows = rows[chances[rows].sum(axis=1) < 1 - 1e-9]
         if not len(rows):
@@ -229,7 +231,7 @@ def _drawn(policy: Policy[Any], snapshot: Any, contexts: Floats) -> Floats:
     return chances
 
 
-class _SameCoins(NumberedCoins):
+class _SharedRandomness(NumberedRandomness):
     """The same for everybody: what one person weighs must not depend on who else is in the log, nor on their places.
 
     Between tied arms they go through van der Corput's numbers, so that 2^k draws see every arm of a tie of 2^k.
@@ -239,7 +241,7 @@ class _SameCoins(NumberedCoins):
         super().__init__(draw, 0)
         self._share = sum(2.0 ** -(bit + 1) for bit in range(draw.bit_length()) if draw >> bit & 1)
 
-    def _of(self, device: int) -> GeneratorCoins:
+    def _of(self, device: int) -> GeneratorRandomness:
         return super()._of(0)
 
     def below(self, counts: Ints) -> Ints:
@@ -269,7 +271,7 @@ _MOST_SEEDS = 100_000
 _METHODS = ("rejection", "weighted")
 
 
-@by_name("bd.replay")
+@checked_keywords("bd.replay")
 def replay(
     policy: Policy[Any],
     log: Log,
@@ -294,12 +296,14 @@ def replay(
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
     validation.one_of("method", method, _METHODS)
     validation.one_of("path", path, ("law", "messages"))
-    check_fits(policy, log)
-    events = _events(policy, log, horizon)
+    check_log_fits(policy, log)
+    events = _count_events(policy, log, horizon)
     began = time.perf_counter()
-    first = validation.whole("seed", seed, least=0, most=validation.SEEDS)
-    seeds = range(first, first + validation.whole("n_seeds", n_seeds, most=_MOST_SEEDS))
-    runs = [_Run(policy, log, each, method, path, events, validation.flag("shuffled", shuffled)) for each in seeds]
+    first = validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
+    seeds = range(first, first + validation.integer("n_seeds", n_seeds, most=_MOST_SEEDS))
+    runs = [
+        _ReplayRun(policy, log, each, method, path, events, validation.boolean("shuffled", shuffled)) for each in seeds
+    ]
     for run in runs:
         run.go()
     clipped = np.array([int(run.answers.clipped) for run in runs], dtype=np.int64)
@@ -313,14 +317,14 @@ def replay(
         events=events,
         releases=max(run.releases for run in runs),
         clipped=clipped,
-        guarantee=_promised(policy, any(run.counted for run in runs)),
+        guarantee=_guarantee_of_replay(policy, any(run.counted for run in runs)),
         seconds=time.perf_counter() - began,
         seeds=tuple(seeds),
     )
 
 
-def _events(policy: Policy[Any], log: Log, horizon: int | None) -> int:
-    wanted = policy.horizon if horizon is None else validation.whole("horizon", horizon)
+def _count_events(policy: Policy[Any], log: Log, horizon: int | None) -> int:
+    wanted = policy.horizon if horizon is None else validation.integer("horizon", horizon)
     if wanted is None:
         return len(log)
     if wanted > len(log):
@@ -331,7 +335,7 @@ def _events(policy: Policy[Any], log: Log, horizon: int | None) -> int:
     return wanted
 
 
-class _Run:
+class _ReplayRun:
     """One seed: its order of events, its policy's state, and the desk of whoever runs it."""
 
     def __init__(
@@ -340,40 +344,40 @@ class _Run:
         own = Streams([seed])
         order = own.generators("order")[0].permutation(len(log)) if shuffled else np.arange(len(log))
         self.policy, self.log, self.seed, self.method = policy, log.at(order[:events]), seed, method
-        self.keeping = _kept(policy, self.log, own)
+        self.keeping = _acceptable_events(policy, self.log, own)
         low, high = self.range = getattr(policy, "reward_range", (0.0, 1.0))
         self.told = low + (high - low) * self.log.scaled_rewards()  # rewards as the policy takes them
         names = policy.noise_stream, policy.stream_noise or policy.noise_stream
         noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
-        self.coins = SlotCoins(seed, 0)
-        self.answers = Answers(policy, noise, self.coins, path, stream=stream)
+        self.coins = SlotRandomness(seed, 0)
+        self.answers = QueryAnswerer(policy, noise, self.coins, path, stream=stream)
         self.events, self.done, self.episodes = events, 0, 0
         self.releases, self.reports, self.earned, self.weight = 0, 0, 0.0, 0.0
         self.counted = False  # accepted events, instead of slots
-        self.state = policy.init(_arms(policy, log))
+        self.state = policy.init(_fixed_arm_features(policy, log))
 
     def go(self) -> None:
         """Freeze, collect, release, learn."""
         while self.done < self.events and (episode := self.policy.episode(self.state)) is not None:
-            self.coins = self.answers.coins = SlotCoins(self.seed, self.episodes)
+            self.coins = self.answers.coins = SlotRandomness(self.seed, self.episodes)
             self.episodes += 1
-            if isinstance(episode, Frozen) and hasattr(self.policy, "dim"):
+            if isinstance(episode, FixedLength) and hasattr(self.policy, "dim"):
                 rows, ended = self._slots(episode)
             else:
-                rows, ended = self._accepted(episode)
+                rows, ended = self._play_accepted(episode)
                 self.counted = True
             if ended and episode.released:
                 self.state = self.answers.learn(self.state, episode, rows)
                 self.releases, self.reports = self.releases + 1, self.reports + rows.rewards.shape[-1]
 
-    def _slots(self, episode: Frozen) -> tuple[Played, bool]:
+    def _slots(self, episode: FixedLength) -> tuple[PlayedRounds, bool]:
         """A slot for every event: who was not given the arm that the policy chooses reports nothing."""
         users = min(episode.users, self.events - self.done)
-        shown = shown_to(self.policy, self.log, slice(self.done, self.done + users))
+        shown = view_log(self.policy, self.log, slice(self.done, self.done + users))
         snapshot, given = self.policy.publish(self.state), self.log.arms[self.done : self.done + users]
         choice = shown.act(self.policy, snapshot, self.coins)
         if self.method == "weighted":
-            chances = chances_of(self.policy, snapshot, shown, given, choice)
+            chances = action_probabilities(self.policy, snapshot, shown, given, choice)
             self._note(chances / self.log.propensities[self.done : self.done + users])
             accepted: Bools = np.ones(users, dtype=bool)
         else:
@@ -384,14 +388,14 @@ class _Run:
         self.done += users
         return rows, users == episode.users
 
-    def _played(self, shown: Shown, arms: Ints, accepted: Bools, groups: Ints | None) -> Played:
+    def _played(self, shown: ReplayView, arms: Ints, accepted: Bools, groups: Ints | None) -> PlayedRounds:
         """Rows as an agent has them: of whoever did not answer, features of 0 and the reward nearest to 0."""
         part = slice(self.done, self.done + len(arms))
         low, high = self.range
         nothing = float(min(max(0.0, low), high))
         features = np.take_along_axis(shown.contexts, arms[:, None, None], axis=1)[:, 0]
-        later = self.policy.keeps or self.policy.asks_again  # rows that are kept say it by zeros alone
-        return Played(
+        later = self.policy.keeps or self.policy.has_several_queries  # rows that are kept say it by zeros alone
+        return PlayedRounds(
             rewards=np.where(accepted, self.told[part], nothing),
             features=np.where(accepted[:, None], features, 0.0),
             arms=arms,
@@ -399,31 +403,31 @@ class _Run:
             answered=None if later or accepted.all() else accepted,
         )
 
-    def _accepted(self, episode: Any) -> tuple[Played, bool]:
+    def _play_accepted(self, episode: Any) -> tuple[PlayedRounds, bool]:
         """Where arms and features are public, and rewards alone are protected, a round is an accepted event."""
         if self.method == "weighted" or getattr(episode, "clients", None) is not None:
             allowed = "a policy whose devices choose by contexts, for method='weighted'; and none that asks clients"
             raise InvalidArgument("policy", type(self.policy).__name__, allowed)
-        parts: list[Played] = []
+        parts: list[PlayedRounds] = []
         wanted = episode.users
         while self.done < self.events and len(parts) < wanted:
             if (row := self._one(episode, len(parts))) is None:
                 continue
             parts.append(row)
-            if isinstance(episode, Until):
+            if isinstance(episode, StoppedByPublicData):
                 assert row.features is not None
                 ended = self.policy.crossing(self.state, row.features) is not None
                 self.state = self.policy.passed(self.state, row.features)
                 if ended:
-                    return Played.joined(parts), True
-        whole = len(parts) == wanted and not isinstance(episode, Until)
-        return (Played.joined(parts) if parts else Played(rewards=np.zeros(0))), whole
+                    return PlayedRounds.joined(parts), True
+        whole = len(parts) == wanted and not isinstance(episode, StoppedByPublicData)
+        return (PlayedRounds.joined(parts) if parts else PlayedRounds(rewards=np.zeros(0))), whole
 
-    def _one(self, episode: Any, place: int) -> Played | None:
+    def _one(self, episode: Any, place: int) -> PlayedRounds | None:
         """The next event, if it is accepted."""
         here = self.done
-        shown, given = shown_to(self.policy, self.log, slice(here, here + 1)), self.log.arms[here : here + 1]
-        if isinstance(episode, Assigned):
+        shown, given = view_log(self.policy, self.log, slice(here, here + 1)), self.log.arms[here : here + 1]
+        if isinstance(episode, AssignedArms):
             arms, groups = episode.arms_at(np.array([place])), None
         else:
             choice = shown.act(self.policy, self.policy.publish(self.state), self.coins)
@@ -440,7 +444,7 @@ class _Run:
         self.weight += float(weights.sum())
 
 
-def _promised(policy: Policy[Any], counted: bool) -> Guarantee:
+def _guarantee_of_replay(policy: Policy[Any], counted: bool) -> Guarantee:
     """The policy's; where accepted events were counted, for people of whom the reward alone is private."""
     stated = policy.guarantee
     if not counted or not policy.privacy.noisy:
@@ -449,7 +453,7 @@ def _promised(policy: Policy[Any], counted: bool) -> Guarantee:
     return replace(stated, adjacency="replacement of one user's reward", observers=(*stated.observers, public))
 
 
-def _kept(policy: Policy[Any], log: Log, streams: Streams) -> Bools:
+def _acceptable_events(policy: Policy[Any], log: Log, streams: Streams) -> Bools:
     """Which events may be accepted at all, (n,): floor / p of them, so that arms given often count no more."""
     floor = log.floor
     if floor is None:
@@ -463,7 +467,7 @@ def _kept(policy: Policy[Any], log: Log, streams: Streams) -> Bools:
     return np.asarray(streams.uniform("acceptance", (len(log),))[0] * log.propensities < floor * (1 + 1e-9))
 
 
-def _arms(policy: Policy[Any], log: Log) -> Floats | None:
+def _fixed_arm_features(policy: Policy[Any], log: Log) -> Floats | None:
     """Features of arms that stay, for policies that plan with them."""
     if getattr(policy, "n_arms", None) is not None:
         return np.zeros((log.n_arms, int(getattr(policy, "dim", 0))))
@@ -481,7 +485,7 @@ def _arms(policy: Policy[Any], log: Log) -> Floats | None:
 _TASK = "warm start"  # in a ledger of the people in the log
 
 
-def start_of(
+def sum_for_warm_start(
     log: Log,
     policy: Any,
     *,
@@ -489,7 +493,7 @@ def start_of(
     arms: Sequence[Any] | None = None,
     seed: Any = None,
     ledger: Ledger | None = None,
-) -> Start:
+) -> WarmStart:
     """The sum of the reports that everybody in the log would have made of what was given to them.
 
     privacy  for the people in the log; the policy's own trust model and budget by default
@@ -503,7 +507,7 @@ def start_of(
         raise InvalidArgument("policy", type(policy).__name__, allowed)
     if arms is not None and getattr(policy, "n_arms", None) is not None:
         log = log.ordered(arms)
-    check_fits(policy, log)
+    check_log_fits(policy, log)
     trust = policy.privacy if privacy is None else privacy
     if not isinstance(trust, Privacy) or trust.model == "concurrent":
         allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...): one sum over everybody in the log"
@@ -512,10 +516,10 @@ def start_of(
         log.check_private()
     features = log.arm_contexts()[np.arange(len(log)), log.arms]
     statistic = policy.statistic(features, log.scaled_rewards(), log.arms)
-    protocol = open_batch(trust.preferring("auto"), statistic.domain, len(log))
+    protocol = protocol_for(trust.with_default_protocol("auto"), statistic.domain, len(log))
     released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
     promised = protocol.guarantee
-    return Start(
+    return WarmStart(
         total=tuple(released.total.tolist()),
         users=len(log),
         variance=released.variance,
@@ -528,5 +532,5 @@ def start_of(
 def _source(seed: Any) -> NoiseSource:
     if seed is None:
         return SecureNoise()
-    number = validation.whole("seed", seed, least=0, most=validation.SEEDS)
+    number = validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
     return FastNoise(np.random.default_rng((number, 17)))  # another stream than the agent's own

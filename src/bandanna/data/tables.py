@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.errors import BandannaError, MissingExtra, raise_alone, similar_column
-from bandanna.storage.files import write_whole
+from bandanna.errors import BandannaError, MissingExtra, raise_without_context, suggest_column
+from bandanna.storage.files import replace_file
 
 # Columns as a data frame of whatever library is at hand, or as a file.
 
@@ -26,12 +26,12 @@ KINDS = ("pandas", "polars", "arrow")
 Columns = Mapping[str, Sequence[Any]]
 
 
-def frame(columns: Columns, kind: str, needed_for: str) -> Any:
+def make_frame(columns: Columns, kind: str, needed_for: str) -> Any:
     """A pandas or polars `DataFrame`, or a pyarrow `Table`; a library that is not installed is named."""
     validation.one_of("kind", kind, KINDS)
     if kind == "arrow":
-        return _module("pyarrow", needed_for).table(_plain(columns))
-    return _module(kind, needed_for).DataFrame(_plain(columns))
+        return _import_module("pyarrow", needed_for).table(_to_plain_columns(columns))
+    return _import_module(kind, needed_for).DataFrame(_to_plain_columns(columns))
 
 
 def write_csv(path: str | PathLike[str], columns: Columns) -> None:
@@ -39,23 +39,23 @@ def write_csv(path: str | PathLike[str], columns: Columns) -> None:
     text = io.StringIO(newline="")
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(columns)
-    lines.writerows(zip(*_plain(columns).values(), strict=True))
-    write_whole(path, lambda beside: beside.write_text(text.getvalue(), encoding="utf-8", newline="\n"))
+    lines.writerows(zip(*_to_plain_columns(columns).values(), strict=True))
+    replace_file(path, lambda beside: beside.write_text(text.getvalue(), encoding="utf-8", newline="\n"))
 
 
 def write_parquet(path: str | PathLike[str], columns: Columns, needed_for: str) -> None:
     """The same, with types; needs the extra `results`."""
-    parquet = _module("pyarrow.parquet", needed_for)
-    table = frame(columns, "arrow", needed_for)
-    write_whole(path, lambda beside: parquet.write_table(table, str(beside)))
+    parquet = _import_module("pyarrow.parquet", needed_for)
+    table = make_frame(columns, "arrow", needed_for)
+    replace_file(path, lambda beside: parquet.write_table(table, str(beside)))
 
 
-def _plain(columns: Columns) -> dict[str, list[Any]]:
+def _to_plain_columns(columns: Columns) -> dict[str, list[Any]]:
     """Every column of one type: whole numbers among others become numbers, all else becomes text."""
-    return {name: _uniform(list(values)) for name, values in columns.items()}
+    return {name: _to_one_type(list(values)) for name, values in columns.items()}
 
 
-def _uniform(values: list[Any]) -> list[Any]:
+def _to_one_type(values: list[Any]) -> list[Any]:
     kinds = {type(value) for value in values if value is not None}
     if int in kinds and any(abs(value) >= 2**63 for value in values if isinstance(value, int)):
         kinds = {int, str}
@@ -66,7 +66,7 @@ def _uniform(values: list[Any]) -> list[Any]:
     return values
 
 
-def _module(name: str, needed_for: str) -> Any:
+def _import_module(name: str, needed_for: str) -> Any:
     """Imported on first use; no extra brings polars."""
     try:
         return importlib.import_module(name)
@@ -82,7 +82,7 @@ def _module(name: str, needed_for: str) -> Any:
 _MISSING = ("", "NA", "NaN", "nan")
 
 
-def columns_of_csv(
+def read_csv_columns(
     content: bytes, wanted: tuple[str, ...], of: str, *, texts: tuple[str, ...] = ()
 ) -> dict[str, NDArray[Any]]:
     """The wanted columns of a CSV file with a header, of numbers, but for `texts`; `of` is what errors call it."""
@@ -95,7 +95,7 @@ def columns_of_csv(
         raise BandannaError(f"{of} is not a CSV file in UTF-8")
     for name in wanted:
         if name not in header:
-            raise BandannaError(f"{of} has no column {name!r}: {similar_column(name, header)}is it the right file?")
+            raise BandannaError(f"{of} has no column {name!r}: {suggest_column(name, header)}is it the right file?")
     places = [header.index(name) for name in wanted]
     short = next((number for number, row in enumerate(table, start=2) if len(row) < len(header)), None)
     if short is not None or not table:
@@ -127,14 +127,14 @@ def _numbers(entries: list[str], of: str) -> NDArray[Any]:
     return numbers
 
 
-def rows_of_jsonl(content: bytes, of: str) -> list[dict[str, Any]]:
+def read_jsonl_rows(content: bytes, of: str) -> list[dict[str, Any]]:
     """A JSON object for each line."""
     rows = []
     for number, line in enumerate(content.split(b"\n"), start=1):
         try:
             rows += [json.loads(line)] if line.strip() else []
         except ValueError:  # which holds the line
-            raise_alone(BandannaError(f"{of} is not a file of JSON lines: line {number} is none"))
+            raise_without_context(BandannaError(f"{of} is not a file of JSON lines: line {number} is none"))
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise BandannaError(f"{of} has lines that are no objects, or none")
     return rows

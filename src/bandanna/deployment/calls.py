@@ -6,18 +6,18 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from bandanna.deployment.messages.canonical import authorities
-from bandanna.deployment.messages.publication import Shown
-from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, raise_alone
+from bandanna.deployment.messages.canonical import make_tls_context
+from bandanna.deployment.messages.publication import SignedPublication
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, raise_without_context
 
 # Calls between roles: signed documents over HTTP, tried again by whoever has to.
 
 
-class Unreachable(BandannaError):
+class RoleUnreachable(BandannaError):
     """Another role does not answer, or answers what is no answer; to be tried again."""
 
 
-class Calls:
+class RoleConnection:
     """A connection to another role."""
 
     def __init__(self, url: str, *, seconds: float = 30.0, verify_tls: Any = True) -> None:
@@ -27,7 +27,7 @@ class Calls:
             raise MissingExtra("serve", "calling another role") from error
         self._httpx = httpx
         self._url = url
-        known = authorities() if verify_tls is True else verify_tls
+        known = make_tls_context() if verify_tls is True else verify_tls
         self._client = httpx.Client(base_url=url, timeout=seconds, verify=known, trust_env=False)
 
     def ask(
@@ -37,20 +37,22 @@ class Calls:
         try:
             answer = self._client.request(method, path, content=content or None, headers=headers)
         except self._httpx.HTTPError as error:
-            raise_alone(Unreachable(f"no answer from {self._url} ({type(error).__name__})"))  # it holds the request
+            raise_without_context(
+                RoleUnreachable(f"no answer from {self._url} ({type(error).__name__})")
+            )  # it holds the request
         if answer.status_code >= 500:
-            raise Unreachable(f"{self._url} answers {answer.status_code}, to be tried again")
+            raise RoleUnreachable(f"{self._url} answers {answer.status_code}, to be tried again")
         return answer.status_code, answer.content, dict(answer.headers)
 
-    def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> Shown | None:
+    def publication(self, task_id: str, after: int | None = None, wait: float = 0.0) -> SignedPublication | None:
         """The analyzer's publication in force; None if it is not newer than `after`."""
         query = "" if after is None else f"?after={after}&wait={wait:g}"
         status, content, headers = self.ask("GET", f"/tasks/{task_id}/snapshot{query}")
         if status == 204:
             return None
         if status != 200:
-            raise Unreachable(f"no publication: {status}")
-        return Shown.of(content, headers)
+            raise RoleUnreachable(f"no publication: {status}")
+        return SignedPublication.of(content, headers)
 
     def close(self) -> None:
         """Hang up."""
@@ -60,7 +62,7 @@ class Calls:
 # By which certificates other roles are known.
 
 
-def known_by(trust: Path) -> ssl.SSLContext:
+def trusted_certificates(trust: Path) -> ssl.SSLContext:
     """Those of a file, beside the system's."""
     try:
         return ssl.create_default_context(cafile=str(trust))

@@ -15,13 +15,22 @@ from typing import Any
 import numpy as np
 
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
-from bandanna.deployment.messages.canonical import ENCAPSULATION, dumps, loads, packed
-from bandanna.deployment.messages.report import FINAL, MALFORMED, ZERO, Fields, Verdict, checksum, is_tagged, split
+from bandanna.deployment.messages.canonical import ENCAPSULATION, dumps, encode_base64url, loads
+from bandanna.deployment.messages.report import (
+    FINAL,
+    MALFORMED,
+    ZERO,
+    Fields,
+    RecordVerdict,
+    is_tagged,
+    slots_checksum,
+    split_records,
+)
 from bandanna.deployment.messages.share import write_share
-from bandanna.deployment.messages.tickets import COLLECTOR, Tickets, refusal
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, Summary
-from bandanna.protocols.factory import mixed, mixers
-from bandanna.protocols.mixers import Gathering
+from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
+from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, ValueSummary
+from bandanna.protocols.factory import make_mixer_encoding, mix_messages
+from bandanna.protocols.mixers import GatheringMixer
 from bandanna.storage.database.base import Database, Transaction
 
 # A batch's bodies, through the mixers of its parts, to what is forwarded.
@@ -30,37 +39,37 @@ from bandanna.storage.database.base import Database, Transaction
 Finish = Callable[[Any, Any], Any]  # mixer, held -> held
 
 
-def finish_without_noise(mixer: Any, held: Any) -> Any:
+def finish_mixer_without_noise(mixer: Any, held: Any) -> Any:
     """Mixers draw nothing."""
     return held
 
 
 @lru_cache(maxsize=256)
-def mixer_of(text: str) -> Any:
+def mixer_from_text(text: str) -> Any:
     """The mixer that a plan names."""
-    return mixers().loads(text)
+    return make_mixer_encoding().loads(text)
 
 
-def in_range(round_: Round, bodies: Sequence[bytes]) -> bool:
+def are_bodies_in_range(round_: Round, bodies: Sequence[bytes]) -> bool:
     """Whether all these bodies hold numbers that an honest device may send, as far as this mixer can see them."""
     for part, cut in zip(round_.parts, zip(*map(round_.cut, bodies), strict=True), strict=False):
-        if part.form == "row" and not _are_rows(part.numbers(cut)):
+        if part.form == "row" and not _are_valid_rows(part.numbers(cut)):
             return False
         if part.form == "plain":
             try:
-                mixer_of(part.mixer or "").check(part.numbers(cut))
+                mixer_from_text(part.mixer or "").check(part.numbers(cut))
             except BandannaError:
                 return False
     return True
 
 
-def encapsulations(round_: Round, body: bytes) -> list[bytes]:
+def read_encapsulations(round_: Round, body: bytes) -> list[bytes]:
     """The keys with which the sealed reports of a body were sealed: a device draws a new one for each of them."""
     pairs = zip(round_.parts, round_.cut(body), strict=False)
     return [cut[:ENCAPSULATION] for part, cut in pairs if part.form == "sealed"]
 
 
-def _are_rows(rows: np.ndarray[Any, Any]) -> bool:
+def _are_valid_rows(rows: np.ndarray[Any, Any]) -> bool:
     """Finite numbers, of which the last three are small whole ones: arm, group, whether there was an answer."""
     tail = rows[:, -3:]
     return bool(np.all(np.isfinite(rows)) and np.all((tail >= 0) & (tail < 2**31) & (tail == np.floor(tail))))
@@ -77,28 +86,30 @@ def mix_bodies(rows: Transaction, plan: Batch, round_: int, bodies: Sequence[byt
             own = [each[number] for each in cut]
         else:
             own = [each[0] for each, arm in zip(cut, arms.tolist(), strict=True) if arm == part.arm]
-        forwarded.append(_view(rows, part, f"{round_}.{number}.{part.stream}", own, finish))
+        forwarded.append(_mix_part(rows, part, f"{round_}.{number}.{part.stream}", own, finish))
     return forwarded
 
 
-def _view(rows: Transaction, part: Part, name: str, bodies: list[bytes], finish: Finish) -> str:
+def _mix_part(rows: Transaction, part: Part, name: str, bodies: list[bytes], finish: Finish) -> str:
     if part.form == "row":
-        return mixers().dumps(part.numbers(bodies))
+        return make_mixer_encoding().dumps(part.numbers(bodies))
     if part.form == "sealed":  # in an order that only they decide
-        return mixers().dumps([packed(body) for body in sorted(bodies)])
-    mixer = mixer_of(part.mixer or "")
+        return make_mixer_encoding().dumps([encode_base64url(body) for body in sorted(bodies)])
+    mixer = mixer_from_text(part.mixer or "")
     held = mixer.empty()
     if part.stream is not None:
         _check_same(rows, name, part.mixer or "")
         found = rows.execute("select held from streams where name = ?", name)
-        held = mixers().loads(found[0][0]) if found else held
-    if isinstance(mixer, Gathering) and part.dtype != "<f8":  # rows are forwarded: in an order that only they decide
+        held = make_mixer_encoding().loads(found[0][0]) if found else held
+    if (
+        isinstance(mixer, GatheringMixer) and part.dtype != "<f8"
+    ):  # rows are forwarded: in an order that only they decide
         bodies = sorted(bodies)
-    held, seen = mixed(mixer, held, part.numbers(bodies), finish)
+    held, seen = mix_messages(mixer, held, part.numbers(bodies), finish)
     if part.stream is not None:
         rows.execute("delete from streams where name = ?", name)
-        rows.execute("insert into streams values (?, ?)", name, mixers().dumps(held))
-    return mixers().dumps(seen)
+        rows.execute("insert into streams values (?, ?)", name, make_mixer_encoding().dumps(held))
+    return make_mixer_encoding().dumps(seen)
 
 
 def _check_same(rows: Transaction, name: str, mixer: str) -> None:
@@ -118,10 +129,10 @@ def _check_same(rows: Transaction, name: str, mixer: str) -> None:
 # What a collector remembers of one batch's slots, so that it need not ask its database: rebuilt from the rows.
 
 
-_NONE = 255  # no version yet
+_NO_REPORT = 255  # no version yet
 
 
-class Filling:
+class BatchIndex:
     """The slots of a batch by place, and of every report its version and a fingerprint (of this process only)."""
 
     def __init__(self, plan: Batch) -> None:
@@ -143,7 +154,7 @@ class Filling:
         """A place for a new slot."""
         place = self.places[slot] = len(self.places)
         for versions in self.versions:
-            versions.append(_NONE)
+            versions.append(_NO_REPORT)
         for prints in self.prints:
             prints.append(0)
         return place
@@ -154,7 +165,7 @@ class Filling:
         self.versions[round_][place], self.prints[round_][place] = version, hash(body)
         self.finals[round_] += (version == FINAL) - (before == FINAL)
         if self.sealed[round_]:
-            for seal in encapsulations(self.plan.rounds[round_], body):
+            for seal in read_encapsulations(self.plan.rounds[round_], body):
                 self.seals[round_].setdefault(seal, place)
 
     def has(self, round_: int, place: int, version: int, body: bytes) -> bool | None:
@@ -163,7 +174,7 @@ class Filling:
         One zero report is as good as another: were it refused only where no final one is, it would tell who answered.
         """
         known = self.versions[round_][place]
-        if known == _NONE or known < version:
+        if known == _NO_REPORT or known < version:
             return False
         return True if version == ZERO or known > version or self.prints[round_][place] == hash(body) else None
 
@@ -203,19 +214,19 @@ create table streams (name text primary key, held text not null);
 """
 
 OPEN_BATCHES = "insert into slots (epoch, place, slot) values (?, ?, ?)"
-INSERT = "insert into reports (epoch, round, place, version, key_id, body) values (?, ?, ?, ?, ?, ?)"
-OF_ROUND = (  # what a round's reports are, the newest version of a place last
+INSERT_REPORT = "insert into reports (epoch, round, place, version, key_id, body) values (?, ?, ?, ?, ?, ?)"
+SELECT_ROUND = (  # what a round's reports are, the newest version of a place last
     "select place, slot, key_id, body from reports join slots using (epoch, place)"
     " where epoch = ? and round = ? order by place, version"
 )
 
-_PRINT = np.dtype(">u8")  # of a slot
+_FINGERPRINT = np.dtype(">u8")  # of a slot
 
 
 def store_used_slots(rows: Transaction, epoch: int, plan: bytes) -> None:
     """Keep of a batch that is over which slots were in it, as its rows say, and forget their places."""
     slots = (slot for (slot,) in rows.execute("select slot from slots where epoch = ?", epoch))
-    rows.execute("insert into used values (?, ?, ?)", epoch, plan, _prints(slots).tobytes())
+    rows.execute("insert into used values (?, ?, ?)", epoch, plan, _slot_fingerprints(slots).tobytes())
     rows.execute("delete from slots where epoch = ?", epoch)
 
 
@@ -227,7 +238,7 @@ def select_used_plans(rows: Transaction) -> dict[int, bytes]:
 def select_used_slots(rows: Transaction, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     """The fingerprints of the slots of a batch that is over, in order."""
     ((content,),) = rows.execute("select slots from used where epoch = ?", epoch)
-    return np.frombuffer(content, dtype=_PRINT)
+    return np.frombuffer(content, dtype=_FINGERPRINT)
 
 
 def is_used(slot: bytes, used: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> bool:
@@ -236,15 +247,15 @@ def is_used(slot: bytes, used: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> b
     Of one that was it always says so; of one that was not it does so wrongly with probability 2^-64 for each slot that
     was, which costs its owner the proof.
     """
-    (own,) = _prints([slot])
+    (own,) = _slot_fingerprints([slot])
     place = int(np.searchsorted(used, own))
     return place < len(used) and bool(used[place] == own)
 
 
-def _prints(slots: Iterable[bytes]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+def _slot_fingerprints(slots: Iterable[bytes]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     """The first 8 bytes of the SHA-256 of each, in order."""
-    content = b"".join(hashlib.sha256(slot).digest()[: _PRINT.itemsize] for slot in slots)
-    return np.sort(np.frombuffer(content, dtype=_PRINT))
+    content = b"".join(hashlib.sha256(slot).digest()[: _FINGERPRINT.itemsize] for slot in slots)
+    return np.sort(np.frombuffer(content, dtype=_FINGERPRINT))
 
 
 # Accept, close, forget: every step is one transaction, and what was acknowledged is in it.
@@ -256,7 +267,7 @@ _KEPT = 4  # batches that are over, of which the slots are in memory: those that
 
 
 @dataclass(frozen=True, kw_only=True)
-class Closed:
+class ClosedRound:
     """A round of a batch that waits for its receipt: what is to be forwarded."""
 
     epoch: int
@@ -265,7 +276,7 @@ class Closed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _New:
+class _AcceptedRecords:
     """What the requests of one transaction bring.
 
     wrong  records, by identity, whose numbers no honest device sends;  seals: whose sealed reports they are
@@ -298,13 +309,13 @@ class Collector:
         answered: bool = False,
         name: str = "shuffler",
         clock: Callable[[], float] = time.time,
-        finish: Finish = finish_without_noise,
+        finish: Finish = finish_mixer_without_noise,
     ) -> None:
         self._database, self._task_id, self._task, self._key = database, task_id, task, key
         self._grace, self._answered, self._name, self._clock, self._finish = grace, answered, name, clock, finish
-        self._tickets = Tickets(key, task, COLLECTOR)
+        self._tickets = TicketKeys(key, task, COLLECTOR)
         self._lock = threading.RLock()
-        self._fillings: dict[int, Filling] = {}
+        self._fillings: dict[int, BatchIndex] = {}
         self._used: dict[int, bytes] = {}  # of batches that are over, the digests of their plans
         self._slots_used: dict[int, Any] = {}
         self.running = (0, 0)  # epoch and round of the batch that is closed next
@@ -319,10 +330,10 @@ class Collector:
         """From the rows, unless memory is known to agree with them."""
         if self._known:
             return
-        fillings: dict[int, Filling] = {}
+        fillings: dict[int, BatchIndex] = {}
         with self._database.reading() as rows:
             for epoch, text in rows.execute("select epoch, plan from plans order by epoch"):
-                fillings[epoch] = Filling(Batch.from_dict(loads(text)))
+                fillings[epoch] = BatchIndex(Batch.from_dict(loads(text)))
             for epoch, place, slot in rows.execute("select epoch, place, slot from slots order by epoch, place"):
                 if slot in fillings[epoch].places or fillings[epoch].open(slot) != place:
                     raise BandannaError(f"{self._database.name} has a slot at two places, or a place without a slot")
@@ -352,17 +363,17 @@ class Collector:
 
     def plan(self, batches: Sequence[Batch], running: tuple[int, int]) -> None:
         """The newest public plan: the running batch and its round, and the batch after it, where it is known."""
-        with self._changing():
+        with self._consistent_memory():
             wanted = {batch.epoch: batch for batch in batches if batch.rounds}
             forgets = not self._fillings.keys() <= wanted.keys()
-            self._replan(wanted, running, over=not batches)
+            self._load_plan(wanted, running, over=not batches)
             self.running, self._told = running, True
             self._look()
         if forgets:
             self._database.scrub()  # slots of batches that are over are gone from the log of changes too
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _consistent_memory(self) -> Iterator[None]:
         """Alone, with a memory that agrees with the rows; if it fails, memory is read from them before it is used."""
         with self._lock:
             self._restore()
@@ -370,7 +381,7 @@ class Collector:
             yield
             self._known = True
 
-    def _replan(self, wanted: dict[int, Batch], running: tuple[int, int], *, over: bool) -> None:
+    def _load_plan(self, wanted: dict[int, Batch], running: tuple[int, int], *, over: bool) -> None:
         with self._database.transaction() as rows:
             _check_streams(rows, wanted, running[0])
             for epoch in [each for each in self._fillings if each not in wanted]:
@@ -379,7 +390,7 @@ class Collector:
                 if epoch not in self._fillings:
                     _check_new(rows, epoch)
                     rows.execute("insert into plans values (?, ?)", epoch, dumps(batch.to_dict()).decode())
-                    self._fillings[epoch] = Filling(batch)
+                    self._fillings[epoch] = BatchIndex(batch)
             if over and self._used:  # there is no batch for which anybody could need another ticket
                 rows.execute("delete from used")
                 self._used, self._slots_used = {}, {}
@@ -401,18 +412,18 @@ class Collector:
         store_used_slots(rows, epoch, plan)
         self._used[epoch] = plan
 
-    def accept(self, requests: Sequence[bytes]) -> list[list[Verdict]]:
+    def accept(self, requests: Sequence[bytes]) -> list[list[RecordVerdict]]:
         """Keep what may be kept of these requests, in one transaction: when this returns, it is durable."""
-        with self._changing():
-            parsed = [self._parsed(request) for request in requests]
-            new = _New(wrong=self._out_of_range(parsed))
-            before = self._full_running()
-            verdicts = [[MALFORMED] if records is None else self._admitted(records, new) for records in parsed]
+        with self._consistent_memory():
+            parsed = [self._parse_request(request) for request in requests]
+            new = _AcceptedRecords(wrong=self._find_out_of_range(parsed))
+            before = self._is_running_full()
+            verdicts = [[MALFORMED] if records is None else self._judge_records(records, new) for records in parsed]
             if new.reports:
-                begins = self._full_running() and not before
+                begins = self._is_running_full() and not before
                 with self._database.transaction() as written:
                     written.many(OPEN_BATCHES, new.slots)
-                    written.many(INSERT, new.reports)
+                    written.many(INSERT_REPORT, new.reports)
                     if begins:
                         self._begin(written, self.running)
                 if begins:
@@ -425,17 +436,17 @@ class Collector:
         """Refuse, with Fenced, to say or to send anything where another process serves the database."""
         self._database.check_claim()
 
-    def _full_running(self) -> bool:
+    def _is_running_full(self) -> bool:
         filling = self._fillings.get(self.running[0])
         return filling is not None and (filling.full or self.running[1] >= len(filling.sizes))
 
-    def _parsed(self, request: bytes) -> list[Fields] | None:
+    def _parse_request(self, request: bytes) -> list[Fields] | None:
         try:
-            return split(request, self.MOST) or None
+            return split_records(request, self.MOST) or None
         except InvalidArgument:
             return None
 
-    def _out_of_range(self, parsed: Sequence[list[Fields] | None]) -> set[int]:
+    def _find_out_of_range(self, parsed: Sequence[list[Fields] | None]) -> set[int]:
         """Records (by identity) whose numbers no honest device sends, where a mixer can see them."""
         groups: dict[tuple[int, int], list[Fields]] = {}
         for records in parsed:
@@ -448,11 +459,11 @@ class Collector:
                 continue
             round_, size = filling.plan.rounds[number], filling.sizes[number]
             whole = [record for record in group if len(record[6]) == size]
-            if whole and not in_range(round_, [record[6] for record in whole]):
-                wrong.update(id(one) for one in whole if not in_range(round_, [one[6]]))
+            if whole and not are_bodies_in_range(round_, [record[6] for record in whole]):
+                wrong.update(id(one) for one in whole if not are_bodies_in_range(round_, [one[6]]))
         return wrong
 
-    def _admitted(self, records: list[Fields], new: _New) -> list[Verdict]:
+    def _judge_records(self, records: list[Fields], new: _AcceptedRecords) -> list[RecordVerdict]:
         """One verdict for each record of a request."""
         refused = [self._checked(record, new) for record in records]
         offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
@@ -465,64 +476,66 @@ class Collector:
             for record, verdict in zip(records, refused, strict=True)
         ]
 
-    def _checked(self, record: Fields, new: _New) -> Verdict | None:
+    def _checked(self, record: Fields, new: _AcceptedRecords) -> RecordVerdict | None:
         """What is wrong with a record, whatever its slot has sent before; None if nothing is."""
         slot, _, epoch, round_, version, _, body = record
         filling = self._fillings.get(epoch)
         plan = self._used.get(epoch) if filling is None else filling.plan.digest
         if plan is None:  # without its plan a tag cannot be told from a forged one: both are told as little
-            return Verdict(reason="closed" if self._told and epoch <= self.running[0] else "early")
+            return RecordVerdict(reason="closed" if self._told and epoch <= self.running[0] else "early")
         if not is_tagged(record, self._tickets.key(epoch, slot), plan):  # forged, changed, or of another plan
-            return Verdict(reason="ticket")
+            return RecordVerdict(reason="ticket")
         if filling is None:
-            return self._too_late(epoch, slot)
+            return self._verdict_on_closed_batch(epoch, slot)
         if round_ >= len(filling.sizes) or version > FINAL or len(body) != filling.sizes[round_]:
-            return Verdict(reason="length")
+            return RecordVerdict(reason="length")
         if new.wrong and id(record) in new.wrong:
-            return Verdict(reason="range")
+            return RecordVerdict(reason="range")
         if filling.sealed[round_] and self._is_copy(filling, record, new):
-            return Verdict(reason="copy")
+            return RecordVerdict(reason="copy")
         return None
 
-    def _is_copy(self, filling: Filling, record: Fields, new: _New) -> bool:
+    def _is_copy(self, filling: BatchIndex, record: Fields, new: _AcceptedRecords) -> bool:
         """Whether a sealed report, or what it was sealed with, is that of another slot."""
         slot, _, epoch, round_, _, _, body = record
         place = filling.places.get(slot)
-        for seal in encapsulations(filling.plan.rounds[round_], body):
+        for seal in read_encapsulations(filling.plan.rounds[round_], body):
             if filling.seals[round_].get(seal, place) != place or (
                 new.seals.setdefault((epoch, round_, seal), slot) != slot
             ):
                 return True
         return False
 
-    def _placed(self, record: Fields, offered: dict[tuple[int, bytes], set[int]], new: _New) -> Verdict:
+    def _placed(
+        self, record: Fields, offered: dict[tuple[int, bytes], set[int]], new: _AcceptedRecords
+    ) -> RecordVerdict:
         """A place for a good record, if there is one."""
         slot, _, epoch, round_, version, key_id, body = record
         filling, running = self._fillings[epoch], self.running
         over = (epoch, round_) < running or (self._closed and (epoch, round_) == running)
         place = filling.places.get(slot)
         if place is None:
-            if epoch > running[0] and not self._full_running():
-                return Verdict(reason="early")
+            if epoch > running[0] and not self._is_running_full():
+                return RecordVerdict(reason="early")
             if len(filling.places) >= filling.plan.slots:
-                return Verdict(reason="full", refusal=refusal(self._key, self._task, epoch, slot))
+                return RecordVerdict(reason="full", refusal=prove_unused(self._key, self._task, epoch, slot))
             if over:
-                return Verdict(reason="closed")
+                return RecordVerdict(reason="closed")
             if len(filling.sizes) > 1 and len(offered[epoch, slot]) != len(filling.sizes):
-                return Verdict(reason="incomplete")
+                return RecordVerdict(reason="incomplete")
             place = filling.open(slot)
             new.slots.append((epoch, place, slot))
         else:
             known = filling.has(round_, place, version, body)
             if known or known is None:
-                return Verdict(place) if known else Verdict(reason="other")
+                return RecordVerdict(place) if known else RecordVerdict(reason="other")
             if over:
-                return Verdict(reason="closed")
+                return RecordVerdict(reason="closed")
         filling.put(round_, place, version, body)
         new.reports.append((epoch, round_, place, version, key_id, body))
-        return Verdict(place)
+        return RecordVerdict(place)
 
-    def _too_late(self, epoch: int, slot: bytes) -> Verdict:
+    def _verdict_on_closed_batch(self, epoch: int, slot: bytes) -> RecordVerdict:
         """A proof for a slot that was not in a batch that is over: its rows say which slots were."""
         if epoch not in self._slots_used:
             while len(self._slots_used) >= _KEPT:
@@ -530,14 +543,14 @@ class Collector:
             with self._database.reading() as rows:
                 self._slots_used[epoch] = select_used_slots(rows, epoch)
         if is_used(slot, self._slots_used[epoch]):
-            return Verdict(reason="closed")
-        return Verdict(reason="closed", refusal=refusal(self._key, self._task, epoch, slot))
+            return RecordVerdict(reason="closed")
+        return RecordVerdict(reason="closed", refusal=prove_unused(self._key, self._task, epoch, slot))
 
     def close_due(self) -> bool:
         """Close the running round if it is due: its share is computed from the rows, and durable."""
         if self._known and self.closes_at is None:
             return False
-        with self._changing():
+        with self._consistent_memory():
             filling = self._fillings.get(self.running[0])
             if filling is None or self.closes_at is None:
                 return False
@@ -553,9 +566,9 @@ class Collector:
             return True
 
     def _share(self, rows: Transaction, plan: Batch, epoch: int, round_: int) -> bytes:
-        newest = {place: (slot, body) for place, slot, _, body in rows.execute(OF_ROUND, epoch, round_)}
+        newest = {place: (slot, body) for place, slot, _, body in rows.execute(SELECT_ROUND, epoch, round_)}
         if sorted(newest) != list(range(plan.slots)):
-            raise InvalidStatistic("reports", Summary(len(newest)), f"one for each of {plan.slots} slots")
+            raise InvalidStatistic("reports", ValueSummary(len(newest)), f"one for each of {plan.slots} slots")
         bodies = [newest[place][1] for place in range(plan.slots)]
         views = mix_bodies(rows, plan, round_, bodies, self._finish)
         return write_share(
@@ -564,18 +577,18 @@ class Collector:
             round_=round_,
             mixer=self._name,
             count=plan.slots,
-            checksum=checksum(slot for slot, _ in newest.values()),
+            checksum=slots_checksum(slot for slot, _ in newest.values()),
             bad=0,
             parts=views,
         )
 
-    def waiting(self) -> list[Closed]:
+    def waiting(self) -> list[ClosedRound]:
         """Rounds that are closed and have no receipt."""
         if self._known and not self._waits:
             return []
         query = "select epoch, round, share from batches where state = 'closed' order by epoch, round"
         with self._database.reading() as rows:
-            return [Closed(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
+            return [ClosedRound(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
 
     def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, int, bytes]]] | None:
         """The plan of a batch, and slot, key and body of every place: what a helper's job is made of.
@@ -585,12 +598,12 @@ class Collector:
         with self._lock, self._database.reading() as rows:
             if epoch not in self._fillings:
                 return None
-            newest = {place: tuple(rest) for place, *rest in rows.execute(OF_ROUND, epoch, round_)}
+            newest = {place: tuple(rest) for place, *rest in rows.execute(SELECT_ROUND, epoch, round_)}
             return self._fillings[epoch].plan, [newest[place] for place in sorted(newest)]
 
     def receipted(self, epoch: int, round_: int, receipt: bytes) -> None:
         """What was forwarded has arrived: the reports of the round are deleted, those of the batch with its last."""
-        with self._changing():
+        with self._consistent_memory():
             with self._database.transaction() as rows:
                 query = (
                     "update batches set state = 'receipted', share = null, receipt = ? where epoch = ? and round = ?"
@@ -603,7 +616,7 @@ class Collector:
     def last_receipt(self) -> Any | None:
         """The newest: what the analyzer is known to have released."""
         with self._database.reading() as rows:
-            return _last_receipt(rows)
+            return _read_last_receipt(rows)
 
     def glance(self) -> tuple[int, int, int]:
         """Running batch, its open slots, those that it needs: a moment old perhaps, and without waiting for a lock."""
@@ -626,7 +639,7 @@ class Collector:
         }
 
 
-def _last_receipt(rows: Transaction) -> Any | None:
+def _read_last_receipt(rows: Transaction) -> Any | None:
     """The newest that the analyzer has signed; batches that it knew better have none."""
     query = "select receipt from batches where state = 'receipted' order by epoch desc, round desc limit 20"
     receipts = (loads(text) for (text,) in rows.execute(query))

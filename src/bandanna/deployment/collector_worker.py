@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from bandanna.deployment.collector import Closed, Collector, Plan
+from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.http.limits import Limits
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import Refused, Route, Upload, in_thread, json_response, place
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, locate_error, run_in_thread
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.report import HEADER, Verdict, answer
+from bandanna.deployment.messages.report import HEADER, RecordVerdict, encode_verdicts
 
 # The collector's own thread: closes what is due, forwards what waits, and learns what is planned.
 
@@ -22,7 +22,7 @@ _TICK = 0.02  # seconds between two looks at the clock
 _PATIENCE = 2.0  # at most so many seconds before what has failed is tried again
 
 
-class Pump:
+class CollectorThread:
     """One thread.
 
     forward  sends a closed round on; its receipt, or None if it has to be sent again later
@@ -33,9 +33,9 @@ class Pump:
         self,
         collector: Collector,
         *,
-        forward: Callable[[Closed], bytes | None],
+        forward: Callable[[ClosedRound], bytes | None],
         plan: Callable[[], Plan | None],
-        log: Log,
+        log: EventLog,
     ) -> None:
         self._collector, self._forward, self._plan, self._log = collector, forward, plan, log
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="pump", daemon=True)
@@ -60,7 +60,7 @@ class Pump:
                 pause, self.failing = _TICK, ""
             except Exception as error:
                 if self.failing != type(error).__name__:
-                    self._log.say("step failed", type=type(error).__name__, place=place(error))
+                    self._log.say("step failed", type=type(error).__name__, place=locate_error(error))
                 self.failing, pause = type(error).__name__, min(_PATIENCE, 2 * pause)
 
     def step(self) -> None:
@@ -109,7 +109,7 @@ class GroupCommit(Generic[Item, Result]):
     async def submit(self, item: Item) -> Result:
         """The result of one item, when it is durable."""
         if len(self._waiting) >= self._room:
-            raise Refused(503, "busy", retry_after=1.0)
+            raise RequestRefused(503, "busy", retry_after=1.0)
         result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, result))
         if not self._busy:
@@ -132,7 +132,7 @@ class GroupCommit(Generic[Item, Result]):
 
     async def _write(self, group: list[tuple[Item, asyncio.Future[Result]]]) -> None:
         try:
-            results = await in_thread(self._commit, [item for item, _ in group])
+            results = await run_in_thread(self._commit, [item for item, _ in group])
         except BaseException as error:
             for _, waiting in group:
                 if not waiting.done():
@@ -155,7 +155,7 @@ _GAUGES = {
 }
 
 
-def limits_of(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
+def compute_limits(batches: Sequence[Batch], *, shares: bool = False) -> Limits:
     """Bodies of requests: a few users' reports for all rounds of a batch, or a whole batch's share."""
     longest = max((sum(each.size + HEADER + 4 for each in batch.rounds) for batch in batches), default=0)
     body = max(1 << 26 if shares else 1 << 20, 4 * longest)
@@ -169,7 +169,7 @@ class CollectorRoutes:
         self, collector: Collector, task_id: str, metrics: Metrics, *, ready: Callable[[], bool] = lambda: True
     ) -> None:
         self._collector, self._task, self._ready = collector, task_id, ready
-        self._commits: GroupCommit[bytes, list[Verdict]] = GroupCommit(collector.accept)
+        self._commits: GroupCommit[bytes, list[RecordVerdict]] = GroupCommit(collector.accept)
         self._records = metrics.counter("records_total", "Records by what became of them.", ("result",))
         self._kept = self._records.series(result="kept")
         for index, (name, meaning) in enumerate(_GAUGES.items()):
@@ -196,11 +196,11 @@ class CollectorRoutes:
     async def reports(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """Records, acknowledged when they are durable."""
         if params["task"] != self._task:
-            raise Refused(404, "task")
+            raise RequestRefused(404, "task")
         if not self._ready():
-            raise Refused(503, "not-ready", retry_after=2.0)
+            raise RequestRefused(503, "not-ready", retry_after=2.0)
         verdicts = await self._commits.submit(body)
-        status, content = answer(verdicts)
+        status, content = encode_verdicts(verdicts)
         if status == 201:
             self._kept.add(len(verdicts))
         else:
@@ -211,5 +211,7 @@ class CollectorRoutes:
     async def open(self, request: Any) -> Any:
         """Which batch takes new slots, and how far the running one is: public numbers."""
         if request.path_params.get("task", self._task) != self._task:
-            raise Refused(404, "task")
-        return json_response(await in_thread(self._collector.progress))  # who closes a batch may hold its lock for long
+            raise RequestRefused(404, "task")
+        return json_response(
+            await run_in_thread(self._collector.progress)
+        )  # who closes a batch may hold its lock for long

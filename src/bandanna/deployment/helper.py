@@ -12,14 +12,14 @@ import numpy as np
 from bandanna import validation
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.batch_plan import Part
-from bandanna.deployment.messages.canonical import SEED, Opener, Signer, masks, sealing_key, verify
+from bandanna.deployment.messages.canonical import SEED, Opener, Signer, expand_masks, sealing_key, verify
 from bandanna.deployment.messages.report import sealing_info, write_seal_key
-from bandanna.deployment.messages.share import Job, check_receipt, read_job, write_share
-from bandanna.deployment.messages.tickets import HELPER, Tickets, agrees
+from bandanna.deployment.messages.share import MixJob, check_receipt, read_job, write_share
+from bandanna.deployment.messages.tickets import HELPER, TicketKeys, is_equal_mac
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 from bandanna.protocols.concurrent_shuffle import LevelMixer
-from bandanna.protocols.factory import mixed, mixers
-from bandanna.protocols.mixers import Adding, Full
+from bandanna.protocols.factory import make_mixer_encoding, mix_messages
+from bandanna.protocols.mixers import FullBatches, SummingMixer
 from bandanna.storage.database.base import Database, Transaction
 from bandanna.types import Ints
 
@@ -35,10 +35,10 @@ class JobRefused(BandannaError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the parts."""
-        return _made, (self.status, self.reason, str(self), self.details)
+        return _unpickle_job_refused, (self.status, self.reason, str(self), self.details)
 
 
-def _made(status: int, reason: str, message: str, details: dict[str, Any]) -> JobRefused:
+def _unpickle_job_refused(status: int, reason: str, message: str, details: dict[str, Any]) -> JobRefused:
     return JobRefused(status, reason, message, **details)
 
 
@@ -129,17 +129,17 @@ class Keyring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summand:
+class PartMasks:
     """The masks of one part of a round, in the order of places, and the mixer that adds them."""
 
     stream: int | None
-    mixer: Adding | LevelMixer
+    mixer: SummingMixer | LevelMixer
     messages: Ints  # (users, length)
 
     @property
     def text(self) -> str:
         """The mixer, as a plan holds it."""
-        return mixers().dumps(self.mixer)
+        return make_mixer_encoding().dumps(self.mixer)
 
     def mixed(self, held: str | None) -> tuple[str, str, list[tuple[int, int]]]:
         """Add the masks to what is held.
@@ -154,37 +154,37 @@ class Summand:
         tuple[str, str, list[tuple[int, int]]]
             What is held after them, what is forwarded, and the level and number of each sum of a stream in it.
         """
-        before = self.mixer.empty() if held is None else mixers().loads(held)
-        after, views = mixed(self.mixer, before, self.messages)
-        full = [view for view in views if isinstance(view, Full)]
+        before = self.mixer.empty() if held is None else make_mixer_encoding().loads(held)
+        after, views = mix_messages(self.mixer, before, self.messages)
+        full = [view for view in views if isinstance(view, FullBatches)]
         sums = [(level, view.users // each.users) for view in full for level, each in enumerate(view.levels)]
-        return mixers().dumps(after), mixers().dumps(views), sums
+        return make_mixer_encoding().dumps(after), make_mixer_encoding().dumps(views), sums
 
 
-def summands(job: Job, masks: list[Ints]) -> list[Summand]:
+def split_masks_by_part(job: MixJob, masks: list[Ints]) -> list[PartMasks]:
     """One for each part of the job's round; Unreadable if the plan cannot be followed."""
     parts = job.parts.parts
     if not job.parts.by_arm:
-        return [_summand(part, rows) for part, rows in zip(parts, masks, strict=True)]
+        return [_masks_of_part(part, rows) for part, rows in zip(parts, masks, strict=True)]
     try:
         arms = job.batch.arms_at(np.arange(len(job.entries)))
     except (IndexError, ValueError, TypeError) as error:
         raise Unreadable("a plan that does not say who plays which arm") from error
     if sorted(set(arms.tolist())) != sorted(-1 if part.arm is None else part.arm for part in parts):
         raise Unreadable("a plan whose parts are not those of its arms")
-    return [_summand(part, masks[0][arms == part.arm]) for part in parts]
+    return [_masks_of_part(part, masks[0][arms == part.arm]) for part in parts]
 
 
-def _summand(part: Part, messages: Ints) -> Summand:
-    mixer = mixers().loads(part.mixer or "null")
-    if not isinstance(mixer, Adding | LevelMixer) or mixer.length != part.length:
+def _masks_of_part(part: Part, messages: Ints) -> PartMasks:
+    mixer = make_mixer_encoding().loads(part.mixer or "null")
+    if not isinstance(mixer, SummingMixer | LevelMixer) or mixer.length != part.length:
         raise Unreadable("a plan whose mixer does not add counts of this length")
     if part.stream is not None and not isinstance(mixer, LevelMixer):
         raise Unreadable("a plan with a stream whose mixer has no levels")
-    return Summand(stream=part.stream, mixer=mixer, messages=messages)
+    return PartMasks(stream=part.stream, mixer=mixer, messages=messages)
 
 
-def masks_of(job: Job, task: bytes, openers: Mapping[int, Opener], tickets: Tickets) -> tuple[list[Ints], int]:
+def open_masks(job: MixJob, task: bytes, openers: Mapping[int, Opener], tickets: TicketKeys) -> tuple[list[Ints], int]:
     """For each part that a user reports for the masks of everybody, (users, length), and how many users are bad.
 
     Bad is whose seed cannot be opened as that of this slot, round and plan, or comes without the ticket's key: the
@@ -194,16 +194,16 @@ def masks_of(job: Job, task: bytes, openers: Mapping[int, Opener], tickets: Tick
     made = [np.zeros((len(job.entries), length), dtype=np.int64) for length in lengths]
     for place, entry in enumerate(job.entries):
         info = sealing_info(task, job.batch, job.round, entry.slot)
-        seed = _seed(openers.get(entry.key_id), entry.sealed, info, tickets.key(epoch, entry.slot))
+        seed = _open_seed(openers.get(entry.key_id), entry.sealed, info, tickets.key(epoch, entry.slot))
         if seed is None:
             bad += 1
             continue
-        for rows, own in zip(made, masks(seed, lengths), strict=True):
+        for rows, own in zip(made, expand_masks(seed, lengths), strict=True):
             rows[place] = own
     return made, bad
 
 
-def _seed(opener: Opener | None, sealed: bytes, info: bytes, key: bytes) -> bytes | None:
+def _open_seed(opener: Opener | None, sealed: bytes, info: bytes, key: bytes) -> bytes | None:
     """The seed, if it was sealed for this, together with the ticket's key."""
     if opener is None:
         return None
@@ -211,7 +211,7 @@ def _seed(opener: Opener | None, sealed: bytes, info: bytes, key: bytes) -> byte
         opened = opener.open(sealed, info)
     except BandannaError:
         return None
-    return opened[:SEED] if agrees(opened[SEED:], key) else None
+    return opened[:SEED] if is_equal_mac(opened[SEED:], key) else None
 
 
 # The helper's tables.
@@ -250,7 +250,7 @@ WAITING, RELEASED, UNUSABLE = "stored", "released", "unusable"
 _PORTION = 1000  # values in a statement
 
 
-class Stored(NamedTuple):
+class StoredJob(NamedTuple):
     """A job that was done."""
 
     epoch: int
@@ -262,27 +262,27 @@ class Stored(NamedTuple):
     signature: str
 
 
-_COLUMNS = ", ".join(Stored._fields)
+_COLUMNS = ", ".join(StoredJob._fields)
 
 
-def select_job(transaction: Transaction, epoch: int, round_: int) -> Stored | None:
+def select_job(transaction: Transaction, epoch: int, round_: int) -> StoredJob | None:
     """The job of a round, if it was done."""
     rows = transaction.execute(f"select {_COLUMNS} from jobs where epoch = ? and round = ?", epoch, round_)
-    return Stored(*rows[0]) if rows else None
+    return StoredJob(*rows[0]) if rows else None
 
 
-def select_jobs(transaction: Transaction, epoch: int) -> list[Stored]:
+def select_jobs(transaction: Transaction, epoch: int) -> list[StoredJob]:
     """All rounds of a batch that were done."""
-    return [Stored(*row) for row in transaction.execute(f"select {_COLUMNS} from jobs where epoch = ?", epoch)]
+    return [StoredJob(*row) for row in transaction.execute(f"select {_COLUMNS} from jobs where epoch = ?", epoch)]
 
 
-def select_waiting(transaction: Transaction) -> list[Stored]:
+def select_waiting(transaction: Transaction) -> list[StoredJob]:
     """Jobs whose receipt is not there yet, the oldest first."""
     sql = f"select {_COLUMNS} from jobs where state = ? order by epoch, round"
-    return [Stored(*row) for row in transaction.execute(sql, WAITING)]
+    return [StoredJob(*row) for row in transaction.execute(sql, WAITING)]
 
 
-def store_job(transaction: Transaction, done: Stored, rounds: int) -> None:
+def store_job(transaction: Transaction, done: StoredJob, rounds: int) -> None:
     """A job, with everything that its share is."""
     sql = f"insert into jobs ({_COLUMNS}, rounds) values (?, ?, ?, ?, ?, ?, ?, ?)"
     transaction.execute(sql, *done, rounds)
@@ -384,7 +384,7 @@ class Helper:
         keyring: Keyring,
         sign: Signer,
     ) -> None:
-        self._db, self._task_id, self._task, self._tickets = db, task_id, task, Tickets(ticket_key, task, HELPER)
+        self._db, self._task_id, self._task, self._tickets = db, task_id, task, TicketKeys(ticket_key, task, HELPER)
         self._leader_key, self._analyzer_key, self._keyring, self._sign = leader_key, analyzer_key, keyring, sign
         with db.transaction() as transaction:
             found = check_task(transaction, task)
@@ -406,18 +406,18 @@ class Helper:
         if known is not None:
             return 200, known.share
         key = write_seal_key(*self._keyring.active(), self._sign)
-        masks, bad = masks_of(job, self._task, self._keyring.openers(), self._tickets)
+        masks, bad = open_masks(job, self._task, self._keyring.openers(), self._tickets)
         try:
-            added = summands(job, masks)
+            added = split_masks_by_part(job, masks)
         except Unreadable as error:
             raise JobRefused(422, "plan", str(error)) from error
         with self._db.transaction() as transaction:
             known = self._known(transaction, job)
             if known is not None:
                 return 200, known.share
-            return 201, self._done(transaction, job, added, bad, key)
+            return 201, self._finish_job(transaction, job, added, bad, key)
 
-    def waiting(self) -> list[Stored]:
+    def waiting(self) -> list[StoredJob]:
         """Shares for which the analyzer has given no receipt yet; Fenced where another process sends them."""
         self._db.check_claim()
         with self._db.reading() as transaction:
@@ -455,14 +455,16 @@ class Helper:
         self._db.scrub()  # who took part is not needed any more
         return state if known is None else known.state
 
-    def _known(self, transaction: Transaction, job: Job) -> Stored | None:
+    def _known(self, transaction: Transaction, job: MixJob) -> StoredJob | None:
         """The same job, done before; another one in its place is refused."""
         known = select_job(transaction, job.batch.epoch, job.round)
         if known is not None and known.digest != job.digest:
             raise JobRefused(409, "other-job", "another job was done for this round of the batch")
         return known
 
-    def _done(self, transaction: Transaction, job: Job, added: list[Summand], bad: int, key: dict[str, Any]) -> bytes:
+    def _finish_job(
+        self, transaction: Transaction, job: MixJob, added: list[PartMasks], bad: int, key: dict[str, Any]
+    ) -> bytes:
         """The share, with everything that goes with it."""
         epoch, slots = job.batch.epoch, [entry.slot for entry in job.entries]
         others = select_jobs(transaction, epoch)
@@ -473,7 +475,7 @@ class Helper:
         if not others:
             store_slots(transaction, epoch, slots)
         try:
-            parts = [self._mixed(transaction, job, each, usable=not bad) for each in added]
+            parts = [self._mix_part(transaction, job, each, usable=not bad) for each in added]
         except InvalidArgument as error:  # fewer users than the noise is calibrated for
             raise JobRefused(422, "plan", str(error)) from error
         share = write_share(
@@ -487,11 +489,11 @@ class Helper:
             parts=[] if bad else parts,
             key=key,
         )
-        stored = Stored(epoch, job.round, job.digest, job.checksum, "stored", share, self._sign("share", share))
+        stored = StoredJob(epoch, job.round, job.digest, job.checksum, "stored", share, self._sign("share", share))
         store_job(transaction, stored, len(job.batch.rounds))
         return share
 
-    def _mixed(self, transaction: Transaction, job: Job, added: Summand, *, usable: bool) -> str:
+    def _mix_part(self, transaction: Transaction, job: MixJob, added: PartMasks, *, usable: bool) -> str:
         """Return what one part forwards, and move its stream forward.
 
         Of a job that is not usable nothing is added: the stream is at its round then, and the round's receipt ends it.

@@ -9,12 +9,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bandanna.deployment.helper import DELAY, RELEASED, SCHEMA, UNUSABLE, Helper, JobRefused, Keyring, Stored
-from bandanna.deployment.http.limits import Limits, json_of, name_of
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import Refused, in_thread, json_response, safe
+from bandanna.deployment.helper import DELAY, RELEASED, SCHEMA, UNUSABLE, Helper, JobRefused, Keyring, StoredJob
+from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import RequestRefused, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.messages import canonical
-from bandanna.deployment.messages.canonical import authorities, sign
+from bandanna.deployment.messages.canonical import make_tls_context, sign
 from bandanna.deployment.messages.tickets import HELPER
 from bandanna.errors import MissingExtra, Unreadable
 from bandanna.storage.database.base import Database
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 _FIRST, _LONGEST = 0.25, 30.0  # seconds between two tries
 
 
-class Sender:
+class ShareSender:
     """One for each helper; `wake` it when there is something new."""
 
     def __init__(
-        self, helper: Helper, *, url: str, task_id: str, log: Log, metrics: Metrics, verify_tls: Any = True
+        self, helper: Helper, *, url: str, task_id: str, log: EventLog, metrics: Metrics, verify_tls: Any = True
     ) -> None:
         self._helper, self._base, self._log = helper, f"{url}/tasks/{task_id}/batches", log
         self._client = _client(verify_tls)
@@ -70,7 +70,7 @@ class Sender:
     async def sweep(self) -> int:
         """Send everything that has no receipt, the oldest first; how many are left without."""
         async with self._one:
-            waiting = await in_thread(self._helper.waiting)
+            waiting = await run_in_thread(self._helper.waiting)
             left = len(waiting)
             for stored in waiting:
                 state = await self._send(stored)
@@ -90,7 +90,7 @@ class Sender:
         """Let go of connections."""
         await self._client.aclose()
 
-    async def _send(self, stored: Stored) -> str:
+    async def _send(self, stored: StoredJob) -> str:
         """What has become of it: "released" or "unusable" by a receipt; "sent" if it waits for the other share,
         "refused" if the analyzer has another one, "failed" if it was not reached. All but receipts may be tried again.
         """
@@ -107,7 +107,7 @@ class Sender:
         if receipt is not None:
             enter = partial(self._helper.receipted, stored.epoch, stored.round, receipt, other=other)
             try:
-                return await in_thread(enter)
+                return await run_in_thread(enter)
             except Unreadable:  # nobody's, or of something else
                 self._log.say("receipt refused", epoch=stored.epoch, round=stored.round)
         if answer.status_code in (202, 409):
@@ -129,7 +129,7 @@ def _client(verify_tls: Any) -> httpx.AsyncClient:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
         raise MissingExtra("serve", "a helper") from error
-    known = authorities() if verify_tls is True else verify_tls
+    known = make_tls_context() if verify_tls is True else verify_tls
     return httpx.AsyncClient(timeout=10.0, verify=known, trust_env=False)
 
 
@@ -141,11 +141,19 @@ _BATCH = re.compile(r"(0|[1-9]\d{0,9})\.(0|[1-9]\d{0,4})")
 _PATIENCE = 5.0  # seconds for which the shuffler waits while the analyzer is told
 
 
-class Office:
+class HelperService:
     """A helper that is served: opened when the process begins to serve, closed at its end."""
 
     def __init__(
-        self, task: Task, secrets: Secrets, db_url: str, *, delay: float, log: Log, metrics: Metrics, verify_tls: Any
+        self,
+        task: Task,
+        secrets: Secrets,
+        db_url: str,
+        *,
+        delay: float,
+        log: EventLog,
+        metrics: Metrics,
+        verify_tls: Any,
     ) -> None:
         self._task_id, self._db_url, self._delay, self._log, self._metrics = task.id, db_url, delay, log, metrics
         self._sign = partial(sign, secrets.sign, task.id)
@@ -172,8 +180,8 @@ class Office:
 
     async def start(self) -> None:
         """Open the database, as its only server, and go on where the process before has ended."""
-        self._helper = await in_thread(self._open)
-        self._sender = Sender(
+        self._helper = await run_in_thread(self._open)
+        self._sender = ShareSender(
             self._helper, url=self._url, task_id=self._task_id, log=self._log, metrics=self._metrics,
             verify_tls=self._verify_tls,
         )  # fmt: skip
@@ -197,7 +205,7 @@ class Office:
 
     async def status(self) -> dict[str, Any]:
         """Numbers only."""
-        waiting = await in_thread(self._at_work.waiting)
+        waiting = await run_in_thread(self._open_role.waiting)
         return {"waiting": [f"{stored.epoch}.{stored.round}" for stored in waiting[:100]]}
 
     async def job(self, request: Request) -> Response:
@@ -205,14 +213,14 @@ class Office:
         self._of_task(request.path_params["task"])
         found = _BATCH.fullmatch(request.path_params["batch"])
         if found is None:
-            raise Refused(404, "batch")
+            raise RequestRefused(404, "batch")
         epoch, round_ = int(found[1]), int(found[2])
         content, signature = await request.body(), request.headers.get("signature")
         try:
             status, share = await self._do(content, signature, epoch, round_)
         except JobRefused as refused:
             again = 1.0 if refused.status == 503 else None
-            raise Refused(refused.status, refused.reason, retry_after=again, **refused.details) from None
+            raise RequestRefused(refused.status, refused.reason, retry_after=again, **refused.details) from None
         document = canonical.loads(share)
         if status == 201:
             self._jobs.add()
@@ -224,53 +232,53 @@ class Office:
         return json_response({name: document[name] for name in ("count", "checksum", "bad")}, status)
 
     async def _do(self, content: bytes, signature: str | None, epoch: int, round_: int) -> tuple[int, bytes]:
-        do = partial(self._at_work.job, content, signature, epoch=epoch, round_=round_)
+        do = partial(self._open_role.job, content, signature, epoch=epoch, round_=round_)
         try:
-            return await in_thread(do)
+            return await run_in_thread(do)
         except JobRefused as refused:
             if refused.reason != "waiting":
                 raise
         await self._sender.sweep()  # the receipt that is missing may be there by now
-        return await in_thread(do)
+        return await run_in_thread(do)
 
     async def change_keys(self, request: Request) -> Response:
         """{"action": "rotate"} makes the next key, {"action": "delete", "id": n} removes an expired one."""
-        document = json_of(await request.body())
+        document = parse_json_body(await request.body())
         match document:
             case {"action": "rotate", **rest} if not rest:
-                with safe(409, "keys"):
-                    number = await in_thread(self._opened.rotate)
+                with mark_errors_safe(409, "keys"):
+                    number = await run_in_thread(self._opened.rotate)
                 self._log.say("key made", number=number)
             case {"action": "delete", "id": number, **rest} if not rest:
-                with safe(409, "keys"):
-                    await in_thread(self._opened.delete, number)
+                with mark_errors_safe(409, "keys"):
+                    await run_in_thread(self._opened.delete, number)
                 self._log.say("key deleted", number=number)
             case _:
-                raise Refused(400, "action", error='{"action": "rotate"} or {"action": "delete", "id": number}')
-        return json_response({"keys": await in_thread(self._opened.public)})
+                raise RequestRefused(400, "action", error='{"action": "rotate"} or {"action": "delete", "id": number}')
+        return json_response({"keys": await run_in_thread(self._opened.public)})
 
     @property
-    def _at_work(self) -> Helper:
+    def _open_role(self) -> Helper:
         if self._helper is None:
-            raise Refused(503, "starting", retry_after=1)
+            raise RequestRefused(503, "starting", retry_after=1)
         return self._helper
 
     @property
     def _opened(self) -> Keyring:
-        assert self._at_work is not None
+        assert self._open_role is not None
         return self._keyring
 
     def _of_task(self, name: str) -> None:
         if name != self._task_id:
-            raise Refused(404, "task")
+            raise RequestRefused(404, "task")
 
 
-def build(
+def build_helper(
     task: Task,
     secrets: Secrets,
     db_url: str,
     *,
-    log: Log | None = None,
+    log: EventLog | None = None,
     limits: Limits = _LIMITS,
     delay: float = DELAY,
     verify_tls: Any = True,
@@ -279,19 +287,19 @@ def build(
 
     verify_tls  by which certificates the analyzer is known, beside the system's
     """
-    from bandanna.deployment.http.application import application
+    from bandanna.deployment.http.application import build_application
 
     assert task.policy is not None  # what mixers are made of is known when the policy is loaded
-    metrics, said = Metrics(), log or Log("helper")
-    office = Office(task, secrets, db_url, delay=delay, log=said, metrics=metrics, verify_tls=verify_tls)
-    return application(
+    metrics, said = Metrics(), log or EventLog("helper")
+    office = HelperService(task, secrets, db_url, delay=delay, log=said, metrics=metrics, verify_tls=verify_tls)
+    return build_application(
         role="helper",
         routes=[
             ("PUT", "/tasks/{task}/batches/{batch}/job", office.job),
             ("POST", "/admin/keys", office.change_keys),
         ],
         peers=["PUT /tasks/{task}/batches/{batch}/job"],
-        names=[name_of(task.url("helper"))],
+        names=[host_from_url(task.url("helper"))],
         start=office.start,
         stop=office.stop,
         health=lambda: {"ok": office.ready, "task": task.id},

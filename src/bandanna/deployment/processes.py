@@ -18,13 +18,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bandanna import validation
-from bandanna.deployment.calls import Calls, known_by
-from bandanna.deployment.client.load_simulation import Crowd, Http, summary, world_of
-from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.calls import RoleConnection, trusted_certificates
+from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers, summarize_users, world_for_task
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.server import serve
 from bandanna.deployment.messages.canonical import loads
 from bandanna.deployment.task import creation
-from bandanna.deployment.task.description import sight
+from bandanna.deployment.task.description import visibility_table
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
 
@@ -32,7 +32,7 @@ from bandanna.errors import BandannaError, InvalidArgument
 
 
 FENCED = 75  # the exit code of a process whose database another one serves: "try again later" (EX_TEMPFAIL)
-_BEGIN = 300.0  # seconds in which a role must answer: on a busy machine several processes start slowly
+_START_SECONDS = 300.0  # seconds in which a role must answer: on a busy machine several processes start slowly
 
 
 def serve_role(
@@ -58,8 +58,8 @@ def serve_role(
     """
     if role not in task.roles:
         raise InvalidArgument("role", role, f"{', '.join(task.roles)}: this task has no {role}")
-    own, log = Secrets.read(secrets, role, task), Log(role)
-    number = port_of(task, role) if port is None else validation.whole("port", port, least=0, most=65535)
+    own, log = Secrets.read(secrets, role, task), EventLog(role)
+    number = port_in_task(task, role) if port is None else validation.integer("port", port, least=0, most=65535)
     app = _build(role, task, own, database, log, trust)
     serve(
         app, host=host, port=number, cert=cert, key=key, log=log, ready=lambda at: log.say("ready", port=at),
@@ -79,34 +79,34 @@ def _address(name: str, text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _build(role: str, task: Task, own: Secrets, database: str, log: Log, trust: Path | None) -> Any:
+def _build(role: str, task: Task, own: Secrets, database: str, log: EventLog, trust: Path | None) -> Any:
     verify_tls: Any = True
     if trust is not None:
-        verify_tls = known_by(trust)
+        verify_tls = trusted_certificates(trust)
     if role == "registrar":
         from bandanna.deployment import registrar_service
 
-        return registrar_service.build(task, own, database, log=log)
+        return registrar_service.build_registrar(task, own, database, log=log)
     if role == "helper":
         from bandanna.deployment import helper_service
 
-        return helper_service.build(task, own, database, log=log, verify_tls=verify_tls)
+        return helper_service.build_helper(task, own, database, log=log, verify_tls=verify_tls)
     if role == "shuffler":
         from bandanna.deployment import shuffler_service
 
-        return shuffler_service.build(task, own, database=database, log=log, verify_tls=verify_tls)
+        return shuffler_service.build_shuffler(task, own, database=database, log=log, verify_tls=verify_tls)
     from bandanna.deployment.analyzer import service
 
-    return service.build(task, own, database=database, log=log, verify_tls=verify_tls)
+    return service.build_analyzer(task, own, database=database, log=log, verify_tls=verify_tls)
 
 
-def port_of(task: Task, role: str) -> int:
+def port_in_task(task: Task, role: str) -> int:
     """Of the role's address in the task."""
     parts = urlsplit(task.url(role))
     return parts.port or (443 if parts.scheme == "https" else 80)
 
 
-class Running:
+class RunningDeployment:
     """All roles of a task, as processes on this machine."""
 
     def __init__(self, task: Task, folder: Path, *, database: str | None = None, host: str = "127.0.0.1") -> None:
@@ -126,7 +126,7 @@ class Running:
         with log.open("ab") as out:
             self.processes[role] = subprocess.Popen([*command, "--host", self._host], stdout=out, stderr=out)
 
-    def wait(self, role: str, seconds: float = _BEGIN) -> None:
+    def wait(self, role: str, seconds: float = _START_SECONDS) -> None:
         """Until its own process says that it is ready: somebody else may be listening at its address."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -162,7 +162,7 @@ class Running:
                 process.kill()
                 process.wait()
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> RunningDeployment:
         self.begin()
         return self
 
@@ -170,7 +170,7 @@ class Running:
         self.stop()
 
 
-def _free(role: str, host: str, port: int) -> None:
+def _check_free(role: str, host: str, port: int) -> None:
     """Whether somebody else listens there is known before anything is started."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as trial:
@@ -184,14 +184,14 @@ def _free(role: str, host: str, port: int) -> None:
 def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say: Callable[[str], None]) -> None:
     """All roles, until SIGTERM or SIGINT, or until one of them ends."""
     for role in task.roles:
-        _free(role, host, port_of(task, role))
+        _check_free(role, host, port_in_task(task, role))
     ended = []
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: ended.append(True))
     say(f"Starting {', '.join(task.roles)}; this takes some seconds.")
-    with Running(task, folder, database=database, host=host) as running:
+    with RunningDeployment(task, folder, database=database, host=host) as running:
         for role in task.roles:
-            say(f"{role:10} http://{host}:{port_of(task, role)}  log: {running.logs[role]}")
+            say(f"{role:10} http://{host}:{port_in_task(task, role)}  log: {running.logs[role]}")
         say("All roles answer. Stop them with Ctrl-C.")
         while not ended:
             time.sleep(0.1)
@@ -221,11 +221,11 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def a_small_task(folder: Path, *, users: int, mixers: int) -> Task:
+def write_demo_task(folder: Path, *, users: int, mixers: int) -> Task:
     """LinTS in the shuffle model for so many users, on free ports of this machine, written with its secrets."""
     roles = ("registrar", "analyzer", "shuffler", "helper")[: 2 + mixers]
     urls = {role: f"http://127.0.0.1:{port}" for role, port in zip(roles, free_ports(len(roles)), strict=True)}
-    task, secrets = creation.create(
+    task, secrets = creation.create_task(
         {
             "title": "A bandit, deployed",
             "algorithm": "LinTS-SDP",
@@ -235,11 +235,11 @@ def a_small_task(folder: Path, *, users: int, mixers: int) -> Task:
         },
         expect=False,
     )
-    creation.write(folder, task, secrets)
+    creation.write_task(folder, task, secrets)
     return task
 
 
-class Watch:
+class TableWatcher:
     """A thread that counts the rows of every table of every role, again and again."""
 
     def __init__(self, databases: Mapping[str, Path]) -> None:
@@ -247,7 +247,7 @@ class Watch:
         self.most: dict[str, dict[str, int]] = {role: {} for role in databases}
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> TableWatcher:
         self._thread.start()
         return self
 
@@ -258,11 +258,11 @@ class Watch:
     def _run(self) -> None:
         while not self._stop.wait(_TICK):
             for role, path in self._databases.items():
-                for table, count in rows_of(path).items():
+                for table, count in count_rows(path).items():
                     self.most[role][table] = max(count, self.most[role].get(table, 0))
 
 
-def rows_of(path: Path) -> dict[str, int]:
+def count_rows(path: Path) -> dict[str, int]:
     """How many rows each table of an SQLite file has; nothing if it cannot be read now."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=1.0)) as rows:
@@ -273,22 +273,22 @@ def rows_of(path: Path) -> dict[str, int]:
         return {}
 
 
-def demonstrate(
+def run_demo(
     folder: Path, *, users: int = 2000, mixers: int = 1, seed: int = 0, progress: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
     """Make a task in a folder, run its roles as processes, send simulated users, and say what each role saw."""
     creation.check_free(folder)
     began = time.monotonic()
-    task = a_small_task(folder, users=users, mixers=mixers)
+    task = write_demo_task(folder, users=users, mixers=mixers)
     created = time.monotonic()
     databases = {role: folder / f"{role}.db" for role in task.roles}
     token = Secrets.read(folder, "registrar", task).token
-    with Running(task, folder), Watch(databases) as watch, Http(task, token=token) as http:
+    with RunningDeployment(task, folder), TableWatcher(databases) as watch, HttpDeployment(task, token=token) as http:
         started = time.monotonic()
-        world = world_of(task, None)
-        crowd = Crowd(task, http, world, rounds=users, seed=seed, concurrency=8, progress=progress)
+        world = world_for_task(task, None)
+        crowd = SimulatedUsers(task, http, world, rounds=users, seed=seed, concurrency=8, progress=progress)
         crowd.run()
-        _until_receipted(databases[task.collector])
+        _wait_for_receipt(databases[task.collector])
         met = {role: _metrics(task, role, Secrets.read(folder, role, task).token) for role in task.roles}
         ledger = _ledger(task)
     return {
@@ -297,15 +297,19 @@ def demonstrate(
         "processes": list(task.roles),
         "collector": task.collector,
         "promise": task.content["promise"],
-        "crowd": summary(crowd),
+        "crowd": summarize_users(crowd),
         "ledger": ledger,
-        "saw": [_seen(task, role, met[role], watch.most[role], rows_of(databases[role])) for role in task.roles],
+        "saw": [
+            _describe_seen(task, role, met[role], watch.most[role], count_rows(databases[role])) for role in task.roles
+        ],
         "seconds": {"created": created - began, "started": started - created},
     }
 
 
-def _seen(task: Task, role: str, met: dict[str, float], most: dict[str, int], end: dict[str, int]) -> dict[str, Any]:
-    sees = next(each.sees for each in sight(task) if each.role == role)
+def _describe_seen(
+    task: Task, role: str, met: dict[str, float], most: dict[str, int], end: dict[str, int]
+) -> dict[str, Any]:
+    sees = next(each.sees for each in visibility_table(task) if each.role == role)
     tables = {name: [max(most.get(name, 0), count), count] for name, count in end.items()}
     return {
         "role": role,
@@ -316,16 +320,16 @@ def _seen(task: Task, role: str, met: dict[str, float], most: dict[str, int], en
     }
 
 
-def _until_receipted(database: Path, seconds: float = 60.0) -> None:
+def _wait_for_receipt(database: Path, seconds: float = 60.0) -> None:
     """The collector deletes reports when their receipt has come: a moment after the publication."""
     end = time.monotonic() + seconds
-    while rows_of(database).get("reports", 1) and time.monotonic() < end:  # 1: it could not be read
+    while count_rows(database).get("reports", 1) and time.monotonic() < end:  # 1: it could not be read
         time.sleep(0.05)
 
 
 def _metrics(task: Task, role: str, token: str) -> dict[str, float]:
     """Every metric of a role, added up over its labels."""
-    calls = Calls(task.url(role))
+    calls = RoleConnection(task.url(role))
     with closing(calls):
         _, content, _ = calls.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
     sums: dict[str, float] = {}
@@ -335,7 +339,7 @@ def _metrics(task: Task, role: str, token: str) -> dict[str, float]:
 
 
 def _ledger(task: Task) -> dict[str, Any]:
-    calls = Calls(task.url("analyzer"))
+    calls = RoleConnection(task.url("analyzer"))
     with closing(calls):
         status, content, _ = calls.ask("GET", f"/tasks/{task.id}/ledger")
     if status != 200:

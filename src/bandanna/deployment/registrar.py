@@ -10,9 +10,18 @@ from typing import Any, NamedTuple
 from bandanna import validation
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import Signer, verify
-from bandanna.deployment.messages.publication import Pin, head
+from bandanna.deployment.messages.publication import PublicationPin, cosigned_statement
 from bandanna.deployment.messages.report import EPOCHS
-from bandanna.deployment.messages.tickets import COLLECTOR, MAC, SLOT, Tickets, agrees, label, mac, refusal
+from bandanna.deployment.messages.tickets import (
+    COLLECTOR,
+    MAC,
+    SLOT,
+    TicketKeys,
+    encode_label,
+    is_equal_mac,
+    mac,
+    prove_unused,
+)
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 from bandanna.storage.database.base import Database, Transaction
 
@@ -35,7 +44,7 @@ create table witness (
 create table binding (one {bigint} primary key, mark {blob} not null);
 """
 
-Held = dict[bytes, dict[int, bytes]]  # person -> epoch -> slot
+TicketsByUser = dict[bytes, dict[int, bytes]]  # person -> epoch -> slot
 
 
 class Witness(NamedTuple):
@@ -49,9 +58,9 @@ class Witness(NamedTuple):
     cosignature: str
 
 
-def select_tickets(transaction: Transaction, people: Collection[bytes]) -> Held:
+def select_tickets(transaction: Transaction, people: Collection[bytes]) -> TicketsByUser:
     """The tickets of these people."""
-    held: Held = {person: {} for person in people}
+    held: TicketsByUser = {person: {} for person in people}
     if not held:
         return held
     asked = list(held)
@@ -63,7 +72,7 @@ def select_tickets(transaction: Transaction, people: Collection[bytes]) -> Held:
     return held
 
 
-def store_changes(transaction: Transaction, before: Held, after: Held) -> None:
+def store_changes(transaction: Transaction, before: TicketsByUser, after: TicketsByUser) -> None:
     """Write what is different."""
     gone, new = set(_rows(before)) - set(_rows(after)), set(_rows(after)) - set(_rows(before))
     transaction.many("delete from users where person = ? and epoch = ? and slot = ?", gone)
@@ -103,7 +112,7 @@ def count_tickets(transaction: Transaction) -> int:
     return int(transaction.execute("select count(*) from users")[0][0])
 
 
-def _rows(held: Held) -> Iterable[tuple[bytes, int, bytes]]:
+def _rows(held: TicketsByUser) -> Iterable[tuple[bytes, int, bytes]]:
     return ((person, epoch, slot) for person, tickets in held.items() for epoch, slot in tickets.items())
 
 
@@ -155,7 +164,7 @@ class Notary:
             409 and what the analyzer has said of the newest one if that is another, or a later one; 409 and nothing if
             publications are missing here; 403 and nothing if the analyzer has not signed the document.
         """
-        told = _told(document)
+        told = _read_witness(document)
         signed = {name: value for name, value in document.items() if name != "signature"}
         if not verify(self._analyzer_key, self._task, "witness", canonical.dumps(signed), document["signature"]):
             return 403, {}
@@ -170,7 +179,7 @@ class Notary:
             if told.number <= number or document["previous"] != chain or document["epoch"] < epoch:
                 assert known is not None
                 return 409, {"witness": canonical.loads(known.document)}
-            cosignature = self._sign("cosignature", head(told))
+            cosignature = self._sign("cosignature", cosigned_statement(told))
             text = canonical.dumps(document).decode()
             store_witness(transaction, Witness(told.number, document["epoch"], told.chain, text, cosignature))
         return 201, {"cosignature": cosignature}
@@ -182,7 +191,7 @@ class Notary:
         return None if known is None else {**canonical.loads(known.document), "cosignature": known.cosignature}
 
 
-def _told(document: Any) -> Pin:
+def _read_witness(document: Any) -> PublicationPin:
     """The number and the chain of a document whose fields are what they have to be."""
     if not isinstance(document, dict) or set(document) != _FIELDS:
         raise Unreadable(f"a witness has the fields {', '.join(sorted(_FIELDS))}")
@@ -192,7 +201,7 @@ def _told(document: Any) -> Pin:
         raise Unreadable("a witness without chains")
     if not 0 < len(document["chain"]) <= _LONGEST or len(document["previous"]) > _LONGEST:
         raise Unreadable("a witness without chains")
-    return Pin(document["number"], document["chain"])
+    return PublicationPin(document["number"], document["chain"])
 
 
 # Tickets: one per user and epoch, at most `participations` of them that may still be used.
@@ -211,7 +220,7 @@ PROOFS = 64  # refusals that one user may bring along
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TicketRequest:
     """One person's wish for a ticket, and the refusals (epoch, slot) that were proved."""
 
     person: bytes
@@ -238,10 +247,10 @@ class Registrar:
         who has seen what it refuses and could refuse for ever.
         """
         self._db, self._task, self._secret, self._collector = db, task, secret, ticket_keys[COLLECTOR]
-        self._tickets = {verifier: Tickets(key, task, verifier) for verifier, key in ticket_keys.items()}
-        self._participations = validation.whole("participations", participations)
+        self._tickets = {verifier: TicketKeys(key, task, verifier) for verifier, key in ticket_keys.items()}
+        self._participations = validation.integer("participations", participations)
         self._moves = moves
-        own = mac(secret, label("registrar"), task)
+        own = mac(secret, encode_label("registrar"), task)
         with db.transaction() as transaction:
             found = check_registrar_task(transaction, own)
             analyze_tables(transaction)
@@ -260,7 +269,7 @@ class Registrar:
         if not isinstance(requests, list) or not 0 < len(requests) <= MOST:
             raise InvalidArgument("tickets", type(requests).__name__, f"a list of 1 to {MOST}")
         wanted = [self._wanted(each) for each in requests]
-        people = {each.person for each in wanted if isinstance(each, Wanted)}
+        people = {each.person for each in wanted if isinstance(each, TicketRequest)}
         with self._db.transaction() as transaction:
             known = select_witness(transaction)
             last = AHEAD + (0 if known is None else known.epoch)
@@ -275,32 +284,34 @@ class Registrar:
         with self._db.reading() as transaction:
             return {"tickets": count_tickets(transaction)}
 
-    def _wanted(self, request: Any) -> Wanted | str:
+    def _wanted(self, request: Any) -> TicketRequest | str:
         """What was asked for, or the reason why it is nothing."""
         if not isinstance(request, Mapping) or not {"user", "epoch"} <= set(request) <= {"user", "epoch", "refused"}:
             return "user"
         user, epoch, proofs = request["user"], request["epoch"], request.get("refused", [])
-        if not isinstance(user, str) or not 0 < len(user) <= LONGEST or not _whole(user):
+        if not isinstance(user, str) or not 0 < len(user) <= LONGEST or not _is_writable_text(user):
             return "user"
         if type(epoch) is not int or not 0 <= epoch <= EPOCHS:
             return "epoch"
         try:
-            refused = tuple(self._proved(*proof) for proof in _listed(proofs))
+            refused = tuple(self._parse_proof(*proof) for proof in _list_proofs(proofs))
         except (TypeError, Unreadable):
             return "proof"
-        person = mac(self._secret, label("user"), self._task, user.encode())
-        return Wanted(person=person, epoch=epoch, refused=refused)
+        person = mac(self._secret, encode_label("user"), self._task, user.encode())
+        return TicketRequest(person=person, epoch=epoch, refused=refused)
 
-    def _proved(self, epoch: Any, slot: Any, proof: Any) -> tuple[int, bytes]:
+    def _parse_proof(self, epoch: Any, slot: Any, proof: Any) -> tuple[int, bytes]:
         """An epoch and its slot, if the collector has refused it."""
         if type(epoch) is not int or not 0 <= epoch <= EPOCHS:
             raise Unreadable("a refusal without an epoch")
-        opened = canonical.unpacked(slot, SLOT)
-        if not agrees(canonical.unpacked(proof, MAC), refusal(self._collector, self._task, epoch, opened)):
+        opened = canonical.decode_base64url(slot, SLOT)
+        if not is_equal_mac(
+            canonical.decode_base64url(proof, MAC), prove_unused(self._collector, self._task, epoch, opened)
+        ):
             raise Unreadable("a refusal that nobody has made")
         return epoch, opened
 
-    def _given(self, wanted: Wanted, held: dict[int, bytes], last: int) -> dict[str, Any] | str:
+    def _given(self, wanted: TicketRequest, held: dict[int, bytes], last: int) -> dict[str, Any] | str:
         """A ticket, entered into what its owner holds; the same again for whoever has one in this epoch."""
         epoch = wanted.epoch
         if epoch not in held:
@@ -311,19 +322,21 @@ class Registrar:
                     del held[before]  # once: nobody has this slot any more
             if len(held) >= self._participations:
                 return "participations"
-            held[epoch] = mac(self._secret, label("slot"), self._task, epoch.to_bytes(4, "little"), wanted.person)
+            held[epoch] = mac(
+                self._secret, encode_label("slot"), self._task, epoch.to_bytes(4, "little"), wanted.person
+            )
         slot = held[epoch]
-        keys = {verifier: canonical.packed(each.key(epoch, slot)) for verifier, each in self._tickets.items()}
-        return {"epoch": epoch, "slot": canonical.packed(slot), **keys}
+        keys = {verifier: canonical.encode_base64url(each.key(epoch, slot)) for verifier, each in self._tickets.items()}
+        return {"epoch": epoch, "slot": canonical.encode_base64url(slot), **keys}
 
 
-def _listed(proofs: Any) -> list[Any]:
+def _list_proofs(proofs: Any) -> list[Any]:
     if not isinstance(proofs, list) or len(proofs) > PROOFS or not all(isinstance(each, list) for each in proofs):
         raise Unreadable("refusals that are no list")
     return proofs
 
 
-def _whole(text: str) -> bool:
+def _is_writable_text(text: str) -> bool:
     """Whether it can be written: no half characters."""
     try:
         text.encode()

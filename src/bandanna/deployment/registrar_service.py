@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bandanna.deployment.http.limits import Limits, json_of, name_of
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import Refused, in_thread, json_response
+from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import RequestRefused, json_response, run_in_thread
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import sign
 from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LIMITS = Limits(body=1 << 21, peers=256)
 
 
-class Office:
+class RegistrarService:
     """A registrar that is served: opened when the process begins to serve, closed at its end."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Office:
 
     async def start(self) -> None:
         """Open the database, as its only server."""
-        self._registrar = await in_thread(self._open)
+        self._registrar = await run_in_thread(self._open)
 
     def _open(self) -> Registrar:
         self.database = open_database(self._db_url, role="registrar", schema=SCHEMA)
@@ -57,22 +57,22 @@ class Office:
 
     async def status(self) -> dict[str, Any]:
         """Numbers only."""
-        return {**await in_thread(self._at_work.counts), "witness": await in_thread(self._witnessing.newest)}
+        return {**await run_in_thread(self._open_role.counts), "witness": await run_in_thread(self._open_notary.newest)}
 
     async def tickets(
         self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]
     ) -> tuple[int, bytes, None]:
         """200 if some were given; if none was, 429 where nobody has a participation left, else 409."""
         self._of_task(params["task"])
-        document = json_of(body)
+        document = parse_json_body(body)
         if not isinstance(document, dict) or set(document) != {"tickets"}:
-            raise Refused(400, "json", error='{"tickets": [...]} is expected')
-        if self._witnessing.behind:  # whoever took part since this database was newest could do so once more
-            raise Refused(503, "behind", retry_after=5)
+            raise RequestRefused(400, "json", error='{"tickets": [...]} is expected')
+        if self._open_notary.behind:  # whoever took part since this database was newest could do so once more
+            raise RequestRefused(503, "behind", retry_after=5)
         try:
-            answers = await in_thread(self._at_work.tickets, document["tickets"])
+            answers = await run_in_thread(self._open_role.tickets, document["tickets"])
         except InvalidArgument:
-            raise Refused(400, "tickets", most=MOST) from None
+            raise RequestRefused(400, "tickets", most=MOST) from None
         reasons = [answer["refused"] for answer in answers if "refused" in answer]
         for reason in reasons:
             self._refused.add(reason=reason)
@@ -83,54 +83,54 @@ class Office:
     async def put_witness(self, request: Request) -> Response:
         """201 cosigned now, 200 before, 409 with the newest one that stands, 403 if the analyzer has not signed it."""
         self._of_task(request.path_params["task"])
-        status, answer = await in_thread(self._witnessing.witness, json_of(await request.body()))
+        status, answer = await run_in_thread(self._open_notary.witness, parse_json_body(await request.body()))
         if status >= 400:
-            raise Refused(status, "signature" if status == 403 else "witness" if answer else "behind", **answer)
+            raise RequestRefused(status, "signature" if status == 403 else "witness" if answer else "behind", **answer)
         return json_response(answer, status)
 
     async def get_witness(self, request: Request) -> Response:
         """The newest; 404 before there is one."""
         self._of_task(request.path_params["task"])
-        newest = await in_thread(self._witnessing.newest)
+        newest = await run_in_thread(self._open_notary.newest)
         if newest is None:
-            raise Refused(404, "no-witness")
+            raise RequestRefused(404, "no-witness")
         return json_response(newest)
 
     @property
-    def _at_work(self) -> Registrar:
+    def _open_role(self) -> Registrar:
         if self._registrar is None:
-            raise Refused(503, "starting", retry_after=1)
+            raise RequestRefused(503, "starting", retry_after=1)
         return self._registrar
 
     @property
-    def _witnessing(self) -> Notary:
+    def _open_notary(self) -> Notary:
         if self._notary is None:
-            raise Refused(503, "starting", retry_after=1)
+            raise RequestRefused(503, "starting", retry_after=1)
         return self._notary
 
     @property
     def well(self) -> bool:
         """Whether it is at work, with its newest database as far as the analyzer can tell."""
-        return self._registrar is not None and not self._witnessing.behind
+        return self._registrar is not None and not self._open_notary.behind
 
     def _of_task(self, name: str) -> None:
         if name != self._task_id:
-            raise Refused(404, "task")
+            raise RequestRefused(404, "task")
 
 
-def parts_of(task: Task, secrets: Secrets) -> dict[str, Any]:
+def make_registrar(task: Task, secrets: Secrets) -> dict[str, Any]:
     """What a task's registrar is made of."""
     verifiers = (COLLECTOR, HELPER)[: max(1, task.mixers)]
     return {
         "task": task.digest,
         "ticket_keys": {verifier: secrets.ticket_key(task, verifier) for verifier in verifiers},
-        "secret": canonical.unpacked(secrets.person, 32),
+        "secret": canonical.decode_base64url(secrets.person, 32),
         "participations": task.policy.privacy.participations,
         "moves": task.policy.privacy.model != "local",
     }
 
 
-def notary_of(task: Task, secrets: Secrets) -> dict[str, Any]:
+def make_notary(task: Task, secrets: Secrets) -> dict[str, Any]:
     """What a task's notary is made of."""
     return {
         "task": task.id,
@@ -139,15 +139,17 @@ def notary_of(task: Task, secrets: Secrets) -> dict[str, Any]:
     }
 
 
-def build(
-    task: Task, secrets: Secrets, db_url: str, *, log: Log | None = None, limits: Limits = _LIMITS
+def build_registrar(
+    task: Task, secrets: Secrets, db_url: str, *, log: EventLog | None = None, limits: Limits = _LIMITS
 ) -> Application:
     """The application of a task's registrar; the host's login has its token."""
-    from bandanna.deployment.http.application import application
+    from bandanna.deployment.http.application import build_application
 
     metrics = Metrics()
-    office = Office(parts_of(task, secrets), notary_of(task, secrets), task_id=task.id, db_url=db_url, metrics=metrics)
-    return application(
+    office = RegistrarService(
+        make_registrar(task, secrets), make_notary(task, secrets), task_id=task.id, db_url=db_url, metrics=metrics
+    )
+    return build_application(
         role="registrar",
         routes=[
             ("PUT", "/tasks/{task}/witness", office.put_witness),
@@ -156,13 +158,13 @@ def build(
         uploads={"/tasks/{task}/tickets": office.tickets},
         peers=["PUT /tasks/{task}/witness", "GET /tasks/{task}/witness"],
         keyed=["POST /tasks/{task}/tickets"],
-        names=[name_of(task.url("registrar"))],
+        names=[host_from_url(task.url("registrar"))],
         start=office.start,
         stop=office.stop,
         health=lambda: {"ok": office.well, "task": task.id},
         status=office.status,
         metrics=metrics,
-        log=log or Log("registrar"),
+        log=log or EventLog("registrar"),
         token=secrets.token,
         database=lambda: office.database,
         limits=limits,

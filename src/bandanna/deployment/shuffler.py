@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bandanna.deployment.calls import Calls, Unreachable
-from bandanna.deployment.collector import Closed, Collector, Plan
+from bandanna.deployment.calls import RoleConnection, RoleUnreachable
+from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import Signer, digest, dumps, loads
 from bandanna.deployment.messages.publication import read_publication
-from bandanna.deployment.messages.share import Entry, check_receipt, write_job
+from bandanna.deployment.messages.share import JobEntry, check_receipt, write_job
 from bandanna.errors import BandannaError, Unreadable
 
 
@@ -25,8 +25,8 @@ class Shuffler:
         collector: Collector,
         *,
         task_id: str,
-        analyzer: Calls,
-        helper: Calls | None,
+        analyzer: RoleConnection,
+        helper: RoleConnection | None,
         sign: Signer,
         analyzer_key: str,
         registrar_key: str,
@@ -63,11 +63,11 @@ class Shuffler:
         if last is not None and int(content["number"]) < int(last["number"]):
             raise BandannaError(f"the analyzer has gone back to publication {content['number']}, from {last['number']}")
 
-    def forward(self, closed: Closed) -> bytes | None:
+    def forward(self, closed: ClosedRound) -> bytes | None:
         """A closed round: the receipt, or None if it is stored and waits for another share."""
         content = closed.share
         where = f"/tasks/{self._task}/batches/{closed.epoch}.{closed.round}"
-        known = self._asked_for(closed, where)
+        known = self._fetch_receipt(closed, where)
         if known is not None:
             return known
         if self._helper is not None:
@@ -78,10 +78,10 @@ class Shuffler:
         if status == 202:
             return None
         if status not in (200, 201, 422):
-            raise Unreachable(f"the analyzer refuses batch {closed.epoch}: {status}")
+            raise RoleUnreachable(f"the analyzer refuses batch {closed.epoch}: {status}")
         return self._receipt(answer, closed)
 
-    def _asked_for(self, closed: Closed, where: str) -> bytes | None:
+    def _fetch_receipt(self, closed: ClosedRound, where: str) -> bytes | None:
         """The receipt of a round that the analyzer has been through; None if it awaits it.
 
         Its totals are not sent before that is known: if this database was rolled back they are other ones, and the
@@ -94,21 +94,21 @@ class Shuffler:
             self._receipt(answer, closed)  # without one no report is given up
             return dumps({"epoch": closed.epoch, "round": closed.round, "number": -1, "outcome": "over"})
         if status != 404:
-            raise Unreachable(f"no word on batch {closed.epoch}: {status}")
+            raise RoleUnreachable(f"no word on batch {closed.epoch}: {status}")
         return None
 
-    def _receipt(self, answer: bytes, closed: Closed) -> bytes:
+    def _receipt(self, answer: bytes, closed: ClosedRound) -> bytes:
         """The receipt in an answer: the analyzer's, of this round. There is a newer plan then."""
         try:
             document = loads(answer)
             receipt = document.get("receipt") if isinstance(document, dict) else None
             check_receipt(receipt, task_id=self._task, epoch=closed.epoch, round_=closed.round, key=self._key)
         except Unreadable as error:
-            raise Unreachable(str(error)) from error
+            raise RoleUnreachable(str(error)) from error
         self._number = None
         return dumps(receipt)
 
-    def _send_job(self, closed: Closed, where: str) -> None:
+    def _send_job(self, closed: ClosedRound, where: str) -> None:
         """What is sealed for the helper of a batch: each seed with its ticket's key, which is not seen here."""
         assert self._helper is not None
         found = self._collector.entries(closed.epoch, closed.round)
@@ -116,8 +116,8 @@ class Shuffler:
             return
         plan, rows = found
         wanted = plan.rounds[closed.round]
-        entries = [Entry(slot, key_id, wanted.sealed(body)) for slot, key_id, body in rows]
+        entries = [JobEntry(slot, key_id, wanted.sealed(body)) for slot, key_id, body in rows]
         content = write_job(task_id=self._task, batch=plan, round_=closed.round, entries=entries)
         status, _, _ = self._helper.ask("PUT", f"{where}/job", content, {"Signature": self._sign("job", content)})
         if status not in (200, 201):
-            raise Unreachable(f"the helper refuses batch {closed.epoch}: {status}")
+            raise RoleUnreachable(f"the helper refuses batch {closed.epoch}: {status}")

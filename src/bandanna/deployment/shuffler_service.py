@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bandanna.deployment.calls import Calls
+from bandanna.deployment.calls import RoleConnection
 from bandanna.deployment.collector import SCHEMA, Collector
-from bandanna.deployment.collector_worker import CollectorRoutes, Pump, limits_of
-from bandanna.deployment.http.application import application
-from bandanna.deployment.http.limits import name_of
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import in_thread
+from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
+from bandanna.deployment.http.application import build_application
+from bandanna.deployment.http.limits import host_from_url
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import run_in_thread
 from bandanna.deployment.messages.canonical import sign
 from bandanna.deployment.messages.tickets import COLLECTOR
 from bandanna.deployment.shuffler import Shuffler
@@ -21,7 +21,7 @@ from bandanna.device.noise import SecureNoise
 from bandanna.storage.database.schema import open_database
 
 
-def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
+def build_shuffler(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Any:
     """The application of a task's shuffler."""
     assert task.policy is not None  # what mixers are made of is known when the policy is loaded
     rows = open_database(database, role="shuffler", schema=SCHEMA)
@@ -36,33 +36,33 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         answered=task.content["close"] == "answered",
         finish=lambda mixer, held: mixer.drawn(held, source),
     )
-    helper = Calls(task.url("helper"), verify_tls=verify_tls) if task.mixers == 2 else None
+    helper = RoleConnection(task.url("helper"), verify_tls=verify_tls) if task.mixers == 2 else None
     shuffler = Shuffler(
         collector,
         task_id=task.id,
-        analyzer=Calls(task.url("analyzer"), verify_tls=verify_tls),
+        analyzer=RoleConnection(task.url("analyzer"), verify_tls=verify_tls),
         helper=helper,
         sign=partial(sign, secrets.sign, task.id),
         analyzer_key=task.key("analyzer"),
         registrar_key=task.key("registrar"),
         check=partial(check_announced, task),
     )
-    pump = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=log)
+    pump = CollectorThread(collector, forward=shuffler.forward, plan=shuffler.plan, log=log)
     routes = CollectorRoutes(collector, task.id, metrics)
 
     async def start() -> None:
         pump.start()
 
     async def stop() -> None:
-        await in_thread(pump.stop)
+        await run_in_thread(pump.stop)
         rows.close()
 
-    return application(
+    return build_application(
         role="shuffler",
         routes=routes.routes,
         uploads=routes.uploads,
         public=routes.public,
-        names=[name_of(task.url("shuffler"))],
+        names=[host_from_url(task.url("shuffler"))],
         start=start,
         stop=stop,
         health=lambda: {"ok": not pump.failing, "failing": pump.failing or None, "task": shuffler.status},
@@ -71,5 +71,5 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         log=log,
         token=secrets.token,
         database=lambda: rows,
-        limits=limits_of(first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None)),
+        limits=compute_limits(first_batches(task.policy, task.arms, mixers=task.mixers, seeded=task.seed is not None)),
     )

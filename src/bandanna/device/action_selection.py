@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.device.domain import all_finite, clip_norm
-from bandanna.device.linear_report import InterceptReport, PerArmReport, Regression
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
-from bandanna.numeric.linalg import einsum, favoured, favoured_alone, first_best, in_single
-from bandanna.numeric.rng import Coins
+from bandanna.device.domain import check_all_finite, clip_norm
+from bandanna.device.linear_report import InterceptReport, PerArmReport, RegressionReport
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
+from bandanna.numeric.linalg import einsum, find_best_arms, find_best_arms_single, first_best, round_to_single
+from bandanna.numeric.rng import DeviceRandomness
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
@@ -25,8 +25,8 @@ from bandanna.types import Bools, Floats, Ints
 # The tie rule is `core.linalg.favoured`: arms are tied whose index is the largest in single precision.
 
 
-_SURE = np.ones(1)  # of one device
-_SURE.setflags(write=False)
+_CERTAIN = np.ones(1)  # of one device
+_CERTAIN.setflags(write=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Choice:
     groups: Ints | None = None  # (*R, n)
 
 
-class Sampled(Choice):
+class SampledChoice(Choice):
     """A choice whose probabilities are computed when somebody asks for them: they take longer than the choice."""
 
     chances: Callable[[], Floats]
@@ -57,46 +57,46 @@ class Sampled(Choice):
         return np.asarray(vars(self)["_known"])
 
 
-def certain(actions: Ints, groups: Ints | None = None) -> Choice:
+def make_certain_choice(actions: Ints, groups: Ints | None = None) -> Choice:
     """A choice without randomness."""
-    sure = _SURE if actions.shape == (1,) else np.ones(actions.shape)
+    sure = _CERTAIN if actions.shape == (1,) else np.ones(actions.shape)
     return Choice(actions=actions, probabilities=sure, groups=groups)
 
 
-def scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
+def compute_optimistic_scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
     """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
 
     One product for each round, never one for all of them: nobody's numbers depend on who else is there.
     """
-    return scored(columns_of(theta, inverse, radius), contexts)
+    return score_by_columns(make_score_columns(theta, inverse, radius), contexts)
 
 
-def columns_of(theta: Floats, inverse: Floats, radius: float) -> Floats:
+def make_score_columns(theta: Floats, inverse: Floats, radius: float) -> Floats:
     """What `scored` needs of a snapshot: [theta, radius^2 V^{-1}], (*R, d, 1 + d)."""
     return np.ascontiguousarray(np.concatenate([theta[..., None], radius**2 * inverse], axis=-1))
 
 
-def scored(columns: Floats, contexts: Floats) -> Floats:
+def score_by_columns(columns: Floats, contexts: Floats) -> Floats:
     """`scores` by these columns."""
     arms = np.ascontiguousarray(contexts)
-    return _index(arms @ columns[..., None, :, :], arms)  # of products (*R, rounds, K, 1 + d)
+    return _combine_columns(arms @ columns[..., None, :, :], arms)  # of products (*R, rounds, K, 1 + d)
 
 
-def scored_alone(columns: Floats, arms: Floats) -> Floats:
+def score_single_device(columns: Floats, arms: Floats) -> Floats:
     """`scored` of one device, (K, d) -> (K,), in fewer steps: the same bits."""
-    return _index(arms @ columns, arms)
+    return _combine_columns(arms @ columns, arms)
 
 
-def _index(projected: Floats, arms: Floats) -> Floats:
+def _combine_columns(projected: Floats, arms: Floats) -> Floats:
     """Of every arm, by its products with the columns."""
     spread = einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
     return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
 
 
-def pick(first: Ints, tied: Bools | None, coins: Coins) -> Choice:
+def pick_tied_arms(first: Ints, tied: Bools | None, coins: DeviceRandomness) -> Choice:
     """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.favoured` gives them."""
     if tied is None:
-        return certain(first)
+        return make_certain_choice(first)
     if first.shape == (1,):  # one device, as in an agent: the arm of that rank
         equal = tied[0].nonzero()[0]
         first[0] = equal[coins.below(np.array([len(equal)]))[0]]
@@ -108,24 +108,24 @@ def pick(first: Ints, tied: Bools | None, coins: Coins) -> Choice:
     return Choice(actions=first, probabilities=np.asarray(1 / counts))
 
 
-def pick_alone(index: Floats, coins: Coins) -> Choice:
+def pick_tied_arm(index: Floats, coins: DeviceRandomness) -> Choice:
     """`pick` of what is favoured for one device, with these indices, (K,)."""
-    first, tied = favoured_alone(in_single(index))
+    first, tied = find_best_arms_single(round_to_single(index))
     if tied is None:
-        return Choice(actions=np.array([first]), probabilities=_SURE)
+        return Choice(actions=np.array([first]), probabilities=_CERTAIN)
     rank = coins.below(np.array([len(tied)]))[0]
     return Choice(actions=tied[rank : rank + 1], probabilities=np.array([1 / len(tied)]))
 
 
-def moved(actions: Ints, share: float, n_arms: int, coins: Coins) -> Ints:
+def explore_actions(actions: Ints, share: float, n_arms: int, coins: DeviceRandomness) -> Ints:
     """The actions, or with probability `share` any arm."""
     away = coins.uniform(actions.shape, "explore") < share
     anywhere = np.asarray(coins.among(away, "explored arms") * n_arms, dtype=np.int64)
     return np.where(away, anywhere, actions)
 
 
-def explored(
-    choice: Choice, share: float, n_arms: int, coins: Coins, chance: Callable[[Ints], Floats] | None = None
+def explore_choice(
+    choice: Choice, share: float, n_arms: int, coins: DeviceRandomness, chance: Callable[[Ints], Floats] | None = None
 ) -> Choice:
     """Device: the choice, or with probability `share` any arm; its probability is that of both together.
 
@@ -134,7 +134,7 @@ def explored(
     """
     if not share:
         return choice
-    actions = moved(choice.actions, share, n_arms, coins)
+    actions = explore_actions(choice.actions, share, n_arms, coins)
     own = np.where(actions == choice.actions, choice.probabilities, 0.0) if chance is None else chance(actions)
     return Choice(actions=actions, probabilities=share / n_arms + (1 - share) * own, groups=choice.groups)
 
@@ -148,17 +148,17 @@ def explored(
 # Everybody's numbers are formed by themselves: one product for each device, never one for all of them.
 
 
-_DRAW = "posterior"  # what the coins of a draw are called
+_DRAW_STREAM = "posterior"  # what the coins of a draw are called
 
 
-class Draws(ABC):
+class PosteriorDraw(ABC):
     """Scores of arms under draws from N(mean, L L^T). R = replicate axes."""
 
     @abstractmethod
-    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
         """One draw for each device: (*R, n, K, d) -> (*R, n, K)."""
 
-    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: Coins) -> Floats:
+    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: DeviceRandomness) -> Floats:
         """`scores` of one device, as in an agent, (K, d) -> (K,): the same bits."""
         return np.asarray(self.scores(mean, root, arms[None], coins)[0])
 
@@ -167,43 +167,47 @@ class Draws(ABC):
         """The means of the scores."""
 
     @abstractmethod
-    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+    def draw_table_scores(
+        self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
+    ) -> Floats:
         """In the law of `scores`, of arms that stay, (*R, K, d), many devices by one product: (*R, users, K)."""
 
 
-class Shared(Draws):
+class SharedDraw(PosteriorDraw):
     """One parameter, (*R, d)."""
 
-    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
         """Each device draws a parameter."""
         if contexts.shape[:-2] == (1,):
             return self.alone(mean, root, contexts[0], coins)[None]
-        z = coins.normal((*contexts.shape[:-2], mean.shape[-1]), _DRAW)
+        z = coins.normal((*contexts.shape[:-2], mean.shape[-1]), _DRAW_STREAM)
         theta = mean[..., None, :] + (root[..., None, :, :] @ z[..., None])[..., 0]
         return np.asarray((contexts @ theta[..., None])[..., 0])
 
-    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: Coins) -> Floats:
+    def alone(self, mean: Floats, root: Floats, arms: Floats, coins: DeviceRandomness) -> Floats:
         """In fewer steps."""
-        z = coins.normal((1, mean.shape[-1]), _DRAW)
+        z = coins.normal((1, mean.shape[-1]), _DRAW_STREAM)
         return np.asarray(arms @ (mean + root @ z[0]))
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
         """<x, mean>."""
         return np.asarray((contexts @ mean[..., None, :, None])[..., 0])
 
-    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+    def draw_table_scores(
+        self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
+    ) -> Floats:
         """All parameters, then all scores."""
-        z = coins.normal((*mean.shape[:-1], users, mean.shape[-1]), _DRAW)
+        z = coins.normal((*mean.shape[:-1], users, mean.shape[-1]), _DRAW_STREAM)
         theta = mean[..., None, :] + z @ np.swapaxes(root, -1, -2)
         return np.asarray(theta @ np.swapaxes(arms, -1, -2))
 
 
-class Own(Draws):
+class PerArmDraw(PosteriorDraw):
     """A parameter for each arm, (*R, K, d)."""
 
-    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: Coins) -> Floats:
+    def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
         """Each device draws K scores."""
-        z = coins.normal(contexts.shape[:-1], _DRAW)
+        z = coins.normal(contexts.shape[:-1], _DRAW_STREAM)
         return np.asarray(self.expected(mean, contexts) + self.spread(root, contexts) * z)
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
@@ -215,14 +219,16 @@ class Own(Draws):
         rows = (contexts[..., None, :] @ root[..., None, :, :, :])[..., 0, :]
         return np.sqrt((rows[..., None, :] @ rows[..., :, None])[..., 0, 0])
 
-    def of_table(self, mean: Floats, root: Floats, arms: Floats, users: int, coins: Coins) -> Floats:
+    def draw_table_scores(
+        self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
+    ) -> Floats:
         """All devices have the same means and deviations."""
         seen = arms[..., None, :, :]
-        z = coins.normal((*mean.shape[:-2], users, mean.shape[-2]), _DRAW)
+        z = coins.normal((*mean.shape[:-2], users, mean.shape[-2]), _DRAW_STREAM)
         return np.asarray(self.expected(mean, seen) + self.spread(root, seen) * z)
 
 
-SHARED, OWN = Shared(), Own()
+SHARED_DRAW, PER_ARM_DRAW = SharedDraw(), PerArmDraw()
 
 
 # How devices choose from a snapshot: frozen values of public parameters, which policies and light clients share.
@@ -233,32 +239,32 @@ SHARED, OWN = Shared(), Own()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chooser(ABC):
+class ActionSelector(ABC):
     """Chooses for devices whose features are those of reports in `domain`. R = replicate axes."""
 
-    domain: Regression
+    domain: RegressionReport
 
     @abstractmethod
     def seen(self, contexts: Floats) -> Floats:
         """Features as they are scored and reported, (..., K, d)."""
 
     @abstractmethod
-    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """An arm for every row of features, (*R, n, K, d)."""
 
 
 @stored_as("ThompsonChooser")
 @dataclass(frozen=True, kw_only=True)
-class Thompson(Chooser):
+class ThompsonSelector(ActionSelector):
     """The best arm of a draw: snapshots have `theta` (*R, d), `root` (*R, d, d) and `explore`; per arm, (*R, K, ...).
 
     theta ~ N(mean, root root^T), action = argmax_x <x, theta>; with probability `explore` any arm.
     """
 
     @cached_property
-    def draws(self) -> Draws:
+    def draws(self) -> PosteriorDraw:
         """One parameter, or one for each arm."""
-        return OWN if isinstance(self.domain, PerArmReport) else SHARED
+        return PER_ARM_DRAW if isinstance(self.domain, PerArmReport) else SHARED_DRAW
 
     @cached_property
     def _plain(self) -> bool:
@@ -271,7 +277,7 @@ class Thompson(Chooser):
             return self.domain.seen(contexts)
         if (same := self.domain.seen_before(contexts)) is not None:
             return same
-        _one_constant(contexts)
+        _check_one_constant(contexts)
         with np.errstate(invalid="ignore", over="ignore"):
             return self.domain.seen(contexts)
 
@@ -285,7 +291,7 @@ class Thompson(Chooser):
             raise InvalidArgument("contexts", f"{seen.shape[-2]} arms", allowed)
         return np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
 
-    def actions(self, snapshot: Any, rows: Floats, coins: Coins) -> Ints:
+    def actions(self, snapshot: Any, rows: Floats, coins: DeviceRandomness) -> Ints:
         """Of `rows`, (*R, n)."""
         alone = rows.shape[:-2] == (1,)
         index = (
@@ -294,11 +300,11 @@ class Thompson(Chooser):
             else self.draws.scores(snapshot.theta, snapshot.root, rows, coins)
         )
         if not math.isfinite(np.vdot(index, index)):
-            all_finite("contexts", rows)
-        actions = (pick_alone(index, coins) if alone else pick(*favoured(index), coins)).actions
-        return moved(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
+            check_all_finite("contexts", rows)
+        actions = (pick_tied_arm(index, coins) if alone else pick_tied_arms(*find_best_arms(index), coins)).actions
+        return explore_actions(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
 
-    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """How likely they were is not computed here: it takes an integral."""
         actions = self.actions(snapshot, self.rows(contexts), coins)
         return Choice(actions=actions, probabilities=np.full(actions.shape, np.nan))
@@ -306,7 +312,7 @@ class Thompson(Chooser):
 
 @stored_as("OptimistChooser")
 @dataclass(frozen=True, kw_only=True)
-class Optimist(Chooser):
+class OptimisticSelector(ActionSelector):
     """The largest <x, theta> + radius |x|_{P^-1}: snapshots have `theta` (*R, d), `inverse` (*R, d, d), `radius`,
     `explore`; ties are decided by coins ("random"), or for the first arm ("first").
     """
@@ -317,53 +323,53 @@ class Optimist(Chooser):
         """As they are: `act` clips."""
         return contexts
 
-    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """With its probability."""
         columns, inside = self._columns(snapshot), clip_norm(contexts, 1.0)
         if inside is contexts:  # nothing had to be clipped: they are numbers
             if contexts.shape[:-2] == (1,) and self.ties == "random" and not snapshot.explore:  # as in an agent
-                return pick_alone(scored_alone(columns, contexts[0]), coins)
-            index = scored(columns, inside)
+                return pick_tied_arm(score_single_device(columns, contexts[0]), coins)
+            index = score_by_columns(columns, inside)
         else:
             with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named below
-                index = scored(columns, inside)
+                index = score_by_columns(columns, inside)
             if not math.isfinite(np.add.reduce(index, axis=None)):
-                all_finite("contexts", contexts)
+                check_all_finite("contexts", contexts)
         first, tied = self.favoured(index)
         if not snapshot.explore:
-            return pick(first, tied, coins)
+            return pick_tied_arms(first, tied, coins)
         equal = np.arange(index.shape[-1]) == first[..., None] if tied is None else tied  # (*R, rounds, K)
         chances = equal / np.sum(equal, axis=-1, keepdims=True)
 
         def chance(actions: Ints) -> Floats:
             return np.asarray(np.take_along_axis(chances, actions[..., None], axis=-1)[..., 0])
 
-        return explored(pick(first, tied, coins), snapshot.explore, index.shape[-1], coins, chance)
+        return explore_choice(pick_tied_arms(first, tied, coins), snapshot.explore, index.shape[-1], coins, chance)
 
     def _columns(self, snapshot: Any) -> Floats:
         """Of a snapshot; those of the last one are kept, since many devices choose by it."""
         last: tuple[Any, Floats] | None = vars(self).get("_last")
         if last is None or last[0] is not snapshot:
-            columns = columns_of(snapshot.theta, snapshot.inverse, snapshot.radius)
+            columns = make_score_columns(snapshot.theta, snapshot.inverse, snapshot.radius)
             vars(self)["_last"] = last = snapshot, columns
         return last[1]
 
     def favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """As `linalg.favoured`, or the first alone."""
-        return favoured(index) if self.ties == "random" else (first_best(index), None)
+        return find_best_arms(index) if self.ties == "random" else (first_best(index), None)
 
 
 @stored_as("PlaceChooser")
 @dataclass(frozen=True, kw_only=True)
-class ByPlace:
+class AssignedSelector:
     """Nothing is chosen: the place in a batch says which arm is played. `features`: of an arm, where arms have some."""
 
     features: int = 0
 
 
-def _one_constant(contexts: Floats) -> None:
+def _check_one_constant(contexts: Floats) -> None:
     """The arms of one user have one constant: features were forgotten, or stand in another order, where they do not."""
     last = contexts[..., -1]
     if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
         allowed = "the same last feature for all arms of a user, a constant: intercept=True says so"
-        raise InvalidStatistic("contexts", Summary("arms with several last features"), allowed)
+        raise InvalidStatistic("contexts", ValueSummary("arms with several last features"), allowed)

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna import validation
-from bandanna.device.domain import reals
-from bandanna.errors import InvalidStatistic, Summary
+from bandanna.device.domain import read_real_array
+from bandanna.errors import InvalidStatistic, ValueSummary
 from bandanna.types import Floats
 
 _LARGEST = 1e100  # whose square is a number too
 _DOUBLE = np.dtype(float)
 
 Contexts = Mapping[Any, ArrayLike] | ArrayLike
-Sets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), one for each user
+ArmSets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), one for each user
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedArms:
+class FixedArmSet:
     """Arms that stay: their ids, and their features, (K, d); d = 0 where arms have none.
 
     of_users: the features are those of a user, who brings them; here stand zeros.
@@ -38,7 +38,7 @@ class FixedArms:
         return self.ids, self.features.tolist()
 
 
-def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
+def parse_arms(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
     """Ids and features (K, d) of one set of arms: a mapping from ids to features, a table whose index has the ids, or
     an array with ids 0..K-1.
     """
@@ -46,34 +46,40 @@ def arms_of(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Seque
     if type(contexts) is np.ndarray and contexts.dtype is _DOUBLE:  # what most callers have
         features, ids = contexts.copy(), range(len(contexts)) if contexts.ndim else ()  # the caller may reuse his
     elif isinstance(contexts, Mapping):
-        ids, rows = parts_of(contexts, name)
+        ids, rows = split_mapping(contexts, name)
         if not ids:
             raise InvalidStatistic(name, contexts, "at least one arm")
-        features = _mapped(rows, dim, name)
+        features = _read_feature_rows(rows, dim, name)
     else:
-        features = reals(name, contexts, f"an array of shape (arms, {dim}), or a mapping from ids to features").copy()
-        ids = index_of(contexts, name) or range(len(features) if features.ndim else 0)
+        features = read_real_array(
+            name, contexts, f"an array of shape (arms, {dim}), or a mapping from ids to features"
+        ).copy()
+        ids = read_row_names(contexts, name) or range(len(features) if features.ndim else 0)
     if features.ndim != 2 or features.shape[0] < 1 or features.shape[1] != dim:
         raise InvalidStatistic(name, features, f"shape (arms, {dim}), at least one arm")
     _finite(features, name)
     return ids, features
 
 
-def index_of(contexts: Any, name: str) -> tuple[Hashable, ...]:
+def read_row_names(contexts: Any, name: str) -> tuple[Hashable, ...]:
     """The names of the rows of a table, such as a pandas DataFrame; none for an array."""
     if not hasattr(contexts, "to_numpy") or not hasattr(contexts, "index"):
         return ()
     ids = tuple(contexts.index)
     if len(set(ids)) != len(ids):
         twice = next(place for place, arm in enumerate(ids) if arm in ids[:place])
-        raise InvalidStatistic(f"{name}.index[{twice}]", Summary("a name that is there twice"), "a name for each arm")
+        raise InvalidStatistic(
+            f"{name}.index[{twice}]", ValueSummary("a name that is there twice"), "a name for each arm"
+        )
     return ids
 
 
-def of_user(fixed: FixedArms, features: Any, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
+def repeat_user_features(
+    fixed: FixedArmSet, features: Any, name: str = "contexts"
+) -> tuple[Sequence[Hashable], Floats]:
     """Ids and features (K, d) of arms that stay, for a user with these features, (d,)."""
     dim = fixed.features.shape[1]
-    given = reals(name, features, f"the user's features, {dim} numbers")
+    given = read_real_array(name, features, f"the user's features, {dim} numbers")
     if given.shape != (dim,):
         raise InvalidStatistic(name, given, f"the user's features, {dim} numbers")
     rows = np.repeat(given[None], len(fixed.ids), axis=0)
@@ -81,30 +87,30 @@ def of_user(fixed: FixedArms, features: Any, name: str = "contexts") -> tuple[Se
     return fixed.ids, rows
 
 
-def many_arms_of(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:
+def parse_arm_sets(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:
     """The sets of several users: an array (users, arms, d), or an iterable of sets as above."""
     allowed = f"one set of arms for each user: an array of shape (users, arms, {dim}) or a list of sets"
-    sets = validation.several("contexts", contexts, allowed)
-    return [arms_of(one, dim, f"contexts[{i}]") for i, one in enumerate(sets)]
+    sets = validation.list_entries("contexts", contexts, allowed)
+    return [parse_arms(one, dim, f"contexts[{i}]") for i, one in enumerate(sets)]
 
 
-def parts_of(contexts: Mapping[Any, Any], name: str) -> tuple[tuple[Any, ...], list[Any]]:
+def split_mapping(contexts: Mapping[Any, Any], name: str) -> tuple[tuple[Any, ...], list[Any]]:
     """The keys of a mapping and its values."""
     with suppress(Exception):  # a foreign mapping may raise anything, and show what it holds
         return tuple(contexts), list(contexts.values())
     raise InvalidStatistic(name, contexts, "a mapping from ids to features")
 
 
-def _mapped(rows: list[Any], dim: int, name: str) -> Floats:
+def _read_feature_rows(rows: list[Any], dim: int, name: str) -> Floats:
     with suppress(InvalidStatistic):
-        features = reals(name, rows)
+        features = read_real_array(name, rows)
         if features.shape == (len(rows), dim):
             return features
     for arm, row in enumerate(rows):  # say where the one is that is wrong; the ids may be a user's
-        given = reals(f"{name}, arm {arm}", row, f"{dim} numbers")
+        given = read_real_array(f"{name}, arm {arm}", row, f"{dim} numbers")
         if given.shape != (dim,):
             raise InvalidStatistic(f"{name}, arm {arm}", given, f"{dim} numbers")
-    raise InvalidStatistic(name, Summary("features of several shapes"), f"{dim} numbers for every arm")
+    raise InvalidStatistic(name, ValueSummary("features of several shapes"), f"{dim} numbers for every arm")
 
 
 def _finite(features: Floats, name: str) -> None:

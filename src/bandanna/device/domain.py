@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.linalg import einsum
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
@@ -56,7 +56,7 @@ class Statistic:
     def rows(self) -> Floats:
         """One row per user, as messages need them."""
         if self.counts is not None:
-            raise InvalidStatistic("statistics", Summary("grouped"), 'one row per user: groups are for path="law"')
+            raise InvalidStatistic("statistics", ValueSummary("grouped"), 'one row per user: groups are for path="law"')
         return self.values
 
     @property
@@ -69,7 +69,9 @@ class Statistic:
         assert self.counts is not None
         users = self.counts.sum(axis=-1)
         if users.ndim and users.min() != users.max():
-            raise InvalidStatistic("counts", Summary("of several sums"), "the same number of users in every replicate")
+            raise InvalidStatistic(
+                "counts", ValueSummary("of several sums"), "the same number of users in every replicate"
+            )
         return int(users.max() if users.ndim else users)
 
     def parts(self) -> Iterator[Statistic]:
@@ -90,7 +92,7 @@ class Domain(ABC):
     dim: int
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "dim", most=_COORDINATES)
+        validation.set_validated(self, validation.integer, "dim", most=_COORDINATES)
 
     @property
     @abstractmethod
@@ -129,7 +131,7 @@ class Domain(ABC):
         return origin
 
     @property
-    def bound_of_entries(self) -> float:
+    def largest_entry(self) -> float:
         """Largest size of a single coordinate."""
         return float(np.max(np.maximum(np.abs(self.lower), np.abs(self.upper))))
 
@@ -149,10 +151,10 @@ class Domain(ABC):
         """The zero report, of one user who did not answer: 0, or the point that clipping makes of it."""
         return self.admit(np.zeros((1, self.dim)))
 
-    def readmit(self, statistic: Statistic) -> Statistic:
+    def check_statistic(self, statistic: Statistic) -> Statistic:
         """A statistic of this domain; unless the domain itself has made it, it is checked, and never clipped again."""
         if statistic.domain is not self and statistic.domain != self:
-            raise InvalidStatistic("statistics", Summary(f"of {statistic.domain}"), f"statistics of {self}")
+            raise InvalidStatistic("statistics", ValueSummary(f"of {statistic.domain}"), f"statistics of {self}")
         if statistic.sealed:
             return statistic
         values, counts = self.check(statistic.values), statistic.counts
@@ -164,7 +166,7 @@ class Domain(ABC):
 
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
         """Statistics of a batch, shape (..., users, dim), clipped into the domain; only checked where `clip` is off."""
-        if not validation.flag("clip", clip):
+        if not validation.boolean("clip", clip):
             checked = self.check(values)
             return self.sealed(checked, clipped=np.zeros(checked.shape[:-2], dtype=np.int64))
         array = self._rows(values)
@@ -172,13 +174,13 @@ class Domain(ABC):
         moved = self._apart(inside, array, _TOLERANCE * max(1.0, float(np.max(np.abs(self.upper)))))
         return self.sealed(inside, clipped=moved.sum(axis=-1, dtype=np.int64))
 
-    def enclosed(self, values: ArrayLike) -> Statistic:
+    def clip_outside(self, values: ArrayLike) -> Statistic:
         """Statistics of values (..., users, dim) that somebody else has formed: what lies inside stays, bit for bit;
         anything else is clipped, and what is no number is refused.
         """
         array = self._rows(values)
         inside = self._projected(array)
-        outside = self._apart(inside, array, _ROUNDING * self.bound_of_entries)
+        outside = self._apart(inside, array, _ROUNDING * self.largest_entry)
         made = np.where(outside[..., None], inside, array)
         return self.sealed(made, clipped=np.asarray(outside.sum(axis=-1, dtype=np.int64)))
 
@@ -188,29 +190,31 @@ class Domain(ABC):
         For what was clipped before: to project it again would move most reports in their last bit.
         """
         array = self._rows(values).copy()
-        outside = self._apart(self._projected(array), array, _ROUNDING * self.bound_of_entries)
+        outside = self._apart(self._projected(array), array, _ROUNDING * self.largest_entry)
         if outside.any():
             place = tuple(int(i) for i in np.argwhere(outside)[0])
             raise InvalidStatistic(
-                f"statistics[{_index(place)}]", Summary("a point outside"), f"a point of {self} (clipping is off)"
+                f"statistics[{_format_index(place)}]",
+                ValueSummary("a point outside"),
+                f"a point of {self} (clipping is off)",
             )
         return array
 
     def _rows(self, values: ArrayLike) -> Floats:
         """Finite numbers of the domain's shape."""
-        array = reals("statistics", values)
+        array = read_real_array("statistics", values)
         if array.ndim < 2 or array.shape[-1] != self.dim:
             raise InvalidStatistic("statistics", array, f"shape (..., users, {self.dim})")
         if array.shape[-2] < 1:
             raise InvalidStatistic("statistics", array, "at least one user")
-        all_finite("statistics", array)
+        check_all_finite("statistics", array)
         return array
 
     def _projected(self, array: Floats) -> Floats:
         inside = self.project(array)
         if not np.all(np.isfinite(inside)):
             raise InvalidStatistic(
-                "statistics", Summary("values of extreme size"), "numbers that the domain can be compared with"
+                "statistics", ValueSummary("values of extreme size"), "numbers that the domain can be compared with"
             )
         return inside
 
@@ -222,7 +226,7 @@ class Domain(ABC):
         return apart[..., 0] if apart.shape[-1] == 1 else np.asarray(np.any(apart, axis=-1))
 
 
-def _index(place: tuple[int, ...]) -> str:
+def _format_index(place: tuple[int, ...]) -> str:
     return ", ".join(str(i) for i in place)
 
 
@@ -235,7 +239,7 @@ class Ball(Domain):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, size, "bound")
+        validation.set_validated(self, check_domain_size, "bound")
 
     @property
     def sensitivity(self) -> float:
@@ -320,7 +324,7 @@ class Box(Domain):
         return np.clip(values, self.low, self.high)
 
 
-def size(argument: str, value: Any) -> float:
+def check_domain_size(argument: str, value: Any) -> float:
     """The size of a domain: its powers, and those of its noise, must stay inside the floats."""
     number = validation.positive(argument, value)
     if not _LEAST <= number <= _MOST:
@@ -328,61 +332,63 @@ def size(argument: str, value: Any) -> float:
     return number
 
 
-def reals(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:
+def read_real_array(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:
     """An array of real numbers as floats, or an error that names the argument."""
-    array = numbers(argument, values, allowed)
+    array = read_numeric_array(argument, values, allowed)
     if array.dtype == np.float64:
         return np.asarray(array)
-    with np.errstate(over="ignore"):  # a long double beyond the floats is infinite: `all_finite` names it
+    with np.errstate(over="ignore"):  # a long double beyond the floats is infinite: `check_all_finite` names it
         return np.asarray(array, dtype=float)
 
 
-def numbers(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf") -> NDArray[Any]:
+def read_numeric_array(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf") -> NDArray[Any]:
     """An array of real numbers of these kinds; a mask is refused, because it would be lost. Errors show no numbers."""
-    array = values if type(values) is np.ndarray else _array_of(argument, values, allowed)
+    array = values if type(values) is np.ndarray else _read_array(argument, values, allowed)
     if array.dtype.kind not in kinds:
-        given = Summary.of(values if array.ndim == 0 else array)
-        raise InvalidStatistic(argument, _odd_one(values, array) if array.dtype.kind == "O" else given, allowed)
-    if _masked(values):
+        given = ValueSummary.of(values if array.ndim == 0 else array)
         raise InvalidStatistic(
-            argument, Summary("masked array"), f"{allowed}, without a mask: leave out what is missing"
+            argument, _find_invalid_entry(values, array) if array.dtype.kind == "O" else given, allowed
+        )
+    if _has_mask(values):
+        raise InvalidStatistic(
+            argument, ValueSummary("masked array"), f"{allowed}, without a mask: leave out what is missing"
         )
     return array
 
 
-def _array_of(argument: str, values: ArrayLike, allowed: str) -> NDArray[Any]:
+def _read_array(argument: str, values: ArrayLike, allowed: str) -> NDArray[Any]:
     with suppress(Exception):  # a foreign object may raise anything, and show what it holds
         return np.asarray(values)
-    given = Summary("rows of several lengths") if isinstance(values, list | tuple) else values
+    given = ValueSummary("rows of several lengths") if isinstance(values, list | tuple) else values
     raise InvalidStatistic(argument, given, allowed)
 
 
-def _odd_one(values: ArrayLike, array: NDArray[Any]) -> Summary:
+def _find_invalid_entry(values: ArrayLike, array: NDArray[Any]) -> ValueSummary:
     """What is wrong with an array of objects: which entry is no number, without showing it."""
     if not array.ndim:
-        return Summary.of(values)
+        return ValueSummary.of(values)
     kind = type(values).__name__
     for place, entry in np.ndenumerate(array):
         if not isinstance(entry, int | float | np.number) or isinstance(entry, np.timedelta64):
-            return Summary(f"{kind} with a {type(entry).__name__} at [{_index(place)}]")
+            return ValueSummary(f"{kind} with a {type(entry).__name__} at [{_format_index(place)}]")
         if isinstance(entry, int) and entry.bit_length() > 1024:
-            return Summary(f"{kind} with a number too large for a float at [{_index(place)}]")
-    return Summary(f"{kind} of dtype object")
+            return ValueSummary(f"{kind} with a number too large for a float at [{_format_index(place)}]")
+    return ValueSummary(f"{kind} of dtype object")
 
 
-def _masked(values: Any) -> bool:
+def _has_mask(values: Any) -> bool:
     """Whether an array in nested lists has a mask."""
     if not isinstance(values, list | tuple):
         return isinstance(values, np.ma.MaskedArray)
     kinds = set(map(type, values))
-    return any(issubclass(kind, np.ma.MaskedArray | list | tuple) for kind in kinds) and any(map(_masked, values))
+    return any(issubclass(kind, np.ma.MaskedArray | list | tuple) for kind in kinds) and any(map(_has_mask, values))
 
 
-def all_finite(argument: str, array: Floats) -> None:
+def check_all_finite(argument: str, array: Floats) -> None:
     """Raise an error that names the place of the first number that is not finite."""
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InvalidStatistic(f"{argument}[{_index(place)}]", float(array[place]), "finite numbers")
+        raise InvalidStatistic(f"{argument}[{_format_index(place)}]", float(array[place]), "finite numbers")
 
 
 def clip_norm(values: Floats, bound: float) -> Floats:
@@ -439,7 +445,7 @@ class SymmetricMatrix(Ball):
     size: int
 
     def __post_init__(self) -> None:
-        size = validation.whole("size", self.size, most=10_000)
+        size = validation.integer("size", self.size, most=10_000)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "dim", size * (size + 1) // 2)
         super().__post_init__()
@@ -456,7 +462,7 @@ class SymmetricMatrix(Ball):
             allowed = f"shape (..., {self.size}, {self.size})"
             raise InvalidStatistic("matrices", matrices, allowed)
         if not np.allclose(matrices, np.swapaxes(matrices, -1, -2), rtol=1e-9, atol=1e-9 * self.bound, equal_nan=True):
-            raise InvalidStatistic("matrices", Summary("not symmetric"), "symmetric matrices")
+            raise InvalidStatistic("matrices", ValueSummary("not symmetric"), "symmetric matrices")
         above = math.sqrt(2) * matrices[..., self._above[0], self._above[1]]
         return np.concatenate([np.diagonal(matrices, axis1=-2, axis2=-1), above], axis=-1)
 
@@ -473,7 +479,7 @@ class SymmetricMatrix(Ball):
 # A batch that arrives in parts, each forgotten when the next one comes: memory for some users, not for all of them.
 
 
-class Arriving(Statistic):
+class StreamedStatistic(Statistic):
     """Statistics of `users` users, from an iterable of statistics of some of them each; it can be read once.
 
     For simulations along `path="law"`, which need sums only. `clipped` counts what was read so far. Every part is
@@ -517,12 +523,12 @@ class Arriving(Statistic):
         """The parts, as they come."""
         seen = 0
         for part in self._source:
-            checked = self.domain.readmit(part)
+            checked = self.domain.check_statistic(part)
             np.add(self.clipped, checked.clipped, out=self.clipped)
             seen += checked.users
             yield checked
         if seen != self._expected:
-            raise InvalidStatistic("users", Summary(seen), f"{self._expected} users, read once")
+            raise InvalidStatistic("users", ValueSummary(seen), f"{self._expected} users, read once")
 
 
 # What an analyzer releases: an unbiased total, the users behind it, and how noisy it is.
@@ -553,7 +559,7 @@ class Estimate:
 
 @stored_as("Rows")
 @dataclass(frozen=True, kw_only=True)
-class Rows(Domain):
+class RawRowDomain(Domain):
     """(x, r, g) with |x| <= 1 in `size` coordinates, r in [0, `reward_bound`] and g in 0, ..., `groups` - 1."""
 
     dim: int = 0  # derived from `size`
@@ -562,10 +568,10 @@ class Rows(Domain):
     groups: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", validation.whole("size", self.size) + 2)
+        object.__setattr__(self, "dim", validation.integer("size", self.size) + 2)
         super().__post_init__()
         validation.positive("reward_bound", self.reward_bound)
-        validation.whole("groups", self.groups)
+        validation.integer("groups", self.groups)
 
     @property
     def sensitivity(self) -> float:
@@ -606,8 +612,8 @@ class Rows(Domain):
         within = rewards.min() >= 0 and rewards.max() <= self.reward_bound
         if within and np.einsum("...i,...i->...", features, features).max() <= 1:  # the usual case: nothing to clip
             return self.sealed(values, clipped=np.zeros(rewards.shape[:-1], dtype=np.int64))
-        all_finite("features", features)
-        all_finite("rewards", rewards)
+        check_all_finite("features", features)
+        check_all_finite("rewards", rewards)
         inside = self.project(values)
         moved = np.abs(inside - values) > 1e-9
         clipped = np.any(moved[..., : self.size], axis=-1) * 1 + moved[..., self.size]

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
-from bandanna.device.domain import Domain, Statistic, all_finite, clip_norm, reals, size
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.device.domain import Domain, Statistic, check_all_finite, check_domain_size, clip_norm, read_real_array
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.linalg import einsum
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
-from bandanna.validation import require_room
+from bandanna.validation import check_memory
 
 # Reports for linear regression: what a user tells of features and a reward, and how the sums are read again.
 #
@@ -25,11 +25,11 @@ from bandanna.validation import require_room
 # sum x y and a matrix sum x x^T, and how much noise of a coordinate's unit variance each entry has.
 
 
-LARGEST_MOVE = 1e-9  # what is moved by more counts as clipped
+ROUNDING_TOLERANCE = 1e-9  # what is moved by more counts as clipped
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regression(Domain):
+class RegressionReport(Domain):
     """Reports of `features` numbers and a reward. Its first `lead` coordinates are proportional to the reward.
 
     reward_bound  rewards are in [-reward_bound, reward_bound], after the policy has centred them
@@ -72,28 +72,28 @@ class Regression(Domain):
 
         `moved`: whose rewards were clipped before, (..., users); a report is counted once.
         """
-        x, y = reals("features", features), reals("rewards", rewards)
+        x, y = read_real_array("features", features), read_real_array("rewards", rewards)
         if x.ndim < 2 or x.shape[-1] != self.features:
             raise InvalidStatistic("features", x, f"shape (..., users, {self.features})")
         if y.shape != x.shape[:-1]:
             raise InvalidStatistic("rewards", y, f"shape {x.shape[:-1]}, as the features")
-        all_finite("features", x)
-        all_finite("rewards", y)
+        check_all_finite("features", x)
+        check_all_finite("rewards", y)
         inside_x, outside = self.inside(x)
         inside_y = np.clip(y, -self.reward_bound, self.reward_bound)
-        outside = outside | (np.abs(inside_y - y) > LARGEST_MOVE * self.reward_bound)
+        outside = outside | (np.abs(inside_y - y) > ROUNDING_TOLERANCE * self.reward_bound)
         count = np.sum(outside if moved is None else outside | moved, axis=-1, dtype=np.int64)
         return self.sealed(self.pack(inside_x, inside_y, arms), clipped=np.asarray(count))
 
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
         """Features as a report may have them, and which were moved: (..., d) -> the same, (...)."""
-        inside = unit_ball(x)
+        inside = clip_to_unit_ball(x)
         if inside is x:
             return inside, np.zeros(x.shape[:-1], dtype=np.bool_)
-        return inside, np.any(np.abs(inside - x) > LARGEST_MOVE, axis=-1)
+        return inside, np.any(np.abs(inside - x) > ROUNDING_TOLERANCE, axis=-1)
 
 
-def unit_ball(x: Floats) -> Floats:
+def clip_to_unit_ball(x: Floats) -> Floats:
     """Vectors clipped to norm 1, nor longer by rounding errors: (..., d); the array itself where none is longer."""
     inside = clip_norm(x, 1.0)
     norms = np.sqrt(einsum("...i,...i->...", inside, inside))[..., None]
@@ -103,7 +103,7 @@ def unit_ball(x: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Weights:
+class ReportWeights:
     """How much of a report of (z, 1) and y is the reward, the matrix, the features and the count; x y has weight 1.
 
     The report of |z| <= 1 and |y| <= Y is (z y, a y, b z z^T, c z, e), with sqrt 2 above the diagonal.
@@ -128,12 +128,12 @@ class Weights:
             2 Y^2 (1 + t) + 4 a^2 Y^2 + 2 b^2 (1 - t^2) + 2 c^2 (1 - t),      2 (Y^2 + c^2)(1 - t) + 2 b^2 (1 - t^2)
         """
         y, b, c = bound**2, self.matrix**2, self.features**2
-        opposite = 2 * (y + b + c) + 4 * self.reward**2 * y + _gain(2 * (y - c), 2 * b)
-        equal = 2 * (y + b + c) + _gain(2 * (y + c), 2 * b)
+        opposite = 2 * (y + b + c) + 4 * self.reward**2 * y + _maximize_quadratic(2 * (y - c), 2 * b)
+        equal = 2 * (y + b + c) + _maximize_quadratic(2 * (y + c), 2 * b)
         return math.sqrt(max(opposite, equal))
 
 
-def _gain(slope: float, curve: float) -> float:
+def _maximize_quadratic(slope: float, curve: float) -> float:
     """max over |t| <= 1 of slope t - curve t^2."""
     slope = abs(slope)
     return slope**2 / (4 * curve) if slope <= 2 * curve else slope - curve
@@ -161,7 +161,7 @@ MOST_FEATURES = 10_000  # whose report has fifty million coordinates
 
 @stored_as("LinearReport")
 @dataclass(frozen=True, kw_only=True)
-class LinearReport(Regression):
+class LinearReport(RegressionReport):
     """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound].
 
     isometric  whether the entries above the diagonal are multiplied by sqrt 2; calibration="paper" sets it to False in
@@ -174,12 +174,12 @@ class LinearReport(Regression):
     isometric: bool = True
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.flag, "isometric")
-        d = validation.whole("features", self.features, most=MOST_FEATURES)
+        validation.set_validated(self, validation.boolean, "isometric")
+        d = validation.integer("features", self.features, most=MOST_FEATURES)
         object.__setattr__(self, "features", d)
-        validation.store(self, size, "reward_bound")
+        validation.set_validated(self, check_domain_size, "reward_bound")
         dim = d + d * (d + 1) // 2
-        require_room("features", d, 56 * dim, of=f"tables of {dim:,} coordinates")  # bounds, scales, places
+        check_memory("features", d, 56 * dim, of=f"tables of {dim:,} coordinates")  # bounds, scales, places
         object.__setattr__(self, "dim", dim)
 
     @property
@@ -269,7 +269,7 @@ class LinearReport(Regression):
 
     def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
         """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
-        d, stacked = self.features, reals("stacked", stacked)
+        d, stacked = self.features, read_real_array("stacked", stacked)
         if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
             raise InvalidStatistic("stacked", stacked, f"shape (..., {self.dim})")
         flat = np.reshape(stacked, (-1, self.dim)).T * self._unscaled  # replicates last in memory: quick to invert
@@ -318,14 +318,14 @@ class LinearReport(Regression):
         return self.pack(x, np.clip(y, -self.reward_bound, self.reward_bound))
 
 
-def entrywise(domain: Domain) -> Domain:
+def drop_isometry(domain: Domain) -> Domain:
     """The domain for noise that is printed for each entry of x x^T: a linear report without the sqrt 2."""
     return replace(domain, isometric=False) if isinstance(domain, LinearReport) else domain
 
 
 def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Rewards in [0, 1], (*R, rounds), and which of them were outside; infinite ones are refused."""
-    all_finite("rewards", rewards)
+    check_all_finite("rewards", rewards)
     return np.clip(rewards, 0.0, 1.0), (rewards < -1e-9) | (rewards > 1 + 1e-9)
 
 
@@ -342,12 +342,12 @@ def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
 # 2.1213.
 
 
-_WEIGHTS = Weights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
+_WEIGHTS = ReportWeights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
 
 
 @stored_as("InterceptReport")
 @dataclass(frozen=True, kw_only=True)
-class InterceptReport(Regression):
+class InterceptReport(RegressionReport):
     """Reports of `features` numbers, of which the last is the same for all arms and users, and a centred reward."""
 
     dim: int = 0  # derived from `features`
@@ -355,7 +355,7 @@ class InterceptReport(Regression):
     reward_bound: float = 0.5
 
     def __post_init__(self) -> None:
-        d = validation.whole("features", self.features, least=2, most=MOST_FEATURES)
+        d = validation.integer("features", self.features, least=2, most=MOST_FEATURES)
         object.__setattr__(self, "features", d)
         if self.reward_bound != 0.5:
             raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
@@ -420,7 +420,7 @@ class InterceptReport(Regression):
 
     def seen(self, contexts: Floats) -> Floats:
         """Device: (z, 1) with |z| <= 1, whatever the constant is: (..., d)."""
-        slopes, absent = _parts(contexts)
+        slopes, absent = _split_constant(contexts)
         return np.concatenate([clip_norm(slopes, 1.0), np.where(absent, 0.0, 1.0)], axis=-1)
 
     def seen_before(self, contexts: Floats) -> Floats | None:
@@ -435,9 +435,9 @@ class InterceptReport(Regression):
 
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
         """(z, 1); features that are all 0, of a user who did not answer, stay so."""
-        slopes, absent = _parts(x)
-        inside = unit_ball(slopes)
-        moved = np.any(np.abs(inside - slopes) > LARGEST_MOVE, axis=-1)
+        slopes, absent = _split_constant(x)
+        inside = clip_to_unit_ball(slopes)
+        moved = np.any(np.abs(inside - slopes) > ROUNDING_TOLERANCE, axis=-1)
         return np.concatenate([inside, np.where(absent, 0.0, 1.0)], axis=-1), moved
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
@@ -461,7 +461,7 @@ class InterceptReport(Regression):
     @property
     def variances(self) -> tuple[Floats, Floats]:
         """The weights undone; none in the number of users."""
-        return undone(_WEIGHTS, self._slopes)
+        return compute_unweighted_variances(_WEIGHTS, self._slopes)
 
     @property
     def second_moments(self) -> Floats:
@@ -471,12 +471,12 @@ class InterceptReport(Regression):
     def project(self, values: Floats) -> Floats:
         """The report of the features and the reward that stand in a vector by themselves, clipped."""
         p = self._slopes
-        z = unit_ball(np.clip(values[..., -p:] / _WEIGHTS.features, -1.0, 1.0))
+        z = clip_to_unit_ball(np.clip(values[..., -p:] / _WEIGHTS.features, -1.0, 1.0))
         y = np.clip(values[..., p] / _WEIGHTS.reward, -self.reward_bound, self.reward_bound)
         return self.pack(np.concatenate([z, np.ones((*z.shape[:-1], 1))], axis=-1), y)
 
 
-def undone(weights: Weights, slopes: int) -> tuple[Floats, Floats]:
+def compute_unweighted_variances(weights: ReportWeights, slopes: int) -> tuple[Floats, Floats]:
     """Variances of the entries of vector and matrix of (z, 1), (d,) and (d, d), the weights undone."""
     vector = np.append(np.ones(slopes), weights.reward**-2)
     matrix = np.full((slopes + 1, slopes + 1), weights.features**-2)
@@ -485,15 +485,15 @@ def undone(weights: Weights, slopes: int) -> tuple[Floats, Floats]:
     return vector, matrix
 
 
-def _parts(x: Floats) -> tuple[Floats, Bools]:
+def _split_constant(x: Floats) -> tuple[Floats, Bools]:
     """z, and where all is 0, of a user who did not answer: (..., p), (..., 1)."""
     constant, absent = x[..., -1:], np.all(x == 0, axis=-1, keepdims=True)
     if not np.all((constant > 0) | absent):
         allowed = "intercept=True says that the last feature is a constant > 0"
-        raise InvalidStatistic("features", Summary("a last feature that is not positive"), allowed)
+        raise InvalidStatistic("features", ValueSummary("a last feature that is not positive"), allowed)
     with np.errstate(over="ignore"):
         slopes = np.asarray(x[..., :-1] / np.where(absent, 1.0, constant))
-    all_finite("features", slopes)  # a constant may be so small that they are not
+    check_all_finite("features", slopes)  # a constant may be so small that they are not
     return slopes, absent
 
 
@@ -517,7 +517,7 @@ _MOST_COORDINATES = 50_000_000
 
 @stored_as("PerArmReport")
 @dataclass(frozen=True, kw_only=True)
-class PerArmReport(Regression):
+class PerArmReport(RegressionReport):
     """Reports of `features` numbers, one of `n_arms` arms, and a centred reward; the constant is the report's own."""
 
     dim: int = 0  # derived
@@ -526,8 +526,8 @@ class PerArmReport(Regression):
     reward_bound: float = 0.5
 
     def __post_init__(self) -> None:
-        p = validation.whole("features", self.features, most=MOST_FEATURES)
-        arms = validation.whole("n_arms", self.n_arms)
+        p = validation.integer("features", self.features, most=MOST_FEATURES)
+        arms = validation.integer("n_arms", self.n_arms)
         object.__setattr__(self, "features", p)
         object.__setattr__(self, "n_arms", arms)
         if self.reward_bound != 0.5:
@@ -553,7 +553,7 @@ class PerArmReport(Regression):
         return LinearReport(features=self.features, reward_bound=self.reward_bound)
 
     @cached_property
-    def weights(self) -> Weights:
+    def weights(self) -> ReportWeights:
         """w_i^2 ~ sqrt(A_i / s_i), which makes R^2 times the noise of a regression least.
 
         R^2 = sum s_i w_i^2 with s = (Y^2, Y^2, 1, 1, 1) for z y, y, z z^T, z and 1. The noise is sum A_i / w_i^2, that
@@ -562,7 +562,7 @@ class PerArmReport(Regression):
         """
         p, y = self.features, self.reward_bound**2
         square = [math.sqrt(a / s) for a, s in ((p, y), (1, y), ((p + 1) / 8, 1), (p / 12 + 1 / 4, 1), (1 / 12, 1))]
-        return Weights(*(math.sqrt(each / square[0]) for each in square[1:]))
+        return ReportWeights(*(math.sqrt(each / square[0]) for each in square[1:]))
 
     @cached_property
     def sensitivity(self) -> float:
@@ -640,7 +640,7 @@ class PerArmReport(Regression):
     @property
     def variances(self) -> tuple[Floats, Floats]:
         """The weights undone, of every block."""
-        return undone(self.weights, self.features)
+        return compute_unweighted_variances(self.weights, self.features)
 
     @property
     def second_moments(self) -> Floats:
@@ -653,6 +653,6 @@ class PerArmReport(Regression):
         arms = np.argmax(rest[..., -1], axis=-1)
         lead, rest = (np.take_along_axis(each, arms[..., None, None], axis=-2)[..., 0, :] for each in (lead, rest))
         p, w = self.features, self.weights
-        z = unit_ball(np.clip(rest[..., -1 - p : -1] / w.features, -1.0, 1.0))
+        z = clip_to_unit_ball(np.clip(rest[..., -1 - p : -1] / w.features, -1.0, 1.0))
         y = np.clip(lead[..., p] / w.reward, -self.reward_bound, self.reward_bound)
         return self.pack(z, y, np.where(rest[..., -1] >= w.count / 2, arms, -1))

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
-from bandanna.device.domain import reals
-from bandanna.device.samplers import GAUSSIAN, LAPLACE, binomials, drawn
-from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, Summary
+from bandanna.device.domain import read_real_array
+from bandanna.device.samplers import GAUSSIAN, LAPLACE, draw_binomials, sample_discrete
+from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric import exact_sums
 from bandanna.numeric.rng import Streams
 
@@ -27,7 +27,7 @@ Size = int | tuple[int, ...]
 
 # Noise of at most this parameter, added to integers below 2^62, stays inside int64: leaving it would need noise
 # 2^10 times its parameter, an event of probability below e^-1000.
-LARGEST = 2.0**52
+LARGEST_PARAMETER = 2.0**52
 
 
 class NoiseSource(ABC):
@@ -50,7 +50,7 @@ class NoiseSource(ABC):
 
     def gaussian_steps(self, steps: NDArray[np.int64], *, std: float, grid: float) -> NDArray[np.int64]:
         """Whole steps of the grid plus a discrete Gaussian of at least std / grid steps, fresh in every entry."""
-        ratio = at_least("std", validation.positive("std", std), grid)
+        ratio = divide_rounding_up("std", validation.positive("std", std), grid)
         return np.asarray(steps + self.discrete_gaussian(std=ratio, size=steps.shape))
 
     def named(self, name: str) -> NoiseSource:
@@ -89,49 +89,49 @@ class NoiseSource(ABC):
         """Independent uniform permutations of 0..n-1 along the last axis: shape (*size, n)."""
 
 
-def parameter(argument: str, value: Any) -> float:
+def check_noise_parameter(argument: str, value: Any) -> float:
     """The parameter of integer noise: a number in (0, 2^52]."""
-    if validation.positive(argument, value) > LARGEST:
+    if validation.positive(argument, value) > LARGEST_PARAMETER:
         raise InvalidArgument(argument, value, "at most 2^52 steps, so that sums stay inside 64-bit integers")
     return float(value)
 
 
-def shape(size: Size) -> tuple[int, ...]:
+def to_shape(size: Size) -> tuple[int, ...]:
     """A size as a shape: 3 means (3,)."""
     axes = size if isinstance(size, tuple) else (size,)
     if all(type(axis) is int and axis >= 0 for axis in axes):  # shapes of arrays: nothing to convert
         return axes
-    return tuple(validation.whole("size", axis, least=0) for axis in axes)
+    return tuple(validation.integer("size", axis, least=0) for axis in axes)
 
 
-def finite(value: ArrayLike) -> NDArray[np.float64]:
+def read_protected_values(value: ArrayLike) -> NDArray[np.float64]:
     """Real values to be protected, as floats; an error message never carries them."""
-    array = reals("value", value)
+    array = read_real_array("value", value)
     if not np.isfinite(array).all():
         broken = int(np.count_nonzero(~np.isfinite(array)))
         raise InvalidStatistic(
-            "value", Summary(f"an array with {broken} entries that are not finite"), "finite numbers"
+            "value", ValueSummary(f"an array with {broken} entries that are not finite"), "finite numbers"
         )
     return array
 
 
-def on_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
+def round_to_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
     """The nearest multiple of the grid, counted in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
     if validation.non_negative("grid", grid) == 0:
         raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
-    exact = finite(value)
-    return exact_sums.steps(exact, np.zeros_like(exact), grid)
+    exact = read_protected_values(value)
+    return exact_sums.count_grid_steps(exact, np.zeros_like(exact), grid)
 
 
 @lru_cache(maxsize=64)
-def at_least(argument: str, scale: float, grid: float) -> float:
+def divide_rounding_up(argument: str, scale: float, grid: float) -> float:
     """scale / grid as a float that is never below the real quotient: rounding may only add noise."""
-    ratio = parameter(f"{argument} / grid", scale / grid)
+    ratio = check_noise_parameter(f"{argument} / grid", scale / grid)
     below = Fraction(ratio) * Fraction(grid) < Fraction(scale)
     return math.nextafter(ratio, math.inf) if below else ratio
 
 
-def noise_source(source: Any) -> NoiseSource:
+def check_noise_source(source: Any) -> NoiseSource:
     """A noise source, or an error that says what one is."""
     if not isinstance(source, NoiseSource):
         raise InvalidArgument(
@@ -162,29 +162,33 @@ class SecureNoise(NoiseSource):
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
         """Multiples of the grid: the rounded value plus a discrete Gaussian of parameter std / grid."""
-        return np.asarray(self.gaussian_steps(on_grid(value, grid), std=std, grid=grid) * grid)
+        return np.asarray(self.gaussian_steps(round_to_grid(value, grid), std=std, grid=grid) * grid)
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
         """Multiples of the grid: the rounded value plus a discrete Laplace of parameter scale / grid."""
-        steps = on_grid(value, grid)
-        ratio = at_least("scale", validation.positive("scale", scale), grid)
+        steps = round_to_grid(value, grid)
+        ratio = divide_rounding_up("scale", validation.positive("scale", scale), grid)
         return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
         """Exact for every std that a float can have."""
-        wanted = shape(size)
-        return drawn(GAUSSIAN, parameter("std", std), math.prod(wanted), _words).reshape(wanted)
+        wanted = to_shape(size)
+        return sample_discrete(GAUSSIAN, check_noise_parameter("std", std), math.prod(wanted), _draw_words).reshape(
+            wanted
+        )
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
         """Exact for every scale that a float can have."""
-        wanted = shape(size)
-        return drawn(LAPLACE, parameter("scale", scale), math.prod(wanted), _words).reshape(wanted)
+        wanted = to_shape(size)
+        return sample_discrete(LAPLACE, check_noise_parameter("scale", scale), math.prod(wanted), _draw_words).reshape(
+            wanted
+        )
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Exact for every probability that a float can have, by inversion (`inversion`)."""
-        chance = Fraction(validation.chance("probability", probability))
-        wanted, trials = shape(size), validation.whole("trials", trials, least=0)
-        return binomials(trials, chance, math.prod(wanted), _words).reshape(wanted)
+        chance = Fraction(validation.open_probability("probability", probability))
+        wanted, trials = to_shape(size), validation.integer("trials", trials, least=0)
+        return draw_binomials(trials, chance, math.prod(wanted), _draw_words).reshape(wanted)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
         """Refused: a deployment draws the coins of every message."""
@@ -192,18 +196,18 @@ class SecureNoise(NoiseSource):
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """The upper 53 of 64 random bits each, times 2^-53."""
-        return np.asarray((_words(shape(size)) >> np.uint64(11)) * 2.0**-53)
+        return np.asarray((_draw_words(to_shape(size)) >> np.uint64(11)) * 2.0**-53)
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
         """The order of random 64-bit keys, drawn anew for a row with equal keys: given distinct keys it is uniform."""
-        wanted = (*shape(size), validation.whole("n", n))
-        keys = _words(wanted).reshape(-1, n)
+        wanted = (*to_shape(size), validation.integer("n", n))
+        keys = _draw_words(wanted).reshape(-1, n)
         while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
-            keys[again] = _words((int(again.sum()), n))
+            keys[again] = _draw_words((int(again.sum()), n))
         return np.argsort(keys, axis=-1).astype(np.int64).reshape(wanted)
 
 
-def _words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
+def _draw_words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
     """Random 64-bit words."""
     return np.frombuffer(bytearray(os.urandom(8 * math.prod(wanted))), dtype=np.uint64).reshape(wanted)
 
@@ -212,14 +216,14 @@ def _words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
 
 
 # Seconds on one core of a server of 2026
-RELEASE = 1e-3  # any release: checks, linear algebra, the ledger
+RELEASE_SECONDS = 1e-3  # any release: checks, linear algebra, the ledger
 GAUSSIAN_SECONDS = 2.5e-7  # a discrete Gaussian or Laplace
-WORD = 1e-7  # a binomial of up to 2^24 trials
-NUMBER = 1e-7  # a number of a user's statistic: clipped, rounded, added, fingerprinted
+WORD_SECONDS = 1e-7  # a binomial of up to 2^24 trials
+NUMBER_SECONDS = 1e-7  # a number of a user's statistic: clipped, rounded, added, fingerprinted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draws:
+class ReleaseCost:
     """What a release takes: discrete Gaussians (or Laplaces), words for binomials, numbers of its users' statistics."""
 
     gaussians: int = 0
@@ -228,8 +232,8 @@ class Draws:
 
     def seconds(self, *, secure: bool) -> float:
         """An estimate, right to a factor of 3 or so; seeded noise takes no time that matters."""
-        noise = GAUSSIAN_SECONDS * self.gaussians + WORD * self.words if secure else 0.0
-        return RELEASE + noise + NUMBER * self.numbers
+        noise = GAUSSIAN_SECONDS * self.gaussians + WORD_SECONDS * self.words if secure else 0.0
+        return RELEASE_SECONDS + noise + NUMBER_SECONDS * self.numbers
 
 
 # How far the fast source is from the secure one: bounds on the Kolmogorov distance of their releases.
@@ -294,7 +298,7 @@ class FastNoise(NoiseSource):
         """value + N(0, std^2); the grid is checked and otherwise ignored."""
         validation.positive("std", std)
         validation.non_negative("grid", grid)
-        exact = finite(value)
+        exact = read_protected_values(value)
         drawn = np.asarray(self._rng.normal(0.0, std, exact.shape))
         drawn += exact
         return drawn
@@ -303,7 +307,7 @@ class FastNoise(NoiseSource):
         """value + Laplace(scale); the grid is checked and otherwise ignored."""
         validation.positive("scale", scale)
         validation.non_negative("grid", grid)
-        exact = finite(value)
+        exact = read_protected_values(value)
         return np.asarray(exact + self._rng.laplace(0.0, scale, exact.shape))
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
@@ -311,7 +315,7 @@ class FastNoise(NoiseSource):
 
         y is kept with probability exp(-(|y| - std^2 / t)^2 / (2 std^2)), which is at least 0.46 on average.
         """
-        std, wanted = parameter("std", std), shape(size)
+        std, wanted = check_noise_parameter("std", std), to_shape(size)
         t = math.floor(std) + 1.0
         kept = np.empty(0, dtype=np.int64)
         while kept.size < math.prod(wanted):
@@ -323,7 +327,7 @@ class FastNoise(NoiseSource):
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
         """G - G' with G and G' geometric: P(G = k) proportional to exp(-k / scale), k >= 0."""
-        return self._two_sided_geometric(parameter("scale", scale), shape(size))
+        return self._two_sided_geometric(check_noise_parameter("scale", scale), to_shape(size))
 
     def _two_sided_geometric(self, scale: float, wanted: tuple[int, ...]) -> NDArray[np.int64]:
         """The difference of the whole parts of two exponentials: floor(Exp(scale)) is geometric."""
@@ -333,7 +337,9 @@ class FastNoise(NoiseSource):
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Bin(trials, probability) by NumPy's sampler."""
         draws = self._rng.binomial(
-            validation.whole("trials", trials, least=0), validation.chance("probability", probability), shape(size)
+            validation.integer("trials", trials, least=0),
+            validation.open_probability("probability", probability),
+            to_shape(size),
         )
         return np.asarray(draws, dtype=np.int64)
 
@@ -343,11 +349,11 @@ class FastNoise(NoiseSource):
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
         """53 random bits each."""
-        return np.asarray(self._rng.random(shape(size)))
+        return np.asarray(self._rng.random(to_shape(size)))
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
         """Every row shuffled on its own."""
-        rows = np.broadcast_to(np.arange(validation.whole("n", n), dtype=np.int64), (*shape(size), n))
+        rows = np.broadcast_to(np.arange(validation.integer("n", n), dtype=np.int64), (*to_shape(size), n))
         return self._rng.permuted(rows, axis=-1)  # (*size, n)
 
 
@@ -391,7 +397,10 @@ class ReplicatedNoise(NoiseSource):
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """From the stream "coins" of this law."""
-        trials, chance = validation.whole("trials", trials, least=0), validation.chance("probability", probability)
+        trials, chance = (
+            validation.integer("trials", trials, least=0),
+            validation.open_probability("probability", probability),
+        )
         return self._streams.coins(self._part + "coins", trials, chance, self._rest(size))
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -432,7 +441,7 @@ class ReplicatedNoise(NoiseSource):
         return np.stack([s.permutation(n, size=rest) for s in self._sources("order")])
 
     def _rest(self, size: Size) -> tuple[int, ...]:
-        axes = shape(size)
+        axes = to_shape(size)
         if not axes or axes[0] != self._seeds:
             raise ValueError(f"the first axis of {axes} must be the {self._seeds} seeds")
         return axes[1:]

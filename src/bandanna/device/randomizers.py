@@ -10,22 +10,28 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.device.action_selection import ByPlace, Chooser, Optimist, Thompson
-from bandanna.device.base import Device, Messages, plain
+from bandanna.device.action_selection import ActionSelector, AssignedSelector, OptimisticSelector, ThompsonSelector
+from bandanna.device.base import Device, Messages, to_plain_value
 from bandanna.device.domain import Ball, Bits, Box, Domain, SymmetricMatrix
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
-from bandanna.device.noise import NoiseSource, on_grid
-from bandanna.device.statistics import Public, Regressed, Rewarded, Tell, Weighted
-from bandanna.device.weighted_report import Corrections, Weights
+from bandanna.device.noise import NoiseSource, round_to_grid
+from bandanna.device.statistics import (
+    PublicStatistic,
+    RegressionStatistic,
+    ReportStatistic,
+    RewardStatistic,
+    WeightedStatistic,
+)
+from bandanna.device.weighted_report import DoublyRobustDomain, ImportanceWeightDomain
 from bandanna.errors import InvalidArgument
 from bandanna.numeric import exact_sums
-from bandanna.storage.encoding import by_name, name_of, stored_as
+from bandanna.storage.encoding import find_stored_name, index_by_stored_name, stored_as
 from bandanna.types import Bools, Floats, Ints
 
 # Fixed-point encoding: real statistics on a lattice of non-negative integers, `scale` steps to the unit.
 
 
-def encode(values: Floats, scale: float, domain: Domain, source: NoiseSource) -> Ints:
+def encode_on_lattice(values: Floats, scale: float, domain: Domain, source: NoiseSource) -> Ints:
     """floor(s (x - lower)) plus a coin of the fractional part: unbiased, in {0, ..., ceil(s (upper - lower))}."""
     rest = np.asarray(values - domain.lower)  # (..., users, dim)
     np.maximum(rest, 0.0, out=rest)
@@ -33,10 +39,10 @@ def encode(values: Floats, scale: float, domain: Domain, source: NoiseSource) ->
     whole = np.floor(rest)
     rest -= whole
     whole += source.uniform(values.shape) < rest
-    return np.minimum(whole, largest(scale, domain), out=whole).astype(np.int64)
+    return np.minimum(whole, compute_largest_counts(scale, domain), out=whole).astype(np.int64)
 
 
-def largest(scale: float | Floats, domain: Domain) -> Floats:
+def compute_largest_counts(scale: float | Floats, domain: Domain) -> Floats:
     """Largest encoded value of each coordinate, before noise; of several scales (k, 1), (k, dim)."""
     return np.asarray(np.ceil(scale * (domain.upper - domain.lower) * (1 - 1e-12)))
 
@@ -46,7 +52,7 @@ def largest(scale: float | Floats, domain: Domain) -> Floats:
 
 @stored_as("Counts")
 @dataclass(frozen=True, kw_only=True)
-class Counts(Device):
+class BinomialCounts(Device):
     """One count per coordinate: the statistic on a lattice of `scale` steps to the unit, plus Bin(trials, probability).
 
         count = floor(s (x - lower)) + coin(rest) + Bin(b, p)
@@ -59,19 +65,19 @@ class Counts(Device):
     probability: float = 0.5
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.positive, "scale")
-        validation.store(self, validation.whole, "trials")
-        validation.store(self, validation.chance, "probability")
+        validation.set_validated(self, validation.positive, "scale")
+        validation.set_validated(self, validation.integer, "trials")
+        validation.set_validated(self, validation.open_probability, "probability")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
         """Coins and rounding, fresh in every entry."""
         coins = source.binomial(trials=self.trials, probability=self.probability, size=values.shape)
-        return np.asarray(encode(values, self.scale, self.domain, source) + coins)
+        return np.asarray(encode_on_lattice(values, self.scale, self.domain, source) + coins)
 
 
 @stored_as("Rounded")
 @dataclass(frozen=True, kw_only=True)
-class Rounded(Device):
+class RoundedCounts(Device):
     """One count per coordinate without coins: floor(s (x - lower)) + coin(rest), for a mixer that draws the noise.
 
     Privacy: none against whoever sees the message. The totals that the mixer forwards are priced, and it is trusted to
@@ -81,16 +87,16 @@ class Rounded(Device):
     scale: float
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.positive, "scale")
+        validation.set_validated(self, validation.positive, "scale")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
         """Rounding, fresh in every entry."""
-        return encode(values, self.scale, self.domain, source)
+        return encode_on_lattice(values, self.scale, self.domain, source)
 
 
 @stored_as("Copies")
 @dataclass(frozen=True, kw_only=True)
-class Copies(Device):
+class RepeatedBits(Device):
     """How many ones are among c `copies` of a bit and b = `trials` fair bits: count = c x + Bin(b, 1/2).
 
     Privacy: as of counts; the total of a batch is priced exactly (`shuffle_bits`).
@@ -101,7 +107,7 @@ class Copies(Device):
     trials: int
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "copies", "trials")
+        validation.set_validated(self, validation.integer, "copies", "trials")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
         """One count for each bit."""
@@ -111,7 +117,7 @@ class Copies(Device):
 
 @stored_as("Answer")
 @dataclass(frozen=True, kw_only=True)
-class Answer(Device):
+class RandomizedBit(Device):
     """Randomized response: the bit itself, or a false one with probability `lie`.
 
     Privacy: pure, epsilon = log((1 - lie) / lie) for each answer, whoever sees it (`mechanisms.randomized_response`).
@@ -121,16 +127,16 @@ class Answer(Device):
     lie: float
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.chance, "lie")
+        validation.set_validated(self, validation.open_probability, "lie")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
         """0 or 1 for each bit."""
-        return answers(values, self.lie, source).astype(np.int64)
+        return draw_randomized_bits(values, self.lie, source).astype(np.int64)
 
 
 @stored_as("Sign")
 @dataclass(frozen=True, kw_only=True)
-class Sign(Device):
+class RandomizedSign(Device):
     """Randomized response about the sign of a public vector: the vector itself, or its negative with probability `lie`.
 
     Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies. Messages
@@ -141,23 +147,23 @@ class Sign(Device):
     lie: float
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.chance, "lie")
+        validation.set_validated(self, validation.open_probability, "lie")
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
         """One coin for each user."""
-        said = exact_sums.steps_of(values, self.domain.reach) if source.secure else values
-        lies = answers(np.zeros((*values.shape[:-1], 1)), self.lie, source)
+        said = exact_sums.convert_to_steps(values, self.domain.reach) if source.secure else values
+        lies = draw_randomized_bits(np.zeros((*values.shape[:-1], 1)), self.lie, source)
         return np.where(lies, -said, said)
 
 
-def chance_of_one(value: Floats, lie: float) -> Floats:
+def probability_of_one(value: Floats, lie: float) -> Floats:
     """P(answer = 1 | x) = lie + (1 - 2 lie) x, never outside of [lie, 1 - lie]."""
     return np.minimum(np.maximum(lie + (1 - 2 * lie) * value, lie), 1 - lie)
 
 
-def answers(value: Floats, lie: float, source: NoiseSource) -> Bools:
+def draw_randomized_bits(value: Floats, lie: float, source: NoiseSource) -> Bools:
     """One coin for every number in [0, 1], which decides about rounding and lying at once."""
-    return np.asarray(source.uniform(value.shape) < chance_of_one(value, lie))
+    return np.asarray(source.uniform(value.shape) < probability_of_one(value, lie))
 
 
 # One message for each of several shufflers, side by side in one record.
@@ -165,7 +171,7 @@ def answers(value: Floats, lie: float, source: NoiseSource) -> Bools:
 
 @stored_as("Levels")
 @dataclass(frozen=True, kw_only=True)
-class Levels(Device):
+class LevelRandomizers(Device):
     """The messages of `levels` devices about one statistic, with fresh rounding and fresh coins for each.
 
     Every level draws from a stream of its own where a source has named streams: user by user and a batch at a time
@@ -190,7 +196,7 @@ def level_source(source: NoiseSource, level: int) -> NoiseSource:
 
 @stored_as("Plain")
 @dataclass(frozen=True, kw_only=True)
-class Plain(Device):
+class PlainVector(Device):
     """The statistic itself, for a server that is trusted with it.
 
     Privacy: none against the receiver. On the wire it is steps of `sums.finest(reach)` from the domain's public origin,
@@ -201,12 +207,12 @@ class Plain(Device):
         """Steps of a grid so fine that nothing is lost in a sum."""
         if not source.secure:
             return values
-        return exact_sums.steps_of(values - self.domain.origin, self.domain.reach)
+        return exact_sums.convert_to_steps(values - self.domain.origin, self.domain.reach)
 
 
 @stored_as("Noisy")
 @dataclass(frozen=True, kw_only=True)
-class Noisy(Device):
+class NoisyVector(Device):
     """x + N(0, std^2 I), relative to the domain's public origin.
 
         steps = round((x - origin) / grid) + discrete Gaussian(std / grid)                  (secure source)
@@ -218,14 +224,14 @@ class Noisy(Device):
     grid: float
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.positive, "std", "grid")
+        validation.set_validated(self, validation.positive, "std", "grid")
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
         """Fresh noise in every entry."""
         centred = values - self.domain.origin
         if not source.secure:
             return np.asarray(source.gaussian(centred, std=self.std, grid=self.grid) + self.domain.origin)
-        return source.gaussian_steps(on_grid(centred, self.grid), std=self.std, grid=self.grid)
+        return source.gaussian_steps(round_to_grid(centred, self.grid), std=self.std, grid=self.grid)
 
 
 # Directions: one of several random ones, chosen by whether it points as the statistic does; integers throughout.
@@ -238,15 +244,15 @@ class Noisy(Device):
 CAP_STEPS = 2**22  # of a candidate's coordinate to a standard deviation, at most
 CAP_COORDINATES = 2**13  # so that squared lengths are 64-bit integers
 CAP_CANDIDATES = 2**16
-_AIM = 2.0**28  # steps of the direction that is aimed at
+_AIM_STEPS = 2.0**28  # steps of the direction that is aimed at
 _RAREST = 2.0**-64  # probability beyond which a pair of Gaussians is cut
-FARTHEST = math.sqrt(-2 * math.log(_RAREST))  # standard deviations: no coordinate of a candidate is larger
+LARGEST_NORMAL = math.sqrt(-2 * math.log(_RAREST))  # standard deviations: no coordinate of a candidate is larger
 _AT_ONCE = 2**20  # random numbers held at a time
 
 
 @stored_as("Direction")
 @dataclass(frozen=True, kw_only=True)
-class Direction(Device):
+class CapRandomizer(Device):
     """A direction that leans towards the statistic: the first of N `candidates` inside its cap, or the first outside.
 
         w = (x - centre) / radius,    u0 = w/|w| with probability (1 + |w|)/2, else -w/|w|      (unbiased: E u0 = w)
@@ -265,10 +271,10 @@ class Direction(Device):
     steps: int = CAP_STEPS
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.share, "cosine", "chance")
-        validation.store(self, validation.whole, "candidates", most=CAP_CANDIDATES)
-        validation.store(self, validation.whole, "steps", most=CAP_STEPS)
-        few_coordinates(self.domain.dim)
+        validation.set_validated(self, validation.unit_interval, "cosine", "chance")
+        validation.set_validated(self, validation.integer, "candidates", most=CAP_CANDIDATES)
+        validation.set_validated(self, validation.integer, "steps", most=CAP_STEPS)
+        check_direction_dim(self.domain.dim)
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
         """(..., users, dim) -> (..., users, dim), some users at a time; each draws its numbers one after the other."""
@@ -285,10 +291,10 @@ class Direction(Device):
 
     def _send(self, inside: Floats, drawn: Floats) -> Ints:
         """One candidate for every point of the unit ball; where the search begins is random, or places would matter."""
-        count, aims = self.candidates, aim(inside, drawn[..., 0])
+        count, aims = self.candidates, round_to_sphere(inside, drawn[..., 0])
         words = drawn[..., 3:].reshape(*aims.shape[:-1], count, 3, (self.domain.dim + 1) // 2)
-        found = candidates(words, self.steps)[..., : self.domain.dim]  # (..., users, N, dim)
-        fits = within(found, aims, self.cosine) == (drawn[..., 1] < self.chance)[..., None]
+        found = make_candidates(words, self.steps)[..., : self.domain.dim]  # (..., users, N, dim)
+        fits = is_in_cap(found, aims, self.cosine) == (drawn[..., 1] < self.chance)[..., None]
         begin = np.floor(drawn[..., 2] * count).astype(np.int64)
         order = (np.arange(count) - begin[..., None]) % count
         place = np.min(np.where(fits, order, count), axis=-1)  # argmax would stop at the first: time would tell
@@ -296,14 +302,14 @@ class Direction(Device):
         return np.asarray(np.take_along_axis(found, place[..., None, None], axis=-2)[..., 0, :])
 
 
-def aim(inside: Floats, rounding: Floats) -> Ints:
+def round_to_sphere(inside: Floats, rounding: Floats) -> Ints:
     """Points of the unit ball, rounded to its sphere at random, in steps of 2^-28: (..., dim) -> (..., dim)."""
-    units, lengths = directions(inside)
-    signs = np.where(rounding < (1 + np.minimum(lengths, 1.0)) / 2, _AIM, -_AIM)
+    units, lengths = split_length(inside)
+    signs = np.where(rounding < (1 + np.minimum(lengths, 1.0)) / 2, _AIM_STEPS, -_AIM_STEPS)
     return np.asarray(np.rint(units * signs[..., None]), dtype=np.int64)
 
 
-def directions(inside: Floats) -> tuple[Floats, Floats]:
+def split_length(inside: Floats) -> tuple[Floats, Floats]:
     """Unit vectors and lengths, (..., dim) and (...); of 0 the first axis, which is public."""
     peaks = np.max(np.abs(inside), axis=-1, keepdims=True)
     units = np.divide(inside, peaks, out=np.zeros_like(inside), where=peaks > 0)
@@ -313,7 +319,7 @@ def directions(inside: Floats) -> tuple[Floats, Floats]:
     return units / norms[..., None], peaks[..., 0] * norms
 
 
-def candidates(words: Floats, steps: int) -> Ints:
+def make_candidates(words: Floats, steps: int) -> Ints:
     """Gaussian vectors in whole steps, from three uniform numbers for each pair of coordinates (Box and Muller).
 
     (..., 3, pairs) -> (..., 2 pairs). Each coordinate is within one step of an exact Gaussian's, but for a probability
@@ -326,7 +332,7 @@ def candidates(words: Floats, steps: int) -> Ints:
     return np.asarray(np.rint(pairs * steps), dtype=np.int64).reshape(*first.shape[:-1], 2 * first.shape[-1])
 
 
-def within(found: Ints, aims: Ints, cosine: float) -> Bools:
+def is_in_cap(found: Ints, aims: Ints, cosine: float) -> Bools:
     """Whether <g, a> >= cosine |g| |a|: (..., N, dim) and (..., dim) -> (..., N).
 
     The same for the same integers, whatever stands beside them: sums of integers are exact in any order, and what is
@@ -338,15 +344,15 @@ def within(found: Ints, aims: Ints, cosine: float) -> Bools:
     return np.asarray(along.astype(float) >= bar[..., None] * np.sqrt(squares.astype(float)))
 
 
-def units(messages: Ints) -> Floats:
+def normalize_messages(messages: Ints) -> Floats:
     """The directions of messages, g/|g|: (..., dim) -> (..., dim); of 0, which has none, 0."""
     squares = np.einsum("...i,...i->...", messages, messages).astype(float)
     return np.asarray(messages / np.sqrt(np.maximum(squares, 1.0))[..., None])
 
 
-def few_coordinates(dim: Any) -> int:
+def check_direction_dim(dim: Any) -> int:
     """Whether directions of so many coordinates can be drawn."""
-    if not 2 <= (number := validation.whole("dim", dim)) <= CAP_COORDINATES:
+    if not 2 <= (number := validation.integer("dim", dim)) <= CAP_COORDINATES:
         raise InvalidArgument("dim", number, f"from 2 to {CAP_COORDINATES:,} coordinates for directions")
     return number
 
@@ -354,46 +360,68 @@ def few_coordinates(dim: Any) -> int:
 # Devices and domains from plain values, as a task's document holds them.
 
 
-_DOMAINS = (Ball, Box, Bits, LinearReport, InterceptReport, PerArmReport, SymmetricMatrix, Weights, Corrections)
-_DEVICES = (Plain, Noisy, Counts, Rounded, Copies, Answer, Sign, Direction, Levels)
-_CHOOSERS = (Thompson, Optimist, ByPlace)
-_TELLS = (Regressed, Weighted, Public, Rewarded)
-_KINDS = by_name(*_DOMAINS, *_DEVICES, *_CHOOSERS, *_TELLS)
+_DOMAINS = (
+    Ball,
+    Box,
+    Bits,
+    LinearReport,
+    InterceptReport,
+    PerArmReport,
+    SymmetricMatrix,
+    ImportanceWeightDomain,
+    DoublyRobustDomain,
+)
+_DEVICES = (
+    PlainVector,
+    NoisyVector,
+    BinomialCounts,
+    RoundedCounts,
+    RepeatedBits,
+    RandomizedBit,
+    RandomizedSign,
+    CapRandomizer,
+    LevelRandomizers,
+)
+_SELECTORS = (ThompsonSelector, OptimisticSelector, AssignedSelector)
+_STATISTICS = (RegressionStatistic, WeightedStatistic, PublicStatistic, RewardStatistic)
+_KINDS = index_by_stored_name(*_DOMAINS, *_DEVICES, *_SELECTORS, *_STATISTICS)
 
 
-def from_parameters(parameters: Mapping[str, Any]) -> Device:
+def device_from_parameters(parameters: Mapping[str, Any]) -> Device:
     """The device whose `parameters` these are; its messages are the same under the same randomness."""
     made: Device = _one_of(_DEVICES, parameters)
     return made
 
 
-def chooser(parameters: Mapping[str, Any]) -> Chooser | ByPlace:
+def selector_from_parameters(parameters: Mapping[str, Any]) -> ActionSelector | AssignedSelector:
     """How devices choose, from plain values."""
-    made: Chooser | ByPlace = _one_of(_CHOOSERS, parameters)
+    made: ActionSelector | AssignedSelector = _one_of(_SELECTORS, parameters)
     return made
 
 
-def tell(parameters: Mapping[str, Any]) -> Tell:
+def statistic_from_parameters(parameters: Mapping[str, Any]) -> ReportStatistic:
     """What devices tell, from plain values."""
-    made: Tell = _one_of(_TELLS, parameters)
+    made: ReportStatistic = _one_of(_STATISTICS, parameters)
     return made
 
 
 def _one_of(kinds: tuple[type, ...], parameters: Mapping[str, Any]) -> Any:
-    made = _made(parameters)
+    made = _build_value(parameters)
     if not isinstance(made, kinds):
-        raise InvalidArgument("parameters", _kind(parameters), f"one of {[name_of(kind) for kind in kinds]}")
+        raise InvalidArgument(
+            "parameters", _find_kind(parameters), f"one of {[find_stored_name(kind) for kind in kinds]}"
+        )
     return made
 
 
-def _kind(value: Any) -> Any:
+def _find_kind(value: Any) -> Any:
     return value.get("kind") if isinstance(value, Mapping) else type(value).__name__
 
 
-def _made(value: Any) -> Any:
+def _build_value(value: Any) -> Any:
     """A value of a known kind; unknown kinds, missing fields and fields of other versions are refused."""
     if isinstance(value, list):
-        return tuple(_made(part) for part in value)
+        return tuple(_build_value(part) for part in value)
     if not isinstance(value, Mapping):
         return value
     kind = _KINDS.get(str(value.get("kind")))
@@ -402,7 +430,7 @@ def _made(value: Any) -> Any:
     names = {each.name for each in fields(kind) if each.init}
     if set(value) != {"kind", *names}:
         raise InvalidArgument("parameters", sorted(map(str, value)), f"kind, {', '.join(sorted(names))}")
-    made = kind(**{name: _made(value[name]) for name in names})
-    if plain(made) != dict(value):
-        raise InvalidArgument("parameters", dict(value), f"those of a {name_of(kind)}: {plain(made)}")
+    made = kind(**{name: _build_value(value[name]) for name in names})
+    if to_plain_value(made) != dict(value):
+        raise InvalidArgument("parameters", dict(value), f"those of a {find_stored_name(kind)}: {to_plain_value(made)}")
     return made

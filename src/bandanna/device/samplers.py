@@ -30,13 +30,13 @@ PART = 1 << 24  # trials in one table, of 50,000 numbers; more are drawn in part
 _INVERSION_CHUNK = 1 << 16  # words held at a time
 
 
-def binomials(trials: int, chance: Fraction, count: int, words: Words) -> NDArray[np.int64]:
+def draw_binomials(trials: int, chance: Fraction, count: int, words: Words) -> NDArray[np.int64]:
     """`count` independent draws of Bin(trials, chance): the sum of one draw for each part of the trials."""
     drawn = np.zeros(count, dtype=np.int64)
     for part, times in ((PART, trials // PART), (trials % PART, 1)):
         if not (part and times):
             continue
-        table = _table(part, chance)
+        table = _binomial_sampler(part, chance)
         for begin in range(0, count, _INVERSION_CHUNK):
             some = drawn[begin : begin + _INVERSION_CHUNK]
             step = max(1, _INVERSION_CHUNK // some.size)
@@ -45,12 +45,12 @@ def binomials(trials: int, chance: Fraction, count: int, words: Words) -> NDArra
     return drawn
 
 
-def words_for(trials: int) -> int:
+def count_words(trials: int) -> int:
     """Random words that a draw takes: one for each part."""
     return -(-trials // PART)
 
 
-class Inversion:
+class InversionSampler:
     """A law on whole numbers, drawn from random words by what `bounds(bits)` knows of its distribution function.
 
     `bounds` gives first, low and up with low[i] <= 2^bits F(first + i) <= up[i], and up[-1] = 2^bits.
@@ -84,8 +84,8 @@ class Inversion:
 
 
 @lru_cache(maxsize=32)
-def _table(trials: int, chance: Fraction) -> Inversion:
-    return Inversion(partial(binomial_cdf_bounds, trials, chance))
+def _binomial_sampler(trials: int, chance: Fraction) -> InversionSampler:
+    return InversionSampler(partial(binomial_cdf_bounds, trials, chance))
 
 
 def binomial_cdf_bounds(trials: int, chance: Fraction, bits: int) -> Bounds:
@@ -98,8 +98,8 @@ def binomial_cdf_bounds(trials: int, chance: Fraction, bits: int) -> Bounds:
     n, (a, c) = trials, chance.as_integer_ratio()
     places = bits + 2 * n.bit_length() + 8
     mode = (n + 1) * a // c
-    above = _falling(1 << places, (((n - k) * a, (k + 1) * (c - a)) for k in range(mode, n)))
-    below = _falling(1 << places, ((k * (c - a), (n - k + 1) * a) for k in range(mode, 0, -1)))
+    above = _multiply_ratios(1 << places, (((n - k) * a, (k + 1) * (c - a)) for k in range(mode, n)))
+    below = _multiply_ratios(1 << places, ((k * (c - a), (n - k + 1) * a) for k in range(mode, 0, -1)))
     sums = list(accumulate([*reversed(below), 1 << places, *above]))
     slack, total, one = n * (n + 1), sums[-1], 1 << bits
     low = [(part << bits) // (total + slack) for part in sums]
@@ -109,7 +109,7 @@ def binomial_cdf_bounds(trials: int, chance: Fraction, bits: int) -> Bounds:
     return mode - len(below), low, up
 
 
-def _falling(value: int, ratios: Iterable[tuple[int, int]]) -> list[int]:
+def _multiply_ratios(value: int, ratios: Iterable[tuple[int, int]]) -> list[int]:
     """value r_1, value r_1 r_2, ..., each rounded down, to the first zero."""
     values = []
     for numerator, denominator in ratios:
@@ -147,9 +147,9 @@ _GUARD = 32  # places of a weight behind those of the distribution function
 _CHUNK = 1 << 14  # numbers held at a time
 
 
-def drawn(power: int, scale: float, size: int, words: Words) -> NDArray[np.int64]:
+def sample_discrete(power: int, scale: float, size: int, words: Words) -> NDArray[np.int64]:
     """`size` independent draws; words are asked for as they are needed."""
-    columns, parts, missing = _columns(power, scale), [np.zeros(0, dtype=np.int64)], size
+    columns, parts, missing = _discrete_sampler(power, scale), [np.zeros(0, dtype=np.int64)], size
     while missing:
         part = columns.some(min(missing + missing // 8 + 8, _CHUNK), words)[:missing]  # what is kept is independent
         parts.append(part)
@@ -157,14 +157,14 @@ def drawn(power: int, scale: float, size: int, words: Words) -> NDArray[np.int64
     return np.concatenate(parts)
 
 
-class Columns:
+class DiscreteSampler:
     """A law, ready to be drawn from."""
 
     def __init__(self, power: int, scale: float) -> None:
         self.power = power
         self.bits = max(0, math.frexp(scale)[1] - _FINE[power])
         self.scale = math.ldexp(scale, -self.bits)  # in columns; exact
-        self._which = _inversion(power, self.scale)
+        self._which = _column_sampler(power, self.scale)
 
     def some(self, tries: int, words: Words) -> NDArray[np.int64]:
         """The numbers that are kept of so many."""
@@ -202,7 +202,7 @@ class Columns:
         bits, known = _BITS, coin >> (64 - _BITS)
         while rise:
             bits, known = bits + 64, known << 64 | int(words((1,))[0])
-            weight = exponential(rise, bits)
+            weight = bound_exponential(rise, bits)
             if known < weight - 2:
                 return True
             if known > weight + 1:
@@ -210,7 +210,7 @@ class Columns:
         return True  # exp(0) = 1 is above every coin
 
 
-def exponential(x: Fraction, places: int) -> int:
+def bound_exponential(x: Fraction, places: int) -> int:
     """v with v - 1 < 2^places e^-x < v + 2, for x >= 0.
 
     Proof. `Decimal.exp` rounds correctly. With `digits` of them x, e^-x and the product are off by a share of
@@ -224,7 +224,7 @@ def exponential(x: Fraction, places: int) -> int:
     return int(digits.multiply(digits.exp(exponent), Decimal(1 << places)))
 
 
-def bounds(power: int, scale: float, bits: int) -> Bounds:
+def bound_columns(power: int, scale: float, bits: int) -> Bounds:
     """low <= 2^bits F(j) <= up for columns j = 0, 1, ..., with F their distribution function.
 
     Proof. Each weight is within 2 units of 2^-places. The columns behind the last one have less than
@@ -234,7 +234,7 @@ def bounds(power: int, scale: float, bits: int) -> Bounds:
     """
     places, exact = bits + _GUARD, Fraction(scale)
     exponents = (Fraction(j) ** power / (power * exact**power) for j in count())
-    sums = list(accumulate(takewhile(bool, (exponential(x, places) for x in exponents))))
+    sums = list(accumulate(takewhile(bool, (bound_exponential(x, places) for x in exponents))))
     slack, total, one = 2 * len(sums) + 18, sums[-1], 1 << bits
     low = [max(0, part - slack << bits) // (total + slack) for part in sums]
     up = [min(one, -(-(part + slack << bits) // (total - slack))) for part in sums]
@@ -242,11 +242,11 @@ def bounds(power: int, scale: float, bits: int) -> Bounds:
 
 
 @lru_cache(maxsize=64)
-def _columns(power: int, scale: float) -> Columns:
-    return Columns(power, scale)
+def _discrete_sampler(power: int, scale: float) -> DiscreteSampler:
+    return DiscreteSampler(power, scale)
 
 
 @lru_cache(maxsize=64)
-def _inversion(power: int, scale: float) -> Inversion:
+def _column_sampler(power: int, scale: float) -> InversionSampler:
     """Scales that differ by a power of two have columns of the same law."""
-    return Inversion(lambda bits: bounds(power, scale, bits))
+    return InversionSampler(lambda bits: bound_columns(power, scale, bits))

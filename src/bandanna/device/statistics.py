@@ -7,29 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bandanna.device.domain import Domain, Statistic, all_finite
-from bandanna.device.linear_report import LARGEST_MOVE, LinearReport, Regression, clip_rewards
+from bandanna.device.domain import Domain, Statistic, check_all_finite
+from bandanna.device.linear_report import ROUNDING_TOLERANCE, LinearReport, RegressionReport, clip_rewards
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import Coins
+from bandanna.numeric.rng import DeviceRandomness
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
 _ROUNDED = "rounded rewards"  # what the coins are called that round rewards
 
 
-class Tell(ABC):
+class ReportStatistic(ABC):
     """Of users' features (*R, n, d) and rewards (*R, n), clipped before a statistic is formed, and counted."""
 
     @abstractmethod
     def statistic(
-        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: Coins
+        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
         """Points of `domain`, (*R, n, dim); an arm of -1 is that of somebody who did not answer."""
 
 
 @stored_as("Regressed")
 @dataclass(frozen=True, kw_only=True)
-class Regressed(Tell):
+class RegressionStatistic(ReportStatistic):
     """x and y = r - centre, as a regression's domain reports them; rewards r are clipped to [0, 1]."""
 
     centre: float = 0.0
@@ -40,10 +40,10 @@ class Regressed(Tell):
         return (inside - self.centre if self.centre else inside), moved
 
     def statistic(
-        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: Coins
+        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
         """As the domain packs them."""
-        if not isinstance(domain, Regression):
+        if not isinstance(domain, RegressionReport):
             raise InvalidArgument("domain", domain, "that of a regression")
         inside, moved = self.centred(rewards)
         return domain.statistic(features, inside, moved=moved, arms=arms)
@@ -51,44 +51,44 @@ class Regressed(Tell):
 
 @stored_as("Weighted")
 @dataclass(frozen=True, kw_only=True)
-class Weighted(Tell):
+class WeightedStatistic(ReportStatistic):
     """w x (r - 1/2), of features that are public: the reward, or the bit that a coin rounds it to.
 
     seen     the domain by which features are clipped;   weights  w, which make w x a vector of the unit ball
     """
 
-    seen: Regression
+    seen: RegressionReport
     weights: tuple[float, ...]
     bits: bool
 
     def statistic(
-        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: Coins
+        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
         """Points of the ball of radius 1/2."""
-        all_finite("features", features)
-        all_finite("rewards", rewards)
+        check_all_finite("features", features)
+        check_all_finite("rewards", rewards)
         x, outside = self.seen.inside(features)
         inside, moved = clip_rewards(rewards)
-        told = rounded(inside[..., None], coins) if self.bits else inside[..., None]
+        told = round_to_ends(inside[..., None], coins) if self.bits else inside[..., None]
         count = np.sum(outside | moved, axis=-1)
         return domain.sealed((told - 0.5) * (x * np.array(self.weights)), clipped=np.asarray(count))
 
 
 @stored_as("Public")
 @dataclass(frozen=True, kw_only=True)
-class Public(Tell):
+class PublicStatistic(ReportStatistic):
     """x/2 and x x^T of public features alone, `scale` times x: no reward is in it."""
 
-    seen: Regression
+    seen: RegressionReport
     scale: float
 
     def statistic(
-        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: Coins
+        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
         """As the report of a reward of 1/2."""
         if not isinstance(domain, LinearReport):
             raise InvalidArgument("domain", domain, "LinearReport(...)")
-        all_finite("features", features)
+        check_all_finite("features", features)
         x, _ = self.seen.inside(features)
         packed = domain.pack(x * self.scale, np.full(x.shape[:-1], 0.5))
         return domain.sealed(packed, clipped=np.zeros(x.shape[:-2], dtype=np.int64))
@@ -96,24 +96,24 @@ class Public(Tell):
 
 @stored_as("Rewarded")
 @dataclass(frozen=True, kw_only=True)
-class Rewarded(Tell):
+class RewardStatistic(ReportStatistic):
     """The reward alone, clipped to [low, high] and rounded to an end of it by a coin: a bit."""
 
     low: float
     high: float
 
     def statistic(
-        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: Coins
+        self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
         """Bits, (*R, n, 1)."""
-        all_finite("rewards", rewards)
+        check_all_finite("rewards", rewards)
         inside = np.clip(rewards, self.low, self.high)
         shares = (inside[..., None] - self.low) / (self.high - self.low)
-        clipped = np.sum(np.abs(inside - rewards) > LARGEST_MOVE, axis=-1)
-        return domain.sealed(rounded(shares, coins), clipped=np.asarray(clipped))
+        clipped = np.sum(np.abs(inside - rewards) > ROUNDING_TOLERANCE, axis=-1)
+        return domain.sealed(round_to_ends(shares, coins), clipped=np.asarray(clipped))
 
 
-def rounded(shares: Floats, coins: Coins) -> Floats:
+def round_to_ends(shares: Floats, coins: DeviceRandomness) -> Floats:
     """Numbers of [0, 1], each rounded to an end by a coin, without bias; where nothing is to round, none is drawn."""
     between = np.rint(shares) != shares
     if not between.any():

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from bandanna import validation
-from bandanna.device.domain import Domain, Statistic, all_finite, size
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.device.domain import Domain, Statistic, check_all_finite, check_domain_size
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
@@ -34,7 +34,7 @@ _MOST_TARGETS = 10_000
 
 @stored_as("Weights")
 @dataclass(frozen=True, kw_only=True)
-class Weights(Domain):
+class ImportanceWeightDomain(Domain):
     """(w rho, w) for each of `targets` policies, w in [0, `bound`], |rho| <= 1/2: sensitivity sqrt(5)/2 `bound`.
 
     moments    with w^2 rho^2, w^2 rho and w^2, for variances; weighted, five numbers for each target
@@ -48,9 +48,9 @@ class Weights(Domain):
     exclusive: bool = False
 
     def __post_init__(self) -> None:
-        validation.store(self, size, "bound")
-        validation.store(self, validation.whole, "targets", most=_MOST_TARGETS)
-        validation.store(self, validation.flag, "moments", "exclusive")
+        validation.set_validated(self, check_domain_size, "bound")
+        validation.set_validated(self, validation.integer, "targets", most=_MOST_TARGETS)
+        validation.set_validated(self, validation.boolean, "moments", "exclusive")
         object.__setattr__(self, "dim", self.targets * self._each)
         super().__post_init__()
 
@@ -155,15 +155,15 @@ class Weights(Domain):
         """
         weights, rewards = np.asarray(weights, dtype=float), np.asarray(rewards, dtype=float)
         if weights.shape != (*rewards.shape, self.targets) or rewards.ndim != 1:
-            shape = Summary(f"{weights.shape} and {rewards.shape}")
+            shape = ValueSummary(f"{weights.shape} and {rewards.shape}")
             raise InvalidStatistic("weights, rewards", shape, f"(users, {self.targets}) and (users,)")
-        all_finite("weights", weights)
-        all_finite("rewards", rewards)
+        check_all_finite("weights", weights)
+        check_all_finite("rewards", rewards)
         inside = np.clip(rewards, 0.0, 1.0)
         kept = np.clip(weights, 0.0, self.bound)
         if self.exclusive and np.any(np.count_nonzero(kept, axis=-1) > 1):
             raise InvalidStatistic(
-                "weights", Summary("of several targets in a row"), "of one target at most: they are exclusive"
+                "weights", ValueSummary("of several targets in a row"), "of one target at most: they are exclusive"
             )
         moved = np.any(weights < 0, axis=-1) | (np.abs(inside - rewards) > 1e-9)
         values = self.pack(kept, np.broadcast_to(inside[:, None] - 0.5, kept.shape))
@@ -176,7 +176,7 @@ class Weights(Domain):
 
 @stored_as("Corrections")
 @dataclass(frozen=True, kw_only=True)
-class Corrections(Domain):
+class DoublyRobustDomain(Domain):
     """What a person contributes to a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square.
 
     A model q of rewards says what the policy would earn, g, and is corrected by what the logged arm earned instead;
@@ -194,8 +194,8 @@ class Corrections(Domain):
 
     def __post_init__(self) -> None:
         if self.bound != 0:
-            validation.store(self, size, "bound")
-        object.__setattr__(self, "spread", validation.share("spread", self.spread))
+            validation.set_validated(self, check_domain_size, "bound")
+        object.__setattr__(self, "spread", validation.unit_interval("spread", self.spread))
         if self.spread > 0.5 or (self.bound == 0 and self.spread == 0):
             raise InvalidArgument("spread", self.spread, "a number in [0, 1/2], above 0 where there are no weights")
         object.__setattr__(self, "dim", 3 if self.bound else 2)
@@ -261,8 +261,8 @@ class Corrections(Domain):
 
     def statistic(self, corrections: Floats, weights: Floats) -> Statistic:
         """Of (users,) and (users,), clipped and counted."""
-        all_finite("corrections", corrections)
-        all_finite("weights", weights)
+        check_all_finite("corrections", corrections)
+        check_all_finite("weights", weights)
         kept = np.clip(weights, 0.0, self.bound)
         most = self.spread + kept * (0.5 + self.spread)
         inside = np.clip(corrections, -most, most)

@@ -39,23 +39,23 @@ from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 _MAIN = "__main__"
 
 
-class _Elsewhere(SpawnProcess):
+class _BareProcess(SpawnProcess):
     """A process that imports nothing but what it is sent."""
 
     def start(self) -> None:
         """As any, from a program without a main module."""
-        with _no_main():
+        with _without_main():
             super().start()
 
 
-class _Spawning(SpawnContext):
+class _BareSpawnContext(SpawnContext):
     """Spawned processes of that kind."""
 
-    Process = _Elsewhere
+    Process = _BareProcess
 
 
 @contextmanager
-def _no_main() -> Iterator[None]:
+def _without_main() -> Iterator[None]:
     """While a process starts: it is told where the main module is, if that is anywhere."""
     own = sys.modules[_MAIN]
     sys.modules[_MAIN] = ModuleType(_MAIN)
@@ -70,12 +70,12 @@ def needs_main(*sent: Any) -> bool:
     return any(_MAIN.encode() in pickle.dumps(each) for each in sent)
 
 
-def context_for(*, main: bool) -> SpawnContext:
+def make_spawn_context(*, main: bool) -> SpawnContext:
     """In which processes are spawned; `main`: with the main module, which a script has to allow."""
-    return multiprocessing.get_context("spawn") if main else _Spawning()
+    return multiprocessing.get_context("spawn") if main else _BareSpawnContext()
 
 
-def once() -> None:
+def exit_if_imported() -> None:
     """End a process that imports the script of its parent, quietly: what it would start its parent has started."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(1)
@@ -84,25 +84,25 @@ def once() -> None:
 # Worker processes, or this one: one thread each, the same numbers whatever their number, none outlives its parent.
 
 
-THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 _DIED = "a worker process died (out of memory?); finished blocks of a sweep are kept, continue with --resume"
-_AGAIN = (
+_DIED_AT_IMPORT = (
     "a worker process died (out of memory?). Workers import this script, since a policy is in it: what is to run once"
     ' must stand below `if __name__ == "__main__":`, or the policy in a module of its own; jobs=1 needs neither'
 )
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-Progress = Callable[[int, int, str], None]  # done, total, what ended last
+ProgressCallback = Callable[[int, int, str], None]  # done, total, what ended last
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def silent(done: int, total: int, what: str) -> None:
+def ignore_progress(done: int, total: int, what: str) -> None:
     """No progress is shown."""
 
 
@@ -127,32 +127,32 @@ def call_all(
     """
     if not tasks:
         return
-    once()
+    exit_if_imported()
     main = needs_main(function, *tasks.values())
-    context = context_for(main=main)
+    context = make_spawn_context(main=main)
     reader, writer = context.Pipe(duplex=False)  # nothing is sent: workers end when its only writer is gone
     with (
         reader,
         writer,
         single_threaded(),
         ProcessPoolExecutor(
-            min(jobs, len(tasks)), mp_context=context, initializer=_prepare, initargs=(reader,)
+            min(jobs, len(tasks)), mp_context=context, initializer=_prepare_worker, initargs=(reader,)
         ) as pool,
     ):
-        with _uninterrupted():
+        with _defer_interrupts():
             pending: dict[Future[Value], Key] = {pool.submit(function, **task): key for key, task in tasks.items()}
         try:
             for future in as_completed(pending):
                 yield pending[future], future.result()
         except BrokenProcessPool as error:
-            raise BandannaError(_AGAIN if main else _DIED) from error
+            raise BandannaError(_DIED_AT_IMPORT if main else _DIED) from error
         except BaseException:
             writer.close()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _prepare(lifeline: Connection) -> None:
+def _prepare_worker(lifeline: Connection) -> None:
     """In a worker: end at once with Ctrl-C, and when the parent closes its end of the pipe, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
@@ -166,7 +166,7 @@ def _prepare(lifeline: Connection) -> None:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _defer_interrupts() -> Iterator[None]:
     """Ctrl-C waits, here and, until `_prepare`, in processes started inside: their imports would print a trace."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
@@ -181,8 +181,8 @@ def _uninterrupted() -> Iterator[None]:
 @contextmanager
 def single_threaded() -> Iterator[None]:
     """Processes started inside use one thread for linear algebra: they share the cores, and their sums one order."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     try:
         yield
     finally:
@@ -200,45 +200,51 @@ def single_threaded() -> Iterator[None]:
 # one thread for linear algebra, and a worker whose versions or threads would give other numbers is refused.
 
 
-NAMES = ("processes", "dask")
+EXECUTOR_NAMES = ("processes", "dask")
 _PATIENCE = 30  # seconds until a scheduler must have answered, on a busy machine too
 _JOINING = 60  # and until it must have a worker
 _MOST = 1024  # processes
 
-Ending = Generator[tuple[Key, Value], None, None]
+TaskResults = Generator[tuple[Key, Value], None, None]
 
 
 class Executor(Protocol):
     """Calls a function for many tasks."""
 
-    def call_all(self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]) -> Ending[Key, Value]:
+    def call_all(
+        self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
+    ) -> TaskResults[Key, Value]:
         """`function(**arguments)` for every task; values with their keys, as they end.
 
         The function must be importable, arguments and values such that they can be pickled.
         """
 
 
-class Here:
+class InProcessExecutor:
     """This process, one task after the other."""
 
-    def call_all(self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]) -> Ending[Key, Value]:
+    def call_all(
+        self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
+    ) -> TaskResults[Key, Value]:
         """In their order."""
         return call_here(function, tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Processes:
+class ProcessExecutor:
     """Up to `jobs` processes of this machine."""
 
     jobs: int
 
-    def call_all(self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]) -> Ending[Key, Value]:
+    def call_all(
+        self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
+    ) -> TaskResults[Key, Value]:
         """In processes that end with this one."""
         return call_all(function, tasks, jobs=self.jobs)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dask:
+class DaskExecutor:
     """The workers of the scheduler at an address; without one, `jobs` workers of a cluster on this machine.
 
     What a worker was doing when it died is done again by another one.
@@ -250,18 +256,21 @@ class Dask:
     def ready(self) -> None:
         """An error if no scheduler with workers answers at the address: before anything is begun."""
         if self.scheduler is not None:
-            with self._client(_distributed()):
+            with self._client(_import_distributed()):
                 pass
 
-    def call_all(self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]) -> Ending[Key, Value]:
+    def call_all(
+        self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
+    ) -> TaskResults[Key, Value]:
         """Over the cluster; whoever stops listening cancels the rest."""
         if not tasks:
             return
-        distributed = _distributed()
+        distributed = _import_distributed()
         with self._client(distributed) as client:
-            about = _about()
+            about = _describe_versions()
             pending = {
-                client.submit(_work, function, dict(task), about, pure=False): key for key, task in tasks.items()
+                client.submit(_run_in_worker, function, dict(task), about, pure=False): key
+                for key, task in tasks.items()
             }
             try:
                 for future in distributed.as_completed(pending, loop=client.loop):
@@ -277,7 +286,7 @@ class Dask:
     @contextmanager
     def _client(self, distributed: Any) -> Iterator[Any]:
         with ExitStack() as opened:
-            opened.enter_context(_quiet())
+            opened.enter_context(_quiet_dask_logs())
             address = self.scheduler
             if address is None:
                 opened.enter_context(single_threaded())
@@ -290,7 +299,7 @@ class Dask:
                 )
                 address = opened.enter_context(cluster).scheduler_address
             try:
-                client = opened.enter_context(_connected(distributed, address))
+                client = opened.enter_context(_connect_client(distributed, address))
                 client.wait_for_workers(1, timeout=_JOINING)
             except (OSError, ValueError, TypeError, MemoryError) as error:  # a timeout is an OSError
                 why = "" if isinstance(error, OSError) else f" ({error})"
@@ -302,9 +311,9 @@ class Dask:
 
 
 @contextmanager
-def _connected(distributed: Any, address: str) -> Iterator[Any]:
+def _connect_client(distributed: Any, address: str) -> Iterator[Any]:
     """A client, closed at the end: also one that did not begin, whose loop would be found running when Python ends."""
-    _greeted(distributed, address)
+    _check_scheduler(distributed, address)
     client = distributed.Client.__new__(distributed.Client)
     try:
         client.__init__(address, timeout=_PATIENCE, set_as_default=False)
@@ -316,7 +325,7 @@ def _connected(distributed: Any, address: str) -> Iterator[Any]:
         yield client
 
 
-def _greeted(distributed: Any, address: str) -> None:
+def _check_scheduler(distributed: Any, address: str) -> None:
     """An error where something else answers: a scheduler speaks first, and in numbers; Dask would wait for ever for a
     server that does not, and take the greeting of one that speaks in letters for a length.
     """
@@ -330,67 +339,67 @@ def _greeted(distributed: Any, address: str) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet_dask_logs() -> Iterator[None]:
     """Without what Dask's client logs of a connection that broke: whoever waits for values raises an error about it."""
     log = logging.getLogger("distributed.client")
-    log.addFilter(_worth_saying)
+    log.addFilter(_is_worth_logging)
     try:
         yield
     finally:
-        log.removeFilter(_worth_saying)
+        log.removeFilter(_is_worth_logging)
 
 
-def _worth_saying(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     kind = record.exc_info[0] if record.exc_info else None
     broken = kind is not None and issubclass(kind, OSError | CancelledError)
     return not broken and "Failed to reconnect to scheduler" not in str(record.msg)
 
 
-def chosen(executor: str | Executor, *, jobs: int | None, scheduler: str | None = None) -> Executor:
+def choose_executor(executor: str | Executor, *, jobs: int | None, scheduler: str | None = None) -> Executor:
     """By name, or as it is; `jobs` are processes of this machine, by default one for each core; one is this process."""
-    many = validation.whole("jobs", cores() if jobs is None else jobs, most=_MOST)
+    many = validation.integer("jobs", count_cores() if jobs is None else jobs, most=_MOST)
     if not isinstance(executor, str) and callable(getattr(executor, "call_all", None)):
         return executor
-    name = validation.one_of("executor", executor, NAMES)
+    name = validation.one_of("executor", executor, EXECUTOR_NAMES)
     if name == "dask":
         if scheduler is not None and not isinstance(scheduler, str):
             raise InvalidArgument("scheduler", scheduler, 'an address such as "tcp://127.0.0.1:8786"')
-        _distributed()  # if it is missing, before the work
-        return Dask(jobs=many, scheduler=scheduler)
+        _import_distributed()  # if it is missing, before the work
+        return DaskExecutor(jobs=many, scheduler=scheduler)
     if scheduler is not None:
         raise InvalidArgument("scheduler", scheduler, 'only with the executor "dask"')
-    return Here() if many == 1 else Processes(jobs=many)
+    return InProcessExecutor() if many == 1 else ProcessExecutor(jobs=many)
 
 
-def here_unless(executor: str | Executor | None, *, jobs: int | None, scheduler: str | None) -> Executor:
+def choose_executor_or_here(executor: str | Executor | None, *, jobs: int | None, scheduler: str | None) -> Executor:
     """This process, unless an executor or a number of processes is asked for."""
     if executor is None and jobs is None and scheduler is None:
-        return Here()
-    return chosen("processes" if executor is None else executor, jobs=jobs, scheduler=scheduler)
+        return InProcessExecutor()
+    return choose_executor("processes" if executor is None else executor, jobs=jobs, scheduler=scheduler)
 
 
-def ready(executor: Executor) -> None:
+def check_ready(executor: Executor) -> None:
     """An error where an executor can say beforehand that it cannot work."""
-    if isinstance(executor, Dask):
+    if isinstance(executor, DaskExecutor):
         executor.ready()
 
 
-def _about() -> dict[str, str]:
+def _describe_versions() -> dict[str, str]:
     """What the last bits of numbers depend on."""
     return {name: version(name) for name in ("bandanna", "numpy", "scipy")}
 
 
-def _work(function: Callable[..., Value], arguments: Mapping[str, Any], wanted: Mapping[str, str]) -> Value:
+def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any], wanted: Mapping[str, str]) -> Value:
     """In a worker."""
-    if (here := _about()) != wanted:
+    if (here := _describe_versions()) != wanted:
         raise BandannaError(f"a Dask worker has {here}, and this program {wanted}: numbers could differ")
-    threads = {name: os.environ.get(name) for name in THREADS[:2]}
+    threads = {name: os.environ.get(name) for name in THREAD_VARIABLES[:2]}
     if set(threads.values()) != {"1"}:
         raise BandannaError(f"a Dask worker has {threads}: start it with 1 for each, or numbers could differ")
     return function(**arguments)
 
 
-def _distributed() -> Any:
+def _import_distributed() -> Any:
     """Imported on first use."""
     try:
         return importlib.import_module("distributed")

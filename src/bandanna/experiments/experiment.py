@@ -13,10 +13,10 @@ from typing import Any
 
 from bandanna import validation
 from bandanna.errors import BandannaError, InvalidArgument, did_you_mean
-from bandanna.experiments.executors import Progress, silent
-from bandanna.policies.algorithm import ALGORITHMS, importable, is_place
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
+from bandanna.policies.algorithm import ALGORITHMS, add_import_folder, is_import_path
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import known_as, make, make_from, types_of
+from bandanna.policies.registry import find_algorithm, find_argument_types, make, make_from_table
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.base import Bernoulli, Bounded, Certain, Environment, RewardLaw
 from bandanna.simulation.environments.finite import ClippedGaussian, FiniteArms, TwoPoint
@@ -32,7 +32,7 @@ from bandanna.simulation.environments.linear import (
 from bandanna.simulation.environments.population import Population
 from bandanna.simulation.environments.recorded import ArrayEnvironment, Table
 from bandanna.simulation.result import Result
-from bandanna.validation import inside, keys, read_toml, typed
+from bandanna.validation import check_keys, check_type, prefix_errors, read_toml
 
 # Environments and laws of rewards by name, with arguments as files have them.
 
@@ -59,7 +59,7 @@ REWARDS: dict[str, type[Any]] = {
 }
 
 
-def named(table: Any, where: str, known: Iterable[str], what: str) -> str:
+def check_name(table: Any, where: str, known: Iterable[str], what: str) -> str:
     """The `name` of a table that has the arguments of what is named."""
     if not isinstance(table, Mapping):
         shown = "[[algorithm]], with a name" if where.startswith("algorithm") else f"[{where}]"
@@ -67,42 +67,42 @@ def named(table: Any, where: str, known: Iterable[str], what: str) -> str:
     if "name" not in table:
         raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
     name = table["name"]
-    if name not in list(known) and not (where.startswith("algorithm") and is_place(name)):
+    if name not in list(known) and not (where.startswith("algorithm") and is_import_path(name)):
         allowed = f"{did_you_mean(name, known)}one of {', '.join(known)}"
         raise InvalidArgument(f"{where}.name", name, allowed)
     return str(name)
 
 
-def checked(table: Any, horizon: int) -> dict[str, Any]:
+def check_environment(table: Any, horizon: int) -> dict[str, Any]:
     """The arguments of an environment; one that has to know the horizon is told."""
-    kind = ENVIRONMENTS[named(table, "environment", ENVIRONMENTS, "environments")]
+    kind = ENVIRONMENTS[check_name(table, "environment", ENVIRONMENTS, "environments")]
     types = typing.get_type_hints(kind)
     known = {f.name: types[f.name] for f in fields(kind) if f.init}
     needed = [name for name, p in inspect.signature(kind).parameters.items() if p.default is p.empty]
     told = {"horizon": horizon} if "horizon" in known else {}
-    given = keys({**told, **table}, "environment", ("name", *known), needed=needed)
+    given = check_keys({**told, **table}, "environment", ("name", *known), needed=needed)
     for name, value in given.items():
-        typed(f"environment.{name}", value, str if name == "name" else known[name])
+        check_type(f"environment.{name}", value, str if name == "name" else known[name])
     return given
 
 
-def world_of(environment: Mapping[str, Any]) -> Environment:
+def make_environment(environment: Mapping[str, Any]) -> Environment:
     """The environment of checked arguments."""
     chosen = {**environment}
     kind = ENVIRONMENTS[chosen.pop("name")]
     if "reward" in chosen:
-        chosen["reward"] = _reward(chosen["reward"])
-    with inside("environment."):
+        chosen["reward"] = _make_reward_law(chosen["reward"])
+    with prefix_errors("environment."):
         return kind(**chosen)
 
 
-def _reward(given: Any) -> RewardLaw:
+def _make_reward_law(given: Any) -> RewardLaw:
     """A law of rewards: its name, or a table with name and arguments."""
     table = given if isinstance(given, Mapping) else {"name": given}
-    kind = REWARDS[named(table, "environment.reward", REWARDS, "laws")]
+    kind = REWARDS[check_name(table, "environment.reward", REWARDS, "laws")]
     allowed = {"name", *(f.name for f in fields(kind))}
-    chosen = keys(table, "environment.reward", sorted(allowed))
-    with inside("environment.reward."):
+    chosen = check_keys(table, "environment.reward", sorted(allowed))
+    with prefix_errors("environment.reward."):
         law: RewardLaw = kind(**{name: value for name, value in chosen.items() if name != "name"})
         return law
 
@@ -123,7 +123,7 @@ _PATHS = ("law", "messages")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class GridPoint:
     """Where an algorithm runs: a world, for how long, along which path; `varied` is what others have otherwise."""
 
     horizon: int
@@ -133,28 +133,28 @@ class Point:
 
     def world(self) -> Environment:
         """The environment."""
-        return world_of(self.environment)
+        return make_environment(self.environment)
 
 
-def points(horizon: Any, path: Any, environment: Any) -> Iterator[Point]:
+def list_grid_points(horizon: Any, path: Any, environment: Any) -> Iterator[GridPoint]:
     """All of them, the last key's values first; every value is checked."""
     table = environment if isinstance(environment, Mapping) else {}
-    axes = {"horizon": several("horizon", horizon), "path": several("path", path)}
-    axes |= {f"environment.{key}": _several(key, value) for key, value in table.items()}
+    axes = {"horizon": list_values("horizon", horizon), "path": list_values("path", path)}
+    axes |= {f"environment.{key}": _list_axis_values(key, value) for key, value in table.items()}
     swept = {key: values for key, values in axes.items() if values is not None}
     for values in itertools.product(*swept.values()):
         chosen = dict(zip(swept, values, strict=True))
-        rounds = validation.whole("horizon", chosen.get("horizon", horizon))
+        rounds = validation.integer("horizon", chosen.get("horizon", horizon))
         world = {key: chosen.get(f"environment.{key}", value) for key, value in table.items()}
-        yield Point(
+        yield GridPoint(
             horizon=rounds,
             path=validation.one_of("path", chosen.get("path", path), _PATHS),
-            environment=checked(world if table else environment, rounds),
+            environment=check_environment(world if table else environment, rounds),
             varied={key.removeprefix("environment."): value for key, value in chosen.items()},
         )
 
 
-def several(where: str, value: Any) -> list[Any] | None:
+def list_values(where: str, value: Any) -> list[Any] | None:
     """The values of a list, which must not be empty; None if there is one value."""
     if isinstance(value, Mapping) and set(value) == {"each"}:
         value = value["each"]
@@ -167,17 +167,17 @@ def several(where: str, value: Any) -> list[Any] | None:
     return list(value)
 
 
-def _several(key: str, value: Any) -> list[Any] | None:
+def _list_axis_values(key: str, value: Any) -> list[Any] | None:
     """Arrays are one value, unless `each` says otherwise."""
     if key in _ARRAYS and not isinstance(value, Mapping):
         return None
-    return several(f"environment.{key}", value)
+    return list_values(f"environment.{key}", value)
 
 
-def short(value: Any) -> str:
+def format_varied(value: Any) -> str:
     """A varied value in a label."""
     if isinstance(value, Mapping):
-        return " ".join(f"{name} {short(entry)}" for name, entry in value.items())
+        return " ".join(f"{name} {format_varied(entry)}" for name, entry in value.items())
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
@@ -218,7 +218,7 @@ _TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class AlgorithmSetting:
     """One algorithm at one setting, wherever it runs; `table` is where the file speaks of it.
 
     label   as it is called, with what was varied
@@ -234,16 +234,16 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curve:
+class ExperimentCurve:
     """A series at one point of the grid."""
 
-    series: Series
-    point: Point
+    series: AlgorithmSetting
+    point: GridPoint
 
     @property
     def label(self) -> str:
         """Of the series, and where the point is if there are several."""
-        return ", ".join([self.series.label, *parts_of(self.point.varied)])
+        return ", ".join([self.series.label, *label_parts(self.point.varied)])
 
     @property
     def algorithm(self) -> str:
@@ -262,18 +262,20 @@ class Curve:
 
     def policy(self, *, dim: int, horizon: int) -> Any:
         """The algorithm for this problem; errors name the table, or where else a value was taken from."""
-        with self._taken():
-            return make_from(self.series.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments})
+        with self._with_file_keys():
+            return make_from_table(
+                self.series.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments}
+            )
 
     def calibrated(self, *, dim: int, horizon: int) -> Policy[Any]:
         """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
         policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
-        with self._taken(), inside(f"{self.series.table}."):
+        with self._with_file_keys(), prefix_errors(f"{self.series.table}."):
             policy.prepare()
         return policy
 
     @contextmanager
-    def _taken(self) -> Iterator[None]:
+    def _with_file_keys(self) -> Iterator[None]:
         """Errors about a number that the table does not have name the key that it was taken from."""
         places = {"dim": "environment.dim", "n_arms": "environment.n_arms", "horizon": "horizon"}
         try:
@@ -306,22 +308,22 @@ class Experiment:
     checkpoints: int = 200
     environment: Mapping[str, Any]
     algorithms: tuple[Mapping[str, Any], ...]
-    series: tuple[Series, ...]
-    points: tuple[Point, ...]
+    series: tuple[AlgorithmSetting, ...]
+    points: tuple[GridPoint, ...]
 
     @classmethod
     def from_toml(cls, file: str | PathLike[str]) -> Experiment:
         """Read and check a file; errors begin with its name."""
         path = validation.path("file", file)
         document = read_toml(path)
-        importable(path.parent)  # policies of one's own may lie beside the file
-        with inside(f"{path}: "):
+        add_import_folder(path.parent)  # policies of one's own may lie beside the file
+        with prefix_errors(f"{path}: "):
             return cls.from_dict({"title": path.stem, **document})
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Experiment:
         """The experiment that a TOML document describes, or `to_dict` wrote; everything is checked."""
-        given = keys(document, "", _TOP, needed=("horizon", "seeds", "environment", "algorithm"))
+        given = check_keys(document, "", _TOP, needed=("horizon", "seeds", "environment", "algorithm"))
         for key, words in _WHOLE.items():
             if isinstance(given.get(key), list | tuple):
                 lists = "lists are for horizon, path, and the keys of [environment] and [[algorithm]]"
@@ -329,26 +331,28 @@ class Experiment:
         tables = given["algorithm"]
         if not isinstance(tables, list) or not tables:
             raise InvalidArgument("algorithm", tables, "one table [[algorithm]] or more, in double brackets")
-        grid = tuple(points(given["horizon"], given.get("path", "law"), given["environment"]))
+        grid = tuple(list_grid_points(given["horizon"], given.get("path", "law"), given["environment"]))
         made = cls(
-            title=typed("title", given.get("title", "experiment"), str),
+            title=check_type("title", given.get("title", "experiment"), str),
             horizon=given["horizon"],
-            seeds=validation.whole("seeds", given["seeds"]),
-            seed=validation.whole("seed", given.get("seed", 0), least=0, most=validation.SEEDS),
+            seeds=validation.integer("seeds", given["seeds"]),
+            seed=validation.integer("seed", given.get("seed", 0), least=0, most=validation.SEED_LIMIT),
             path=given.get("path", "law"),
-            checkpoints=validation.whole("checkpoints", given.get("checkpoints", 200)),
+            checkpoints=validation.integer("checkpoints", given.get("checkpoints", 200)),
             environment=dict(given["environment"]),
             algorithms=tuple(tables),
-            series=tuple(itertools.chain.from_iterable(_series(table, i) for i, table in enumerate(tables, start=1))),
+            series=tuple(
+                itertools.chain.from_iterable(_expand_table(table, i) for i, table in enumerate(tables, start=1))
+            ),
             points=grid,
         )
         made._check()
         return made
 
     @property
-    def curves(self) -> tuple[Curve, ...]:
+    def curves(self) -> tuple[ExperimentCurve, ...]:
         """Point by point."""
-        return tuple(Curve(series=series, point=point) for point in self.points for series in self.series)
+        return tuple(ExperimentCurve(series=series, point=point) for point in self.points for series in self.series)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as they were given; `from_dict` gives the same experiment back."""
@@ -374,10 +378,10 @@ class Experiment:
                 allowed = f"at most the {rounds} rounds of environment's arrays"
                 raise InvalidArgument("horizon", point.horizon, allowed)
             for series in self.series:
-                _check_arms(Curve(series=series, point=point), world)
+                _check_arms(ExperimentCurve(series=series, point=point), world)
 
 
-def _check_arms(curve: Curve, world: Environment) -> None:
+def _check_arms(curve: ExperimentCurve, world: Environment) -> None:
     """The policy can be made, and is for such arms."""
     policy, table = curve.policy(dim=world.dim, horizon=curve.point.horizon), curve.series.table
     if getattr(policy, "n_arms", None) in (None, world.n_arms):
@@ -389,29 +393,29 @@ def _check_arms(curve: Curve, world: Environment) -> None:
     raise InvalidArgument(f"{table}.name", curve.algorithm, allowed)
 
 
-def _series(table: Any, number: int) -> Iterator[Series]:
+def _expand_table(table: Any, number: int) -> Iterator[AlgorithmSetting]:
     """One series for every combination of listed values; the label names what differs."""
     where = f"algorithm[{number}]"
-    names = several(f"{where}.name", table.get("name")) if isinstance(table, Mapping) else None
+    names = list_values(f"{where}.name", table.get("name")) if isinstance(table, Mapping) else None
     if names is None:
-        yield from _series_of(table, where)
+        yield from _expand_algorithm(table, where)
         return
     for name in names:
-        yield from _series_of({**table, "name": name}, where, of_several=True)
+        yield from _expand_algorithm({**table, "name": name}, where, of_several=True)
 
 
-def _series_of(table: Any, where: str, *, of_several: bool = False) -> Iterator[Series]:
+def _expand_algorithm(table: Any, where: str, *, of_several: bool = False) -> Iterator[AlgorithmSetting]:
     """Of one algorithm; of several under one label, each has its name behind it."""
-    name = named(table, where, ALGORITHMS, "algorithms")
-    given = _of_algorithm(dict(table), name, where)
+    name = check_name(table, where, ALGORITHMS, "algorithms")
+    given = _check_algorithm(dict(table), name, where)
     label = given.pop("label", given.pop("name"))
     if of_several and label != name:
         label = f"{label}, {name}"
     swept = [key for key, value in given.items() if isinstance(value, list)]
     for values in itertools.product(*(given[key] for key in swept)):
         chosen = dict(zip(swept, values, strict=True))
-        yield Series(
-            label=", ".join([label, *parts_of(chosen)]),
+        yield AlgorithmSetting(
+            label=", ".join([label, *label_parts(chosen)]),
             called=label,
             algorithm=name,
             arguments={**given, **chosen},
@@ -420,27 +424,29 @@ def _series_of(table: Any, where: str, *, of_several: bool = False) -> Iterator[
         )
 
 
-def _of_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, Any]:
+def _check_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, Any]:
     """Checked arguments, lists of values still unexpanded."""
-    with inside(f"{where}."):
-        entry = known_as(name)
-    types = {**types_of(name), "name": str, "label": str}
+    with prefix_errors(f"{where}."):
+        entry = find_algorithm(name)
+    types = {**find_argument_types(name), "name": str, "label": str}
     names = [f.name for f in fields(entry.kind) if f.init]
     per_arm = ("n_arms",) * ("features" in names)  # says that arms have models of their own
     own = [each for each in names if each not in _GIVEN or each in per_arm]
     spent = [each for each in ("epsilon", "delta") if each in entry.options]
-    chosen = entry.whole or is_place(name) or "rho" in table  # another way to give a budget
-    given = keys(table, where, ("name", "label", *entry.options, *own), needed=() if chosen else tuple(spent))
+    chosen = entry.whole or is_import_path(name) or "rho" in table  # another way to give a budget
+    given = check_keys(table, where, ("name", "label", *entry.options, *own), needed=() if chosen else tuple(spent))
     for key, value in given.items():
-        listed = several(f"{where}.{key}", value) if isinstance(value, list) and key not in ("name", "label") else None
+        listed = (
+            list_values(f"{where}.{key}", value) if isinstance(value, list) and key not in ("name", "label") else None
+        )
         for entry_ in [value] if listed is None else listed:
-            typed(f"{where}.{key}", entry_, types[key])
+            check_type(f"{where}.{key}", entry_, types[key])
     return given
 
 
-def parts_of(varied: Mapping[str, Any]) -> list[str]:
+def label_parts(varied: Mapping[str, Any]) -> list[str]:
     """Of a label."""
-    return [f"{name} = {short(value)}" for name, value in varied.items()]
+    return [f"{name} = {format_varied(value)}" for name, value in varied.items()]
 
 
 # What privacy costs: one algorithm under every trust model on one problem.
@@ -462,7 +468,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {  # the last feature of the world is a c
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TrustModelRun:
     """A trust model's run, and the standard deviation of the noise in its last released sum."""
 
     result: Result
@@ -479,26 +485,26 @@ def trust_models(
     delta: float = 1e-5,
     n_seeds: int = 20,
     seed: int = 0,
-    progress: Progress = silent,
-) -> dict[str, Outcome]:
+    progress: ProgressCallback = ignore_progress,
+) -> dict[str, TrustModelRun]:
     """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
 
     "LinTS" runs as it comes, with an intercept; "LinUCB" with width 0.2 on the papers' batches: T^{1/2} (no privacy,
     central), T^{3/5} (shuffle), T^{3/4} (local), and radii of the papers' lemma.
     """
     names = POLICIES[validation.one_of("policy", policy, tuple(POLICIES))]
-    env = problem(dim=dim, n_arms=n_arms)
+    env = make_problem(dim=dim, n_arms=n_arms)
     outcomes = {}
     for done, (trust, name) in enumerate(names.items()):
         progress(done, len(names), trust)
         budget = {} if trust == "no privacy" else {"epsilon": epsilon, "delta": delta}
         made = make(name, dim=dim, horizon=horizon, **_SETTINGS[policy], **budget)
         result = simulate(made, env, n_seeds=n_seeds, seed=seed)
-        outcomes[trust] = Outcome(result=result, noise_std=float(made.channel.prefix_std()[-1]))
+        outcomes[trust] = TrustModelRun(result=result, noise_std=float(made.channel.prefix_std()[-1]))
     return outcomes
 
 
-def problem(*, dim: int = 5, n_arms: int = 100) -> LinearContextual:
+def make_problem(*, dim: int = 5, n_arms: int = 100) -> LinearContextual:
     """The worlds in which they are compared."""
     return LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
 
@@ -509,7 +515,9 @@ def problem(*, dim: int = 5, n_arms: int = 100) -> LinearContextual:
 _LENGTH = 60  # of a text that says what a setting was
 
 
-def columns(experiment: Experiment, results: Mapping[str, Result], *, rounds: str = "last") -> dict[str, list[Any]]:
+def result_columns(
+    experiment: Experiment, results: Mapping[str, Result], *, rounds: str = "last"
+) -> dict[str, list[Any]]:
     """Columns of all curves, one after the other; with `rounds="all"` a row for every checkpoint too.
 
     Those of `Result.to_frame`: `label` names the curve, epsilon and delta are those of what ran. Besides:
@@ -519,7 +527,7 @@ def columns(experiment: Experiment, results: Mapping[str, Result], *, rounds: st
     algorithm.KEY    settings as the file has them, among them `algorithm.epsilon`, which was asked for
     environment.KEY  arguments of the world; path
     """
-    parts = [_of(curve, results[curve.label].columns(rounds=rounds)) for curve in experiment.curves]
+    parts = [_column_entry(curve, results[curve.label].columns(rounds=rounds)) for curve in experiment.curves]
     names = dict.fromkeys(name for part in parts for name in part)
     lengths = [len(part["label"]) for part in parts]
     return {
@@ -528,7 +536,7 @@ def columns(experiment: Experiment, results: Mapping[str, Result], *, rounds: st
     }
 
 
-def _of(curve: Curve, table: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def _column_entry(curve: ExperimentCurve, table: dict[str, list[Any]]) -> dict[str, list[Any]]:
     rows = len(table["label"])
     known = {"series": curve.series.called, "algorithm": curve.algorithm, "path": curve.point.path}
     known |= {f"algorithm.{key}": _plain(value) for key, value in curve.arguments.items()}
@@ -540,5 +548,5 @@ def _plain(value: Any) -> Any:
     """Numbers and words as they are, tables and lists as text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    text = short(value)
+    text = format_varied(value)
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH]} ..."

@@ -16,7 +16,7 @@ from bandanna.errors import MissingExtra
 from bandanna.types import Floats, Ints
 
 
-class Peer(ABC):
+class PeerPolicy(ABC):
     """One run of another library: `act` for a batch of users, `learn` what came of some of them."""
 
     package: str  # that it needs
@@ -46,7 +46,7 @@ class Peer(ABC):
     def _learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None: ...
 
 
-class _Mabwiser(Peer):
+class _Mabwiser(PeerPolicy):
     package = "mabwiser"
     policy: str
     alpha: float
@@ -80,7 +80,7 @@ class MabwiserLinTS(_Mabwiser):
     policy, alpha = "LinTS", 0.3
 
 
-class ContextualBandits(Peer):
+class ContextualBandits(PeerPolicy):
     """contextualbandits' LinUCB."""
 
     package = "contextualbandits"
@@ -101,7 +101,7 @@ class ContextualBandits(Peer):
             self.model.partial_fit(contexts, arms, rewards)
 
 
-class VowpalWabbit(Peer):
+class VowpalWabbit(PeerPolicy):
     """Vowpal Wabbit's SquareCB, with features of users by arms."""
 
     package = "vowpalwabbit"
@@ -132,7 +132,7 @@ class VowpalWabbit(Peer):
             self.vw.learn(self._example(context, (arm, f"0:{1 - reward:.8g}:{chance:.8g}")))
 
 
-PEERS: dict[str, type[Peer]] = {
+PEERS: dict[str, type[PeerPolicy]] = {
     "mabwiser LinUCB": MabwiserLinUCB,
     "mabwiser LinTS": MabwiserLinTS,
     "contextualbandits LinUCB": ContextualBandits,
@@ -145,7 +145,7 @@ def installed(name: str) -> bool:
     return importlib.util.find_spec(PEERS[name].package) is not None
 
 
-def begin(name: str, n_arms: int, seed: int) -> Peer:
+def begin(name: str, n_arms: int, seed: int) -> PeerPolicy:
     """A new run."""
     if not installed(name):
         raise MissingExtra("bench", name)

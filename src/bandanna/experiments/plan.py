@@ -12,11 +12,11 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.errors import InvalidArgument
-from bandanna.experiments.executors import Progress, silent
+from bandanna.experiments.executors import ProgressCallback, ignore_progress
 from bandanna.policies.registry import make
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.environments.base import Environment, random_play
+from bandanna.simulation.environments.base import Environment, regret_of_random_play
 from bandanna.simulation.environments.linear import DisjointLinear, LinearContextual
 from bandanna.types import Floats
 
@@ -78,7 +78,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Problem:
+class _PlanProblem:
     """What is simulated, but for the number of users."""
 
     dim: int
@@ -110,8 +110,8 @@ class _Problem:
         """One trust model, so many users."""
         env, policy = self.environment(), self.policy(trust, users)
         result = simulate(policy, env, n_seeds=n_seeds, seed=self.seed, checkpoints=1)
-        idle = random_play(env, horizon=users, n_seeds=n_seeds, seed=self.seed)
-        share, stderr = _ratio(result.final_regret, idle)
+        idle = regret_of_random_play(env, horizon=users, n_seeds=n_seeds, seed=self.seed)
+        share, stderr = _regret_ratio(result.final_regret, idle)
         return Forecast(
             trust=trust,
             users=users,
@@ -138,7 +138,7 @@ def plan(
     search: bool = True,
     n_seeds: int = 10,
     seed: int = 0,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> tuple[Forecast, ...]:
     """Expected regret of LinTS as a share of random play's, under one trust model or, with "all", under each of four.
 
@@ -151,21 +151,21 @@ def plan(
     """
     if (dim is None) == (features is None):
         raise InvalidArgument("dim", dim, "features of arms, or features= of users: one of the two")
-    if features is not None and validation.flag("fixed", fixed):
+    if features is not None and validation.boolean("fixed", fixed):
         raise InvalidArgument("fixed", fixed, "with dim= only: arms without features have none to keep")
     sized = ("dim", dim, 2) if features is None else ("features", features, 1)
-    problem = _Problem(
-        dim=validation.whole(sized[0], sized[1], least=sized[2], most=200),
+    problem = _PlanProblem(
+        dim=validation.integer(sized[0], sized[1], least=sized[2], most=200),
         per_arm=features is not None,
-        n_arms=validation.whole("n_arms", n_arms, least=2, most=10_000),
+        n_arms=validation.integer("n_arms", n_arms, least=2, most=10_000),
         epsilon=validation.epsilon(epsilon),
         delta=validation.delta(delta),
-        fixed=validation.flag("fixed", fixed),
-        seed=validation.whole("seed", seed, least=0, most=validation.SEEDS),
+        fixed=validation.boolean("fixed", fixed),
+        seed=validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT),
     )
-    search = validation.flag("search", search)
-    users = validation.whole("users", users, least=_LEAST, most=10**9)
-    n_seeds = validation.whole("n_seeds", n_seeds, most=1_000)
+    search = validation.boolean("search", search)
+    users = validation.integer("users", users, least=_LEAST, most=10**9)
+    n_seeds = validation.integer("n_seeds", n_seeds, most=1_000)
     if (numbers := problem.numbers(users, n_seeds)) > _NUMBERS:
         allowed = (
             f"fewer, or fewer seeds: these take {numbers:.1e} random numbers, and at most {_NUMBERS:.0e} are drawn"
@@ -177,17 +177,17 @@ def plan(
         progress(done, len(models), f"{n_seeds} x {users:,} users: {model}")
         found = problem.forecast(model, users, n_seeds)
         if found.hopeless and search:
-            say = partial(_say, progress, done, len(models))
-            found = _with_more(problem, found, min(n_seeds, _SEEDS), say)
+            say = partial(_report_progress, progress, done, len(models))
+            found = _find_enough_users(problem, found, min(n_seeds, _SEEDS), say)
         forecasts.append(found)
     return tuple(forecasts)
 
 
-def _say(progress: Progress, done: int, total: int, what: str) -> None:
+def _report_progress(progress: ProgressCallback, done: int, total: int, what: str) -> None:
     progress(done, total, what)
 
 
-def _with_more(problem: _Problem, found: Forecast, n_seeds: int, say: Callable[[str], None]) -> Forecast:
+def _find_enough_users(problem: _PlanProblem, found: Forecast, n_seeds: int, say: Callable[[str], None]) -> Forecast:
     """The same forecast, with the number of users that would be enough."""
     users = found.users
     while problem.numbers(2 * users, n_seeds) <= _SEARCH:
@@ -198,7 +198,7 @@ def _with_more(problem: _Problem, found: Forecast, n_seeds: int, say: Callable[[
     return replace(found, tried=users)
 
 
-def _ratio(regret: Floats, idle: Floats) -> tuple[float, float]:
+def _regret_ratio(regret: Floats, idle: Floats) -> tuple[float, float]:
     """mean(regret) / mean(idle) and, by the delta method, its standard error: (S,), (S,)."""
     mean = float(np.mean(idle))
     if mean == 0:

@@ -18,18 +18,33 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.data.tables import frame, write_csv, write_parquet
+from bandanna.data.tables import make_frame, write_csv, write_parquet
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.experiments import experiment
-from bandanna.experiments.executors import Executor, Progress, chosen, once, ready, silent
-from bandanna.experiments.experiment import Curve, Experiment, columns, parts_of
-from bandanna.policies.algorithm import code_of, is_place
+from bandanna.experiments.executors import (
+    Executor,
+    ProgressCallback,
+    check_ready,
+    choose_executor,
+    exit_if_imported,
+    ignore_progress,
+)
+from bandanna.experiments.experiment import Experiment, ExperimentCurve, label_parts, result_columns
+from bandanna.policies.algorithm import is_import_path, source_digest
 from bandanna.policies.base import Policy
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.figures import MOST, Line, drawable, plot_panels, plot_regret, save_both, save_figure
+from bandanna.simulation.figures import (
+    MAX_PANELS,
+    PanelLine,
+    check_drawable,
+    plot_panels,
+    plot_regret,
+    save_both,
+    save_figure,
+)
 from bandanna.simulation.result import Result
-from bandanna.storage.files import write_whole
-from bandanna.validation import by_name
+from bandanna.storage.files import replace_file
+from bandanna.validation import checked_keywords
 
 # Figures of an experiment: regret over time, and against what was varied; curves are named by what they guarantee.
 
@@ -37,7 +52,7 @@ from bandanna.validation import by_name
 _BUDGET = ("epsilon", "delta", "rho")  # asked for; a figure says what was given
 
 
-def names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, str]:
+def series_names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, str]:
     """What series are called in figures, by their labels: with the guarantee that was computed for what ran.
 
     Of several points it is the largest. Budgets that give one guarantee are told apart by what was asked for.
@@ -48,7 +63,7 @@ def names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, st
         worst = max(promised, key=lambda each: each.epsilon).brief()
         sign = "=" if len({each.brief() for each in promised}) == 1 else "≤"
         kept = {key: value for key, value in series.varied.items() if key not in _BUDGET}
-        name = ", ".join(part for part in (series.called, *parts_of(kept), worst.replace("=", sign)) if part)
+        name = ", ".join(part for part in (series.called, *label_parts(kept), worst.replace("=", sign)) if part)
         found[series.label] = name if name not in found.values() else f"{name} ({series.label})"
     return found
 
@@ -56,20 +71,20 @@ def names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, st
 def draw_over_time(experiment: Experiment, results: Mapping[str, Result]) -> Any:
     """Mean regret round by round, with two standard errors; a panel for every point of the grid."""
     panels: dict[str, dict[str, Result]] = {}
-    called = names(experiment, results)
+    called = series_names(experiment, results)
     for curve in experiment.curves:
-        panel = panels.setdefault(", ".join(parts_of(curve.point.varied)), {})
+        panel = panels.setdefault(", ".join(label_parts(curve.point.varied)), {})
         panel[called[curve.series.label]] = results[curve.label]
     if len(panels) == 1:
         return plot_regret(next(iter(panels.values())), title=experiment.title)
     lines = {
         panel: {
-            name: Line(across=each.checkpoints.astype(float), values=each.mean(), spread=2 * each.stderr())
+            name: PanelLine(across=each.checkpoints.astype(float), values=each.mean(), spread=2 * each.stderr())
             for name, each in curves.items()
         }
         for panel, curves in panels.items()
     }
-    return plot_panels(lines, across="rounds", title=experiment.title, note=_note(experiment))
+    return plot_panels(lines, across="rounds", title=experiment.title, note=_figure_note(experiment))
 
 
 def draw_against(experiment: Experiment, results: Mapping[str, Result], key: str) -> Any:
@@ -78,24 +93,24 @@ def draw_against(experiment: Experiment, results: Mapping[str, Result], key: str
     A line for each series, a panel for each of the other settings of the world; what has no privacy is a dashed line
     against epsilon.
     """
-    if key not in axes_of(experiment):
-        allowed = f"a number that was varied: {', '.join(axes_of(experiment)) or 'this experiment has none'}"
+    if key not in varied_axes(experiment):
+        allowed = f"a number that was varied: {', '.join(varied_axes(experiment)) or 'this experiment has none'}"
         raise InvalidArgument("against", key, allowed)
-    called = names(experiment, results)
+    called = series_names(experiment, results)
     groups: dict[str, dict[str, list[tuple[float, Result]]]] = {}
     for curve in experiment.curves:
         result = results[curve.label]
         series = {name: value for name, value in curve.series.varied.items() if name not in (key, "delta")}
         if key == "epsilon":
-            name, at = ", ".join([curve.series.called, *parts_of(series)]), result.guarantee.epsilon
+            name, at = ", ".join([curve.series.called, *label_parts(series)]), result.guarantee.epsilon
         else:
             name, at = called[curve.series.label], float(curve.varied.get(key, np.inf))
-        groups.setdefault(_rest(curve.point.varied, key), {}).setdefault(name, []).append((at, result))
-    panels = {panel: {name: _line(found) for name, found in lines.items()} for panel, lines in groups.items()}
-    return plot_panels(panels, across=key, title=experiment.title, note=_note(experiment), points=True, log=True)
+        groups.setdefault(_without_axis(curve.point.varied, key), {}).setdefault(name, []).append((at, result))
+    panels = {panel: {name: _panel_line(found) for name, found in lines.items()} for panel, lines in groups.items()}
+    return plot_panels(panels, across=key, title=experiment.title, note=_figure_note(experiment), points=True, log=True)
 
 
-def axes_of(experiment: Experiment) -> list[str]:
+def varied_axes(experiment: Experiment) -> list[str]:
     """What was varied and is a number, with two values or more, and few enough panels beside it."""
     found: dict[str, set[float]] = {}
     for curve in experiment.curves:
@@ -105,34 +120,34 @@ def axes_of(experiment: Experiment) -> list[str]:
     return [
         key
         for key, values in found.items()
-        if len(values) > 1 and len({_rest(point.varied, key) for point in experiment.points}) <= MOST
+        if len(values) > 1 and len({_without_axis(point.varied, key) for point in experiment.points}) <= MAX_PANELS
     ]
 
 
-def _rest(varied: Mapping[str, Any], key: str) -> str:
-    return ", ".join(parts_of({name: value for name, value in varied.items() if name != key}))
+def _without_axis(varied: Mapping[str, Any], key: str) -> str:
+    return ", ".join(label_parts({name: value for name, value in varied.items() if name != key}))
 
 
-def _line(found: list[tuple[float, Result]]) -> Line:
+def _panel_line(found: list[tuple[float, Result]]) -> PanelLine:
     """By growing x; what is at infinity holds everywhere."""
     ordered = sorted(found, key=lambda each: each[0])
     finite = [each for each in ordered if np.isfinite(each[0])]
     shown = finite or ordered
-    return Line(
+    return PanelLine(
         across=np.array([at for at, _ in finite]) if finite else None,
         values=np.array([result.mean()[-1] for _, result in shown]),
         spread=np.array([2 * result.stderr()[-1] for _, result in shown]),
     )
 
 
-def _note(experiment: Experiment) -> str:
+def _figure_note(experiment: Experiment) -> str:
     return f"mean of {experiment.seeds:,} seeds ± 2 standard errors" if experiment.seeds > 1 else "one seed"
 
 
 # What a finished experiment leaves: results per curve, figures, and a summary that programs can read.
 
 
-def stem(experiment: Experiment, index: int) -> str:
+def file_stem(experiment: Experiment, index: int) -> str:
     """Name of a curve's files: its number and a plain form of its label."""
     plain = re.sub(r"[^a-z0-9.]+", "-", experiment.curves[index].label.lower()).strip("-.")
     return f"{index + 1:02d}-{plain[:60]}".rstrip("-.")
@@ -140,17 +155,17 @@ def stem(experiment: Experiment, index: int) -> str:
 
 def summary_rows(experiment: Experiment, results: Mapping[str, Result]) -> list[dict[str, Any]]:
     """One plain row per curve: what it was, what it promised, what it reached."""
-    return [_row(curve, results[curve.label]) for curve in experiment.curves]
+    return [_summary_row(curve, results[curve.label]) for curve in experiment.curves]
 
 
-def _row(curve: Curve, result: Result) -> dict[str, Any]:
+def _summary_row(curve: ExperimentCurve, result: Result) -> dict[str, Any]:
     summary = result.summary()
     guarantee = summary["guarantee"]
     return {
         "label": curve.label,
         "algorithm": curve.algorithm,
-        "arguments": plain(dict(curve.arguments)),
-        "varied": plain(curve.varied),
+        "arguments": to_json_value(dict(curve.arguments)),
+        "varied": to_json_value(curve.varied),
         "trust": guarantee["trust"],
         "epsilon": guarantee["epsilon"],
         "delta": None if guarantee["epsilon"] is None else guarantee["delta"],
@@ -165,24 +180,24 @@ def write_outputs(experiment: Experiment, results: Mapping[str, Result], out: st
     notes: list[str] = []
     (directory / "results").mkdir(parents=True, exist_ok=True)
     for index, curve in enumerate(experiment.curves):
-        results[curve.label].to_csv(directory / "results" / f"{stem(experiment, index)}.csv")
-        with _optional(notes):
-            results[curve.label].to_parquet(directory / "results" / f"{stem(experiment, index)}.parquet")
-    tidy = columns(experiment, results)
+        results[curve.label].to_csv(directory / "results" / f"{file_stem(experiment, index)}.csv")
+        with _note_missing_extra(notes):
+            results[curve.label].to_parquet(directory / "results" / f"{file_stem(experiment, index)}.parquet")
+    tidy = result_columns(experiment, results)
     write_csv(directory / "table.csv", tidy)
-    with _optional(notes):
+    with _note_missing_extra(notes):
         write_parquet(directory / "table.parquet", tidy, "table.parquet")
-    with _optional(notes):
-        if len(experiment.points) <= MOST:
+    with _note_missing_extra(notes):
+        if len(experiment.points) <= MAX_PANELS:
             save_both(draw_over_time(experiment, results), directory / "figure")
-        for key in axes_of(experiment):
+        for key in varied_axes(experiment):
             save_both(draw_against(experiment, results, key), directory / f"figure-{key}")
     write_json(directory / "summary.json", {"title": experiment.title, "rows": summary_rows(experiment, results)})
     return notes
 
 
 @contextmanager
-def _optional(notes: list[str]) -> Iterator[None]:
+def _note_missing_extra(notes: list[str]) -> Iterator[None]:
     """What an extra would have brought is noted, once."""
     try:
         yield
@@ -191,19 +206,19 @@ def _optional(notes: list[str]) -> Iterator[None]:
             notes.append(str(missing))
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """JSON values; infinities, which JSON does not have, as words."""
     if isinstance(value, dict):
-        return {name: plain(entry) for name, entry in value.items()}
+        return {name: to_json_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
+        return [to_json_value(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Strict JSON, whole or not at all."""
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 # Running an experiment: every curve in blocks of seeds, over processes, each finished block kept in a file.
@@ -222,7 +237,7 @@ _LEAST, _MOST = 10, 50  # seeds in a block: beside fewer, the cost that all seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class SeedBlock:
     """Some seeds of one curve: what a worker does at once, and what a file in blocks/ holds."""
 
     curve: int
@@ -231,16 +246,16 @@ class Block:
     file: str
 
 
-def blocks(experiment: Experiment) -> tuple[Block, ...]:
+def list_blocks(experiment: Experiment) -> tuple[SeedBlock, ...]:
     """All blocks, first blocks of all curves first; the number of processes has no part in it."""
     shared = min(math.ceil(_TASKS / len(experiment.curves)), experiment.seeds // _LEAST)
     size = math.ceil(experiment.seeds / max(1, shared, math.ceil(experiment.seeds / _MOST)))
     return tuple(
-        Block(
+        SeedBlock(
             curve=index,
             seed=experiment.seed + first,
             n_seeds=min(size, experiment.seeds - first),
-            file=f"{stem(experiment, index)}-seed-{experiment.seed + first}.csv",
+            file=f"{file_stem(experiment, index)}-seed-{experiment.seed + first}.csv",
         )
         for first in range(0, experiment.seeds, size)
         for index in range(len(experiment.curves))
@@ -255,7 +270,7 @@ def run_sweep(
     executor: str | Executor = "processes",
     scheduler: str | None = None,
     resume: bool = False,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> dict[str, Result]:
     """Run what is not yet in the directory `out`, and return one result per curve, by label; progress is in blocks.
 
@@ -264,14 +279,17 @@ def run_sweep(
 
     A script that calls this with a policy of its own in it needs `if __name__ == "__main__":`, since workers import it.
     """
-    working, directory = chosen(executor, jobs=jobs, scheduler=scheduler), validation.path("out", out, folder=True)
+    working, directory = (
+        choose_executor(executor, jobs=jobs, scheduler=scheduler),
+        validation.path("out", out, folder=True),
+    )
     curves, worlds = experiment.curves, {id(point): point.world() for point in experiment.points}
     policies = [curve.calibrated(dim=worlds[id(curve.point)].dim, horizon=curve.point.horizon) for curve in curves]
-    if (ours := _described(experiment, directory, resume=resume)) is not None:
-        ready(working)  # or nothing is left behind
-        _claim(directory, ours)
-    tasks = blocks(experiment)
-    done = {block: found for block in tasks if (found := _finished(directory, block, policies[block.curve]))}
+    if (ours := _describe_directory(experiment, directory, resume=resume)) is not None:
+        check_ready(working)  # or nothing is left behind
+        _claim_directory(directory, ours)
+    tasks = list_blocks(experiment)
+    done = {block: found for block in tasks if (found := _read_finished(directory, block, policies[block.curve]))}
     progress(len(done), len(tasks), f"{len(done)} found" if done else "")
     waiting = {
         block: {
@@ -292,12 +310,12 @@ def run_sweep(
             done[block].to_csv(directory / "blocks" / block.file)
             progress(len(done), len(tasks), label)
     return {
-        curve.label: merged([done[block] for block in tasks if block.curve == index])
+        curve.label: merge_results([done[block] for block in tasks if block.curve == index])
         for index, curve in enumerate(experiment.curves)
     }
 
 
-def merged(parts: list[Result]) -> Result:
+def merge_results(parts: list[Result]) -> Result:
     """Results of the same policy for different seeds, as one; `seconds` adds up the work of all processes."""
     return replace(
         parts[0],
@@ -314,10 +332,15 @@ def merged(parts: list[Result]) -> Result:
     )
 
 
-def _described(experiment: Experiment, directory: Path, *, resume: bool) -> dict[str, Any] | None:
+def _describe_directory(experiment: Experiment, directory: Path, *, resume: bool) -> dict[str, Any] | None:
     """What a directory will carry; None if it carries it already. One that belongs to another experiment is refused."""
-    record, ours = directory / "experiment.json", {"bandanna": version("bandanna"), **plain(experiment.to_dict())}
-    code = {name: code_of(name) for name in (curve.algorithm for curve in experiment.curves) if is_place(name)}
+    record, ours = (
+        directory / "experiment.json",
+        {"bandanna": version("bandanna"), **to_json_value(experiment.to_dict())},
+    )
+    code = {
+        name: source_digest(name) for name in (curve.algorithm for curve in experiment.curves) if is_import_path(name)
+    }
     ours |= {"code": code} if code else {}
     any_blocks = any(directory.glob("blocks/*.csv"))
     if not record.exists():
@@ -331,13 +354,13 @@ def _described(experiment: Experiment, directory: Path, *, resume: bool) -> dict
         theirs = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BandannaError(f"{record} cannot be read, choose another --out: {error}") from error
-    changes = "; ".join(_changes(theirs, ours))
+    changes = "; ".join(_list_changes(theirs, ours))
     if changes:
         raise BandannaError(f"{directory} holds another experiment, choose another --out. What changed: {changes}")
     return None
 
 
-def _claim(directory: Path, ours: dict[str, Any]) -> None:
+def _claim_directory(directory: Path, ours: dict[str, Any]) -> None:
     """The directory belongs to one experiment, whose description it carries."""
     try:
         (directory / "blocks").mkdir(parents=True, exist_ok=True)
@@ -346,21 +369,21 @@ def _claim(directory: Path, ours: dict[str, Any]) -> None:
     write_json(directory / "experiment.json", ours)
 
 
-def _changes(before: Any, after: Any, where: str = "") -> list[str]:
+def _list_changes(before: Any, after: Any, where: str = "") -> list[str]:
     """Places where two plain documents differ, each with what was and what is; lists count from 1."""
     if isinstance(before, dict) and isinstance(after, dict):
         names, absent = [*before, *(name for name in after if name not in before)], "nothing"
         pairs = [(f"{where}.{n}".lstrip("."), before.get(n, absent), after.get(n, absent)) for n in names]
-        return [change for place, one, other in pairs for change in _changes(one, other, place)]
+        return [change for place, one, other in pairs for change in _list_changes(one, other, place)]
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = [(f"{where}[{n}]", one, other) for n, (one, other) in enumerate(zip(before, after, strict=True), 1)]
-        return [change for place, one, other in pairs for change in _changes(one, other, place)]
+        return [change for place, one, other in pairs for change in _list_changes(one, other, place)]
     if isinstance(before, list) and isinstance(after, list):
         return [f"{where} (was {len(before)} entries, is {len(after)})"]
     return [] if before == after else [f"{where} (was {before!r}, is {after!r})"]
 
 
-def _finished(directory: Path, block: Block, policy: Policy[Any]) -> Result | None:
+def _read_finished(directory: Path, block: SeedBlock, policy: Policy[Any]) -> Result | None:
     """What the block's file holds; a damaged one, or one with another guarantee, is as good as none."""
     file = directory / "blocks" / block.file
     if not file.exists():
@@ -410,9 +433,11 @@ class Results(Mapping[str, Result]):
     def to_frame(self, *, kind: str = "pandas", rounds: str = "last") -> Any:
         """The tidy table of all curves: a row for every seed, with `rounds="all"` for every checkpoint too.
 
-        `kind` is "pandas", "polars" or "arrow". Columns: `bandanna.experiments.experiment.columns`.
+        `kind` is "pandas", "polars" or "arrow". Columns: `bandanna.experiments.experiment.result_columns`.
         """
-        return frame(experiment.columns(self.experiment, self, rounds=rounds), kind, f"to_frame(kind={kind!r})")
+        return make_frame(
+            experiment.result_columns(self.experiment, self, rounds=rounds), kind, f"to_frame(kind={kind!r})"
+        )
 
     def plot(self, path: str | PathLike[str] | None = None, *, against: str | None = None) -> Any:
         """A matplotlib `Figure`: regret over time, or at the horizon `against` a number that was varied.
@@ -420,7 +445,7 @@ class Results(Mapping[str, Result]):
         That is "epsilon", "horizon", "dim", ...; a panel for every point of the grid that is left. Series are named by
         the epsilon of what ran. Saved to `path` (.png or .svg) if there is one; needs the extra `plot`.
         """
-        drawable(path)
+        check_drawable(path)
         figure = (
             draw_over_time(self.experiment, self) if against is None else draw_against(self.experiment, self, against)
         )
@@ -429,7 +454,7 @@ class Results(Mapping[str, Result]):
         return figure
 
 
-@by_name("bd.run")
+@checked_keywords("bd.run")
 def run(
     experiment: str | PathLike[str] | Mapping[str, Any] | Experiment,
     *,
@@ -438,7 +463,7 @@ def run(
     executor: str | Executor = "processes",
     scheduler: str | None = None,
     resume: bool = False,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> Results:
     """Run an experiment: the path of a TOML file, a mapping with the same keys, or an `Experiment`.
 
@@ -452,20 +477,20 @@ def run(
     A script that calls this with a policy of its own in it, and jobs other than 1, needs `if __name__ == "__main__":`,
     since worker processes then import it.
     """
-    once()
-    chosen, directory = _read(experiment), _place(experiment, out)
+    exit_if_imported()
+    chosen, directory = _read_experiment(experiment), _choose_directory(experiment, out)
     work: dict[str, Any] = {"jobs": jobs, "executor": executor, "scheduler": scheduler, "progress": progress}
     if directory is None:
-        if validation.flag("resume", resume):
+        if validation.boolean("resume", resume):
             raise InvalidArgument("resume", resume, "with `out`, the directory of the earlier run")
         with TemporaryDirectory(prefix="bandanna-") as place:
             results = run_sweep(chosen, Path(place) / "run", **work)
         return Results(chosen, results, directory=None, notes=[])
-    results = run_sweep(chosen, directory, resume=validation.flag("resume", resume), **work)
+    results = run_sweep(chosen, directory, resume=validation.boolean("resume", resume), **work)
     return Results(chosen, results, directory=directory, notes=write_outputs(chosen, results, directory))
 
 
-def _read(given: Any) -> Experiment:
+def _read_experiment(given: Any) -> Experiment:
     if isinstance(given, Experiment):
         return given
     if isinstance(given, Mapping):
@@ -475,7 +500,7 @@ def _read(given: Any) -> Experiment:
     raise InvalidArgument("experiment", given, "the path of a TOML file, a mapping like it, or an Experiment")
 
 
-def _place(given: Any, out: Any) -> Path | None:
+def _choose_directory(given: Any, out: Any) -> Path | None:
     if out is not None:
         return validation.path("out", out, folder=True)
     return Path(f"{Path(given).stem}-results") if isinstance(given, str | os.PathLike) else None

@@ -24,7 +24,13 @@ from bandanna.data.logs import Log
 from bandanna.data.replay import replay
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 from bandanna.experiments import peers
-from bandanna.experiments.executors import Executor, Progress, here_unless, ready, silent
+from bandanna.experiments.executors import (
+    Executor,
+    ProgressCallback,
+    check_ready,
+    choose_executor_or_here,
+    ignore_progress,
+)
 from bandanna.experiments.run import write_json
 from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
@@ -49,7 +55,7 @@ from bandanna.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class StudySetting:
     """Of one data set.
 
     horizon  rounds of a table; logged events of a log, of which the policy's choice is accepted
@@ -70,18 +76,18 @@ class Setting:
 
 
 SETTINGS = {
-    "actg175": Setting(horizon=2_000, seeds=40, model="arms", alpha=0.25, batch=333),  # 500 accepted
-    "thornton": Setting(horizon=2_800, seeds=40, model="arms", alpha=0.25, batch=466),
-    "obd": Setting(horizon=10_000, seeds=10, model="arms", alpha=0.25, batch=1_666),
-    "routing": Setting(horizon=20_000, seeds=20, model="arms", alpha=0.25, batch=geometric(first=800, ratio=1.5)),
-    "shuttle": Setting(horizon=20_000, seeds=10, model="users", alpha=0.5, every=50),
+    "actg175": StudySetting(horizon=2_000, seeds=40, model="arms", alpha=0.25, batch=333),  # 500 accepted
+    "thornton": StudySetting(horizon=2_800, seeds=40, model="arms", alpha=0.25, batch=466),
+    "obd": StudySetting(horizon=10_000, seeds=10, model="arms", alpha=0.25, batch=1_666),
+    "routing": StudySetting(horizon=20_000, seeds=20, model="arms", alpha=0.25, batch=geometric(first=800, ratio=1.5)),
+    "shuttle": StudySetting(horizon=20_000, seeds=10, model="users", alpha=0.5, every=50),
 }
 
 
 _ENOUGH = 100  # people for each number of a model, of a feature or a constant of one arm
 
 
-def setting_of(name: str, *, rows: int, logged: bool, features: int, arms: int) -> Setting:
+def choose_setting(name: str, *, rows: int, logged: bool, features: int, arms: int) -> StudySetting:
     """Of a data set by its name; for own data, six batches of all events, or 20,000 rounds.
 
     Own data have a model of users where there are enough people for one. Of n logged events n/K are accepted, if arms
@@ -93,19 +99,19 @@ def setting_of(name: str, *, rows: int, logged: bool, features: int, arms: int) 
     people = horizon / arms if logged else horizon
     users = features > 0 and people >= _ENOUGH * arms * (features + 1)
     model, alpha = ("users", 0.5) if users else ("arms", 0.25)
-    return Setting(horizon=horizon, seeds=20, model=model, alpha=alpha, batch=max(2, horizon // 6))
+    return StudySetting(horizon=horizon, seeds=20, model=model, alpha=alpha, batch=max(2, horizon // 6))
 
 
 # One row of a study: an algorithm plays a data set, at one epsilon or without privacy.
 
 
-OURS = ("LinTS", "LinTS-users", "LinTS-arms", "LinUCB")
-FIXED = ("best arm", "random")
+OWN_ALGORITHMS = ("LinTS", "LinTS-users", "LinTS-arms", "LinUCB")
+FIXED_ALGORITHMS = ("best arm", "random")
 _WIDTH = 0.2  # of LinUCB, as its documentation has it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class StudyJob:
     """One row to be."""
 
     algorithm: str
@@ -118,17 +124,17 @@ class Job:
         return self.algorithm if self.epsilon is None else f"{self.algorithm}, {self.trust}, epsilon {self.epsilon:g}"
 
 
-def known_of(data: DataSet, job: Job) -> dict[str, Any]:
+def known_rewards(data: DataSet, job: StudyJob) -> dict[str, Any]:
     """What is known without playing: always the best arm, or any."""
     means = data.means
     return {"rewards": np.array([means.max() if job.algorithm == "best arm" else means.mean()]), "accepted": None}
 
 
-def measured(data: DataSet, setting: Setting, job: Job, delta: float) -> dict[str, Any]:
+def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> dict[str, Any]:
     """Mean rewards, one for each seed, and what a row should tell of the runs."""
     if job.algorithm in peers.PEERS:
-        return {"rewards": _of_peer(data, setting, job.algorithm), "accepted": None}
-    policy, contexts = _policy(data, setting, job, delta)
+        return {"rewards": _play_peer(data, setting, job.algorithm), "accepted": None}
+    policy, contexts = _make_policy(data, setting, job, delta)
     stated = policy.guarantee
     promised = {
         "stated_epsilon": stated.epsilon if math.isfinite(stated.epsilon) else None,
@@ -145,16 +151,16 @@ def measured(data: DataSet, setting: Setting, job: Job, delta: float) -> dict[st
         }
     table = data.table(contexts=contexts)
     if job.algorithm == "LinUCB":
-        table = replace(table, features=_kron(data))
+        table = replace(table, features=_kron_features(data))
     result = simulate(policy, table, n_seeds=setting.seeds, checkpoints=1)
     return {"rewards": result.rewards / setting.horizon, "accepted": None, "releases": result.releases, **promised}
 
 
-def _policy(data: DataSet, setting: Setting, job: Job, delta: float) -> tuple[Policy[Any], str]:
+def _make_policy(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> tuple[Policy[Any], str]:
     """A policy, and the contexts that it sees."""
-    privacy, arms = _privacy(job, delta), len(data.arms)
+    privacy, arms = _make_privacy(job, delta), len(data.arms)
     if job.algorithm == "LinUCB":
-        dim = arms * (_slopes(data) + 1)
+        dim = arms * (_count_slopes(data) + 1)
         batch = setting.horizon // 20
         return LinUCB(dim=dim, horizon=setting.horizon, width=_WIDTH, privacy=privacy, batch=batch), "users"
     model = {"LinTS-users": "users", "LinTS-arms": "arms"}.get(job.algorithm, setting.model)
@@ -162,23 +168,23 @@ def _policy(data: DataSet, setting: Setting, job: Job, delta: float) -> tuple[Po
     shared: dict[str, Any] = {"horizon": setting.horizon, "privacy": privacy, "alpha": setting.alpha, "batch": sizes}
     if model == "arms":
         return LinTS(dim=arms, intercept=True, **shared), model
-    if not _slopes(data) or _slopes(data) != data.dim:
+    if not _count_slopes(data) or _count_slopes(data) != data.dim:
         raise InvalidArgument(
             "algorithms", job.algorithm, "LinTS-arms, or data with a map of features without Intercept()"
         )
     return LinTS(n_arms=arms, features=data.dim, **shared), model
 
 
-def _privacy(job: Job, delta: float) -> Privacy:
+def _make_privacy(job: StudyJob, delta: float) -> Privacy:
     if job.epsilon is None:
         return none()
     trust = {"central": central, "shuffle": shuffle, "local": local, "concurrent": concurrent}[job.trust]
     return trust(epsilon=job.epsilon, delta=delta)  # type: ignore[operator, no-any-return]
 
 
-def _kron(data: DataSet) -> Floats:
+def _kron_features(data: DataSet) -> Floats:
     """np.kron(arm, features): what a policy without models for each arm is given, (n, K, K (d + 1))."""
-    users = with_constant(data)
+    users = add_constant(data)
     n, d = users.shape
     arms = len(data.arms)
     wide = np.zeros((n, arms, arms, d))
@@ -187,28 +193,28 @@ def _kron(data: DataSet) -> Floats:
 
 
 def _kron_log(data: DataSet) -> Log:
-    return replace(data.log(), contexts=_kron(data))
+    return replace(data.log(), contexts=_kron_features(data))
 
 
-def with_constant(data: DataSet) -> Floats:
+def add_constant(data: DataSet) -> Floats:
     """(z, 1)/sqrt 2: features of users in the unit ball, (n, d + 1)."""
-    z = data.contexts[:, : _slopes(data)]
+    z = data.contexts[:, : _count_slopes(data)]
     return np.column_stack([z, np.ones(len(z))]) / math.sqrt(2)
 
 
-def _slopes(data: DataSet) -> int:
+def _count_slopes(data: DataSet) -> int:
     """Features of users, without a constant."""
     return 0 if data.features is None else data.features.slopes
 
 
-def _of_peer(data: DataSet, setting: Setting, name: str) -> Floats:
+def _play_peer(data: DataSet, setting: StudySetting, name: str) -> Floats:
     """Mean rewards, one for each seed."""
-    run = _replayed if data.given is not None else _drawn
-    users = with_constant(data)
+    run = _replay_peer if data.given is not None else _simulate_peer
+    users = add_constant(data)
     return np.array([run(data, users, setting, name, seed) for seed in range(setting.seeds)])
 
 
-def _replayed(data: DataSet, users: Floats, setting: Setting, name: str, seed: int) -> float:
+def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
     """The order and the acceptance of `bd.replay`."""
     log, streams, peer = data.log(), Streams([seed]), peers.begin(name, len(data.arms), seed)
     order = streams.generators("order")[0].permutation(len(log))[: setting.horizon]
@@ -226,7 +232,7 @@ def _replayed(data: DataSet, users: Floats, setting: Setting, name: str, seed: i
     return total / count if count else math.nan
 
 
-def _drawn(data: DataSet, users: Floats, setting: Setting, name: str, seed: int) -> float:
+def _simulate_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
     """The people of `bd.environments.Table`."""
     world = data.table().begin(Streams([seed]))
     peer, total = peers.begin(name, len(data.arms), seed), 0.0
@@ -268,7 +274,7 @@ def study(
     jobs: int | None = None,
     executor: str | Executor | None = None,
     scheduler: str | None = None,
-    progress: Progress = silent,
+    progress: ProgressCallback = ignore_progress,
 ) -> list[dict[str, Any]]:
     """Rows of a table: algorithm, trust, epsilon, delta, mean_reward, stderr, n_seeds, ...
 
@@ -283,53 +289,56 @@ def study(
         raise InvalidArgument("data", type(data).__name__, "a data set: bd.datasets.load(...)")
     logged = data.given is not None
     size = {"rows": len(data), "features": data.dim, "arms": len(data.arms)}
-    setting = setting_of(data.card.name, logged=logged, **size)
+    setting = choose_setting(data.card.name, logged=logged, **size)
     if horizon is not None:
         most = len(data) if logged else 10**9
-        setting = _shorter(setting, validation.whole("horizon", horizon, least=20, most=most))
+        setting = _shorten_setting(setting, validation.integer("horizon", horizon, least=20, most=most))
     if seeds is not None:
-        setting = replace(setting, seeds=validation.whole("seeds", seeds, most=10_000))
-    working = here_unless(executor, jobs=jobs, scheduler=scheduler)
-    todo = list(_jobs(epsilons, validation.delta(delta), trusts, _named(algorithms)))
+        setting = replace(setting, seeds=validation.integer("seeds", seeds, most=10_000))
+    working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
+    todo = list(_list_jobs(epsilons, validation.delta(delta), trusts, _check_algorithms(algorithms)))
     folder = None if out is None else validation.path("out", out, folder=True)
     if folder is not None:
         if not (folder / "study.json").exists():
-            ready(working)  # or nothing is left behind
-        _claimed(folder, data, setting, delta)
-    rows = {job: row for job in todo if (row := _kept(folder, job))}
+            check_ready(working)  # or nothing is left behind
+        _claim_directory(folder, data, setting, delta)
+    rows = {job: row for job in todo if (row := _read_row(folder, job))}
     shared = {"data": data, "setting": setting, "delta": delta}
     progress(len(rows), len(todo), f"{len(rows)} found" if rows else "")
-    with closing(working.call_all(_row, {job: {"job": job, **shared} for job in todo if job not in rows})) as ending:
+    with closing(
+        working.call_all(_compute_row, {job: {"job": job, **shared} for job in todo if job not in rows})
+    ) as ending:
         for job, row in ending:
-            rows[job] = _keep(folder, job, row)
+            rows[job] = _write_row(folder, job, row)
             progress(len(rows), len(todo), job.label)
     return [rows[job] for job in todo]
 
 
-def _named(algorithms: Sequence[str] | None) -> list[str]:
+def _check_algorithms(algorithms: Sequence[str] | None) -> list[str]:
     if algorithms is None:
-        return ["LinTS", *FIXED, *(name for name in peers.PEERS if peers.installed(name))]
-    known = (*OURS, *FIXED, *peers.PEERS)
+        return ["LinTS", *FIXED_ALGORITHMS, *(name for name in peers.PEERS if peers.installed(name))]
+    known = (*OWN_ALGORITHMS, *FIXED_ALGORITHMS, *peers.PEERS)
     return [
-        validation.one_of("algorithms", each, known) for each in validation.several("algorithms", algorithms, "names")
+        validation.one_of("algorithms", each, known)
+        for each in validation.list_entries("algorithms", algorithms, "names")
     ]
 
 
-def _jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], names: list[str]) -> Iterator[Job]:
+def _list_jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], names: list[str]) -> Iterator[StudyJob]:
     """Without privacy first."""
-    sizes = [validation.epsilon(each) for each in validation.several("epsilons", epsilons, "numbers > 0")]
+    sizes = [validation.epsilon(each) for each in validation.list_entries("epsilons", epsilons, "numbers > 0")]
     models = [
-        validation.one_of("trusts", each, TRUSTS) for each in validation.several("trusts", trusts, "trust models")
+        validation.one_of("trusts", each, TRUSTS) for each in validation.list_entries("trusts", trusts, "trust models")
     ]
     for name in dict.fromkeys(names):
-        yield Job(algorithm=name)
-    for name in dict.fromkeys(name for name in names if name in OURS):
+        yield StudyJob(algorithm=name)
+    for name in dict.fromkeys(name for name in names if name in OWN_ALGORITHMS):
         for trust in dict.fromkeys(models):
             for size in dict.fromkeys(sizes):
-                yield Job(algorithm=name, trust=trust, epsilon=size)
+                yield StudyJob(algorithm=name, trust=trust, epsilon=size)
 
 
-def _shorter(setting: Setting, horizon: int) -> Setting:
+def _shorten_setting(setting: StudySetting, horizon: int) -> StudySetting:
     """As many batches, where they are of one size."""
     batch = setting.batch
     if isinstance(batch, int):
@@ -339,11 +348,13 @@ def _shorter(setting: Setting, horizon: int) -> Setting:
     return replace(setting, horizon=horizon, batch=batch, every=min(setting.every, max(1, horizon // 10)))
 
 
-def _row(data: DataSet, setting: Setting, job: Job, delta: float) -> dict[str, Any]:
+def _compute_row(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> dict[str, Any]:
     began = time.perf_counter()
-    found = known_of(data, job) if job.algorithm in FIXED else measured(data, setting, job, delta)
+    found = (
+        known_rewards(data, job) if job.algorithm in FIXED_ALGORITHMS else measure_rewards(data, setting, job, delta)
+    )
     rewards: Floats = found.pop("rewards")
-    known = job.algorithm in FIXED  # from the data, exactly: there is nothing to run
+    known = job.algorithm in FIXED_ALGORITHMS  # from the data, exactly: there is nothing to run
     spread = float(np.std(rewards, ddof=1) / math.sqrt(len(rewards))) if len(rewards) > 1 else None
     return {
         "data": data.card.name,
@@ -360,7 +371,7 @@ def _row(data: DataSet, setting: Setting, job: Job, delta: float) -> dict[str, A
     }
 
 
-def _claimed(folder: Path, data: DataSet, setting: Setting, delta: float) -> None:
+def _claim_directory(folder: Path, data: DataSet, setting: StudySetting, delta: float) -> None:
     """The directory belongs to one study, whose description it carries."""
     print_ = zlib.crc32(np.ascontiguousarray(data.rewards).tobytes() + np.ascontiguousarray(data.contexts).tobytes())
     ours = {
@@ -386,14 +397,14 @@ def _claimed(folder: Path, data: DataSet, setting: Setting, delta: float) -> Non
         raise BandannaError(f"{folder} holds another study ({', '.join(changed)} differ): choose another --out")
 
 
-def _file(folder: Path, job: Job) -> Path:
+def _row_file(folder: Path, job: StudyJob) -> Path:
     plain = re.sub(r"[^a-z0-9.]+", "-", job.label.lower()).strip("-")
     return folder / "rows" / f"{plain}.json"
 
 
-def _kept(folder: Path | None, job: Job) -> dict[str, Any] | None:
+def _read_row(folder: Path | None, job: StudyJob) -> dict[str, Any] | None:
     """A row that was finished before; a damaged file is as good as none."""
-    if folder is None or not (file := _file(folder, job)).exists():
+    if folder is None or not (file := _row_file(folder, job)).exists():
         return None
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
@@ -403,16 +414,16 @@ def _kept(folder: Path | None, job: Job) -> dict[str, Any] | None:
     return row if same else None
 
 
-def _keep(folder: Path | None, job: Job, row: dict[str, Any]) -> dict[str, Any]:
+def _write_row(folder: Path | None, job: StudyJob, row: dict[str, Any]) -> dict[str, Any]:
     if folder is not None:
-        write_json(_file(folder, job), row)
+        write_json(_row_file(folder, job), row)
     return row
 
 
 # What a study leaves: its rows as JSON, CSV and Parquet, and a figure.
 
 
-def write(rows: Sequence[Mapping[str, Any]], out: str | PathLike[str], *, title: str) -> list[str]:
+def write_study(rows: Sequence[Mapping[str, Any]], out: str | PathLike[str], *, title: str) -> list[str]:
     """rows.json, rows.csv, rows.parquet, figure.png and figure.svg; a note for each thing that an extra would bring."""
     folder, notes = validation.path("out", out, folder=True), []
     folder.mkdir(parents=True, exist_ok=True)

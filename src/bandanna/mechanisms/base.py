@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.device.domain import numbers
-from bandanna.device.noise import NoiseSource, finite
-from bandanna.errors import InvalidStatistic, Summary, UnknownEvent
+from bandanna.device.domain import read_numeric_array
+from bandanna.device.noise import NoiseSource, read_protected_values
+from bandanna.errors import InvalidStatistic, UnknownEvent, ValueSummary
 from bandanna.privacy.events import Event
 
 _Number = TypeVar("_Number", np.float64, np.int64)
@@ -48,13 +48,15 @@ class Mechanism(ABC):
 
     def reals(self, value: ArrayLike) -> NDArray[np.float64]:
         """The value as finite floats of shape (..., dim), or an error that names what is wrong."""
-        return self._shaped(finite(value))
+        return self._shaped(read_protected_values(value))
 
     def integers(self, value: ArrayLike) -> NDArray[np.int64]:
         """The value as 64-bit integers of shape (..., dim), or an error that names what is wrong."""
-        array = numbers("value", value, "64-bit integers: round before the release", kinds="iu")
+        array = read_numeric_array("value", value, "64-bit integers: round before the release", kinds="iu")
         if array.size and (array.max() >= _ROOM or array.min() <= -_ROOM):
-            raise InvalidStatistic("value", Summary("an entry of size 2^62 or more"), "integers below 2^62 in size")
+            raise InvalidStatistic(
+                "value", ValueSummary("an entry of size 2^62 or more"), "integers below 2^62 in size"
+            )
         return self._shaped(array.astype(np.int64, copy=False))
 
     def _shaped(self, array: NDArray[_Number]) -> NDArray[_Number]:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
-from bandanna.device.noise import NoiseSource, finite, noise_source
+from bandanna.device.noise import NoiseSource, check_noise_source, read_protected_values
 from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic
 from bandanna.numeric import exact_sums
-from bandanna.numeric.exact_sums import Pair, add, two_product
+from bandanna.numeric.exact_sums import Pair, add_pairs, two_product
 from bandanna.privacy.events import ContinualEvent
 from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation
 from bandanna.privacy.prices import fine_grid
@@ -47,7 +47,7 @@ def begin_blt(factorisation: BLT, shape: tuple[int, ...]) -> BLTState:
 
 def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Callable[[Pair], Array]) -> BLTState:
     """One element in, one number per coordinate released, one prefix estimated: B y = prefix sums of C^{-1} y."""
-    sums, carry, mixed = _decay(factorisation, state, value)
+    sums, carry, mixed = _decay_buffers(factorisation, state, value)
     released = release(mixed)  # y_t = (C x)_t + z_t
     increment = released - state.pulls @ factorisation.inverse_weights  # (C^{-1} y)_t
     pulls = np.asarray(factorisation.theta_hat) * state.pulls + released[..., None]
@@ -55,7 +55,7 @@ def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Calla
     return BLTState(step=state.step + 1, sums=sums, carry=carry, pulls=pulls, total=total)
 
 
-def modes(factorisation: BLT) -> tuple[Array, Array]:
+def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
     """a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
 
     Prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
@@ -67,7 +67,7 @@ def modes(factorisation: BLT) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Blocks:
+class BLTBlocks:
     """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
 
     b_k = sum_i a_i r_i^k, by `modes`. Only s_i is recurrent.
@@ -79,9 +79,9 @@ class Blocks:
     decay: Array  # (n + 1,): r_i^L
 
     @classmethod
-    def of(cls, factorisation: BLT, steps: int) -> Blocks:
+    def of(cls, factorisation: BLT, steps: int) -> BLTBlocks:
         """With L = `steps`."""
-        a, r = modes(factorisation)
+        a, r = compute_decay_modes(factorisation)
         powers: Array = np.power(r[:, None], np.arange(steps + 1.0))  # (n + 1, L + 1)
         lags = np.subtract.outer(np.arange(steps), np.arange(steps))  # t - u
         within = np.where(lags >= 0, (a @ powers[:, :-1])[np.maximum(lags, 0)], 0.0)
@@ -95,7 +95,7 @@ class Blocks:
 
 def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[Array]:
     """What `advance` makes of noise z alone, B z, and `draw` gives the next of: (*R, steps, dim) each."""
-    blocks, sums = Blocks.of(factorisation, _STEPS), np.zeros(())
+    blocks, sums = BLTBlocks.of(factorisation, _STEPS), np.zeros(())
     for begin in range(0, factorisation.horizon, _STEPS):
         count = min(_STEPS, factorisation.horizon - begin)
         z = draw(count)
@@ -107,7 +107,7 @@ def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterat
         yield noise
 
 
-def _decay(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:
+def _decay_buffers(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:
     """s_i <- theta_i s_i + x_t, and (C x)_t = x_t + sum_i w_i s_i of the old ones, as pairs of floats.
 
     The price assumes linear C x. Plain rounding errors would add up over 1/(1 - theta_i) steps; here a step adds parts
@@ -117,10 +117,10 @@ def _decay(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Arr
     sums, carry = state.sums[..., None, :], state.carry[..., None, :]  # (*R, dim, 1, n)
     high, rest = two_product(factors, sums)  # (*R, dim, 2, n)
     rest = rest + factors * carry
-    decayed = add((high[..., 0, :], rest[..., 0, :]), (value[0][..., None], value[1][..., None]))
+    decayed = add_pairs((high[..., 0, :], rest[..., 0, :]), (value[0][..., None], value[1][..., None]))
     mixed = value
     for buffer in range(factorisation.buffers):
-        mixed = add(mixed, (high[..., 1, buffer], rest[..., 1, buffer]))
+        mixed = add_pairs(mixed, (high[..., 1, buffer], rest[..., 1, buffer]))
     return *decayed, mixed
 
 
@@ -129,7 +129,7 @@ def _decay(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Arr
 
 @stored_as("TreeNode")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Node:
+class TreeNode:
     """A complete block of 2^level elements. `exact` and `rest` are raw data and must stay with the analyzer."""
 
     exact: Array  # (*R, dim): sum of the block, kept to build the block above
@@ -143,7 +143,7 @@ class TreeState:
     """After `step` elements: one node for each bit of `step`, largest block first."""
 
     step: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[TreeNode, ...]
     total: Array  # (*R, dim): the estimate of the prefix sum
 
 
@@ -159,10 +159,10 @@ def advance_tree(state: TreeState, value: Pair, release: Callable[[Pair], Array]
     kept, closing = state.nodes[: len(state.nodes) - merges], state.nodes[len(state.nodes) - merges :][::-1]
     exact = [value]
     for left in closing:
-        exact.append(add((left.exact, left.rest), exact[-1]))
+        exact.append(add_pairs((left.exact, left.rest), exact[-1]))
     rows = np.stack([pair[0] for pair in exact], axis=-2), np.stack([pair[1] for pair in exact], axis=-2)
     released = release(rows)  # (*R, merges + 1, dim): one row for each completed block
-    nodes = (*kept, Node(exact=exact[-1][0], rest=exact[-1][1], estimate=released[..., -1, :]))
+    nodes = (*kept, TreeNode(exact=exact[-1][0], rest=exact[-1][1], estimate=released[..., -1, :]))
     return TreeState(step=step, nodes=nodes, total=np.sum([node.estimate for node in nodes], axis=0))
 
 
@@ -205,10 +205,10 @@ class ContinualGaussian:
         if not isinstance(self.factorisation, BLT | BinaryTree):
             allowed = "a BLT or BinaryTree: others have no stream of bounded memory"
             raise InvalidArgument("factorisation", self.factorisation, allowed)
-        validation.store(self, validation.positive, "std", "sensitivity")
-        validation.store(self, validation.whole, "dim", "participations")
+        validation.set_validated(self, validation.positive, "std", "sensitivity")
+        validation.set_validated(self, validation.integer, "dim", "participations")
         if self.grid is not None:
-            validation.store(self, validation.non_negative, "grid")
+            validation.set_validated(self, validation.non_negative, "grid")
         if not self.event.grid <= self.std:  # stating the event checks every other parameter
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
 
@@ -259,16 +259,18 @@ class ContinualGaussian:
         if state.step >= self.factorisation.horizon:
             allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"
             raise InvalidArgument("step", state.step + 1, allowed)
-        element = finite(value).copy()  # (*R, dim)
+        element = read_protected_values(value).copy()  # (*R, dim)
         if element.shape != state.total.shape:
             raise InvalidStatistic("value", element, f"shape {state.total.shape}")
-        pair = element, np.broadcast_to(finite(rest), element.shape).copy()
-        following = self._advance(state, pair, partial(self._release, noise_source(source)))
+        pair = element, np.broadcast_to(read_protected_values(rest), element.shape).copy()
+        following = self._advance(state, pair, partial(self._release, check_noise_source(source)))
         return following, following.total.copy()
 
     def _release(self, source: NoiseSource, exact: exact_sums.Pair) -> NDArray[np.float64]:
         """Exact numbers plus noise; on the grid point nearest to them where the source is secure."""
-        centre = exact_sums.nearest(exact, self.spacing) if source.secure and self.spacing > 0 else exact[0]
+        centre = (
+            exact_sums.find_nearest_grid_point(exact, self.spacing) if source.secure and self.spacing > 0 else exact[0]
+        )
         return source.gaussian(centre, std=self.std, grid=self.spacing)
 
     def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
@@ -281,7 +283,7 @@ class ContinualGaussian:
 
     def noise_blocks(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
         """The same, some steps at a time: (*R, steps, dim)."""
-        if noise_source(source).secure:
+        if check_noise_source(source).secure:
             raise InsecureSource("noise without its data is a shortcut for simulation; a secure source runs every step")
         if not isinstance(self.factorisation, BLT):
             state, nothing = self.begin(replicates), np.zeros((*replicates, self.dim))

@@ -11,9 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
 from bandanna.device.domain import Ball, Domain
-from bandanna.device.noise import NoiseSource, finite, noise_source, parameter
-from bandanna.device.randomizers import CAP_STEPS, Direction, answers, chance_of_one, units
-from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic, Summary
+from bandanna.device.noise import NoiseSource, check_noise_parameter, check_noise_source, read_protected_values
+from bandanna.device.randomizers import (
+    CAP_STEPS,
+    CapRandomizer,
+    draw_randomized_bits,
+    normalize_messages,
+    probability_of_one,
+)
+from bandanna.errors import InvalidArgument, InvalidBudget, InvalidStatistic, ValueSummary
 from bandanna.mechanisms.base import Mechanism
 from bandanna.numeric import exact_sums
 from bandanna.privacy import spherical_cap
@@ -33,7 +39,7 @@ from bandanna.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(Mechanism):
+class GaussianMechanism(Mechanism):
     """Gaussian noise on a real vector.
 
         release = g (round(x / g) + Z),   Z_k ~ discrete Gaussian(std / g) independent      (secure source)
@@ -52,10 +58,10 @@ class Gaussian(Mechanism):
     grid: float | None = None
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.positive, "std", "sensitivity")
-        validation.store(self, validation.whole, "dim")
+        validation.set_validated(self, validation.positive, "std", "sensitivity")
+        validation.set_validated(self, validation.integer, "dim")
         if self.grid is not None:
-            validation.store(self, validation.non_negative, "grid")
+            validation.set_validated(self, validation.non_negative, "grid")
         super().__post_init__()
         if self.step > self.std:
             raise InvalidArgument("grid", self.grid, f"at most std = {self.std!r}")
@@ -81,13 +87,15 @@ class Gaussian(Mechanism):
     def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
         """The value plus Gaussian noise: (..., dim) -> (..., dim). `rest`: what an exact sum has beyond its float."""
         exact = self.reals(value)
-        if noise_source(source).secure and self.step > 0:
-            exact = exact_sums.nearest((exact, np.broadcast_to(finite(rest), exact.shape)), self.step)
+        if check_noise_source(source).secure and self.step > 0:
+            exact = exact_sums.find_nearest_grid_point(
+                (exact, np.broadcast_to(read_protected_values(rest), exact.shape)), self.step
+            )
         return source.gaussian(exact, std=self.std, grid=self.step)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiscreteGaussian(Mechanism):
+class DiscreteGaussianMechanism(Mechanism):
     """Discrete Gaussian noise on an integer vector.
 
         release = x + Z,   P(Z_k = j) = exp(-j^2 / (2 std^2)) / sum_i exp(-i^2 / (2 std^2))
@@ -102,9 +110,9 @@ class DiscreteGaussian(Mechanism):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        validation.store(self, parameter, "std")
-        validation.store(self, validation.positive, "shift")
-        validation.store(self, validation.whole, "dim")
+        validation.set_validated(self, check_noise_parameter, "std")
+        validation.set_validated(self, validation.positive, "shift")
+        validation.set_validated(self, validation.integer, "dim")
         super().__post_init__()
 
     @cached_property
@@ -124,14 +132,14 @@ class DiscreteGaussian(Mechanism):
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
         """The integers plus discrete Gaussian noise: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
-        return np.asarray(exact + noise_source(source).discrete_gaussian(std=self.std, size=exact.shape))
+        return np.asarray(exact + check_noise_source(source).discrete_gaussian(std=self.std, size=exact.shape))
 
 
 # Laplace noise: on a fine grid for real vectors, and discrete for integer vectors; both are pure DP.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Laplace(Mechanism):
+class LaplaceMechanism(Mechanism):
     """Laplace noise on a real vector.
 
         release = g (round(x / g) + Z),   Z_k ~ discrete Laplace(scale / g) independent     (secure source)
@@ -149,10 +157,10 @@ class Laplace(Mechanism):
     grid: float | None = None
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.positive, "scale", "sensitivity")
-        validation.store(self, validation.whole, "dim")
+        validation.set_validated(self, validation.positive, "scale", "sensitivity")
+        validation.set_validated(self, validation.integer, "dim")
         if self.grid is not None:
-            validation.store(self, validation.non_negative, "grid")
+            validation.set_validated(self, validation.non_negative, "grid")
         super().__post_init__()
         if self.step > self.scale:
             raise InvalidArgument("grid", self.grid, f"at most scale = {self.scale!r}")
@@ -177,11 +185,11 @@ class Laplace(Mechanism):
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
         """The value plus Laplace noise: (..., dim) -> (..., dim)."""
-        return noise_source(source).laplace(self.reals(value), scale=self.scale, grid=self.step)
+        return check_noise_source(source).laplace(self.reals(value), scale=self.scale, grid=self.step)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiscreteLaplace(Mechanism):
+class DiscreteLaplaceMechanism(Mechanism):
     """Discrete Laplace (two-sided geometric) noise on an integer vector.
 
         release = x + Z,   P(Z_k = j) = (1 - q) / (1 + q) q^|j|,   q = exp(-1 / scale)
@@ -196,9 +204,9 @@ class DiscreteLaplace(Mechanism):
     dim: int = 1
 
     def __post_init__(self) -> None:
-        validation.store(self, parameter, "scale")
-        validation.store(self, validation.positive, "shift")
-        validation.store(self, validation.whole, "dim")
+        validation.set_validated(self, check_noise_parameter, "scale")
+        validation.set_validated(self, validation.positive, "shift")
+        validation.set_validated(self, validation.integer, "dim")
         super().__post_init__()
 
     @cached_property
@@ -214,14 +222,14 @@ class DiscreteLaplace(Mechanism):
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
         """The integers plus discrete Laplace noise: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
-        return np.asarray(exact + noise_source(source).discrete_laplace(scale=self.scale, size=exact.shape))
+        return np.asarray(exact + check_noise_source(source).discrete_laplace(scale=self.scale, size=exact.shape))
 
 
 # Binomial noise on integer totals: what the fair bits of a whole batch add up to.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Binomial(Mechanism):
+class BinomialMechanism(Mechanism):
     """Binomial noise on an integer vector, not centred: subtract `mean` from the release for an unbiased total.
 
         release = x + Z,   Z_k ~ Bin(trials, probability) independent
@@ -242,9 +250,9 @@ class Binomial(Mechanism):
     rounded: bool = True
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "trials", "reach", "dim")
-        validation.store(self, validation.positive, "shift")
-        validation.store(self, validation.chance, "probability")
+        validation.set_validated(self, validation.integer, "trials", "reach", "dim")
+        validation.set_validated(self, validation.positive, "shift")
+        validation.set_validated(self, validation.open_probability, "probability")
         super().__post_init__()
 
     @cached_property
@@ -272,7 +280,7 @@ class Binomial(Mechanism):
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
         """The integers plus binomial counts: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
-        noise = noise_source(source).binomial(trials=self.trials, probability=self.probability, size=exact.shape)
+        noise = check_noise_source(source).binomial(trials=self.trials, probability=self.probability, size=exact.shape)
         return np.asarray(exact + noise)
 
 
@@ -304,7 +312,7 @@ class RandomizedResponse(Mechanism):
         if not LEAST <= self.epsilon < math.inf:
             allowed = f"a finite number >= {LEAST}: a coin of 53 binary places"
             raise InvalidBudget("epsilon", self.epsilon, allowed)
-        validation.store(self, validation.whole, "dim")
+        validation.set_validated(self, validation.integer, "dim")
         super().__post_init__()
 
     @cached_property
@@ -332,16 +340,16 @@ class RandomizedResponse(Mechanism):
 
     def chance(self, value: Floats) -> Floats:
         """Device: the probability of a 1, never outside of [1 - q, q]."""
-        return chance_of_one(value, self.lie)
+        return probability_of_one(value, self.lie)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
         """Device: bits about numbers in [0, 1], (..., dim) -> (..., dim)."""
         x = self.reals(value)
         if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
             raise InvalidStatistic(
-                "value", Summary("a number outside of [0, 1]"), "numbers in [0, 1]: clip before the release"
+                "value", ValueSummary("a number outside of [0, 1]"), "numbers in [0, 1]: clip before the release"
             )
-        return answers(x, self.lie, noise_source(source)).astype(float)
+        return draw_randomized_bits(x, self.lie, check_noise_source(source)).astype(float)
 
     def decode(self, ones: Floats, answers: int | Floats = 1) -> Floats:
         """Unbiased estimates of sums from the number of ones among so many answers."""
@@ -398,7 +406,7 @@ class PrivUnit(Mechanism):
     @cached_property
     def lean(self) -> float:
         """m = E<u, u0>."""
-        return spherical_cap.lean(self.event)
+        return spherical_cap.mean_cosine(self.event)
 
     @property
     def variance(self) -> float:
@@ -408,11 +416,11 @@ class PrivUnit(Mechanism):
     @property
     def most_variance(self) -> float:
         """E<u, u0>^2 / m^2: a bound in every direction, reached along w for |w| -> 0, where u0 is +-w/|w|."""
-        return spherical_cap.square(self.event) / self.lean**2
+        return spherical_cap.mean_squared_cosine(self.event) / self.lean**2
 
-    def device(self, domain: Domain) -> Direction:
+    def device(self, domain: Domain) -> CapRandomizer:
         """What draws it with a user, of statistics in the ball around a domain."""
-        return Direction(
+        return CapRandomizer(
             domain=domain,
             cosine=self.cosine,
             chance=self.chance,
@@ -424,7 +432,9 @@ class PrivUnit(Mechanism):
         """Estimates of vectors of the unit ball, (..., dim) -> (..., dim)."""
         inside = self.reals(value)
         if inside.size and not np.max(np.sum(inside * inside, axis=-1)) <= 1 + 1e-9:
-            raise InvalidStatistic("value", Summary("a vector longer than 1"), "vectors of the unit ball: clip before")
+            raise InvalidStatistic(
+                "value", ValueSummary("a vector longer than 1"), "vectors of the unit ball: clip before"
+            )
         device = self.device(Ball(dim=self.dim))
-        sent = device.encode(inside.reshape(*inside.shape[:-1], 1, self.dim), noise_source(source))
-        return np.asarray(units(sent[..., 0, :]) / self.lean)
+        sent = device.encode(inside.reshape(*inside.shape[:-1], 1, self.dim), check_noise_source(source))
+        return np.asarray(normalize_messages(sent[..., 0, :]) / self.lean)

@@ -18,7 +18,7 @@ DONE, INDEFINITE, OUTSIDE = 0, 1, 2  # why a kernel returns: a matrix must be re
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimism:
+class OptimismTables:
     """Before each of N rounds, with G and v the released matrix and vector:
 
         P = G + weight I,  theta = P^{-1} v                                                       where scale is 0, else
@@ -50,18 +50,18 @@ SMALL = 24  # dimensions; larger matrices are BLAS's
 BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company
 
 
-def compiled(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callable[..., Any] | None:
+def find_kernel(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callable[..., Any] | None:
     """The kernel of this name for a run of so many rounds; None where the NumPy code is to be used.
 
     `module` is where it is defined, by default a module of this folder with its name.
     """
     if rounds < BREAK_EVEN or os.environ.get(SWITCH, "on").lower() in ("off", "0", "no"):
         return None
-    return _loaded(name, module or "bandanna.numeric.kernels")
+    return _load_kernel(name, module or "bandanna.numeric.kernels")
 
 
 @cache
-def _loaded(name: str, module: str) -> Callable[..., Any] | None:
+def _load_kernel(name: str, module: str) -> Callable[..., Any] | None:
     """Numba is imported here, at the first use of a kernel."""
     try:
         import_module("numba")

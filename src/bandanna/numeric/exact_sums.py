@@ -14,7 +14,7 @@ from itertools import accumulate, chain, groupby, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.errors import InvalidStatistic, Summary
+from bandanna.errors import InvalidStatistic, ValueSummary
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
@@ -47,18 +47,18 @@ def exact_sum(values: Floats, bound: float) -> Pair:
     Each value is first cut at 2^-62 of the bound, by itself, then integers are added: the pair is their exact sum, so a
     user's replacement moves it by what it moves the user's own value.
     """
-    whole, small = _cut(values, bound)
-    return _pair(np.sum(whole, axis=-2), np.sum(small, axis=-2), finest(bound))
+    whole, small = _split_units(values, bound)
+    return _pair(np.sum(whole, axis=-2), np.sum(small, axis=-2), finest_step(bound))
 
 
-def finest(bound: float) -> float:
+def finest_step(bound: float) -> float:
     """The step at which values in [-bound, bound] are cut before they are added: at most 2^-62 of the bound."""
     return math.ldexp(1.0, math.frexp(bound)[1] - _DIGITS - _FINER)
 
 
-def steps_of(values: Floats, bound: float) -> Ints:
+def convert_to_steps(values: Floats, bound: float) -> Ints:
     """Values in [-bound, bound] in whole steps of `finest(bound)`, as they are sent: 64-bit integers."""
-    whole, small = _cut(values, bound)
+    whole, small = _split_units(values, bound)
     return np.asarray((whole << _FINER) + small)
 
 
@@ -67,9 +67,9 @@ def sum_steps(steps: Ints, step: float = 1.0) -> Pair:
     return _pair(np.sum(steps >> _FINER, axis=-2), np.sum(steps & _MASK, axis=-2), step)
 
 
-def _cut(values: Floats, bound: float) -> tuple[Ints, Ints]:
+def _split_units(values: Floats, bound: float) -> tuple[Ints, Ints]:
     """Whole units of 2^31 finest steps, and the steps left over."""
-    step = finest(bound)
+    step = finest_step(bound)
     unit = math.ldexp(step, _FINER)
     whole = np.rint(values / unit)  # the division is exact, and so is the rest
     small = np.rint((values - whole * unit) / step)
@@ -95,30 +95,30 @@ def two_sum(a: Floats, b: Floats) -> Pair:
 def two_product(a: Floats, b: Floats) -> Pair:
     """a b as a pair, exactly (Dekker), for sizes below 2^500 whose product is above 2^-960."""
     high = np.asarray(a * b)
-    (a1, a2), (b1, b2) = _halves(a), _halves(b)
+    (a1, a2), (b1, b2) = _split_float(a), _split_float(b)
     return high, np.asarray(((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2)
 
 
-def add(one: Pair, other: Pair) -> Pair:
+def add_pairs(one: Pair, other: Pair) -> Pair:
     """The sum of two pairs, to parts in 2^100 of the larger."""
     high, rest = two_sum(one[0], other[0])
     return two_sum(high, rest + (one[1] + other[1]))
 
 
-def nearest(total: Pair, grid: float) -> Floats:
+def find_nearest_grid_point(total: Pair, grid: float) -> Floats:
     """The float of the grid point nearest to a pair: whoever divides it by the grid and rounds has its exact steps."""
-    counts = steps(*total, grid)
+    counts = count_grid_steps(*total, grid)
     if (np.abs(counts) > LARGEST_SUM).any():
         allowed = f"sums of at most 2^51 grid steps, grid = {grid!r}: fewer users, or more noise"
-        raise InvalidStatistic("value", Summary("a sum of more than 2^51 grid steps"), allowed)
+        raise InvalidStatistic("value", ValueSummary("a sum of more than 2^51 grid steps"), allowed)
     return np.asarray(counts * grid)
 
 
-def steps(high: Floats, rest: Floats, grid: float) -> Ints:
+def count_grid_steps(high: Floats, rest: Floats, grid: float) -> Ints:
     """The multiple of the grid nearest to high + rest, counted in steps; exact, ties to even (0.5 and 1.5: 0 and 2)."""
     if (np.abs(high) / 2.0**62 >= grid).any():
         raise InvalidStatistic(
-            "value", Summary("an entry of 2^62 grid steps or more"), f"entries below 2^62 grid, grid = {grid!r}"
+            "value", ValueSummary("an entry of 2^62 grid steps or more"), f"entries below 2^62 grid, grid = {grid!r}"
         )
     mantissa, exponent = math.frexp(grid)  # in units of 2^exponent nothing leaves the floats
     high, rest = np.ldexp(high, -exponent), np.ldexp(rest, -exponent)
@@ -133,7 +133,7 @@ def steps(high: Floats, rest: Floats, grid: float) -> Ints:
     return found
 
 
-def _halves(a: Floats) -> Pair:
+def _split_float(a: Floats) -> Pair:
     """The upper and the lower half of a float's digits."""
     wide = _SPLIT * a
     upper = wide - (wide - a)
@@ -145,13 +145,13 @@ def _halves(a: Floats) -> Pair:
 
 @stored_as("Sizes")
 @dataclass(frozen=True)
-class Sizes:
+class RunLengthSizes:
     """The sizes of batches 0, 1, ..., as `runs` of (size, how often); `len`, `[number]` and iteration as of a tuple."""
 
     runs: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, sizes: Iterable[int]) -> Sizes:
+    def of(cls, sizes: Iterable[int]) -> RunLengthSizes:
         """From sizes one by one."""
         return cls(tuple((size, sum(1 for _ in run)) for size, run in groupby(sizes)))
 
@@ -199,7 +199,7 @@ class Sizes:
 # Who plays which arm when arms are assigned by place: one arm after the other, or in turn.
 
 
-def arms_at(places: Ints, *, arms: Ints, plays: Ints, in_turn: bool) -> Ints:
+def assigned_arms(places: Ints, *, arms: Ints, plays: Ints, in_turn: bool) -> Ints:
     """The arms of places 0, 1, ..., (n,) -> (n,), where every arm is played so many times.
 
     >>> arms_at(np.arange(4), arms=np.array([5, 7]), plays=np.array([1, 3]), in_turn=True)

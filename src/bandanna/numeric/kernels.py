@@ -18,7 +18,7 @@ from bandanna.types import Floats, Ints
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-_INSIDE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INTERNAL_OPTIONS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _FOUND = Path(__file__).stat()
 STAMP = (_FOUND.st_mtime, _FOUND.st_size)
 
@@ -30,17 +30,17 @@ def jit(function: Function) -> Function:
     is divided by zero is infinite, as in NumPy: to look at every divisor would take longer than to divide. No array is
     assigned to a slice of another one: Numba would compile messages about shapes with it, which take seconds (`copy`).
     """
-    return cast(Function, _made(function))
+    return cast(Function, _compile(function))
 
 
-def part(function: Function) -> Function:
+def jit_internal(function: Function) -> Function:
     """The same, of what kernels call and Python must not: there is no way in from there, which would take time to
     compile.
     """
-    return cast(Function, _made(function, **_INSIDE))
+    return cast(Function, _compile(function, **_INTERNAL_OPTIONS))
 
 
-def _made(function: Callable[..., object], **flags: Any) -> Any:
+def _compile(function: Callable[..., object], **flags: Any) -> Any:
     try:
         made = numba.njit(cache=True, error_model="numpy", **flags)(function)
     except RuntimeError:  # there is no folder that can be written
@@ -55,15 +55,15 @@ def _made(function: Callable[..., object], **flags: Any) -> Any:
 # What kernels compute of arms and small matrices: products, squared norms, an inverse.
 
 
-@part
-def copy(numbers: Floats, out: Floats) -> None:
+@jit_internal
+def copy_into(numbers: Floats, out: Floats) -> None:
     """out[:] = numbers, (n,), whose errors of shape would take Numba longer to compile than the loop."""
     for i in range(len(out)):
         out[i] = numbers[i]
 
 
-@part
-def columns(arms: Floats, out: Floats) -> None:
+@jit_internal
+def transpose_arms(arms: Floats, out: Floats) -> None:
     """Arms (K, d) side by side, (d, K): many are scored at once."""
     n_arms, d = arms.shape
     for i in range(d):
@@ -72,8 +72,8 @@ def columns(arms: Floats, out: Floats) -> None:
             row[k] = arms[k, i]
 
 
-@part
-def along(x: Floats, theta: Floats, out: Floats) -> None:
+@jit_internal
+def compute_scores(x: Floats, theta: Floats, out: Floats) -> None:
     """<x, theta> of arms in columns (d, K), (K,)."""
     out[:] = 0.0
     for i in range(len(theta)):
@@ -82,8 +82,8 @@ def along(x: Floats, theta: Floats, out: Floats) -> None:
             out[k] += weight * row[k]
 
 
-@part
-def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
+@jit_internal
+def compute_squared_norms(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
     """|x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across`: room for as many numbers.
 
     Two terms in one pass over the arms, each added in its order.
@@ -109,8 +109,8 @@ def squares(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
             out[k] += across[k] * row[k]
 
 
-@part
-def times(matrix: Floats, x: Floats, out: Floats) -> None:
+@jit_internal
+def multiply_vector(matrix: Floats, x: Floats, out: Floats) -> None:
     """matrix x, (d,)."""
     for i in range(len(x)):
         out[i] = 0.0
@@ -118,7 +118,7 @@ def times(matrix: Floats, x: Floats, out: Floats) -> None:
             out[i] += matrix[i, j] * x[j]
 
 
-@part
+@jit_internal
 def inner(a: Floats, b: Floats) -> float:
     """<a, b>."""
     total = 0.0
@@ -128,7 +128,7 @@ def inner(a: Floats, b: Floats) -> float:
 
 
 @jit
-def swept(a: Floats, column: Floats) -> bool:
+def invert_by_sweeps(a: Floats, column: Floats) -> bool:
     """The inverse, in place, by the sweeps of `linalg.positive_inverse`; False if a pivot is not positive."""
     d = len(a)
     for k in range(d):
@@ -152,31 +152,32 @@ def swept(a: Floats, column: Floats) -> bool:
     return True
 
 
-# Estimates of an `Optimism` from released sums: with noise by an elimination and an inverse, of exact sums by rank-one
+# Estimates of an `OptimismTables` from released sums: with noise by an elimination and an inverse, of exact sums by
+# rank-one
 # updates and an inverse.
 
 
-@part
-def begin_exactly(total: Floats, ridge: float, known: Floats, column: Floats) -> None:
+@jit_internal
+def initialize_inverse(total: Floats, ridge: float, known: Floats, column: Floats) -> None:
     """A^{-1} = (G + lambda I)^{-1} of exact sums."""
     _unpack(total, known)
     for i in range(len(known)):
         known[i, i] += ridge
-    swept(known, column)
+    invert_by_sweeps(known, column)
 
 
-@part
-def grow(known: Floats, x: Floats, step: Floats) -> None:
+@jit_internal
+def update_rank_one(known: Floats, x: Floats, step: Floats) -> None:
     """A^{-1} with one more x x^T in A (Sherman and Morrison 1950)."""
-    times(known, x, step)
+    multiply_vector(known, x, step)
     grown = 1 + inner(step, x)
     for i in range(len(x)):
         for j in range(len(x)):
             known[i, j] -= step[i] * step[j] / grown
 
 
-@part
-def estimate_exactly(
+@jit_internal
+def estimate_from_exact_sums(
     total: Floats,
     scale: float,
     floor: float,
@@ -187,7 +188,7 @@ def estimate_exactly(
     theta: Floats,
     inverse: Floats,
 ) -> None:
-    """theta and P^{-1} of an `Optimism` from exact sums and A^{-1}.
+    """theta and P^{-1} of an `OptimismTables` from exact sums and A^{-1}.
 
     With A = G + lambda I, lambda = weight, or floor / scale,
     P = A where scale is 0; else G (s^2 A)^{-1} G = (G - lambda I + lambda^2 A^{-1}) / s^2, so that with M = s^2 P
@@ -197,10 +198,10 @@ def estimate_exactly(
     one inverse a round, since the weight moves.
     """
     d = len(theta)
-    times(known, total[:d], theta)
+    multiply_vector(known, total[:d], theta)
     if scale == 0:
         for i in range(d):
-            copy(known[i], inverse[i])
+            copy_into(known[i], inverse[i])
         return
     ridge = floor / scale
     _unpack(total, inverse)
@@ -210,13 +211,13 @@ def estimate_exactly(
         for j in range(d):
             inverse[i, j] += ridge * ridge * known[i, j]
     _positive_inverse(inverse, column)
-    times(inverse, vector, theta)
+    multiply_vector(inverse, vector, theta)
     for i in range(d):
         for j in range(d):
             inverse[i, j] *= scale
 
 
-@part
+@jit_internal
 def _positive_inverse(a: Floats, column: Floats) -> bool:
     """In place: sweeps above the diagonal, then the rest; False if a pivot is not positive."""
     d = len(a)
@@ -242,7 +243,7 @@ def _positive_inverse(a: Floats, column: Floats) -> bool:
     return True
 
 
-@part
+@jit_internal
 def _unpack(total: Floats, gram: Floats) -> None:
     """G of packed sums."""
     d = len(gram)
@@ -255,7 +256,7 @@ def _unpack(total: Floats, gram: Floats) -> None:
 
 
 @jit
-def estimate(
+def estimate_from_released_sums(
     released: Floats,
     scale: float,
     floor: float,
@@ -266,7 +267,7 @@ def estimate(
     theta: Floats,
     inverse: Floats,
 ) -> bool:
-    """theta and P^{-1} of an `Optimism`, filled; False if a matrix is not positive definite."""
+    """theta and P^{-1} of an `OptimismTables`, filled; False if a matrix is not positive definite."""
     d = len(theta)
     _unpack(released, inverse)
     for i in range(d):
@@ -277,11 +278,11 @@ def estimate(
         inverse[i, i] += weight
     if not _positive_inverse(inverse, column):
         return False
-    times(inverse, vector, theta)
+    multiply_vector(inverse, vector, theta)
     return True
 
 
-@part
+@jit_internal
 def _gain(scale: float, floor: float, system: Floats, over: Floats, vector: Floats, gram: Floats) -> bool:
     """G R^{-1} v in place of v, and G R^{-1} G in that of G, above the diagonal; False if R is not positive definite.
 
@@ -319,7 +320,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 @jit
-def most(values: Floats) -> float:
+def find_largest(values: Floats) -> float:
     """The largest, of eight at a time: one after the other would wait for each comparison."""
     n, p = len(values), values[0]
     p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p
@@ -335,7 +336,7 @@ def most(values: Floats) -> float:
 
 
 @jit
-def tied(index: Floats) -> tuple[int, int]:
+def count_tied_arms(index: Floats) -> tuple[int, int]:
     """How many arms are tied, and the first of them, as `linalg.favoured`; rounding keeps the order, so that the
     largest in single precision is the largest, rounded.
 
@@ -345,8 +346,8 @@ def tied(index: Floats) -> tuple[int, int]:
     for k in range(n):
         beyond += 0 if abs(index[k]) <= _LARGEST else 1
     if beyond > 0:
-        _divide(index)
-    peak, count, first = np.float32(most(index)), 0, n
+        _scale_below_one(index)
+    peak, count, first = np.float32(find_largest(index)), 0, n
     for k in range(n):
         equal = np.float32(index[k]) == peak
         count += 1 if equal else 0
@@ -355,7 +356,7 @@ def tied(index: Floats) -> tuple[int, int]:
 
 
 @jit
-def _divide(index: Floats) -> None:
+def _scale_below_one(index: Floats) -> None:
     """By a power of two, so that the largest is below 1."""
     size = 0.0
     for k in range(len(index)):
@@ -366,7 +367,7 @@ def _divide(index: Floats) -> None:
 
 
 @jit
-def of_rank(index: Floats, rank: int, first: int) -> int:
+def find_tied_arm(index: Floats, rank: int, first: int) -> int:
     """The tied arm of this rank, after `tied` has found the first."""
     peak = np.float32(index[first])
     for k in range(first, len(index)):
@@ -401,7 +402,7 @@ def optimist(
     noise: Floats,  # (S, N, dim), or empty: of the running sums after each round
     total: Floats,  # (S, dim): exact sums, changed
     released: Floats,  # (S, dim): with their noise, changed
-    scale: float,  # s^2 of an `Optimism`, and its tables, (N,)
+    scale: float,  # s^2 of an `OptimismTables`, and its tables, (N,)
     floors: Floats,
     weights: Floats,
     radii: Floats,
@@ -429,41 +430,43 @@ def optimist(
         start = place[1] if s == place[0] else begin
         sums, seen = total[s], released[s]
         if exact:
-            begin_exactly(sums, floors[begin] / scale if scale > 0 else weights[begin], known, column)
+            initialize_inverse(sums, floors[begin] / scale if scale > 0 else weights[begin], known, column)
         for t in range(start, end):
             if fresh or t == start:
-                columns(arms[s, t - begin if fresh else 0], x)
-                copy(means[s, t - begin if fresh else 0], worth)
-                best = most(worth)
-                if not _inside(x, spread):
+                transpose_arms(arms[s, t - begin if fresh else 0], x)
+                copy_into(means[s, t - begin if fresh else 0], worth)
+                best = find_largest(worth)
+                if not _fits_unit_ball(x, spread):
                     place[0], place[1], place[2] = s, t, 0
                     return OUTSIDE
                 if tabled:
-                    _tabulate(x, table)
+                    _tabulate_squares(x, table)
             if exact:
-                estimate_exactly(sums, scale, floors[t], weights[t], known, column, own, theta, inverse)
+                estimate_from_exact_sums(sums, scale, floors[t], weights[t], known, column, own, theta, inverse)
             elif place[2] == 1:
                 place[2] = 0
-            elif not estimate(seen, scale, floors[t], weights[t], system, own, column, theta, inverse):
+            elif not estimate_from_released_sums(
+                seen, scale, floors[t], weights[t], system, own, column, theta, inverse
+            ):
                 place[0], place[1] = s, t
                 return INDEFINITE
             if tabled:
-                _spread(inverse, table, spread)
+                _compute_tabulated_norms(inverse, table, spread)
             else:
-                squares(x, inverse, scores, spread)
-            along(x, theta, scores)
+                compute_squared_norms(x, inverse, scores, spread)
+            compute_scores(x, theta, scores)
             for k in range(wide):
                 scores[k] += radii[t] * math.sqrt(max(spread[k], 0.0))
-            count, arm = tied(index)
+            count, arm = count_tied_arms(index)
             if by_coins and count > 1:
-                arm = of_rank(index, int(coins[s, used[s]] * count), arm)
+                arm = find_tied_arm(index, int(coins[s, used[s]] * count), arm)
                 used[s] += 1
             mean = worth[arm]
             reward = 1.0 if uniforms[s, t] < mean else 0.0
             actions[s, t], rewards[s, t], losses[s, t] = arm, reward, best - mean
-            _add(x[:, arm], told[0] + (told[1] - told[0]) * reward, own, sums)
+            _add_report(x[:, arm], told[0] + (told[1] - told[0]) * reward, own, sums)
             if exact:
-                grow(known, own, column)
+                update_rank_one(known, own, column)
             else:
                 for i in range(len(sums)):
                     seen[i] = sums[i] + noise[s, t, i]
@@ -471,7 +474,7 @@ def optimist(
 
 
 @jit
-def _inside(x: Floats, length: Floats) -> bool:
+def _fits_unit_ball(x: Floats, length: Floats) -> bool:
     """Whether no arm (d, K) is longer than 1, by more than rounding errors; `length`: (K,)."""
     d, n_arms = x.shape
     length[:] = 0.0
@@ -487,7 +490,7 @@ def _inside(x: Floats, length: Floats) -> bool:
 
 
 @jit
-def _tabulate(x: Floats, table: Floats) -> None:
+def _tabulate_squares(x: Floats, table: Floats) -> None:
     """x_i x_j of arms (d, K), doubled above the diagonal: of those that stay."""
     d, n_arms = x.shape
     place = 0
@@ -501,7 +504,7 @@ def _tabulate(x: Floats, table: Floats) -> None:
 
 
 @jit
-def _spread(inverse: Floats, table: Floats, spread: Floats) -> None:
+def _compute_tabulated_norms(inverse: Floats, table: Floats, spread: Floats) -> None:
     """|x|^2_{P^{-1}} of tabulated arms, (K,)."""
     place = 0
     spread[:] = 0.0
@@ -514,7 +517,7 @@ def _spread(inverse: Floats, table: Floats, spread: Floats) -> None:
 
 
 @jit
-def _add(features: Floats, reward: float, x: Floats, total: Floats) -> None:
+def _add_report(features: Floats, reward: float, x: Floats, total: Floats) -> None:
     """One more report: x y, x_i^2, sqrt 2 x_i x_j, of features that are no longer than 1 by rounding errors either."""
     d, length = len(x), 0.0
     for i in range(d):

@@ -36,7 +36,7 @@ def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np
         alone = [_large_inverse(each, floor) for each in flat]
         repairs = np.array([shifted for _, shifted in alone], dtype=np.int64)
         return np.array([found for found, _ in alone]).reshape(shape), repairs.reshape(shape[:-2])
-    if len(flat) == 1 and (found := _swept_alone(flat[0])) is not None:
+    if len(flat) == 1 and (found := _sweep_single(flat[0])) is not None:
         return found.reshape(shape), np.zeros(shape[:-2], dtype=np.int64)
     inverse, pivots = _sweep(np.array(flat.transpose(1, 2, 0), order="C"))  # replicates last: whole rows at once
     repaired = np.zeros(len(flat), dtype=np.int64)
@@ -61,7 +61,7 @@ def _sweep(a: Floats) -> tuple[Floats, Floats]:
 
 
 @np.errstate(all="ignore")
-def _swept_alone(matrix: Floats) -> Floats | None:
+def _sweep_single(matrix: Floats) -> Floats | None:
     """The inverse of one matrix by the same sweeps: sooner than in a stack, the same bits; None: not definite."""
     a, product = np.array(matrix, order="C"), np.empty(matrix.shape)
     for k in range(len(a)):
@@ -93,15 +93,15 @@ def _shifted_inverse(matrix: Floats, floor: float) -> Floats:
 
 def first_best(index: Floats) -> NDArray[np.int64]:
     """The first arm whose index is the largest in single precision: (..., K) -> (...)."""
-    return np.asarray(in_single(index).argmax(axis=-1))
+    return np.asarray(round_to_single(index).argmax(axis=-1))
 
 
-def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+def find_best_arms(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
     """The tie rule: arms are tied whose index is the largest in single precision, (..., K).
 
     The first of them, (...), and all of them, (..., K), or None if there is no tie in any row.
     """
-    single = in_single(index)
+    single = round_to_single(index)
     first = np.asarray(single.argmax(axis=-1))
     if first.size == 1:  # one row: whether the largest of those after the first is less
         row, place = single.reshape(-1), first.item()
@@ -114,8 +114,8 @@ def favoured(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None
     return first, ~below
 
 
-def favoured_alone(single: NDArray[np.float32]) -> tuple[int, NDArray[np.intp] | None]:
-    """`favoured` of one row that is `in_single`, (K,): the first, and the places of all of them, or None."""
+def find_best_arms_single(single: NDArray[np.float32]) -> tuple[int, NDArray[np.intp] | None]:
+    """`favoured` of one row that is `round_to_single`, (K,): the first, and the places of all of them, or None."""
     first = int(single.argmax())
     later = single[first + 1 :]
     if not later.size or later.item(later.argmax()) < single.item(first):
@@ -123,7 +123,7 @@ def favoured_alone(single: NDArray[np.float32]) -> tuple[int, NDArray[np.intp] |
     return first, (~(single < single[first])).nonzero()[0]
 
 
-def in_single(index: Floats) -> NDArray[np.float32]:
+def round_to_single(index: Floats) -> NDArray[np.float32]:
     """What decides about ties: indices to seven digits, because those of equal arms differ by rounding errors.
 
     A row with a number beyond single precision is divided by a power of two of its own, other rows are left as they
@@ -143,7 +143,7 @@ def in_single(index: Floats) -> NDArray[np.float32]:
 
 
 @lru_cache(maxsize=64)
-def upper(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def upper_triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the upper triangle, diagonal included."""
     rows, columns = np.triu_indices(dim)
     return rows, columns

@@ -32,7 +32,7 @@ class Streams:
     def __init__(self, seeds: Sequence[int]) -> None:
         if not len(seeds):
             raise InvalidArgument("seeds", seeds, "at least one whole number")
-        self.seeds = tuple(validation.whole("seed", seed, least=0, most=validation.SEEDS) for seed in seeds)
+        self.seeds = tuple(validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT) for seed in seeds)
         self._generators: dict[str, list[np.random.Generator]] = {}
         self._ahead: dict[str, Floats] = {}  # (seeds, what is drawn but not yet used)
 
@@ -56,7 +56,7 @@ class Streams:
     def sixteen_bits(self, name: str, shape: tuple[int, ...]) -> NDArray[np.uint16]:
         """Uniform whole numbers below 2^16, (seeds, *shape), four of a word."""
         count = math.prod(shape)
-        words = self._take(name, (-(-count // 4),), _raw)
+        words = self._take(name, (-(-count // 4),), _fill_words)
         return words.view(np.uint16)[:, :count].reshape(len(self.seeds), *shape)
 
     def next_uniform(self, name: str, count: int) -> Floats:
@@ -100,7 +100,7 @@ class Streams:
         return ahead[:, :wanted].reshape(seeds, *shape)
 
 
-def _raw(rng: np.random.Generator, out: Floats) -> None:
+def _fill_words(rng: np.random.Generator, out: Floats) -> None:
     """Words as they are."""
     bits: Any = rng.bit_generator
     out.view(np.uint64)[:] = bits.random_raw(len(out))
@@ -117,7 +117,7 @@ _SPARE = np.uint64(11)  # bits of a word that a float has no room for
 _FEW = 16  # numbers that are transformed one by one: sooner than as an array
 
 
-class Coins(ABC):
+class DeviceRandomness(ABC):
     """Random numbers in any shape, for a purpose that has a name; the first axis is the devices, or the seeds."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class Coins(ABC):
         return np.asarray(self.among(counts > 1, TIES) * counts, dtype=np.int64)
 
 
-class SecureCoins(Coins):
+class SecureRandomness(DeviceRandomness):
     """From the operating system."""
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
@@ -161,7 +161,7 @@ class SecureCoins(Coins):
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
         """One for each place."""
-        return _placed(wanted, lambda count: self.uniform((count,), name))
+        return _draw_where(wanted, lambda count: self.uniform((count,), name))
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         """Refused: a device flips its own coin."""
@@ -173,7 +173,7 @@ class SecureCoins(Coins):
         return np.array(drawn, dtype=np.int64).reshape(counts.shape)
 
 
-class GeneratorCoins(Coins):
+class GeneratorRandomness(DeviceRandomness):
     """For one run of a simulation: from the generator of each purpose, in order."""
 
     def __init__(self, named: Callable[[str], np.random.Generator]) -> None:
@@ -189,14 +189,14 @@ class GeneratorCoins(Coins):
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
         """One for each place, in order."""
-        return _placed(wanted, self._named(name).random)
+        return _draw_where(wanted, self._named(name).random)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
         """By NumPy."""
         return np.asarray(self._named(name).binomial(counts, chances), dtype=np.int64)
 
 
-class NumberedCoins(Coins):
+class NumberedRandomness(DeviceRandomness):
     """For tests: those of decisions `number`, `number` + 1, ..., which follow from the seed and the decision's number.
 
     So there is no state to be kept, and to decide for several users at once changes nothing.
@@ -205,14 +205,14 @@ class NumberedCoins(Coins):
     def __init__(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number
 
-    def _of(self, device: int) -> GeneratorCoins:
+    def _of(self, device: int) -> GeneratorRandomness:
         """Of one device, by a generator of its own."""
 
         def named(name: str) -> np.random.Generator:
             key = (zlib.crc32(name.encode()), self._number + device)
             return np.random.Generator(np.random.PCG64(np.random.SeedSequence(self._seed, spawn_key=key)))
 
-        return GeneratorCoins(named)
+        return GeneratorRandomness(named)
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
         """Device by device."""
@@ -242,15 +242,15 @@ class NumberedCoins(Coins):
         return np.array([self._of(i).binomial(n, p, name) for i, (n, p) in pairs]).reshape(counts.shape)
 
 
-class StreamCoins(Coins):
+class StreamRandomness(DeviceRandomness):
     """For simulations: from streams of each seed, read in order; the first axis is the seeds."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
-    def of(self, seed: int) -> GeneratorCoins:
+    def of(self, seed: int) -> GeneratorRandomness:
         """The coins of one seed alone (its place among the seeds)."""
-        return GeneratorCoins(lambda name: self._streams.generators(name)[seed])
+        return GeneratorRandomness(lambda name: self._streams.generators(name)[seed])
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
         """(S, ...)."""
@@ -272,7 +272,7 @@ class StreamCoins(Coins):
         return self._streams.binomial(name, counts, np.clip(chances, 0.0, 1.0))
 
 
-class NoCoins(Coins):
+class NoRandomness(DeviceRandomness):
     """No coin at all, for what must not draw: always 0."""
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
@@ -290,24 +290,24 @@ class NoCoins(Coins):
         return np.zeros(counts.shape, dtype=np.int64)
 
 
-def gamma(shapes: Floats, coins: Coins, *, proposals: int = 3) -> Floats:
+def draw_gamma(shapes: Floats, coins: DeviceRandomness, *, proposals: int = 3) -> Floats:
     """Gamma(shape) for shapes >= 1, any array of them: a few proposals at once, more where all were refused.
 
     Marsaglia and Tsang 2000: d V with d = shape - 1/3, V = (1 + X / sqrt(9 d))^3, X ~ N(0, 1), kept with
     log U < X^2/2 + d (1 - V + log V); a proposal is refused with probability below 5 %.
     """
     d, shape = (shapes - 1 / 3)[..., None], (*shapes.shape, proposals)
-    drawn, missing = _marsaglia(d, coins.normal(shape, _PROPOSALS), coins.uniform(shape, _ACCEPTANCES))
+    drawn, missing = _accept_gamma(d, coins.normal(shape, _PROPOSALS), coins.uniform(shape, _ACCEPTANCES))
     while np.any(missing):
         again = np.broadcast_to(missing[..., None], (*shapes.shape, 3))
         one, two, three = np.moveaxis(coins.among(again, "gamma rest"), -1, 0)[..., None]
         normal = np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * math.pi * two)  # Box and Muller 1958
-        fresh, refused = _marsaglia(d, normal, three)
+        fresh, refused = _accept_gamma(d, normal, three)
         drawn, missing = np.where(missing, fresh, drawn), missing & refused
     return drawn
 
 
-def _marsaglia(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _accept_gamma(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """The first accepted of the proposals (last axis), and where none was."""
     v = np.maximum(1 + x / np.sqrt(9 * d), 1e-90) ** 3
     kept = np.log(np.maximum(u, 1e-300)) < 0.5 * x * x + d * (1 - v + np.log(v))
@@ -315,7 +315,7 @@ def _marsaglia(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.bool
     return np.asarray((d * np.take_along_axis(v, first, axis=-1))[..., 0]), ~np.any(kept, axis=-1)
 
 
-def _placed(wanted: NDArray[np.bool_], draw: Callable[[int], Floats]) -> Floats:
+def _draw_where(wanted: NDArray[np.bool_], draw: Callable[[int], Floats]) -> Floats:
     """Numbers at the wanted places, in order."""
     drawn = np.zeros(wanted.shape)
     drawn[wanted] = draw(int(np.count_nonzero(wanted)))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 
 
-def least(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
+def find_least(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
     """Smallest x in [low, high], 0 < low, from which a monotone condition holds; `meets(high)` must hold.
 
     Bisection on log x. The returned x itself meets the condition and is at most a factor 1 + relative too large.
@@ -24,12 +24,12 @@ def least(meets: Callable[[float], bool], low: float, high: float, *, relative: 
     return high
 
 
-def greatest(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
+def find_greatest(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
     """Largest x in [low, high], 0 < low, up to which a monotone condition holds; `meets(low)` must hold."""
-    return 1 / least(lambda inverse: meets(1 / inverse), 1 / high, 1 / low, relative=relative)
+    return 1 / find_least(lambda inverse: meets(1 / inverse), 1 / high, 1 / low, relative=relative)
 
 
-def crossing(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
+def find_crossing(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
     """Smallest x in [low, high], 0 < low, from which a decreasing smooth function is at most 0; excess(high) must be.
 
     False position on log x with the Illinois rule, and a bisection wherever three steps have not halved the interval.
@@ -52,10 +52,10 @@ def crossing(excess: Callable[[float], float], low: float, high: float, *, relat
             low, above, below, side = middle, value, below / 2 if side > 0 else below, 1
         else:
             high, below, above, side = middle, value, above / 2 if side < 0 else above, -1
-    return next((x for x in _shorter(low, high) if excess(x) <= 0), high)
+    return next((x for x in _iterate_shorter(low, high) if excess(x) <= 0), high)
 
 
-def _shorter(low: float, high: float) -> Iterator[float]:
+def _iterate_shorter(low: float, high: float) -> Iterator[float]:
     """The number with the fewest digits in (low, high), if it has fewer than `high`."""
     for digits in range(1, 14):
         rounded = float(f"{high:.{digits}g}")
@@ -64,7 +64,7 @@ def _shorter(low: float, high: float) -> Iterator[float]:
             return
 
 
-def least_whole(meets: Callable[[int], bool], start: int, *, most: int) -> int | None:
+def find_least_integer(meets: Callable[[int], bool], start: int, *, most: int) -> int | None:
     """Smallest whole number from which a monotone condition holds, searched outwards from a good guess.
 
     None if it does not hold at `most`.

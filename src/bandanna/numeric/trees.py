@@ -14,7 +14,7 @@ _FEW = 8  # parts of a block: NumPy's sums are pairwise from here on
 Numbers = TypeVar("Numbers", NDArray[np.float64], NDArray[np.int64])
 
 
-def averaged(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[float]) -> list[Floats]:
+def average_blocks(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[float]) -> list[Floats]:
     """Estimates of the blocks, bottom-up: weight on the own release, the rest on the sum of the parts' estimates.
 
     own: for each level (..., N_j, dim); degrees d_2, ..., d_k; weights for each level, 1 on the lowest.
@@ -24,14 +24,14 @@ def averaged(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[fl
         if weight == 1.0:
             estimates.append(release)
             continue
-        combined = of_parts(estimates[-1], release.shape[-2], degree)
+        combined = sum_parts(estimates[-1], release.shape[-2], degree)
         combined *= 1 - weight
         combined += weight * release
         estimates.append(combined)
     return estimates
 
 
-def of_parts(parts: Numbers, count: int, degree: int) -> Numbers:
+def sum_parts(parts: Numbers, count: int, degree: int) -> Numbers:
     """Sums of so many groups of `degree` blocks: (..., N_j, dim) -> (..., count, dim)."""
     whole = parts[..., : count * degree, :]
     if degree < _FEW:  # NumPy's sums over few numbers take several times as long, and are the same to the last bit
@@ -42,15 +42,15 @@ def of_parts(parts: Numbers, count: int, degree: int) -> Numbers:
     return np.asarray(np.sum(whole.reshape(*parts.shape[:-2], count, degree, parts.shape[-1]), axis=-2))
 
 
-def prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
+def compute_prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
     """After every lowest block, the sum of the maximal complete blocks: estimates by level -> (..., N_1, dim)."""
-    total = _cumulated(blocks[-1])  # (..., N_k + 1, dim): after 0, 1, ... blocks of the top level
+    total = _cumulate(blocks[-1])  # (..., N_k + 1, dim): after 0, 1, ... blocks of the top level
     for level, degree in zip(reversed(blocks[:-1]), reversed(degrees), strict=True):
-        total = _below(total, level, degree)
+        total = _extend_prefixes(total, level, degree)
     return np.asarray(total[..., 1:, :])
 
 
-def _below(total: Floats, blocks: Floats, degree: int) -> Floats:
+def _extend_prefixes(total: Floats, blocks: Floats, degree: int) -> Floats:
     """After 0, 1, ... blocks of a level: what there is after so many of their parents, and in the parent begun."""
     *shape, count, dim = blocks.shape
     parents = count // degree
@@ -69,7 +69,7 @@ def _below(total: Floats, blocks: Floats, degree: int) -> Floats:
     return after
 
 
-def _cumulated(values: Floats) -> Floats:
+def _cumulate(values: Floats) -> Floats:
     """Cumulative sums along the blocks, from 0 on."""
     sums = np.zeros((*values.shape[:-2], values.shape[-2] + 1, values.shape[-1]))
     np.cumsum(values, axis=-2, out=sums[..., 1:, :])

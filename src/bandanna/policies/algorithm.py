@@ -25,7 +25,7 @@ from bandanna.protocols.privacy_model import Privacy
 
 Numbers = tuple[str, ...]
 
-KINDS: dict[Numbers, Callable[..., Budget]] = {
+BUDGET_CLASSES: dict[Numbers, Callable[..., Budget]] = {
     ("rho",): ZCDP,
     ("epsilon", "delta"): ApproxDP,
     ("alpha", "epsilon"): RenyiDP,
@@ -33,7 +33,7 @@ KINDS: dict[Numbers, Callable[..., Budget]] = {
 }
 
 
-def named_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, ...]) -> Budget:
+def take_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, ...]) -> Budget:
     """What the algorithm `name` has to keep, taken out of the other arguments; it is given in one of the allowed ways.
 
     >>> named_budget("AdaP-UCB", {"epsilon": 1.0}, (("epsilon",),))
@@ -47,11 +47,11 @@ def named_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, .
     if whole is None:
         for names in allowed:
             if set(given) == set(names):
-                return KINDS[names](**given)
+                return BUDGET_CLASSES[names](**given)
         raise InvalidBudget("budget", given or None, words)
     if given:
         raise InvalidBudget("budget", whole, f"this, or {', '.join(given)}, not both")
-    if type(whole) not in [KINDS[names] for names in allowed]:
+    if type(whole) not in [BUDGET_CLASSES[names] for names in allowed]:
         raise InvalidBudget("budget", whole, words)
     return whole  # type: ignore[no-any-return]
 
@@ -65,8 +65,8 @@ def named_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, .
 Kind = TypeVar("Kind", bound=type)
 
 PURE, APPROX = ("epsilon",), ("epsilon", "delta")
-ANY = (("rho",), APPROX, ("alpha", "epsilon"))
-ANY_OF_THEM = "zCDP, DP or Renyi DP"
+ANY_BUDGET = (("rho",), APPROX, ("alpha", "epsilon"))
+ANY_BUDGET_WORDS = "zCDP, DP or Renyi DP"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +89,7 @@ class Algorithm:
     whole: bool = False
 
 
-def _suits(name: str, trust: str, chosen: Mapping[str, Any], numbers: tuple[str, ...]) -> None:
+def _check_privacy(name: str, trust: str, chosen: Mapping[str, Any], numbers: tuple[str, ...]) -> None:
     """Refuse a privacy of another trust model than the name says, or one beside the numbers of a budget."""
     privacy = chosen["privacy"]
     if not isinstance(privacy, Privacy) or privacy.model != trust:
@@ -103,7 +103,7 @@ def _suits(name: str, trust: str, chosen: Mapping[str, Any], numbers: tuple[str,
 ALGORITHMS: dict[str, Algorithm] = {}  # by name; `catalogue` puts ours into their order
 
 
-def algorithm(
+def register_algorithm(
     name: str,
     *,
     paper: str,
@@ -136,11 +136,11 @@ def algorithm(
         if "n_arms" in own and "dim" not in own and "n_arms" not in chosen and "dim" in chosen:
             chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
         if "privacy" in chosen:
-            _suits(name, trust, chosen, (*numbers, *options, *(spends or ())))
+            _check_privacy(name, trust, chosen, (*numbers, *options, *(spends or ())))
         elif trust == "none":
             chosen["privacy"] = privacy_model.none()
         else:
-            whole = {"budget": named_budget(name, chosen, budgets)} if budgets else {}
+            whole = {"budget": take_budget(name, chosen, budgets)} if budgets else {}
             spent = {each: chosen.pop(each) for each in options if each in chosen and each not in own}
             chosen["privacy"] = getattr(privacy_model, trust)(**whole, **(spends or {}), **spent)
         return kind(**chosen)
@@ -180,25 +180,25 @@ def algorithm(
 TRUSTS = ("none", "central", "local", "shuffle", "concurrent")
 
 
-def is_place(name: Any) -> bool:
+def is_import_path(name: Any) -> bool:
     """Whether a name says where a class is."""
     return isinstance(name, str) and ":" in name
 
 
-def importable(folder: Path) -> None:
+def add_import_folder(folder: Path) -> None:
     """Let modules of a folder be imported, here and in processes that are started from now on."""
     if (place := str(folder.resolve())) not in sys.path:
         sys.path.append(place)
 
 
-def meant_place(name: Any) -> str:
+def suggest_import_path(name: Any) -> str:
     """A question, to stand before what is allowed, where a module or a file with a policy is named, but no class of it.
 
     Nothing is imported: its text is read.
     """
-    if not isinstance(name, str) or not all(part.isidentifier() for part in _module_of(name).split(".")):
+    if not isinstance(name, str) or not all(part.isidentifier() for part in _to_module_name(name).split(".")):
         return ""
-    where = _module_of(name)
+    where = _to_module_name(name)
     file = Path(f"{where.replace('.', '/')}.py")
     try:
         places = (Path.cwd(), *(Path(each) for each in sys.path))
@@ -211,15 +211,15 @@ def meant_place(name: Any) -> str:
     return f"did you mean {f'{where}:{named[-1]}'!r}? " if named else ""
 
 
-def _module_of(where: str) -> str:
+def _to_module_name(where: str) -> str:
     """The name of a module, where that of its file was given."""
     plain = where.removeprefix("./")
     return plain.removesuffix(".py").replace("/", ".") if plain.endswith(".py") else where
 
 
-def algorithm_at(place: str) -> Algorithm:
+def import_algorithm(place: str) -> Algorithm:
     """The policy of that place, as if it had a name."""
-    kind = _policy(place)
+    kind = _import_policy(place)
     own = {each.name for each in fields(kind) if each.init}
     options = dict.fromkeys(each for model in TRUSTS for each in signature(getattr(privacy_model, model)).parameters)
 
@@ -251,9 +251,9 @@ def algorithm_at(place: str) -> Algorithm:
     )
 
 
-def code_of(place: str) -> str:
+def source_digest(place: str) -> str:
     """A fingerprint of the module that a policy of one's own is in: results of other code are others."""
-    module = sys.modules[_policy(place).__module__]
+    module = sys.modules[_import_policy(place).__module__]
     try:
         source = inspect.getsource(module)
     except OSError:
@@ -261,12 +261,12 @@ def code_of(place: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
-def _policy(place: str) -> type[Any]:
+def _import_policy(place: str) -> type[Any]:
     """The class, or an error of one line that says what is wrong with the place."""
     where, _, name = place.partition(":")
-    if (plain := _module_of(where)) != where:
+    if (plain := _to_module_name(where)) != where:
         raise InvalidArgument("name", place, f"did you mean {f'{plain}:{name}'!r}? the name of a module, not of a file")
-    importable(Path.cwd())
+    add_import_folder(Path.cwd())
     try:
         module = importlib.import_module(where)
     except BandannaError as error:  # of ours, which may be a ValueError: the module was found

@@ -12,19 +12,19 @@ import numpy as np
 
 from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Ball, Estimate, Statistic
-from bandanna.device.linear_report import Regression
+from bandanna.device.linear_report import RegressionReport
 from bandanna.device.noise import NoiseSource
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary, did_you_mean
-from bandanna.numeric.compiled import Optimism
-from bandanna.numeric.exact_sums import arms_at
-from bandanna.numeric.rng import Coins, NumberedCoins
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary, did_you_mean
+from bandanna.numeric.compiled import OptimismTables
+from bandanna.numeric.exact_sums import assigned_arms
+from bandanna.numeric.rng import DeviceRandomness, NumberedRandomness
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy.events import Event, RecordEvent
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.privacy_model import Privacy
-from bandanna.protocols.running_sum import Channel
-from bandanna.storage.encoding import by_name, kinds_of
+from bandanna.protocols.running_sum import RunningSumProtocol
+from bandanna.storage.encoding import dataclasses_in, index_by_stored_name
 from bandanna.types import Bools, Floats, Ints
 
 # What a policy and its runner say to each other: episodes, asks about them, and the rows that were played.
@@ -44,28 +44,28 @@ class Episode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Frozen(Episode):
+class FixedLength(Episode):
     """`users` devices act on the snapshot."""
 
     users: int
 
     @classmethod
-    def batch(cls, number: int, *, size: int, horizon: int) -> Frozen | None:
+    def batch(cls, number: int, *, size: int, horizon: int) -> FixedLength | None:
         """The batch of that number where all have one size; what is left at the horizon's end is not released."""
         left = horizon - number * size
         return cls(number=number, users=min(size, left), released=left >= size) if left > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Until(Episode):
+class StoppedByPublicData(Episode):
     """At most `users` devices act on the snapshot, until `Policy.crossing` of public features says that it is over."""
 
     users: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assigned(Episode):
-    """The server says what is played: `arms` so many times each, one after the other or `in_turn`.
+class AssignedArms(Episode):
+    """The server says what is played: `arms` so many times each, one after the other or `draw_blocks_here`.
 
     clients: how many people answer, each with averages over all the plays; None: every play is another user.
     """
@@ -82,11 +82,11 @@ class Assigned(Episode):
 
     def arms_at(self, places: Ints) -> Ints:
         """Of one run, the arms of its rounds 0, 1, ..., (n,) -> (n,)."""
-        return arms_at(places, arms=self.arms, plays=self.plays, in_turn=self.in_turn)
+        return assigned_arms(places, arms=self.arms, plays=self.plays, in_turn=self.in_turn)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ask:
+class SumQuery:
     """One private sum that a policy wants: (episode, step) is its id in the ledger.
 
     protocol  calibrated for the report; its event is the price
@@ -116,7 +116,7 @@ class Ask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
+class PlayedRounds:
     """Raw rows of users, held by the runner alone: what each was given and what came of it.
 
     A user who did not answer has a reward of 0 and features of 0, and makes a report like any other.
@@ -132,25 +132,25 @@ class Played:
     counts: Ints | None = None  # (*R, n)
     answered: Bools | None = None  # (*R, n)
 
-    def of_arm(self, arm: int) -> Played:
+    def of_arm(self, arm: int) -> PlayedRounds:
         """The rows of one run that were given this arm."""
         assert self.arms is not None
         return self.at(self.arms == arm)
 
-    def at(self, place: Any) -> Played:
+    def at(self, place: Any) -> PlayedRounds:
         """What stands at a place of the first axis."""
         held = vars(self).items()
         chosen: dict[str, Any] = {name: None if array is None else array[place] for name, array in held}
-        return Played(**chosen)
+        return PlayedRounds(**chosen)
 
     @staticmethod
-    def joined(parts: Sequence[Played]) -> Played:
+    def joined(parts: Sequence[PlayedRounds]) -> PlayedRounds:
         """All rows, of one run."""
-        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(Played)}
+        columns = {each.name: [getattr(part, each.name) for part in parts] for each in fields(PlayedRounds)}
         whole: dict[str, Any] = {
             name: None if held[0] is None else np.concatenate(held) for name, held in columns.items()
         }
-        return Played(**whole)
+        return PlayedRounds(**whole)
 
 
 # What every policy is: freeze, collect, release, learn - as one interface, for every runner.
@@ -191,13 +191,13 @@ class Policy(ABC, Generic[State]):
 
     trusts: ClassVar[tuple[str, ...]] = ("none",)
     keeps: ClassVar[tuple[str, ...]] = ()
-    asks_again: ClassVar[bool] = False
-    every_round: ClassVar[bool] = False
+    has_several_queries: ClassVar[bool] = False
+    learns_every_round: ClassVar[bool] = False
     side_by_side: ClassVar[bool] = False
     noise_stream: ClassVar[str] = "noise"
     stream_noise: ClassVar[str | None] = None
     player: ClassVar[str] = "plain"
-    not_here: ClassVar[tuple[tuple[str, str], ...]] = ()
+    misplaced_arguments: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     horizon: int | None
     privacy: Privacy
@@ -207,15 +207,19 @@ class Policy(ABC, Generic[State]):
         if is_dataclass(cls):
             known = [each.name for each in fields(cls) if each.init]
             for name in named:
-                if name not in known and name in dict(cls.not_here):
-                    raise InvalidArgument(name, named[name], f"left out: {dict(cls.not_here)[name]}")
+                if name not in known and name in dict(cls.misplaced_arguments):
+                    raise InvalidArgument(name, named[name], f"left out: {dict(cls.misplaced_arguments)[name]}")
                 if name not in known:
                     hint = did_you_mean(name, [each for each in known if each not in named])
                     takes = ", ".join(each for each in known if not each.startswith("_"))
                     allowed = f"{cls.__name__} has no such argument: {hint}it takes {takes}"
                     raise InvalidArgument(name, named[name], allowed)
-            if named and "privacy" not in named and "privacy" in _required(cls):  # a copy is made without arguments
-                raise InvalidArgument("privacy", None, f"{cls.__name__} needs privacy={_choice_of(cls.trusts)}")
+            if (
+                named and "privacy" not in named and "privacy" in _list_required_arguments(cls)
+            ):  # a copy is made without arguments
+                raise InvalidArgument(
+                    "privacy", None, f"{cls.__name__} needs privacy={_format_trust_models(cls.trusts)}"
+                )
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -251,7 +255,7 @@ class Policy(ABC, Generic[State]):
         """Device: features as the policy takes them, clipped where it has bounds for them: what `act` is given."""
         return contexts
 
-    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Device: an arm for every row of `seen` features, (*R, n, K, d); not called in assigned episodes."""
         raise TypeError(f"{type(self).__name__} says what is played: devices do not choose")
 
@@ -261,7 +265,7 @@ class Policy(ABC, Generic[State]):
         Unless a policy says otherwise, the arm to which it gives the largest probability in a few fixed draws.
         """
         seen = self.seen(contexts)
-        draws = [self.act(snapshot, seen, NumberedCoins(draw, 0)) for draw in range(_DRAWS)]
+        draws = [self.act(snapshot, seen, NumberedRandomness(draw, 0)) for draw in range(_DRAWS)]
         likeliest = np.argmax([choice.probabilities for choice in draws], axis=0)  # (n,)
         actions: Ints = np.stack([choice.actions for choice in draws])
         return np.asarray(actions[likeliest, np.arange(actions.shape[1])])
@@ -271,19 +275,23 @@ class Policy(ABC, Generic[State]):
         return getattr(snapshot, "theta", None)
 
     def crossing(self, state: State, features: Floats) -> int | None:
-        """After how many of these rounds, (n, d), an `Until` episode ends; None: later. Features are public then."""
+        """After how many of these rounds, (n, d), an `StoppedByPublicData` episode ends; None: later. Features are
+        public then.
+        """
         raise TypeError(f"{type(self).__name__} has no episodes that end early")
 
     def passed(self, state: State, features: Floats) -> State:
-        """The state after these rounds, (n, d), of an `Until` episode, the crossing among them or none."""
+        """The state after these rounds, (n, d), of an `StoppedByPublicData` episode, the crossing among them or
+        none.
+        """
         raise TypeError(f"{type(self).__name__} has no episodes that end early")
 
     @abstractmethod
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Device: rows as statistics of the ask's domain, clipped and counted."""
 
     @abstractmethod
-    def learn(self, state: State, episode: Any) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: State, episode: Any) -> Generator[SumQuery, Estimate, State]:
         """Server: ask for sums, receive them, return the next state."""
 
     @property
@@ -300,7 +308,7 @@ class Policy(ABC, Generic[State]):
         return {}
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Regret bounds for results with this setting, and their arguments; none unless known."""
         return iter(())
 
@@ -311,7 +319,7 @@ class Policy(ABC, Generic[State]):
         They are found by the types of fields, and by those that `init` and `publish` say they return.
         """
         returned = (get_type_hints(method).get("return") for method in (cls.init, cls.publish))
-        return by_name(cls) | kinds_of(*get_type_hints(cls).values(), *returned)
+        return index_by_stored_name(cls) | dataclasses_in(*get_type_hints(cls).values(), *returned)
 
     def prepare(self) -> None:
         """Compute now what is computed once, calibrations above all: before many copies are sent to other processes."""
@@ -322,7 +330,7 @@ class Policy(ABC, Generic[State]):
         return {}
 
 
-class RunningSums(Policy[State]):
+class RunningSumPolicy(Policy[State]):
     """A policy on reports (x y, x x^T) that asks for one sum in each episode of a public schedule.
 
     Its player has exact shortcuts: for arms that never change, and for noise that does not depend on the data.
@@ -332,7 +340,7 @@ class RunningSums(Policy[State]):
 
     @property
     @abstractmethod
-    def domain(self) -> Regression:
+    def domain(self) -> RegressionReport:
         """Of the reports."""
 
     @abstractmethod
@@ -340,7 +348,7 @@ class RunningSums(Policy[State]):
         """The policies that run one after the other, each from nothing, with a `channel` and `estimate(total, m)`."""
 
     @abstractmethod
-    def ask(self, episode: Frozen) -> Ask:
+    def ask(self, episode: FixedLength) -> SumQuery:
         """What is asked of an episode, whatever the state."""
 
     @property
@@ -354,11 +362,11 @@ class RunningSums(Policy[State]):
         return self.privacy
 
     @abstractmethod
-    def calibrated(self) -> dict[int, Channel]:
+    def calibrated(self) -> dict[int, RunningSumProtocol]:
         """The channels of the phases that have one by now."""
 
     @abstractmethod
-    def recalibrate(self, phase: int, channel: Channel) -> None:
+    def recalibrate(self, phase: int, channel: RunningSumProtocol) -> None:
         """Make a phase that has no channel yet use this one; what it guarantees is computed from it anew."""
 
     @abstractmethod
@@ -374,7 +382,7 @@ class RunningSums(Policy[State]):
         """Whether devices that see the same arms choose the same: those of one episode, of a fixed set."""
         return True
 
-    def optimism(self, first: int, count: int) -> Optimism | None:
+    def optimism(self, first: int, count: int) -> OptimismTables | None:
         """What a kernel must know of `count` rounds of one user each, after `first`; None where it cannot help."""
         return None
 
@@ -386,29 +394,29 @@ class RunningSums(Policy[State]):
         """Of a `steady` policy: those arms between which coins choose, as `linalg.favoured`, (*R) and (*R, K)."""
         raise TypeError(f"devices of {type(self).__name__} draw their arms")
 
-    def drawn_arms(self, snapshot: Any, arms: Any, users: int, coins: Coins) -> Ints:
+    def draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
         """Of one that is not: the arms that so many devices choose, (*R, users)."""
         raise TypeError(f"devices of {type(self).__name__} all choose the same")
 
 
-def _required(kind: type[Any]) -> list[str]:
+def _list_required_arguments(kind: type[Any]) -> list[str]:
     """The arguments of a dataclass that have no default."""
     given = (each for each in fields(kind) if each.init)
     return [each.name for each in given if each.default is MISSING and each.default_factory is MISSING]
 
 
-def _choice_of(trusts: tuple[str, ...]) -> str:
+def _format_trust_models(trusts: tuple[str, ...]) -> str:
     """The trust models as calls: private ones first, then what gives no protection."""
     private = [f"bd.{each}(...)" for each in trusts if each != "none"]
     return " or ".join([", ".join(private)] * bool(private) + ["bd.none() for no protection"] * ("none" in trusts))
 
 
-def at(state: State, place: Any) -> State:
+def select_states(state: State, place: Any) -> State:
     """What stands at a place of the first axis: of seeds side by side, the state of one or of some."""
     return type(state)(**{each.name: getattr(state, each.name)[place] for each in fields(state)})  # type: ignore[arg-type]
 
 
-def put(state: State, place: Any, new: State) -> State:
+def replace_states(state: State, place: Any, new: State) -> State:
     """The states of seeds side by side, with a new one at a place."""
     held = {each.name: getattr(state, each.name).copy() for each in fields(state)}  # type: ignore[arg-type]
     for name, array in held.items():
@@ -416,7 +424,7 @@ def put(state: State, place: Any, new: State) -> State:
     return type(state)(**held)
 
 
-def blended(wanted: Bools, new: State, old: State) -> State:
+def merge_states(wanted: Bools, new: State, old: State) -> State:
     """States of seeds side by side: the new one of some seeds (S,), the old one of the others."""
     if wanted.all():
         return new
@@ -439,7 +447,7 @@ def blended(wanted: Bools, new: State, old: State) -> State:
 # released.
 
 
-def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estimate]) -> State:
+def drive_learning(steps: Generator[SumQuery, Estimate, State], answer: Callable[[SumQuery], Estimate]) -> State:
     """Answer the asks of `policy.learn(state, episode)` in order; the next state."""
     try:
         ask = next(steps)
@@ -449,7 +457,7 @@ def close(steps: Generator[Ask, Estimate, State], answer: Callable[[Ask], Estima
         return learned.value  # type: ignore[no-any-return]
 
 
-def entry_of(ask: Ask, *, task: str, batch: str) -> tuple[str, str, str | None]:
+def ledger_key(ask: SumQuery, *, task: str, batch: str) -> tuple[str, str, str | None]:
     """Task, batch and alternative of an ask in a ledger, which composes tasks: a person is in one batch of each.
 
     All that a batch's users are asked is one entry, at the composed price; users of different arms are different
@@ -461,13 +469,13 @@ def entry_of(ask: Ask, *, task: str, batch: str) -> tuple[str, str, str | None]:
     return (f"{task}, {ask.of}", batch, None) if ask.last else (f"{task}, kept", f"{batch}.{ask.step}", ask.of)
 
 
-def check_whole(episode: Episode, played: Played) -> None:
+def check_batch_size(episode: Episode, played: PlayedRounds) -> None:
     """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
-    if isinstance(episode, Frozen) and (rows := played.rewards.shape[-1]) != episode.users:
+    if isinstance(episode, FixedLength) and (rows := played.rewards.shape[-1]) != episode.users:
         raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
 
 
-def reported(policy: Policy[Any], ask: Ask, rows: Played, coins: Coins) -> Statistic:
+def form_reports(policy: Policy[Any], ask: SumQuery, rows: PlayedRounds, coins: DeviceRandomness) -> Statistic:
     """What the devices of these rows tell: one report each, whatever is in it.
 
     How many are in a batch is public, and told with every answer: a report that is left out would tell by that.
@@ -476,7 +484,7 @@ def reported(policy: Policy[Any], ask: Ask, rows: Played, coins: Coins) -> Stati
     users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
     if users is not False and statistic.users != users:
         raise InvalidStatistic(
-            "reports", Summary(statistic.users), f"{users}, one of every user: who tells nothing reports 0"
+            "reports", ValueSummary(statistic.users), f"{users}, one of every user: who tells nothing reports 0"
         )
     return statistic
 
@@ -493,19 +501,19 @@ def check_group(protocol: Protocol) -> None:
         return
     extremes = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
     longest = domain.bound if isinstance(domain, Ball) else float(np.linalg.norm(extremes))
-    if not protocol.of_groups or longest * math.sqrt(2) > domain.sensitivity * (1 + 1e-9):
+    if not protocol.hides_group_size or longest * math.sqrt(2) > domain.sensitivity * (1 + 1e-9):
         allowed = "CentralGaussian on reports in a ball around 0: who is in a group is private"
         raise InvalidArgument("ask.protocol", f"{protocol.name} of {domain}", allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Desk:
+class RunnerState:
     """What a runner holds between asks and shows nobody: states of stream protocols, and rows for later asks."""
 
     streams: Mapping[int, Any] = field(default_factory=dict)
-    kept: Mapping[str, tuple[Played, ...]] = field(default_factory=dict)
+    kept: Mapping[str, tuple[PlayedRounds, ...]] = field(default_factory=dict)
 
-    def keep(self, names: tuple[str, ...], played: Played) -> Desk:
+    def keep(self, names: tuple[str, ...], played: PlayedRounds) -> RunnerState:
         """The rows of an episode that has ended, under the names that their devices chose."""
         if not names:
             return self
@@ -518,16 +526,18 @@ class Desk:
                 kept[name] = (*kept.get(name, ()), mine)
         return replace(self, kept=kept)
 
-    def rows(self, ask: Ask, played: Played) -> Played:
+    def rows(self, ask: SumQuery, played: PlayedRounds) -> PlayedRounds:
         """Whose reports are asked for; nobody's are those of one who did not answer."""
         if ask.of == "episode":
             return played if ask.arm is None else played.of_arm(ask.arm)
         if held := self.kept.get(ask.of, ()):
-            return Played.joined(held)
+            return PlayedRounds.joined(held)
         features = None if played.features is None else np.zeros_like(played.features[..., :1, :])
-        return Played(rewards=np.zeros(1), features=features)
+        return PlayedRounds(rewards=np.zeros(1), features=features)
 
-    def release(self, ask: Ask, statistic: Statistic, source: NoiseSource, *, path: str) -> tuple[Desk, Estimate]:
+    def release(
+        self, ask: SumQuery, statistic: Statistic, source: NoiseSource, *, path: str
+    ) -> tuple[RunnerState, Estimate]:
         """One release; a stream goes on from where it was."""
         if ask.of != "episode":
             check_group(ask.protocol)
@@ -537,7 +547,7 @@ class Desk:
             before = self.streams.get(ask.stream)
             begun = ask.protocol.begin(replicates) if before is None else before
             following, estimate = ask.protocol.release(begun, statistic, source, path=path)
-            return Desk(streams={**self.streams, ask.stream: following}, kept=kept), estimate
+            return RunnerState(streams={**self.streams, ask.stream: following}, kept=kept), estimate
         if not isinstance(ask.protocol, BatchProtocol):
             raise InvalidArgument("ask.protocol", type(ask.protocol).__name__, "a BatchProtocol or a StreamProtocol")
         estimate = ask.protocol.release(statistic, source, path=path)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
-from bandanna.device.domain import reals
+from bandanna.device.domain import read_real_array
 from bandanna.errors import CalibrationError, InvalidArgument
-from bandanna.numeric.linalg import upper
+from bandanna.numeric.linalg import upper_triangle
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
@@ -24,9 +24,9 @@ from bandanna.types import Floats
 _RELATIVE = 1e-10  # singular values below this share of the largest are rounding errors
 
 
-def arms_matrix(arms: ArrayLike) -> Floats:
+def check_arms_matrix(arms: ArrayLike) -> Floats:
     """Arms as finite numbers, one per row, at least one of them not zero; or an error that says what is wrong."""
-    rows = reals("arms", arms)
+    rows = read_real_array("arms", arms)
     if rows.ndim != 2 or not rows.size:
         raise InvalidArgument("arms", f"array of shape {rows.shape}", "shape (K, d) with K, d >= 1")
     if not np.all(np.isfinite(rows)):
@@ -37,7 +37,7 @@ def arms_matrix(arms: ArrayLike) -> Floats:
     return rows
 
 
-def in_unit_ball(name: str, rows: Floats) -> Floats:
+def check_unit_ball(name: str, rows: Floats) -> Floats:
     """Vectors of norm at most 1, one per row, or an error that names the longest."""
     norms = np.linalg.norm(rows, axis=1)
     if np.any(norms > 1 + 1e-9):
@@ -53,7 +53,7 @@ def span_coordinates(arms: ArrayLike) -> Floats:
     leverages x^T V^{-1} b and least-squares predictions do not depend on the basis, and this one is the best
     conditioned.
     """
-    rows = arms_matrix(arms)
+    rows = check_arms_matrix(arms)
     if len(rows) > 2 * rows.shape[1]:  # a triangle has the same singular values, and fewer rows
         q, triangle = np.linalg.qr(rows)
         left, values, _ = np.linalg.svd(triangle)
@@ -81,7 +81,7 @@ def epsilon_net(points: ArrayLike, *, radius: float) -> Floats:
     then the net covers the set within radius + h'.
     """
     validation.positive("radius", radius)
-    rows = arms_matrix(points)
+    rows = check_arms_matrix(points)
     chosen = [0]
     distance = _squared(rows, rows[0])
     while True:
@@ -97,7 +97,7 @@ def ball_net(dim: int, *, radius: float) -> Floats:
 
     A lattice that covers the ball within radius/4, moved into the ball and thinned out to 3/4 of the radius.
     """
-    dim, radius = validation.whole("dim", dim), validation.positive("radius", radius)
+    dim, radius = validation.integer("dim", dim), validation.positive("radius", radius)
     if radius >= 1:
         return np.zeros((1, dim))
     spacing = 2 * _SHARE * radius / math.sqrt(dim)  # the farthest point of a cell is spacing sqrt(dim)/2 from a corner
@@ -122,7 +122,7 @@ def _squared(rows: Floats, centre: Floats) -> Floats:
 # Fewer arms for the same design matrix, after Caratheodory: r(r+1)/2 of them always suffice.
 
 
-def prune(z: Floats, weights: Floats) -> Floats:
+def prune_design(z: Floats, weights: Floats) -> Floats:
     """Weights with the same V(pi), up to a factor that only raises it, on at most r(r+1)/2 arms: (K, r), (K,) -> (K,).
 
     The entries of V(pi) are r(r+1)/2 equations for the weights, so with more arms there are directions in which the
@@ -131,7 +131,7 @@ def prune(z: Floats, weights: Floats) -> Floats:
     to 1 they raise V, that is lower g. Which direction, which way and which arm is told apart from its like by the
     order of the arms, not by rounding: machines agree.
     """
-    rows, columns = upper(z.shape[1])
+    rows, columns = upper_triangle(z.shape[1])
     held = np.flatnonzero(weights > 0)
     if len(held) <= len(rows):
         return weights
@@ -147,14 +147,14 @@ def prune(z: Floats, weights: Floats) -> Floats:
         first = int(np.argmax(steps <= (1 + _TIED) * np.min(steps)))
         kept = np.maximum(kept - steps[first] * along, 0.0)
         kept[first] = 0.0
-        free = _without(free, free[first])
+        free = _remove_direction(free, free[first])
         free[first] = 0.0
     pruned = np.zeros_like(weights)
     pruned[held] = kept
     return np.asarray(pruned / pruned.sum())
 
 
-def _without(basis: Floats, row: Floats) -> Floats:
+def _remove_direction(basis: Floats, row: Floats) -> Floats:
     """An orthonormal basis of those combinations of an orthonormal one in which this row is 0 (Householder)."""
     mirror = row / np.linalg.norm(row)
     mirror[0] += 1.0 if mirror[0] >= 0 else -1.0
@@ -206,7 +206,7 @@ class Design:
 
 def support_limit(dim: int) -> int:
     """4 d log log d + 16, log log d taken as 0 where it is negative; never below d."""
-    d = validation.whole("dim", dim)
+    d = validation.integer("dim", dim)
     return max(d, math.floor(4 * d * max(0.0, math.log(math.log(d)) if d > 1 else 0.0) + 16))
 
 
@@ -215,27 +215,27 @@ def near_optimal_design(arms: ArrayLike, *, factor: float = 2.0) -> Design:
     if not factor > 1:
         raise InvalidArgument("factor", factor, "a number > 1")
     z = span_coordinates(arms)  # (K, r)
-    weights = _walk(z, _start(z), target=factor * z.shape[1], away=False)
-    return _certified(z, weights)
+    weights = _improve_weights(z, _start(z), target=factor * z.shape[1], away=False)
+    return _make_design(z, weights)
 
 
 def optimal_design(arms: ArrayLike, *, tolerance: float = 1e-3) -> Design:
     """g <= (1 + `tolerance`) r, on at most r(r+1)/2 arms."""
     validation.positive("tolerance", tolerance)
     z = span_coordinates(arms)
-    weights = _walk(z, _start(z), target=(1 + 0.99 * tolerance) * z.shape[1], away=True)
-    return _certified(z, prune(z, weights))
+    weights = _improve_weights(z, _start(z), target=(1 + 0.99 * tolerance) * z.shape[1], away=True)
+    return _make_design(z, prune_design(z, weights))
 
 
-def remembered(find: Callable[[Floats], Design], arms: Floats) -> Design:
+def find_cached_design(find: Callable[[Floats], Design], arms: Floats) -> Design:
     """find(arms), once for these numbers where they are few: runs and horizons that have the same arms ask again."""
     if arms.size > _FEW:
         return find(arms)
-    return _found(find, arms.shape, np.ascontiguousarray(arms).tobytes())
+    return _find_design(find, arms.shape, np.ascontiguousarray(arms).tobytes())
 
 
 @lru_cache(maxsize=1 << 12)
-def _found(find: Callable[[Floats], Design], shape: tuple[int, ...], numbers: bytes) -> Design:
+def _find_design(find: Callable[[Floats], Design], shape: tuple[int, ...], numbers: bytes) -> Design:
     design = find(np.frombuffer(numbers).reshape(shape))
     for shared in (design.support, design.weights, design.coordinates):
         shared.flags.writeable = False
@@ -254,7 +254,7 @@ def _start(z: Floats) -> Floats:
     return weights
 
 
-def _walk(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
+def _improve_weights(z: Floats, weights: Floats, *, target: float, away: bool) -> Floats:
     """Fedorov-Wynn steps until g <= target; with `away`, also steps that take mass from the least useful arm."""
     r = z.shape[1]
     for step in range(_STEPS):
@@ -305,7 +305,7 @@ def _leverages(z: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return inverse, np.einsum("ij,ij->i", z @ inverse, z)
 
 
-def _certified(z: Floats, weights: Floats) -> Design:
+def _make_design(z: Floats, weights: Floats) -> Design:
     weights = weights / weights.sum()
     _, squares = _leverages(z, weights)
     support = np.flatnonzero(weights)

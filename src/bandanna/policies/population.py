@@ -14,28 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.device.domain import Box, Estimate, Statistic, all_finite
+from bandanna.device.domain import Box, Estimate, Statistic, check_all_finite
 from bandanna.errors import CalibrationError, CommunicationWarning, InvalidArgument, InvalidBudget, OutsideTheorem
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import PURE, algorithm
-from bandanna.policies.base import Ask, Assigned, Played, Policy
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import PURE, register_algorithm
+from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, SumQuery
 from bandanna.policies.design import (
     Design,
-    arms_matrix,
-    in_unit_ball,
+    check_arms_matrix,
+    check_unit_ball,
+    find_cached_design,
     near_optimal_design,
     optimal_design,
-    remembered,
     support_limit,
 )
 from bandanna.policies.theory import finite
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.factory import open_batch
-from bandanna.protocols.mixers import shuffler_sees
+from bandanna.protocols.factory import protocol_for
+from bandanna.protocols.mixers import describe_shuffler_view
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.spherical_cap import LocalUnit
 from bandanna.storage.encoding import stored_as
@@ -56,7 +56,7 @@ from bandanna.types import Floats, Ints
 #                a random direction for every report         `LocalUnit.std_along(U) / U` at most, in every direction
 #     shuffle    binomial vector sum                         within 2 % of the central one
 #
-# In the local model `choose_reports` takes the one of less noise, by public numbers only; a direction needs two
+# In the local model `choose_local_protocol` takes the one of less noise, by public numbers only; a direction needs two
 # actions
 # or more, so phases with one action have Gaussian reports.
 #
@@ -69,7 +69,7 @@ _DIRECTIONS = "a random direction from every client, or a noisy average in phase
 _ROOM = 1e-3  # phases of other sizes may cost so much more than those at the ends
 
 
-def check_model(privacy: Privacy) -> Privacy:
+def check_phase_privacy(privacy: Privacy) -> Privacy:
     """A promise that phases can keep, or an error that says what is missing."""
     if privacy.model == "shuffle" and privacy.protocol != "binomial":
         raise InvalidBudget("privacy", privacy, 'shuffle(..., protocol="binomial")')
@@ -82,7 +82,7 @@ def check_model(privacy: Privacy) -> Privacy:
     return privacy
 
 
-def choose_reports(privacy: Privacy, *, most_actions: int, bound: float) -> Privacy:
+def choose_local_protocol(privacy: Privacy, *, most_actions: int, bound: float) -> Privacy:
     """Choose how clients report in the local model, where the user left it open ("default" or "auto").
 
     Random directions, if their largest standard deviation in any direction (`std_along`) is below that of Gaussian
@@ -112,24 +112,24 @@ def choose_reports(privacy: Privacy, *, most_actions: int, bound: float) -> Priv
         unit = LocalUnit.calibrate(domain=domain, budget=privacy.budget)
     except (CalibrationError, InvalidArgument):  # no directions of so few or so many numbers, or so small an epsilon
         return gaussian
-    less = unit.std_along(1) < open_batch(gaussian, domain, 1).std(1)
+    less = unit.std_along(1) < protocol_for(gaussian, domain, 1).std(1)
     return replace(privacy, protocol="unit") if less else gaussian
 
 
-def protocol_of(privacy: Privacy, *, actions: int, clients: int, bound: float) -> BatchProtocol:
+def phase_protocol_for(privacy: Privacy, *, actions: int, clients: int, bound: float) -> BatchProtocol:
     """The calibrated protocol for reports of `actions` averages in [-bound, bound]."""
     domain = Box(dim=actions, low=-bound, high=bound)
     if actions == 1 and privacy.protocol == "unit":
-        return open_batch(replace(privacy, protocol="gaussian"), domain, clients)
+        return protocol_for(replace(privacy, protocol="gaussian"), domain, clients)
     if privacy.model != "shuffle":
-        return open_batch(privacy, domain, clients)
+        return protocol_for(privacy, domain, clients)
     with warnings.catch_warnings():  # messages are counted in every result
         warnings.simplefilter("ignore", CommunicationWarning)
-        return open_batch(privacy, domain, clients, quick=True)
+        return protocol_for(privacy, domain, clients, quick=True)
 
 
 @lru_cache(maxsize=256)
-def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
+def compute_promised_guarantee(privacy: Privacy, *, most_actions: int, most_clients: int, bound: float) -> Guarantee:
     """What every client is promised, whatever phase it is in and however many actions that has.
 
     Tight noise: the budget's numbers. Printed noise: the largest epsilon of the smallest and the largest phase that can
@@ -140,7 +140,7 @@ def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: fl
     printed = privacy.calibration == "paper"
     ends = printed or privacy.protocol == "unit"  # phases with one action are priced otherwise
     found = [
-        protocol_of(privacy, actions=actions, clients=max(2, clients), bound=bound).guarantee
+        phase_protocol_for(privacy, actions=actions, clients=max(2, clients), bound=bound).guarantee
         for clients in ({2, most_clients} if printed else {most_clients})
         for actions in ({1, most_actions} if ends else {most_actions})
     ]
@@ -158,7 +158,7 @@ def promise(privacy: Privacy, *, most_actions: int, most_clients: int, bound: fl
     return replace(promised, observers=observers, shuffler=None)
 
 
-def confirm(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee) -> None:
+def check_promise(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee) -> None:
     """An error unless the accountant finds the protocol within what was promised."""
     if not privacy.noisy or privacy.budget is None:
         return
@@ -178,7 +178,7 @@ def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
             everybody,
         ),
         "shuffle": (
-            ("the shuffler", shuffler_sees(privacy.noise, "counts", "averages", who="client")),
+            ("the shuffler", describe_shuffler_view(privacy.noise, "counts", "averages", who="client")),
             ("the server and everybody else", "totals of a phase and actions"),
         ),
     }[privacy.model]
@@ -300,14 +300,14 @@ def printed_width(known: Uncertainty, protocol: BatchProtocol, log: float, *, di
 # directions; for delta = 0 the Laplace noise is discrete.
 
 
-_NAMED: dict[str, Any] = {"paper": "001", "protects": "local rewards"}
+_ALGORITHM_DEFAULTS: dict[str, Any] = {"paper": "001", "protects": "local rewards"}
 _APPROX = ("epsilon", "delta", "calibration")
 _MOST_CLIENTS = 62  # log2: numbers of clients are 64-bit integers
 
 
 @stored_as("PhasedEliminationState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class PhasedEliminationState:
     """Of one run: the actions, which of them may still be the best, and the number of the next phase.
 
     There are no replicate axes: different runs have different actions left.
@@ -320,7 +320,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase(Assigned):
+class Phase(AssignedArms):
     """What is done in one phase: `arms` are the places of the played actions, (s,), and `plays` is T_l."""
 
     gain: Floats  # (active, s): least-squares estimates of the active actions are gain @ averages
@@ -337,16 +337,27 @@ class Phase(Assigned):
         return int(self.plays.sum()) if self.clients is None else self.clients
 
 
-@algorithm("DPE", paper="001")
-@algorithm("CDP-DPE", **_NAMED, trust="central", guarantee="central DP or zCDP", options=(*_APPROX, "rho"))
-@algorithm("LDP-DPE", **_NAMED, trust="local", guarantee="local DP or zCDP", options=(*_APPROX, "rho", "protocol"))
-@algorithm("SDP-DPE", **_NAMED, trust="shuffle", guarantee="shuffle DP", options=_APPROX)
-@algorithm("Laplace-DPE", **_NAMED, trust="central", guarantee="central DP, pure", options=PURE, spends={"delta": 0.0})
-@algorithm("DPE-FixedU", paper="001", defaults={"clients": 97})
-@algorithm("PE", paper="001", defaults={"per_round": True})
+@register_algorithm("DPE", paper="001")
+@register_algorithm(
+    "CDP-DPE", **_ALGORITHM_DEFAULTS, trust="central", guarantee="central DP or zCDP", options=(*_APPROX, "rho")
+)
+@register_algorithm(
+    "LDP-DPE", **_ALGORITHM_DEFAULTS, trust="local", guarantee="local DP or zCDP", options=(*_APPROX, "rho", "protocol")
+)
+@register_algorithm("SDP-DPE", **_ALGORITHM_DEFAULTS, trust="shuffle", guarantee="shuffle DP", options=_APPROX)
+@register_algorithm(
+    "Laplace-DPE",
+    **_ALGORITHM_DEFAULTS,
+    trust="central",
+    guarantee="central DP, pure",
+    options=PURE,
+    spends={"delta": 0.0},
+)
+@register_algorithm("DPE-FixedU", paper="001", defaults={"clients": 97})
+@register_algorithm("PE", paper="001", defaults={"per_round": True})
 @stored_as("PhasedElimination")
 @dataclass(frozen=True, kw_only=True)
-class PhasedElimination(Policy[State]):
+class PhasedElimination(Policy[PhasedEliminationState]):
     """Phased elimination over a finite set of actions with `dim` features, for `horizon` rounds.
 
     privacy     `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)`,
@@ -382,20 +393,20 @@ class PhasedElimination(Policy[State]):
     design: str = "near"
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "dim", "horizon")
+        validation.set_validated(self, validation.integer, "dim", "horizon")
         self.check_trust()
-        check_model(self.privacy)
+        check_phase_privacy(self.privacy)
         last = max(1, self.phases)
         if validation.positive("alpha", self.alpha) * last > _MOST_CLIENTS:
             allowed = f"at most {_MOST_CLIENTS / last:.4g}: phase {last} would ask more than 2^{_MOST_CLIENTS} clients"
             raise InvalidArgument("alpha", self.alpha, allowed)
-        validation.store(self, validation.positive, "noise", "bound")
-        validation.store(self, validation.non_negative, "sigma", "width")
+        validation.set_validated(self, validation.positive, "noise", "bound")
+        validation.set_validated(self, validation.non_negative, "sigma", "width")
         if self.clients is not None:
             least = 2 if self.privacy.model == "shuffle" else 1
-            validation.store(self, validation.whole, "clients", least=least)
+            validation.set_validated(self, validation.integer, "clients", least=least)
         if self.failure is not None:
-            validation.store(self, validation.chance, "failure")
+            validation.set_validated(self, validation.open_probability, "failure")
         validation.one_of("confidence", self.confidence, ("exact", "paper"))
         validation.one_of("design", self.design, ("near", "optimal"))
         if self.confidence == "paper" and self.privacy.noisy:
@@ -412,7 +423,7 @@ class PhasedElimination(Policy[State]):
             allowed = 'at least 2 with confidence="paper": S = 4 d log log d + 16 is not defined for 1 [001, Thm 5.2]'
             raise OutsideTheorem("dim", self.dim, allowed)
 
-    def clients_in(self, number: int) -> int:
+    def count_clients(self, number: int) -> int:
         """|U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
         if self.clients is not None:
             return self.clients
@@ -428,38 +439,40 @@ class PhasedElimination(Policy[State]):
         """Most clients that the schedule can ask, each once: what a population must have."""
         if self.per_round:
             return self.horizon
-        return sum(self.clients_in(number) for number in range(1, self.phases + 1))
+        return sum(self.count_clients(number) for number in range(1, self.phases + 1))
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """What every client is promised, whatever happens."""
-        most = max(self.clients_in(1), self.clients_in(max(1, self.phases)))
-        return promise(self.reports, most_actions=self._most_actions, most_clients=most, bound=self.bound)
+        most = max(self.count_clients(1), self.count_clients(max(1, self.phases)))
+        return compute_promised_guarantee(
+            self.reports, most_actions=self._most_actions, most_clients=most, bound=self.bound
+        )
 
     @cached_property
     def reports(self) -> Privacy:
         """`privacy`, with the protocol of local reports that was chosen."""
         if self.confidence == "paper":
-            return self.privacy.preferring("gaussian")
-        return choose_reports(self.privacy, most_actions=self._most_actions, bound=self.bound)
+            return self.privacy.with_default_protocol("gaussian")
+        return choose_local_protocol(self.privacy, most_actions=self._most_actions, bound=self.bound)
 
     @property
     def _most_actions(self) -> int:
         """Most actions that a phase can play."""
         return support_limit(self.dim) if self.design == "near" else self.dim * (self.dim + 1) // 2
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> PhasedEliminationState:
         """All actions, (K, d) of norm at most 1, may be the best."""
-        rows = in_unit_ball("arms", arms_matrix(np.zeros((0, self.dim)) if arms is None else arms))
+        rows = check_unit_ball("arms", check_arms_matrix(np.zeros((0, self.dim)) if arms is None else arms))
         if rows.shape[1] != self.dim:
             raise InvalidArgument("arms", f"array of shape {rows.shape}", f"shape (K, {self.dim})")
-        return State(arms=rows, active=np.arange(len(rows)))
+        return PhasedEliminationState(arms=rows, active=np.arange(len(rows)))
 
-    def episode(self, state: State) -> Phase:
+    def episode(self, state: PhasedEliminationState) -> Phase:
         """The next phase."""
         arms, scale = state.arms[state.active], 2**state.number  # h_l
         if arms.any():
-            design = state.design or remembered(_DESIGNS[self.design], arms)
+            design = state.design or find_cached_design(_DESIGNS[self.design], arms)
             support, plays, z = design.support, design.plays(scale), design.coordinates
             gram = (z[support] * plays[:, None]).T @ z[support]  # V_l, in coordinates of the span
             gain = z @ np.linalg.solve(gram, (z[support] * plays[:, None]).T)  # b^T V_l^{-1} x T_l(x)
@@ -470,7 +483,7 @@ class PhasedElimination(Policy[State]):
             number=state.number - 1,
             arms=state.active[support],
             plays=plays,
-            clients=None if self.per_round else self.clients_in(state.number),
+            clients=None if self.per_round else self.count_clients(state.number),
             gain=gain,
             design=design,
         )
@@ -479,8 +492,8 @@ class PhasedElimination(Policy[State]):
         """How the phase's reports are collected, confirmed to be within the guarantee."""
         size = len(phase.arms), phase.answers
         if size not in self._confirmed:
-            protocol = protocol_of(self.reports, actions=size[0], clients=size[1], bound=self.bound)
-            confirm(protocol, self.reports, self.guarantee)
+            protocol = phase_protocol_for(self.reports, actions=size[0], clients=size[1], bound=self.bound)
+            check_promise(protocol, self.reports, self.guarantee)
             self._confirmed[size] = protocol
         return self._confirmed[size]
 
@@ -489,7 +502,7 @@ class PhasedElimination(Policy[State]):
         """By how many actions were played, and how many answered."""
         return {}
 
-    def width_of(self, state: State, phase: Phase) -> float:
+    def compute_width(self, state: PhasedEliminationState, phase: Phase) -> float:
         """W_l."""
         log = math.log(len(state.arms) * self.horizon) if self.failure is None else math.log(1 / self.failure)
         known = Uncertainty(
@@ -511,7 +524,7 @@ class PhasedElimination(Policy[State]):
             return self.width * printed_width(known, protocol, log, dim=self.dim, scale=2.0**phase.level)
         return self.width * exact_width(known, protocol, log)
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """A client's averages of all played actions, (n, s); of a client of one round, its reward at its action."""
         domain, rows = ask.protocol.domain, played.rewards
         if played.arms is not None:
@@ -521,31 +534,33 @@ class PhasedElimination(Policy[State]):
         inside = domain.admit(rows)
         return domain.sealed(inside.values, clipped=inside.clipped, counts=played.counts)
 
-    def learn(self, state: State, episode: Phase) -> Generator[Ask, Estimate, State]:
+    def learn(
+        self, state: PhasedEliminationState, episode: Phase
+    ) -> Generator[SumQuery, Estimate, PhasedEliminationState]:
         """Leave out what cannot be the best, by the released averages (s,) of the phase."""
         if episode.level != state.number:
             raise InvalidArgument("phase.number", episode.level, f"{state.number}: the phase planned from this state")
-        released = yield Ask(protocol=self.protocol(episode), at=episode.arms)
+        released = yield SumQuery(protocol=self.protocol(episode), at=episode.arms)
         averages = released.total / (episode.plays if self.per_round else episode.answers)
         if averages.shape != episode.arms.shape:
             allowed = f"shape {episode.arms.shape}, one for each action of the phase"
             raise InvalidArgument("averages", f"array of shape {averages.shape}", allowed)
-        all_finite("averages", averages)
+        check_all_finite("averages", averages)
         estimates = episode.gain @ averages
-        kept = estimates.max() - estimates <= 2 * self.width_of(state, episode)
+        kept = estimates.max() - estimates <= 2 * self.compute_width(state, episode)
         same = episode.design if kept.all() else None
         return replace(state, active=state.active[kept], number=state.number + 1, design=same)
 
-    def best(self, snapshot: State, contexts: Floats) -> Ints:
+    def best(self, snapshot: PhasedEliminationState, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Table I of [001]."""
-        return finite.of_phased_elimination(setting)
+        return finite.find_phased_elimination_bounds(setting)
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: PhasedEliminationState) -> dict[str, Ints]:
         """Actions that may still be the best."""
         return {"active": np.asarray(len(state.active))}
 

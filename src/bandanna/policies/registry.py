@@ -15,18 +15,18 @@ import numpy as np
 from bandanna.errors import InvalidArgument, did_you_mean
 from bandanna.policies import finite, glm, linear
 from bandanna.policies import population as population  # registers its algorithms
-from bandanna.policies.algorithm import ALGORITHMS, TRUSTS, Algorithm, algorithm_at, is_place
+from bandanna.policies.algorithm import ALGORITHMS, TRUSTS, Algorithm, import_algorithm, is_import_path
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import geometric, uniform
-from bandanna.policies.theory.base import BOUNDS, Curve, Setting
+from bandanna.policies.theory.base import BOUNDS, BoundCurve, RunSetting
 from bandanna.protocols import privacy_model
-from bandanna.storage.encoding import name_of
-from bandanna.validation import inside, keys
+from bandanna.storage.encoding import find_stored_name
+from bandanna.validation import check_keys, prefix_errors
 
 # Every algorithm by its name: the folders are the catalogue, and each policy lists its names above its class.
 
 
-_SHOWN = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
+_DISPLAY_ORDER = (  # by problem and trust model, in the order of `bandanna list`; what is not here comes last
     *("LinTS", "LinTS-JDP", "LinTS-LDP", "LinTS-SDP", "LinTS-CSDP"),
     *("LinTS-JDP-rewards", "LinTS-LDP-rewards", "LinTS-SDP-rewards"),
     *("LinUCB", "LinUCB-JDP", "LinUCB-JDP-batched", "LinUCB-LDP", "LinUCB-LDP-batched"),
@@ -41,11 +41,11 @@ for family in (linear, finite, glm):
     for found in pkgutil.iter_modules(family.__path__, f"{family.__name__}."):
         import_module(found.name)
 
-_ordered = {name: ALGORITHMS.pop(name) for name in _SHOWN} | ALGORITHMS
+_ordered = {name: ALGORITHMS.pop(name) for name in _DISPLAY_ORDER} | ALGORITHMS
 ALGORITHMS.clear()
 ALGORITHMS.update(_ordered)
 
-OTHERS = (Anytime,)  # policies without a name
+UNLISTED_POLICIES = (Anytime,)  # policies without a name
 
 
 # Makes every algorithm of the papers by its name, and a policy of one's own by its place.
@@ -54,10 +54,10 @@ OTHERS = (Anytime,)  # policies without a name
 _BUDGET = ("rho", "epsilon", "delta", "alpha", "budget")
 
 
-def known_as(name: Any) -> Algorithm:
+def find_algorithm(name: Any) -> Algorithm:
     """The algorithm of that name, or of that place: "module:Class"."""
-    if is_place(name):
-        return algorithm_at(name)
+    if is_import_path(name):
+        return import_algorithm(name)
     if not isinstance(name, str) or name not in ALGORITHMS:
         allowed = f"{did_you_mean(name, ALGORITHMS)}one of {', '.join(ALGORITHMS)}, or module:Class"
         raise InvalidArgument("name", name, allowed)
@@ -69,7 +69,7 @@ def make(name: str, **arguments: Any) -> Any:
 
     Of a policy of one's own, `make("my_module:MyPolicy", trust="shuffle", ...)`.
     """
-    entry = known_as(name)
+    entry = find_algorithm(name)
     own = [each.name for each in fields(entry.kind) if each.init and each.name != "privacy"]
     known = (*entry.options, *own, "privacy")
     takes = f"it takes {', '.join(known)}"
@@ -82,10 +82,10 @@ def make(name: str, **arguments: Any) -> Any:
     try:
         return entry.make(**arguments)
     except TypeError as error:
-        raise _absent(name, arguments, str(error), takes) from None
+        raise _unknown_argument_error(name, arguments, str(error), takes) from None
 
 
-def _absent(name: str, arguments: dict[str, Any], complaint: str, takes: str) -> InvalidArgument:
+def _unknown_argument_error(name: str, arguments: dict[str, Any], complaint: str, takes: str) -> InvalidArgument:
     """Python's complaint about keywords that are not there, with those that are."""
     if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
         return InvalidArgument(absent[0], None, f"{name} needs {' and '.join(absent)}: {takes}")
@@ -95,12 +95,12 @@ def _absent(name: str, arguments: dict[str, Any], complaint: str, takes: str) ->
 # Which bounds belong to a simulated result: those that its policy's class names, evaluated for its setting.
 
 
-def bounds_for(setting: Setting, horizons: Any) -> list[Curve]:
+def compute_bounds(setting: RunSetting, horizons: Any) -> list[BoundCurve]:
     """Upper and lower bounds on the regret after `horizons` rounds; none for a policy that no table of ours covers."""
     rounds = np.atleast_1d(np.asarray(horizons, dtype=float))
-    named = [entry.kind for entry in ALGORITHMS.values() if name_of(entry.kind) == setting.get("policy")]
+    named = [entry.kind for entry in ALGORITHMS.values() if find_stored_name(entry.kind) == setting.get("policy")]
     return [
-        Curve(bound=BOUNDS[formula.__name__], values=np.asarray(formula(horizon=rounds, **arguments), dtype=float))
+        BoundCurve(bound=BOUNDS[formula.__name__], values=np.asarray(formula(horizon=rounds, **arguments), dtype=float))
         for kind in named[:1]
         for formula, arguments in kind.bounds(setting)
     ]
@@ -109,26 +109,26 @@ def bounds_for(setting: Setting, horizons: Any) -> list[Curve]:
 # Policies from tables of files, in which schedules are tables too, and values may be of a wrong type.
 
 
-def types_of(name: str) -> dict[str, Any]:
+def find_argument_types(name: str) -> dict[str, Any]:
     """The declared types of what `make` takes for this name: arguments of the policy, and of its privacy."""
-    entry = known_as(name)
-    models = TRUSTS if is_place(name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
+    entry = find_algorithm(name)
+    models = TRUSTS if is_import_path(name) else (entry.trust.partition(" ")[0],)  # "concurrent shuffle"
     hints = {
         each: hint for model in models for each, hint in typing.get_type_hints(getattr(privacy_model, model)).items()
     }
     return {**hints, **typing.get_type_hints(entry.kind), "trust": str}
 
 
-def make_from(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
+def make_from_table(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
     """`make`, where `batch` and `explore` may be tables; errors name the table that the arguments are from."""
     chosen = dict(arguments)
     if isinstance(chosen.get("batch"), Mapping):
-        given = keys(chosen["batch"], f"{table}.batch", ("first", "ratio"), needed=("first", "ratio"))
-        with inside(f"{table}.batch."):
+        given = check_keys(chosen["batch"], f"{table}.batch", ("first", "ratio"), needed=("first", "ratio"))
+        with prefix_errors(f"{table}.batch."):
             chosen["batch"] = geometric(**given)
     if isinstance(chosen.get("explore"), Mapping):
-        given = keys(chosen["explore"], f"{table}.explore", ("first", "then"))
-        with inside(f"{table}.explore."):
+        given = check_keys(chosen["explore"], f"{table}.explore", ("first", "then"))
+        with prefix_errors(f"{table}.explore."):
             chosen["explore"] = uniform(**given)
-    with inside(f"{table}."):
+    with prefix_errors(f"{table}."):
         return make(name, **chosen)

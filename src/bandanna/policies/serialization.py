@@ -8,44 +8,46 @@ from functools import lru_cache
 from typing import Any
 
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
-from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.base import Played, Policy
-from bandanna.policies.registry import OTHERS
+from bandanna.policies.base import PlayedRounds, Policy
+from bandanna.policies.registry import UNLISTED_POLICIES
 from bandanna.protocols.factory import PROTOCOLS
-from bandanna.protocols.running_sum import Channel
-from bandanna.storage.encoding import Encoding, by_name
-from bandanna.storage.files import Saves
+from bandanna.protocols.running_sum import RunningSumProtocol
+from bandanna.storage.encoding import Encoding, index_by_stored_name
+from bandanna.storage.files import SaveFormat
 
 # Everything that an agent's save may contain, by stored name: policies and their states, protocols and theirs.
 
 
 @lru_cache(maxsize=64)
-def encoding_of(*own: type[Policy[Any]]) -> Encoding:
+def make_encoding(*own: type[Policy[Any]]) -> Encoding:
     """For the policies of the catalogue and those given."""
-    kinds = PROTOCOLS | by_name(LinearReport, InterceptReport, PerArmReport, Channel, Sizes)
-    policies: list[type[Policy[Any]]] = [*(each.kind for each in ALGORITHMS.values()), *OTHERS, *own]
+    kinds = PROTOCOLS | index_by_stored_name(
+        LinearReport, InterceptReport, PerArmReport, RunningSumProtocol, RunLengthSizes
+    )
+    policies: list[type[Policy[Any]]] = [*(each.kind for each in ALGORITHMS.values()), *UNLISTED_POLICIES, *own]
     for policy in policies:
         kinds |= policy.kinds()
     return Encoding(kinds)
 
 
-def saves_of(*own: type[Policy[Any]]) -> Saves:
+def make_save_format(*own: type[Policy[Any]]) -> SaveFormat:
     """Of agents with these policies."""
-    return Saves(noun="agent", version=1, encoding=encoding_of(*own))
+    return SaveFormat(noun="agent", version=1, encoding=make_encoding(*own))
 
 
-ENCODING = encoding_of()
+ENCODING = make_encoding()
 
 
 # Rows of users as files hold them.
 
 
-def as_columns(played: Played) -> dict[str, Any]:
+def columns_from_played(played: PlayedRounds) -> dict[str, Any]:
     """Rows as a file holds them."""
     return {each.name: value for each in fields(played) if (value := getattr(played, each.name)) is not None}
 
 
-def from_columns(columns: Mapping[str, Any]) -> Played:
-    """The inverse of `as_columns`."""
-    return Played(**columns)
+def played_from_columns(columns: Mapping[str, Any]) -> PlayedRounds:
+    """The inverse of `columns_from_played`."""
+    return PlayedRounds(**columns)

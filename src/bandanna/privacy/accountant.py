@@ -16,7 +16,13 @@ from bandanna.numeric import search
 from bandanna.privacy import blanket, events, gdp, prices, shuffled_gaussian
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.privacy.gdp import Price
-from bandanna.privacy.prices import binomial_unit, concentrated_price, gaussian_price, pure_price, unrounded
+from bandanna.privacy.prices import (
+    binomial_unit,
+    compute_unrounded_share,
+    concentrated_price,
+    gaussian_price,
+    pure_price,
+)
 
 # Numerical composition of privacy loss distributions, for what is not Gaussian (with dp-accounting).
 #
@@ -54,35 +60,35 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
     parts, spent = list[Any](), 0.0
     for event, times in counts:
         if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent):
-            parts.append(_pure(event, times))
+            parts.append(_pure_distribution(event, times))
         elif isinstance(event, events.ShuffledGaussianEvent):
-            distribution, mass = _shuffled(event, share)
-            parts.append(_repeated(distribution, times))
+            distribution, mass = _shuffled_distribution(event, share)
+            parts.append(_convolve_times(distribution, times))
             spent += times * mass
         else:
             gaussian = gaussian + gaussian_price(event, share).repeated(times)
     if math.isinf(gaussian.mu):
         return None, 1.0
     if gaussian.mu > 0:
-        parts.append(_gaussian(gaussian.mu))
+        parts.append(_gaussian_distribution(gaussian.mu))
     total = reduce(lambda one, other: one.compose(other), parts) if parts else pld.identity(_INTERVAL)
     return total, spent + gaussian.tail
 
 
-def _repeated(distribution: Any, times: int) -> Any:
+def _convolve_times(distribution: Any, times: int) -> Any:
     """So many of them; of one there is nothing to convolve."""
     return distribution if times == 1 else distribution.self_compose(times)
 
 
 @lru_cache(maxsize=16)  # for several tails the same
-def _gaussian(mu: float) -> Any:
+def _gaussian_distribution(mu: float) -> Any:
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     return pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=_INTERVAL)
 
 
 @lru_cache(maxsize=16)
-def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent, times: int) -> Any:
+def _pure_distribution(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent, times: int) -> Any:
     """So many of them: for several tails the same."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
@@ -91,12 +97,12 @@ def _pure(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapE
         one = pld.from_laplace_mechanism(
             event.scale, sensitivity=event.sensitivity, value_discretization_interval=_INTERVAL
         )
-        return _repeated(one, times)
+        return _convolve_times(one, times)
     pure = common.DifferentialPrivacyParameters(pure_price(event), 0.0)
-    return _repeated(pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL), times)
+    return _convolve_times(pld.from_privacy_parameters(pure, value_discretization_interval=_INTERVAL), times)
 
 
-def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
+def _shuffled_distribution(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
     """A report among mixtures at the least eps0 that leaves `tail` beyond it, and the total-variation mass beyond."""
     mu = event.sensitivity / event.std
 
@@ -104,7 +110,7 @@ def _shuffled(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, fl
         return (event.users - 1) * math.exp(-local) * float(gdp.delta(local, mu))  # B.1
 
     most = max(gdp.epsilon(tail / event.users, mu), _LEAST)
-    local = search.least(lambda local: left(local) <= tail, most / 1000, most, relative=1e-6)
+    local = search.find_least(lambda local: left(local) <= tail, most / 1000, most, relative=1e-6)
     distribution = blanket.blanket_pld(users=event.users, local_epsilon=local, mu=mu, discretization=_INTERVAL)
     return distribution, left(local) + blanket.REPORT_TAILS * event.users * event.tail
 
@@ -166,7 +172,7 @@ class Accountant:
         return satisfies(self.event, budget)
 
 
-def atoms(event: events.Event) -> Counter[events.Event]:
+def count_atoms(event: events.Event) -> Counter[events.Event]:
     """The plain releases of which `event` is composed, with their multiplicities."""
     counts: Counter[events.Event] = Counter()
     for atom, times in _walk(event, 1):
@@ -192,17 +198,17 @@ def price(event: events.Event, tail: float) -> Price:
 
     But parts of one record have no common worst case (`records`).
     """
-    counts = atoms(event)
+    counts = count_atoms(event)
     share = tail / max(1, sum(counts.values()))
     total, parts = Price(mu=0.0), list[tuple[events.RecordEvent, float]]()
     for atom, times in counts.items():
         own = gaussian_price(atom, share).repeated(times)
         total = total + own
         if isinstance(atom, events.RecordEvent):
-            parts.append((atom, (own.mu * unrounded(atom, share)) ** 2))
+            parts.append((atom, (own.mu * compute_unrounded_share(atom, share)) ** 2))
     if not parts or math.isinf(total.mu):
         return total
-    return Price(mu=math.sqrt(total.mu**2 - events.spared(parts)), tail=total.tail)
+    return Price(mu=math.sqrt(total.mu**2 - events.compute_joint_saving(parts)), tail=total.tail)
 
 
 def delta(event: events.Event, epsilon: float) -> float:
@@ -220,7 +226,7 @@ def epsilon(event: events.Event, delta_: float) -> float:
     That of shuffled Gaussian batches is proven too, and at most 1 part in 10^5 above what a longer search would find.
     """
     delta_ = validation.delta(delta_)
-    counts = atoms(event)
+    counts = count_atoms(event)
     pure = math.fsum(times * pure_price(atom) for atom, times in counts.items())
     if delta_ == 0.0 or not counts:
         return pure
@@ -239,14 +245,14 @@ def epsilon(event: events.Event, delta_: float) -> float:
 
 def rho(event: events.Event) -> float:
     """zCDP price: sums of rho, less what parts of one record cannot cost together."""
-    own = [(atom, times * concentrated_price(atom)) for atom, times in atoms(event).items()]
+    own = [(atom, times * concentrated_price(atom)) for atom, times in count_atoms(event).items()]
     parts = [
-        (atom, 2 * cost * unrounded(atom, _LEAST_TAIL) ** 2)
+        (atom, 2 * cost * compute_unrounded_share(atom, _LEAST_TAIL) ** 2)
         for atom, cost in own
         if isinstance(atom, events.RecordEvent)
     ]
     total = math.fsum(cost for _, cost in own)
-    return total - events.spared(parts) / 2 if parts and math.isfinite(total) else total
+    return total - events.compute_joint_saving(parts) / 2 if parts and math.isfinite(total) else total
 
 
 def satisfies(event: events.Event, budget: Budget) -> bool:
@@ -268,10 +274,10 @@ def satisfies(event: events.Event, budget: Budget) -> bool:
 
 def delta_near(event: events.Event, epsilon: float, target: float) -> float:
     """Proven delta at `epsilon`, with tails chosen for a delta of about `target`."""
-    return _delta_near(_only(event), epsilon, target)
+    return _delta_near(_unwrap_single(event), epsilon, target)
 
 
-def _only(event: events.Event) -> events.Event:
+def _unwrap_single(event: events.Event) -> events.Event:
     """The one release of a composition or repetition of one: the same price, which is computed once."""
     while True:
         if isinstance(event, events.CompositionEvent) and len(event.events) == 1:
@@ -284,7 +290,7 @@ def _only(event: events.Event) -> events.Event:
 
 @lru_cache(maxsize=4096)
 def _delta_near(event: events.Event, epsilon: float, target: float) -> float:
-    counts = atoms(event)
+    counts = count_atoms(event)
     if math.fsum(times * pure_price(atom) for atom, times in counts.items()) <= epsilon:
         return 0.0
     tail = tail_for(target, epsilon)
@@ -391,12 +397,12 @@ def _is_single_binomial(counts: Counter[events.Event]) -> bool:
 # A + (B + B')/4 beside a matrix of price A, never more than the dearer of both with it (calibration.md 0.4).
 
 
-Batches = Counter[events.Event]
+EventCounts = Counter[events.Event]
 
 SEPARATOR = "\x1f"  # in the names of tasks that are parts of alternatives: task, alternative, part
 
 
-def alternatives(tasks: Mapping[str, Batches]) -> Iterator[dict[str, Batches]]:
+def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str, EventCounts]]:
     """The tasks that one person can be in: of every set of alternatives one."""
     families: dict[str, dict[str, list[str]]] = {}
     for name in tasks:
@@ -408,7 +414,7 @@ def alternatives(tasks: Mapping[str, Batches]) -> Iterator[dict[str, Batches]]:
         yield {name: tasks[name] for name in (*always, *(name for names in chosen for name in names))}
 
 
-def others(task: str, tasks: Iterable[str]) -> list[str]:
+def find_other_alternatives(task: str, tasks: Iterable[str]) -> list[str]:
     """The parts of the other alternatives of a part's own."""
     if SEPARATOR not in task:
         return []
@@ -417,26 +423,32 @@ def others(task: str, tasks: Iterable[str]) -> list[str]:
     return [name for name, (its, own, _) in parts if its == family and own != alternative]
 
 
-def within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:
+def is_within_budget(tasks: Mapping[str, EventCounts], participations: int, budget: Budget) -> bool:
     """Whether nobody can have paid more than `budget`."""
-    return all(_within(chosen, participations, budget) for chosen in alternatives(_known(tasks, participations)))
+    return all(
+        _check_within(chosen, participations, budget)
+        for chosen in iterate_alternatives(_join_records(tasks, participations))
+    )
 
 
-def _known(tasks: Mapping[str, Batches], participations: int) -> Mapping[str, Batches]:
+def _join_records(tasks: Mapping[str, EventCounts], participations: int) -> Mapping[str, EventCounts]:
     """Tasks whose releases are about the same features of a person where they say so: of one participation."""
     if participations == 1:
         return tasks
-    return {name: _summed((events.apart(event), n) for event, n in batches.items()) for name, batches in tasks.items()}
+    return {
+        name: _sum_counters((events.unwrap_all_records(event), n) for event, n in batches.items())
+        for name, batches in tasks.items()
+    }
 
 
-def _summed(pairs: Iterable[tuple[events.Event, int]]) -> Batches:
-    counts: Batches = Counter()
+def _sum_counters(pairs: Iterable[tuple[events.Event, int]]) -> EventCounts:
+    counts: EventCounts = Counter()
     for event, count in pairs:
         counts[event] += count
     return counts
 
 
-def _within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -> bool:
+def _check_within(tasks: Mapping[str, EventCounts], participations: int, budget: Budget) -> bool:
     if isinstance(budget, ApproxDP) and math.isinf(budget.epsilon):
         return True
     if len(tasks) == 1 and participations == 1:  # every person is in one batch: each must keep within the budget alone
@@ -445,21 +457,24 @@ def _within(tasks: Mapping[str, Batches], participations: int, budget: Budget) -
     if isinstance(budget, ApproxDP) and budget.delta > 0:
         return _delta(tasks, participations, budget.epsilon, budget.delta) <= budget.delta
     add = pure_total if isinstance(budget, PureDP | ApproxDP) else rho  # prices that add: the M dearest
-    return satisfies(_dearest(tasks, participations, add), budget)
+    return satisfies(_select_dearest(tasks, participations, add), budget)
 
 
-def spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> float:
+def compute_spent(tasks: Mapping[str, EventCounts], participations: int, delta: float) -> float:
     """Smallest epsilon at `delta` within which everybody is proven to be; 0 if nothing was released."""
-    return max(_spent(chosen, participations, delta) for chosen in alternatives(_known(tasks, participations)))
+    return max(
+        _search_spent(chosen, participations, delta)
+        for chosen in iterate_alternatives(_join_records(tasks, participations))
+    )
 
 
-def _spent(tasks: Mapping[str, Batches], participations: int, delta: float) -> float:
+def _search_spent(tasks: Mapping[str, EventCounts], participations: int, delta: float) -> float:
     if not tasks:
         return 0.0
     if len(tasks) == 1 and participations == 1:
         (batches,) = tasks.values()
         return max(epsilon(event, delta) for event in batches)
-    pure = pure_total(_dearest(tasks, participations, pure_total))
+    pure = pure_total(_select_dearest(tasks, participations, pure_total))
     if delta == 0.0:
         return pure
     return min(pure, gdp.solve_epsilon(lambda e: _delta(tasks, participations, e, delta), delta))
@@ -470,23 +485,23 @@ def pure_total(event: events.Event) -> float:
     return epsilon(event, 0.0)
 
 
-def _delta(tasks: Mapping[str, Batches], participations: int, epsilon: float, target: float) -> float:
+def _delta(tasks: Mapping[str, EventCounts], participations: int, epsilon: float, target: float) -> float:
     """delta at `epsilon` of the person who is in the most expensive batches."""
     if _mixed_gaussians(tasks):
         tail = tail_for(target, epsilon) / (len(tasks) * participations)
         alike = [batches for batches in tasks.values() if len(batches) == 1]
-        worst = price(_all_of(alike, participations), tail * participations * len(alike))
+        worst = price(_compose_worst_case(alike, participations), tail * participations * len(alike))
         for batches in tasks.values():
             if len(batches) > 1:
-                worst = worst + _heaviest(batches, participations, tail)
+                worst = worst + _price_heaviest(batches, participations, tail)
         return worst.delta(epsilon)
-    return delta_near(_all_of(tasks.values(), participations), epsilon, target)
+    return delta_near(_compose_worst_case(tasks.values(), participations), epsilon, target)
 
 
-def _all_of(tasks: Iterable[Batches], participations: int) -> events.Event:
+def _compose_worst_case(tasks: Iterable[EventCounts], participations: int) -> events.Event:
     """Of every kind of batch as many as a person can be in: no choice of M costs more."""
     parts = [
-        events.RepetitionEvent(event=event, times=_times(event, count, participations))
+        events.RepetitionEvent(event=event, times=_count_releases(event, count, participations))
         for batches in tasks
         for event, count in batches.items()
     ]
@@ -495,27 +510,29 @@ def _all_of(tasks: Iterable[Batches], participations: int) -> events.Event:
 
 def is_stream(event: events.Event) -> bool:
     """Whether an event covers a whole stream: priced once for all of a person's participations, however many steps."""
-    counts = atoms(event)
-    return bool(counts) and all(isinstance(events.plain(atom), events.ContinualEvent) for atom in counts)
+    counts = count_atoms(event)
+    return bool(counts) and all(isinstance(events.unwrap_record(atom), events.ContinualEvent) for atom in counts)
 
 
-def _times(event: events.Event, count: int, participations: int) -> int:
+def _count_releases(event: events.Event, count: int, participations: int) -> int:
     return 1 if is_stream(event) else min(participations, count)
 
 
-def _dearest(tasks: Mapping[str, Batches], participations: int, price: Callable[[events.Event], float]) -> events.Event:
+def _select_dearest(
+    tasks: Mapping[str, EventCounts], participations: int, price: Callable[[events.Event], float]
+) -> events.Event:
     """The M dearest batches of every task, where prices add."""
     parts: list[events.Event] = []
     for batches in tasks.values():
         if len(batches) > 1:  # one of which a person is in: which is dearest beside other tasks is not known
-            batches = _summed((events.apart(event), n) for event, n in batches.items())
+            batches = _sum_counters((events.unwrap_all_records(event), n) for event, n in batches.items())
         parts += [event for event in batches if is_stream(event)]
         single = [event for event in batches.elements() if not is_stream(event)]
         parts += sorted(single, key=price, reverse=True)[:participations]
     return events.CompositionEvent(events=tuple(parts))
 
 
-def _heaviest(batches: Batches, participations: int, tail: float) -> Price:
+def _price_heaviest(batches: EventCounts, participations: int, tail: float) -> Price:
     """The M largest mu, and M times the largest tail: no choice of M batches costs more."""
     streams = [price(event, tail) for event in batches if is_stream(event)]
     single = {event: count for event, count in batches.items() if not is_stream(event)}
@@ -531,7 +548,7 @@ def _heaviest(batches: Batches, participations: int, tail: float) -> Price:
     return Price(mu=total.mu, tail=tail)
 
 
-def _mixed_gaussians(tasks: Mapping[str, Batches]) -> bool:
+def _mixed_gaussians(tasks: Mapping[str, EventCounts]) -> bool:
     """Whether different kinds of batches occur in a task, all of them with a Gaussian price."""
-    kinds = [atom for batches in tasks.values() for event in batches for atom in atoms(event)]
+    kinds = [atom for batches in tasks.values() for event in batches for atom in count_atoms(event)]
     return any(len(batches) > 1 for batches in tasks.values()) and is_gaussian(kinds)

@@ -75,8 +75,8 @@ def clones_delta(*, users: int, local_epsilon: float, epsilon: ArrayLike, finene
     the sum over k > tau m of P - e^epsilon Q. Exact to rounding while E[C] < 2 `fineness`; beyond, an upper bound that
     is too large by 2e-4 at most (relative, delta >= 1e-13). Zero for epsilon >= eps0: the local guarantee is pure.
     """
-    users, local = validation.whole("users", users), validation.positive("local_epsilon", local_epsilon)
-    target = validation.amounts("epsilon", epsilon, error=InvalidBudget)
+    users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
+    target = validation.non_negative_array("epsilon", epsilon, error=InvalidBudget)
     least, mass = clone_buckets(users=users, local_epsilon=local, fineness=fineness)
     inner = np.minimum(target, local)[..., None]  # (..., 1): beyond eps0 the divergence is 0, as at eps0
     gain = -np.expm1(inner - local) * special.expit(local)  # p - q e^epsilon
@@ -104,7 +104,7 @@ def clones_tail(*, std: float, sensitivity: float, users: int, local_epsilon: fl
     """
     local = validation.positive("local_epsilon", local_epsilon)
     mu = validation.positive("sensitivity", sensitivity) / validation.positive("std", std)
-    return tail_weight(users=validation.whole("users", users), local_epsilon=local) * float(gdp.delta(local, mu))
+    return tail_weight(users=validation.integer("users", users), local_epsilon=local) * float(gdp.delta(local, mu))
 
 
 def tail_weight(*, users: int, local_epsilon: float) -> float:
@@ -132,7 +132,7 @@ def amplification_closed_form(
     exceed 1, which promises nothing. Reference: Chowdhury and Zhou, "Shuffle private linear contextual bandits", after
     Feldman, McMillan and Talwar. Outside the lemma's range (B = 20 never meets it) `OutsideTheorem` is raised.
     """
-    users, local = validation.whole("users", users), validation.positive("local_epsilon", local_epsilon)
+    users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
     local_delta, spare = validation.delta(local_delta, argument="local_delta"), validation.delta(delta)
     if spare == 0.0:
         raise InvalidBudget("delta", delta, "a number in (0, 1)")
@@ -173,7 +173,7 @@ def clones_pld(*, users: int, local_epsilon: float, discretization: float | None
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
-    users, local = validation.whole("users", users), validation.positive("local_epsilon", local_epsilon)
+    users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
     step = loss_std(users=users, local_epsilon=local) / _FINENESS if discretization is None else discretization
     step = validation.positive("discretization", step)
     loss, mass, infinite = _outcomes(users, local)

@@ -68,12 +68,12 @@ class Lattice:
 
 
 @lru_cache(maxsize=64)  # searches over eps0 ask for the same ones
-def lattice(mu: float, epsilon: float) -> Lattice:
+def spread_on_lattice(mu: float, epsilon: float) -> Lattice:
     """`lattices` of one epsilon."""
-    return lattices(mu, epsilon)
+    return spread_on_lattices(mu, epsilon)
 
 
-def lattices(mu: float, epsilon: ArrayLike) -> Lattice:
+def spread_on_lattices(mu: float, epsilon: ArrayLike) -> Lattice:
     """s - tau under (R + S)/2: of every cell between two points the mass and the mean are known.
 
     The cell [a, a + h] of s holds R(cell) = (1 + s) (R + S)/2 integrated, so that the share of the upper point is
@@ -112,12 +112,12 @@ def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
     """E (m - tanh(epsilon/2))+, from above."""
-    grid = lattice(mu, epsilon)
+    grid = spread_on_lattice(mu, epsilon)
     x = np.asarray(grid.step * grid.places, dtype=np.float64)
     if x[-1] <= 0:
         return float(grid.excess)
     theta, spread = _saddle(x, grid.weights, users, chance)
-    circle = Circle.around(users, chance, grid.step, spread, len(x))
+    circle = TiltCircle.around(users, chance, grid.step, spread, len(x))
     tilted = np.exp(theta * x) * grid.weights
     masses = np.bincount(grid.places % circle.points, tilted, circle.points)
     k = circle.transformed(np.asarray(masses, dtype=np.float64))
@@ -128,7 +128,7 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Circle:
+class TiltCircle:
     """N = `points` tilts z_j, and the sum over them for one law on multiples of `step`, or for some, each by itself."""
 
     users: int
@@ -137,7 +137,7 @@ class Circle:
     points: int
 
     @classmethod
-    def around(cls, users: int, chance: float, step: float, spread: float, width: int) -> Circle:
+    def around(cls, users: int, chance: float, step: float, spread: float, width: int) -> TiltCircle:
         """With room for the standard deviation of Y, `spread`, and for one summand on `width` places."""
         points = fft.next_fast_len(max(math.ceil(_SPAN * spread / step) + width, 64), real=True)
         return cls(users=users, chance=chance, step=step, points=int(points))
@@ -176,11 +176,13 @@ class Circle:
     ) -> NDArray[np.float64]:
         """E (Y)+ / (n p) from above, from the sum of the terms."""
         share = self.chance * tilted.sum(axis=-1) / most
-        value = total / (self.points * self.step) + allowance(theta, self.step, self.points, self.users, share, tilted)
+        value = total / (self.points * self.step) + bound_rounding(
+            theta, self.step, self.points, self.users, share, tilted
+        )
         return np.asarray(np.exp(self.users * np.log(most)) * value / (self.users * self.chance))
 
 
-def allowance(
+def bound_rounding(
     theta: ArrayLike, step: float, points: int, users: int, share: ArrayLike, tilted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Rounding and faint terms, in units of K(theta)^n: (n eta e^(n eta) + e^-45) times the sum of the kernel's sizes.
@@ -196,7 +198,7 @@ def allowance(
     return np.asarray(sizes * (users * eta * np.exp(users * eta) + math.exp(-_FAINT)))
 
 
-def newton(theta: _Number, mean: _Number, variance: _Number) -> tuple[_Number, _Number]:
+def newton_step(theta: _Number, mean: _Number, variance: _Number) -> tuple[_Number, _Number]:
     """Slope of n log K(theta) - 2 log theta, from mean and variance of the tilted Y, and where it might be 0."""
     slope = mean - 2 / theta
     return slope, theta - slope / (variance + 2 / theta**2)
@@ -214,7 +216,7 @@ def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, ch
         total = (1 - chance) * math.exp(-theta * x[-1]) + float(tilted.sum())
         mean, square = float(tilted @ x) / total, float(tilted @ x**2) / total
         variance = users * (square - mean**2)
-        slope, step = newton(theta, users * mean, variance)
+        slope, step = newton_step(theta, users * mean, variance)
         low, high = (theta, high) if slope < 0 else (low, theta)
         step = step if low < step < high else (2 * low if math.isinf(high) else (low + high) / 2)
         if abs(step - theta) < 1e-3 * theta:
@@ -235,7 +237,7 @@ _STEEPEST = 300.0  # exponent of the largest tilt: no overflow, not of squares e
 
 def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
     """E (m - tanh(epsilon/2))+ for every epsilon, from above; (R,), from (R,)."""
-    grid = lattices(mu, epsilon)
+    grid = spread_on_lattices(mu, epsilon)
     within = np.any((grid.places > 0) & (grid.weights > 0), axis=1)  # else all of s is below tau, but for the excess
     value = grid.excess.copy()
     if within.any():
@@ -249,7 +251,7 @@ def _tilted(
     """E (Y)+ / (n p) from above, for every row of a lattice: (R,), from (R, Q)."""
     x = np.asarray(step * places, dtype=np.float64)
     theta, spread = _saddles(x, weights, users, chance)
-    circle = Circle.around(users, chance, step, spread, x.shape[1])
+    circle = TiltCircle.around(users, chance, step, spread, x.shape[1])
     tilted = np.exp(theta[:, None] * x) * weights
     masses = np.zeros((len(x), circle.points))
     masses[np.arange(len(x))[:, None], places % circle.points] = tilted
@@ -279,7 +281,7 @@ def _saddles(
         total = (1 - chance) * np.exp(-theta * most) + mass
         mean = (last * mass + first) / total
         variance = users * ((last * (last * mass + 2 * first) + second) / total - mean**2)
-        slope, step = newton(theta, users * mean, variance)
+        slope, step = newton_step(theta, users * mean, variance)
         low, high = np.where(slope < 0, theta, low), np.where(slope < 0, high, theta)
         step = np.where((low < step) & (step < high), step, np.where(np.isinf(high), 2 * low, (low + high) / 2))
         step = np.minimum(step, _STEEPEST / most)
@@ -305,11 +307,11 @@ _RETURNING_FAINT = 1e-20  # mass of either end of the losses that is counted as 
 _CUT = 1e-15  # mass of both ends of composed losses, likewise
 _ROWS = 72  # knots at once: about all that are near
 _ROOM = 700.0  # fewer among more users, whose sums have more points: 2^17 numbers fit into a cache
-MOST = 20.0  # loss of the last knot: beyond it 1 - tau has no digits left
+LARGEST_LOSS_RATIO = 20.0  # loss of the last knot: beyond it 1 - tau has no digits left
 
 
 @dataclass(frozen=True, kw_only=True)
-class Losses:
+class LossDistribution:
     """Masses of the losses (first, first + 1, ...) times `step`, and of an infinite loss."""
 
     step: float
@@ -317,14 +319,14 @@ class Losses:
     masses: NDArray[np.float64]
     infinite: float
 
-    def composed(self, times: int) -> Losses:
+    def composed(self, times: int) -> LossDistribution:
         """`times`-fold composition: a convolution, in which `_CUT` of mass at both ends counts as an infinite loss."""
         low, high = self._reach(times)
         points = int(fft.next_fast_len(max(high - low + 1, len(self.masses)), real=True))
         around = fft.irfft(fft.rfft(self.masses, points) ** times, points)
         infinite = _CUT - math.expm1(times * math.log1p(-self.infinite)) if self.infinite < 1 else 1.0
         masses = np.roll(around, -low)[: high - low + 1]
-        return Losses(step=self.step, first=times * self.first + low, masses=masses, infinite=infinite)
+        return LossDistribution(step=self.step, first=times * self.first + low, masses=masses, infinite=infinite)
 
     def _reach(self, times: int) -> tuple[int, int]:
         """Places among the composed losses, from the least, beyond which lies `_CUT` of mass: Chernoff's bound."""
@@ -358,13 +360,15 @@ def blanket_pld(
     return blanket_losses(users=users, local_epsilon=local_epsilon, mu=mu, discretization=discretization).pld()
 
 
-def blanket_losses(*, users: int, local_epsilon: float, mu: float, discretization: float | None = None) -> Losses:
+def blanket_losses(
+    *, users: int, local_epsilon: float, mu: float, discretization: float | None = None
+) -> LossDistribution:
     """Privacy losses that dominate one report among `users`, at `mu` = Delta_2 / sigma.
 
     Losses are multiples of `discretization`; the default is a tenth of the standard deviation of one loss. m has the
     mass v_k at tau_k and as much at -tau_k, so the loss k g has v_k (1 + tau_k): one direction serves both.
     """
-    users, local = validation.whole("users", users), validation.positive("local_epsilon", local_epsilon)
+    users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
     coarse = float(loss_std(users=users, local_epsilon=local, mu=validation.positive("mu", mu))) / _RETURNING_FINENESS
     step = coarse if discretization is None else validation.positive("discretization", discretization)
     knots, rest, left = _profile(users, math.exp(-local), mu, step, max(1, math.floor(coarse / step)))
@@ -375,7 +379,7 @@ def blanket_losses(*, users: int, local_epsilon: float, mu: float, discretizatio
     masses[knots[-1] - knots[1:]] = mass[:-1] * rest[1:]
     first = int(np.argmax(np.cumsum(masses) > _RETURNING_FAINT))
     infinite = 2 * float(mass[-1]) + float(masses[:first].sum())
-    return Losses(step=step, first=first - int(knots[-1]), masses=masses[first:], infinite=infinite)
+    return LossDistribution(step=step, first=first - int(knots[-1]), masses=masses[first:], infinite=infinite)
 
 
 def loss_std(*, users: int, local_epsilon: ArrayLike, mu: float) -> NDArray[np.float64]:
@@ -384,7 +388,7 @@ def loss_std(*, users: int, local_epsilon: ArrayLike, mu: float) -> NDArray[np.f
 
 
 @lru_cache(maxsize=512)
-def composed_blanket(users: int, local_epsilon: float, mu: float, times: int) -> Losses:
+def composed_blanket(users: int, local_epsilon: float, mu: float, times: int) -> LossDistribution:
     """`times`-fold composition."""
     return blanket_losses(users=users, local_epsilon=local_epsilon, mu=mu).composed(times)
 
@@ -394,7 +398,10 @@ def _profile(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Knots k >= 0, 1 - tau_k and a convex bound on E (m - tau_k)+; (K,) each."""
     alone = gdp.epsilon(_RETURNING_FAINT / 100, mu)  # nobody reveals more among others
-    ahead, room = _knots(step, stride, min(MOST, alone)), max(1, min(_ROWS, round(_ROOM / math.sqrt(users * chance))))
+    ahead, room = (
+        _knots(step, stride, min(LARGEST_LOSS_RATIO, alone)),
+        max(1, min(_ROWS, round(_ROOM / math.sqrt(users * chance)))),
+    )
     knots, at, bound = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
     while following := list(islice(ahead, room)):
         loss = np.array(following) * step
@@ -407,7 +414,7 @@ def _profile(
         if end:
             break
     bound[0] = np.min(bound + (1 - at) / 2)  # E (m)+ <= E (m - tau)+ + tau/2, as m and -m have one law
-    return knots, at, np.interp(at, *_below(at[::-1], bound[::-1]))
+    return knots, at, np.interp(at, *_convex_minorant(at[::-1], bound[::-1]))
 
 
 def _knots(step: float, stride: int, end: float) -> Iterator[int]:
@@ -419,7 +426,7 @@ def _knots(step: float, stride: int, end: float) -> Iterator[int]:
         k = max(k + stride, far)
 
 
-def _below(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[list[float], list[float]]:
+def _convex_minorant(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[list[float], list[float]]:
     """Vertices of the greatest convex function below the points, from (0, 0) on, x increasing."""
     vertices = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):

@@ -105,7 +105,9 @@ class ZCDP(Budget):
         if math.isinf(self.rho):
             return math.inf
         least = max(math.sqrt(2 * self.rho), self.rho) * (1 - 1e-14)
-        return search.greatest(lambda epsilon: pure_rho(epsilon) <= self.rho, least, self.rho + least * (1 + 1e-12))
+        return search.find_greatest(
+            lambda epsilon: pure_rho(epsilon) <= self.rho, least, self.rho + least * (1 + 1e-12)
+        )
 
     def to_renyi(self, alpha: float) -> RenyiDP:
         """By definition."""

@@ -14,7 +14,7 @@ from bandanna.errors import CalibrationError, InvalidBudget, OutsideTheorem
 from bandanna.numeric import search
 from bandanna.privacy import accountant, calibration_cache, events, shuffled_gaussian
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
-from bandanna.privacy.events import BinomialEvent, Event, RepetitionEvent, joint_share
+from bandanna.privacy.events import BinomialEvent, Event, RepetitionEvent, price_joint_share
 from bandanna.privacy.factorisation import Factorisation
 from bandanna.privacy.prices import fine_grid
 from bandanna.storage.encoding import stored_as
@@ -30,7 +30,7 @@ def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations
 
     The analytic Gaussian mechanism: std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
     """
-    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
+    sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     return _gaussian_std(sensitivity, dim, budget, participations, sensitivity / finite_mu(budget))
 
 
@@ -53,7 +53,7 @@ def continual_std(
     std = sensitivity |C|_M0 / mu(epsilon, delta), |C|_M0 the largest norm of a sum of M0 columns, plus the grid's
     share; the worst prefix has factorisation.error() times it.
     """
-    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
+    sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     apart = participations * sensitivity * factorisation.sensitivity()  # what the grid must be fine for
     change = sensitivity * factorisation.sensitivity(participations)
     touched = dim * factorisation.releases(participations)
@@ -76,7 +76,7 @@ def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participation
 
     In zCDP each release may have the epsilon with epsilon tanh(epsilon/2) = rho / M (calibration.md F).
     """
-    sensitivity, dim, participations = _checked(sensitivity, dim, participations)
+    sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     if isinstance(budget, PureDP | ApproxDP):
         if math.isinf(budget.epsilon):
             raise InvalidBudget("epsilon", math.inf, "a finite number (the clear protocol adds no noise)")
@@ -112,7 +112,7 @@ def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True
 
     Not `joint`: mu itself, as if the worst cases of both could meet.
     """
-    return finite_mu(budget) / math.sqrt(joint_share(share, weighted=weighted) if joint else 1.0)
+    return finite_mu(budget) / math.sqrt(price_joint_share(share, weighted=weighted) if joint else 1.0)
 
 
 def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
@@ -124,16 +124,18 @@ def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(mu * math.sqrt(root / math.fsum(roots)) for root in roots)
 
 
-def _checked(sensitivity: float, dim: int, participations: int) -> tuple[float, int, int]:
-    checked = validation.positive("sensitivity", sensitivity), validation.whole("dim", dim)
-    return *checked, validation.whole("participations", participations)
+def _check_release(sensitivity: float, dim: int, participations: int) -> tuple[float, int, int]:
+    checked = validation.positive("sensitivity", sensitivity), validation.integer("dim", dim)
+    return *checked, validation.integer("participations", participations)
 
 
 def _least_std(event: Callable[[float], events.Event], budget: Budget, *, start: float) -> float:
     high = start
     for _ in range(60):
         if accountant.satisfies(event(high), budget):
-            return search.least(lambda std: accountant.satisfies(event(std), budget), start / 2, high, relative=1e-7)
+            return search.find_least(
+                lambda std: accountant.satisfies(event(std), budget), start / 2, high, relative=1e-7
+            )
         high *= 1.001 if high < 1.02 * start else 1.5
     raise CalibrationError(f"no noise up to {high:.3g} meets {budget}")
 
@@ -151,7 +153,9 @@ def largest_epsilon(
     """
     if not isinstance(budget, Budget):
         raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
-    if validation.whole("participations", participations, most=100_000) == 1 and isinstance(budget, PureDP | ApproxDP):
+    if validation.integer("participations", participations, most=100_000) == 1 and isinstance(
+        budget, PureDP | ApproxDP
+    ):
         return min(budget.epsilon, most)
 
     def meets(epsilon: float) -> bool:
@@ -159,7 +163,7 @@ def largest_epsilon(
 
     if not meets(least):
         raise CalibrationError(f"no answer is noisy enough for {participations} participations at {budget}")
-    return search.greatest(meets, least, most, relative=1e-7)
+    return search.find_greatest(meets, least, most, relative=1e-7)
 
 
 def spends_delta(budget: Budget, participations: int) -> bool:
@@ -179,9 +183,9 @@ def calibrated_shuffled_std(
     """
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): amplification by shuffling has no other form")
-    sensitivity, dim = validation.positive("sensitivity", sensitivity), validation.whole("dim", dim)
-    users = validation.whole("batch", users, least=2)
-    participations = validation.whole("participations", participations, most=100_000)
+    sensitivity, dim = validation.positive("sensitivity", sensitivity), validation.integer("dim", dim)
+    users = validation.integer("batch", users, least=2)
+    participations = validation.integer("participations", participations, most=100_000)
     central = math.sqrt(participations) / finite_mu(budget)
 
     def search_std() -> dict[str, float]:
@@ -200,7 +204,7 @@ def calibrated_shuffled_std(
 
     key = {"users": users, "epsilon": budget.epsilon, "delta": budget.delta, "participations": participations}
     key["bound"] = 3  # what was found with the clones bound would do, but has more noise
-    return sensitivity * float(calibration_cache.remember("shuffled", key, search_std, valid=meets)["std"])
+    return sensitivity * float(calibration_cache.compute_cached("shuffled", key, search_std, valid=meets)["std"])
 
 
 # Least binomial noise for a private vector sum in the shuffle model (calibration.md A.4).
@@ -223,9 +227,9 @@ class BinomialNoise:
     probability: float = 0.5
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.positive, "scale")
-        validation.store(self, validation.whole, "trials", "users")
-        validation.store(self, validation.chance, "probability")
+        validation.set_validated(self, validation.positive, "scale")
+        validation.set_validated(self, validation.integer, "trials", "users")
+        validation.set_validated(self, validation.open_probability, "probability")
 
     def for_users(self, users: int) -> BinomialNoise:
         """What every user does stays the same in a batch of so many."""
@@ -265,8 +269,8 @@ def binomial_noise(
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
     sensitivity, reach = validation.positive("sensitivity", sensitivity), validation.positive("reach", reach)
-    dim, users = validation.whole("dim", dim), validation.whole("batch", users, least=2)
-    participations = validation.whole("participations", participations)
+    dim, users = validation.integer("dim", dim), validation.integer("batch", users, least=2)
+    participations = validation.integer("participations", participations)
     central = sensitivity * math.sqrt(participations) / finite_mu(budget)
 
     def search_lattices() -> dict[str, float]:
@@ -287,15 +291,15 @@ def binomial_noise(
     }
 
     def build(found: Mapping[str, float]) -> BinomialNoise:
-        return BinomialNoise(scale=found["scale"], trials=validation.whole("trials", found["trials"]), users=users)
+        return BinomialNoise(scale=found["scale"], trials=validation.integer("trials", found["trials"]), users=users)
 
     def meets(found: Mapping[str, float]) -> bool:
         """A file is never trusted with a promise, nor with more noise than a search would find."""
         noise = build(found)
         near = noise.std() <= 1.01 * _OVERHEAD * central
-        return near and _meets(noise, sensitivity, reach, dim, budget, participations)
+        return near and _meets_budget(noise, sensitivity, reach, dim, budget, participations)
 
-    return build(calibration_cache.remember("binomial", key, search_lattices, valid=meets))
+    return build(calibration_cache.compute_cached("binomial", key, search_lattices, valid=meets))
 
 
 def _scales(sensitivity: float, dim: int, users: int, central: float, *, composed: bool) -> Iterator[float]:
@@ -323,23 +327,23 @@ def _least_trials(
 
     def meets(units: int) -> bool:
         noise = BinomialNoise(scale=scale, trials=units * unit, users=users)
-        return _meets(noise, sensitivity, reach, dim, budget, participations)
+        return _meets_budget(noise, sensitivity, reach, dim, budget, participations)
 
     if most < 1 or not meets(most // unit):
         return None
     guess = 4 * ((scale * sensitivity) ** 2 + dim / 4) * participations / (users * finite_mu(budget) ** 2)
-    units = search.least_whole(meets, math.ceil(guess / unit), most=most // unit)
+    units = search.find_least_integer(meets, math.ceil(guess / unit), most=most // unit)
     return None if units is None else BinomialNoise(scale=scale, trials=units * unit, users=users)
 
 
-def _meets(
+def _meets_budget(
     noise: BinomialNoise, sensitivity: float, reach: float, dim: int, budget: ApproxDP, participations: int
 ) -> bool:
     one = noise.event(sensitivity=sensitivity, reach=reach, dim=dim)
     return accountant.satisfies(events.RepetitionEvent(event=one, times=participations), budget)
 
 
-def noise_of_std(std: float, *, sensitivity: float, dim: int, users: int, composed: bool) -> BinomialNoise:
+def binomial_noise_for_std(std: float, *, sensitivity: float, dim: int, users: int, composed: bool) -> BinomialNoise:
     """The first lattice of A.4 on which some coins give the batch sum the std, rounding included, within 0.1 %."""
     for scale in _scales(sensitivity, dim, users, std, composed=composed):
         trials = math.floor(((std * scale) ** 2 - users / 4) * 4 / users)
@@ -382,11 +386,11 @@ def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> Binomia
     """Least noise for a batch of `users`, a user being in at most `participations` batches of this size."""
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
-    users, times = validation.whole("batch", users, least=2), validation.whole("participations", participations)
+    users, times = validation.integer("batch", users, least=2), validation.integer("participations", participations)
     central = math.sqrt(times) / finite_mu(budget)
     best: BinomialNoise | None = None
     for copies in _copies(users, central):
-        noise = _least(copies, users, budget, times, central)
+        noise = _search_bits(copies, users, budget, times, central)
         if noise is not None and (best is None or bit_std(noise) < bit_std(best)):
             best = noise
             if bit_std(best) <= _WITHIN * central:
@@ -396,7 +400,7 @@ def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> Binomia
     return best
 
 
-def bit_noise_of_std(std: float, *, users: int) -> BinomialNoise:
+def bit_noise_for_std(std: float, *, users: int) -> BinomialNoise:
     """The fewest copies with which some fair bits give a batch at least the std, and at most 0.1 % more."""
     least = math.ceil(
         max(math.sqrt(625) / std, 1)
@@ -415,7 +419,7 @@ def _copies(users: int, std: float) -> list[int]:
     return sorted({*range(1, 9), *(first * step for step in range(1, _LATTICES))})
 
 
-def _least(copies: int, users: int, budget: ApproxDP, times: int, central: float) -> BinomialNoise | None:
+def _search_bits(copies: int, users: int, budget: ApproxDP, times: int, central: float) -> BinomialNoise | None:
     """Least b for so many copies, or None where twice the central std is not enough."""
 
     def noise(trials: int) -> BinomialNoise:
@@ -425,15 +429,15 @@ def _least(copies: int, users: int, budget: ApproxDP, times: int, central: float
         return accountant.satisfies(RepetitionEvent(event=bit_event(noise(trials)), times=times), budget)
 
     guess = math.ceil((2 * copies * central) ** 2 / users)
-    trials = search.least_whole(meets, guess, most=4 * guess + 4)
+    trials = search.find_least_integer(meets, guess, most=4 * guess + 4)
     return None if trials is None else noise(trials)
 
 
 # What honest devices hardly ever send, counts and noisy numbers; and what refusing it costs (calibration.md A.9).
 
 
-REFUSED = 2.0**-60  # an honest device's count of one coordinate, at most
-_SIDE = REFUSED / 2 * (1 - 1e-6)  # at either end, and what floats may lose
+REFUSAL_PROBABILITY = 2.0**-60  # an honest device's count of one coordinate, at most
+_SIDE = REFUSAL_PROBABILITY / 2 * (1 - 1e-6)  # at either end, and what floats may lose
 
 
 @lru_cache(maxsize=1024)
@@ -479,10 +483,10 @@ def likely_reach(dim: int) -> float:
 
 def refusal_tail(users: int, dim: int) -> float:
     """Total variation between the totals of a batch with and without refusals: B D 2^-60 at most."""
-    return users * dim * REFUSED
+    return users * dim * REFUSAL_PROBABILITY
 
 
-def left_for_coins(budget: Budget, users: int, dim: int, participations: int = 1) -> Budget:
+def subtract_refusals(budget: Budget, users: int, dim: int, participations: int = 1) -> Budget:
     """What refusals leave of a budget: delta - (1 + e^epsilon) M tail."""
     if not isinstance(budget, ApproxDP) or math.isinf(budget.epsilon):
         return budget
@@ -505,19 +509,21 @@ def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: in
     """Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm 18]."""
     sensitivity, participations = (
         validation.positive("sensitivity", sensitivity),
-        validation.whole("participations", participations),
+        validation.integer("participations", participations),
     )
     if isinstance(budget, ZCDP):
         return sensitivity * math.sqrt(participations / (2 * budget.rho))
-    epsilon, delta = _share(_approximate(budget), participations)
-    _within("epsilon", epsilon, epsilon <= 1, "at most 1: the classical Gaussian mechanism holds only there")
+    epsilon, delta = _split_budget(_require_approx_budget(budget), participations)
+    _check_theorem_range(
+        "epsilon", epsilon, epsilon <= 1, "at most 1: the classical Gaussian mechanism holds only there"
+    )
     return sensitivity * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
 
 
 def report_std(*, budget: Budget, participations: int = 1) -> float:
     """4 sqrt(2 log(2.5/delta)) / epsilon on vector and matrix of a report, epsilon <= 1 [000, Prop. F.1]."""
-    epsilon, delta = _share(_approximate(budget), participations)
-    _within("epsilon", epsilon, epsilon <= 1, "at most 1 [000, Prop. F.1]")
+    epsilon, delta = _split_budget(_require_approx_budget(budget), participations)
+    _check_theorem_range("epsilon", epsilon, epsilon <= 1, "at most 1 [000, Prop. F.1]")
     return 4 * math.sqrt(2 * math.log(2.5 / delta)) / epsilon
 
 
@@ -529,16 +535,20 @@ def shuffled_report_std(*, users: int, budget: Budget, participations: int = 1) 
 
     with T = M B.
     """
-    budget, participations = _approximate(budget), validation.whole("participations", participations)
-    epsilon, delta, b = budget.epsilon, budget.delta, validation.whole("batch", users, least=2)
+    budget, participations = _require_approx_budget(budget), validation.integer("participations", participations)
+    epsilon, delta, b = budget.epsilon, budget.delta, validation.integer("batch", users, least=2)
     log = math.log(2 / delta)
     if participations == 1:
         bound = math.sqrt(log / b)
-        _within("epsilon", epsilon, epsilon <= bound, f"at most sqrt(log(2/delta)/B) = {bound:.4g} [000, Thm 3.2]")
+        _check_theorem_range(
+            "epsilon", epsilon, epsilon <= bound, f"at most sqrt(log(2/delta)/B) = {bound:.4g} [000, Thm 3.2]"
+        )
         return 4 * math.sqrt(2 * math.log(2.5 * b / delta) * log) / (epsilon * math.sqrt(b))
     horizon = participations * b
     bound = 2 / b * log * math.sqrt(2 * horizon)
-    _within("epsilon", epsilon, epsilon <= bound, f"at most (2/B) log(2/delta) sqrt(2T) = {bound:.4g} [000, Thm E.3]")
+    _check_theorem_range(
+        "epsilon", epsilon, epsilon <= bound, f"at most (2/B) log(2/delta) sqrt(2T) = {bound:.4g} [000, Thm E.3]"
+    )
     return 16 * log * math.sqrt(horizon * math.log(5 * horizon / delta)) / (epsilon * b)
 
 
@@ -553,10 +563,10 @@ def paper_binomial_noise(
     both for epsilon <= 15, delta < 1/2. The printed range of the encoder is too short for shifted data; totals do not
     care (calibration.md 0.1), so the printed resolution bound/g is kept.
     """
-    budget, participations = _approximate(budget), validation.whole("participations", participations)
-    epsilon, delta, users = budget.epsilon, budget.delta, validation.whole("batch", users, least=2)
-    _within("epsilon", epsilon, epsilon <= 15, "at most 15 [000, Thm C.1]")
-    _within("delta", delta, delta < 0.5, "below 1/2 [000, Thm C.1]")
+    budget, participations = _require_approx_budget(budget), validation.integer("participations", participations)
+    epsilon, delta, users = budget.epsilon, budget.delta, validation.integer("batch", users, least=2)
+    _check_theorem_range("epsilon", epsilon, epsilon <= 15, "at most 15 [000, Thm C.1]")
+    _check_theorem_range("delta", delta, delta < 0.5, "below 1/2 [000, Thm C.1]")
     g = max(2 * math.sqrt(users), features, 4)
     if participations == 1:
         log = math.log(4 * (features**2 + 1) / delta)
@@ -568,21 +578,23 @@ def paper_binomial_noise(
     return BinomialNoise(scale=g / bound, trials=math.ceil(trials), users=users, probability=0.25)
 
 
-def _share(budget: ApproxDP, participations: int) -> tuple[float, float]:
+def _split_budget(budget: ApproxDP, participations: int) -> tuple[float, float]:
     """Each of M releases by advanced composition: epsilon/(2 sqrt(2 M log(2/delta))), delta/(2M) [000, Thm E.2]."""
-    m = validation.whole("participations", participations)
+    m = validation.integer("participations", participations)
     if m == 1:
         return budget.epsilon, budget.delta
-    _within("epsilon", budget.epsilon, budget.epsilon < 1, "below 1 for advanced composition [000, Thm E.2]")
+    _check_theorem_range(
+        "epsilon", budget.epsilon, budget.epsilon < 1, "below 1 for advanced composition [000, Thm E.2]"
+    )
     return budget.epsilon / (2 * math.sqrt(2 * m * math.log(2 / budget.delta))), budget.delta / (2 * m)
 
 
-def _approximate(budget: Budget) -> ApproxDP:
+def _require_approx_budget(budget: Budget) -> ApproxDP:
     if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0: the papers' form")
     return budget
 
 
-def _within(argument: str, value: float, holds: bool, allowed: str) -> None:
+def _check_theorem_range(argument: str, value: float, holds: bool, allowed: str) -> None:
     if not holds:
         raise OutsideTheorem(argument, value, allowed + '; calibration="tight" has no such limit')

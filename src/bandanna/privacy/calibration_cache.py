@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.errors import BandannaError
-from bandanna.storage.files import write_whole
+from bandanna.storage.files import replace_file
 
 VERSION = 1  # part of every key: raise it when a search changes, and old results are no longer found
 
@@ -23,7 +23,7 @@ Key = Mapping[str, int | float | str]
 _memory: dict[tuple[str, str], dict[str, Any]] = {}  # results found in this process: (directory, identity) -> result
 
 
-def directory() -> Path | None:
+def find_cache_folder() -> Path | None:
     """Where results are kept on disk, or None if the disk is switched off."""
     chosen = os.environ.get("BANDANNA_CACHE")
     if chosen is not None:
@@ -37,7 +37,7 @@ def directory() -> Path | None:
         return None
 
 
-def remember(
+def compute_cached(
     kind: str,
     key: Key,
     compute: Callable[[], dict[str, Any]],
@@ -50,7 +50,7 @@ def remember(
     for which `valid` is false, or raises, is computed again and replaced: `valid` must be cheap for any numbers.
     """
     identity = json.dumps({"version": VERSION, "kind": kind, "key": dict(key)}, sort_keys=True)
-    place = directory()
+    place = find_cache_folder()
     slot = (str(place), identity)
     if slot not in _memory:
         stored = None if place is None else _read(_path(place, kind, identity), identity, valid)
@@ -65,7 +65,7 @@ def remember(
     return deepcopy(_memory[slot])
 
 
-def forget() -> None:
+def clear_memory() -> None:
     """Empty this process's memory (the files stay)."""
     _memory.clear()
 
@@ -107,4 +107,4 @@ def _write(path: Path, document: dict[str, Any]) -> None:
     with contextlib.suppress(OSError, TypeError, ValueError, BandannaError):
         text = json.dumps(document)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+        replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8"))

@@ -36,7 +36,7 @@ def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
         known[order] = renyi(order)
         best = max(best, known[order] / order)
     orders = sorted(known)
-    intervals = [(_bound(a, b, known), a, b) for a, b in pairwise(orders)]
+    intervals = [(_bound_ratio(a, b, known), a, b) for a, b in pairwise(orders)]
     while True:
         open_ = [each for each in intervals if each[0] > best * (1 + relative)]
         if not open_:
@@ -46,10 +46,10 @@ def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
             middle = math.sqrt(a * b) if a > 1 else 1 + (b - 1) / 2
             known[middle] = renyi(middle)
             best = max(best, known[middle] / middle)
-            intervals += [(min(bound, _bound(*each, known)), *each) for each in ((a, middle), (middle, b))]
+            intervals += [(min(bound, _bound_ratio(*each, known)), *each) for each in ((a, middle), (middle, b))]
 
 
-def _bound(a: float, b: float, known: dict[float, float]) -> float:
+def _bound_ratio(a: float, b: float, known: dict[float, float]) -> float:
     """What D_alpha / alpha cannot exceed for alpha in [a, b]."""
     monotone = known[b] / a
     if a == 1:
@@ -81,7 +81,7 @@ _LARGEST = 600.0  # exponents beyond this are handled as logarithms
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Definition:
+class PrivacyDefinition:
     """A privacy definition applied to one mechanism (or, with leading axes, to many at once).
 
     laws   probability of every output under every dataset: (..., datasets, *outputs)
@@ -99,7 +99,7 @@ class Definition:
         if not np.all(asked >= 0):  # also not a number
             raise InvalidBudget("epsilon", epsilon, "a number >= 0")
         excess, _ = self._hockey_stick(np.exp(np.minimum(asked, 700.0)))  # beyond, e^epsilon is no float: not less
-        return _plain(np.clip(excess, 0.0, 1.0))
+        return _to_scalar(np.clip(excess, 0.0, 1.0))
 
     def epsilon(self, delta: float = 0.0) -> Any:
         """Smallest epsilon >= 0 for `delta`: math.inf if there is none. Exact up to rounding.
@@ -108,13 +108,13 @@ class Definition:
         """
         target = validation.delta(delta)
         if target == 0:
-            return _plain(np.log(np.maximum(self._largest_ratio, 1.0)))
+            return _to_scalar(np.log(np.maximum(self._largest_ratio, 1.0)))
         x = np.ones(self.laws.shape[: self._leading])
         while True:
             excess, slope = self._hockey_stick(x)
             left = (excess > target + _ROUNDING) & np.isfinite(x)
             if not np.any(left):
-                return _plain(np.log(x))
+                return _to_scalar(np.log(x))
             with np.errstate(divide="ignore", invalid="ignore"):
                 x = np.where(left, x + (excess - target) / slope, x)
 
@@ -123,16 +123,16 @@ class Definition:
         if not order >= 1:
             raise InvalidArgument("order", order, "a number >= 1")
         if order == math.inf:
-            return _plain(np.log(self._largest_ratio))
+            return _to_scalar(np.log(self._largest_ratio))
         first, _, ratio = self._leaves
         power = order - 1
         if power == 0:
-            return _plain(np.maximum(self._worst(_product(first, ratio), np.sum), 0.0))
+            return _to_scalar(np.maximum(self._worst(_product(first, ratio), np.sum), 0.0))
         if power * np.max(np.abs(ratio), initial=0.0, where=np.isfinite(ratio)) > _LARGEST:
             with np.errstate(divide="ignore"):
-                return _plain(self._worst(np.log(first) + power * ratio, _log_sum) / power)
+                return _to_scalar(self._worst(np.log(first) + power * ratio, _log_sum) / power)
         sums = self._worst(_product(first, np.expm1(power * ratio)), np.sum)  # sum P (P / Q)^(alpha - 1), minus 1
-        return _plain(np.log1p(np.maximum(sums, 0.0)) / power)
+        return _to_scalar(np.log1p(np.maximum(sums, 0.0)) / power)
 
     def rho(self, *, relative: float = 1e-6) -> Any:
         """Smallest rho of zCDP over all orders: an upper bound, at most a factor 1 + `relative` too large."""
@@ -140,7 +140,7 @@ class Definition:
         for index in np.ndindex(found.shape):
             one = replace(self, laws=self.laws[index])
             found[index] = largest_ratio(one.renyi, relative=relative)
-        return _plain(found)
+        return _to_scalar(found)
 
     @property
     def _leading(self) -> int:
@@ -194,7 +194,7 @@ def _log_sum(values: Floats, axis: int) -> Floats:
     return np.asarray(np.logaddexp.reduce(values, axis=axis))
 
 
-def _plain(values: Any) -> Any:
+def _to_scalar(values: Any) -> Any:
     """A float if it is a single number."""
     return float(values) if np.ndim(values) == 0 else values
 
@@ -231,7 +231,7 @@ class ExplicitPolicy:
     def __post_init__(self) -> None:
         paths = np.asarray(self.paths, dtype=float)
         object.__setattr__(self, "paths", paths)
-        validation.store(self, validation.whole, "replicates", least=0)
+        validation.set_validated(self, validation.integer, "replicates", least=0)
         if paths.shape[self.replicates :] != self._shape(self.rounds, self.arms, self.rewards):
             raise InvalidArgument("shape of paths", paths.shape, "(..., K, K, R, K, K, R, ..., K)")
         if not np.all(paths >= 0):
@@ -253,7 +253,7 @@ class ExplicitPolicy:
         tables = [_table(t + 1, rule) for t, rule in enumerate(rules)]
         if not tables:
             raise InvalidArgument("rules", rules, "at least one rule")
-        arms, width = tables[0].shape[-1], validation.whole("rewards", rewards)
+        arms, width = tables[0].shape[-1], validation.integer("rewards", rewards)
         paths = np.ones(())
         for t, table in enumerate(tables):
             if table.ndim != tables[0].ndim or table.shape[-2:] != ((arms * width) ** t, arms):
@@ -282,29 +282,29 @@ class ExplicitPolicy:
         return int(self.paths.shape[-2]) if self.rounds > 1 else 1
 
     @cached_property
-    def view(self) -> Definition:
+    def view(self) -> PrivacyDefinition:
         """View DP: lists of rewards."""
         lists = np.array(list(product(range(self.rewards), repeat=self.rounds - 1)), dtype=np.int64)  # (n, T - 1)
         laws = self._read(np.broadcast_to(lists[..., None], (*lists.shape, self.arms)), self._played)
-        return Definition(laws=laws, pairs=_neighbours(lists))
+        return PrivacyDefinition(laws=laws, pairs=_neighbours(lists))
 
     @cached_property
-    def table(self) -> Definition:
+    def table(self) -> PrivacyDefinition:
         """Table DP: tables of potential rewards."""
-        return Definition(laws=self._read(self._tables, self._played), pairs=self._pairs)
+        return PrivacyDefinition(laws=self._read(self._tables, self._played), pairs=self._pairs)
 
     @cached_property
-    def interactive(self) -> Definition:
+    def interactive(self) -> PrivacyDefinition:
         """Interactive DP: tables, and the best of all deterministic adversaries."""
         grid = np.indices((self.arms,) * (2 * self.rounds - 1))  # o_1, q_1, o_2, ..., o_T
         laws = self._read(self._tables, (list(grid[0::2]), list(grid[1::2])))
-        return Definition(laws=laws, pairs=self._pairs, asked=(False, *(True, False) * (self.rounds - 1)))
+        return PrivacyDefinition(laws=laws, pairs=self._pairs, asked=(False, *(True, False) * (self.rounds - 1)))
 
-    def seen_by(self, adversary: Sequence[Any]) -> Definition:
+    def against_adversary(self, adversary: Sequence[Any]) -> PrivacyDefinition:
         """What one deterministic adversary sees: `q_t = adversary[t - 1][o_1, ..., o_t]` for t < T."""
         recommended, _ = self._played
         asked = [np.asarray(rule)[tuple(recommended[: t + 1])] for t, rule in enumerate(adversary)]
-        return Definition(laws=self._read(self._tables, (recommended, asked)), pairs=self._pairs)
+        return PrivacyDefinition(laws=self._read(self._tables, (recommended, asked)), pairs=self._pairs)
 
     @cached_property
     def _tables(self) -> Wholes:
@@ -365,7 +365,7 @@ def _neighbours(datasets: Wholes) -> Wholes:
 Adversary = tuple[NDArray[np.int64], ...]  # q_t = adversary[t - 1][o_1, ..., o_t], t = 1, ..., T - 1
 
 
-def adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
+def iterate_adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
     """Every deterministic adversary: prod_{t<T} K^(K^t) of them; 64 for T = 3, K = 2 and 27 for T = 2, K = 3."""
     shapes = [(arms,) * t for t in range(1, rounds)]
     sizes = [arms**t for t in range(1, rounds)]
@@ -374,12 +374,12 @@ def adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
         yield tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
 
 
-def identity(*, rounds: int, arms: int) -> Adversary:
+def make_identity_adversary(*, rounds: int, arms: int) -> Adversary:
     """The adversary who asks for what is recommended: Interactive DP against him is Table DP."""
     return tuple(np.indices((arms,) * t, dtype=np.int64)[-1] for t in range(1, rounds))
 
 
-def pretending(policy: ExplicitPolicy, adversary: Adversary) -> ExplicitPolicy:
+def compose_with_adversary(policy: ExplicitPolicy, adversary: Adversary) -> ExplicitPolicy:
     """pi^B of [004], Proposition 2(b): plays on its own, but believes that q_t = B(o_1, ..., o_t) was played.
 
     Its rewards are x_{t,o_t}, those of its own arms, where the adversary's view has x_{t,q_t}.

@@ -11,7 +11,7 @@ from bandanna.device.domain import Estimate
 from bandanna.device.randomizers import CAP_CANDIDATES, CAP_COORDINATES, CAP_STEPS
 from bandanna.errors import InvalidArgument, UnknownEvent
 from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation
-from bandanna.storage.encoding import by_name, has_name, name_of, stored_as
+from bandanna.storage.encoding import find_stored_name, has_name, index_by_stored_name, stored_as
 
 # What was released, as frozen values: the only things the accountant will price.
 #
@@ -21,9 +21,9 @@ from bandanna.storage.encoding import by_name, has_name, name_of, stored_as
 
 _ALLOWED: dict[Callable[..., float], tuple[str, ...]] = {
     validation.positive: ("std", "scale", "sensitivity", "shift"),
-    validation.whole: ("dim", "users", "trials", "reach", "participations", "times"),
+    validation.integer: ("dim", "users", "trials", "reach", "participations", "times"),
     validation.non_negative: ("grid", "tail"),
-    validation.chance: ("probability",),
+    validation.open_probability: ("probability",),
 }
 
 PARTS = ("matrix", "weighted", "vector")
@@ -37,7 +37,7 @@ class Event:
 
     def __post_init__(self) -> None:
         for check, names in _ALLOWED.items():
-            validation.store(self, check, *(name for name in names if name in vars(self)))
+            validation.set_validated(self, check, *(name for name in names if name in vars(self)))
 
 
 @stored_as("NothingEvent")
@@ -114,10 +114,10 @@ class CapEvent(Event):
     steps: int = CAP_STEPS
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.share, "cosine", "chance")
-        validation.store(self, validation.whole, "candidates", most=CAP_CANDIDATES)
-        validation.store(self, validation.whole, "dim", least=2, most=CAP_COORDINATES)
-        validation.store(self, validation.whole, "steps", most=CAP_STEPS)
+        validation.set_validated(self, validation.unit_interval, "cosine", "chance")
+        validation.set_validated(self, validation.integer, "candidates", most=CAP_CANDIDATES)
+        validation.set_validated(self, validation.integer, "dim", least=2, most=CAP_COORDINATES)
+        validation.set_validated(self, validation.integer, "steps", most=CAP_STEPS)
 
 
 @stored_as("BinomialEvent")
@@ -222,40 +222,40 @@ class RepetitionEvent(Event):
     times: int
 
 
-def plain(event: Event) -> Event:
+def unwrap_record(event: Event) -> Event:
     """The release itself, where `event` says of what it is a part."""
     return event.event if isinstance(event, RecordEvent) else event
 
 
-def apart(event: Event) -> Event:
+def unwrap_all_records(event: Event) -> Event:
     """The same releases, of which nothing is known to be about the same features."""
     if isinstance(event, CompositionEvent):
-        return CompositionEvent(events=tuple(apart(part) for part in event.events))
+        return CompositionEvent(events=tuple(unwrap_all_records(part) for part in event.events))
     if isinstance(event, RepetitionEvent):
-        return RepetitionEvent(event=apart(event.event), times=event.times)
-    return plain(event)
+        return RepetitionEvent(event=unwrap_all_records(event.event), times=event.times)
+    return unwrap_record(event)
 
 
-def text_of(event: Any) -> str:
+def format_event(event: Any) -> str:
     """Write an event as its `repr` does, by its stored name, whatever has interrupted an earlier `repr` of it.
 
     The `repr` of a dataclass notes that it runs. If a signal raises there, the note stays, and every later `repr` of
     the object is `...`.
     """
     if isinstance(event, tuple):
-        return f"({', '.join(map(text_of, event))}{',' * (len(event) == 1)})"
+        return f"({', '.join(map(format_event, event))}{',' * (len(event) == 1)})"
     if not is_dataclass(event):
         return repr(event)
     if not has_name(type(event)):
         raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
-    parts = (f"{each.name}={text_of(getattr(event, each.name))}" for each in fields(event) if each.repr)
-    return f"{name_of(type(event))}({', '.join(parts)})"
+    parts = (f"{each.name}={format_event(getattr(event, each.name))}" for each in fields(event) if each.repr)
+    return f"{find_stored_name(type(event))}({', '.join(parts)})"
 
 
 # Events and estimates by name: what the file of a ledger may contain.
 
 
-EVENTS = by_name(
+EVENTS = index_by_stored_name(
     NothingEvent,
     ClearEvent,
     GaussianEvent,
@@ -290,18 +290,18 @@ EVENTS = by_name(
 PRICINGS = ("joint", "separate")  # of a matrix and a vector: by the above, or their worst cases added
 
 
-def together(matrix: float, vector: float, *, weighted: bool) -> float:
+def price_jointly(matrix: float, vector: float, *, weighted: bool) -> float:
     """mu^2 of both, from A and B."""
     both = vector if vector > 4 * matrix else matrix + vector / 2 + (vector**2 / (16 * matrix) if matrix else 0.0)
     return max(both, matrix / 2 + vector) if weighted else both
 
 
-def joint_share(share: float, *, weighted: bool) -> float:
+def price_joint_share(share: float, *, weighted: bool) -> float:
     """What is really paid of a squared price of which `share` is the matrix's and the rest the vector's."""
-    return together(share, 1 - share, weighted=weighted)
+    return price_jointly(share, 1 - share, weighted=weighted)
 
 
-def spared(parts: Iterable[tuple[RecordEvent, float]]) -> float:
+def compute_joint_saving(parts: Iterable[tuple[RecordEvent, float]]) -> float:
     """By how much the squared prices of parts add up to more than they cost, by record; of each part its own mu^2.
 
     These must be prices without rounding, which moves every part whatever x is: what rounding adds stays added.
@@ -313,5 +313,5 @@ def spared(parts: Iterable[tuple[RecordEvent, float]]) -> float:
     total = 0.0
     for found in squares.values():
         matrix, vector = found.get("matrix", 0.0) + found.get("weighted", 0.0), found.get("vector", 0.0)
-        total += matrix + vector - together(matrix, vector, weighted="weighted" in found)
+        total += matrix + vector - price_jointly(matrix, vector, weighted="weighted" in found)
     return max(total, 0.0)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
 from bandanna.errors import InvalidArgument
-from bandanna.privacy.calibration_cache import remember
+from bandanna.privacy.calibration_cache import compute_cached
 from bandanna.storage.encoding import stored_as
 
 # What every factorisation of the prefix sums must state: its sensitivity, its error, and what it releases.
@@ -48,7 +48,7 @@ class Factorisation(ABC):
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "horizon")
+        validation.set_validated(self, validation.integer, "horizon")
 
     @abstractmethod
     def sensitivity(self, participations: int = 1) -> float:
@@ -105,7 +105,7 @@ def residues(rate: Array, rate_hat: Array) -> Array:
     return np.asarray(np.prod(zeros, axis=-1) / np.prod(poles, axis=-1))  # (..., n)
 
 
-def geometric(rate: Array, count: Array | int) -> Array:
+def geometric_sum(rate: Array, count: Array | int) -> Array:
     """sum_{k < count} (1 - rate)^k for rate in [0, 1]."""
     with np.errstate(divide="ignore", invalid="ignore"):  # rate = 0 and rate = 1 are settled below
         total = -np.expm1(count * np.log1p(-rate)) / rate
@@ -113,20 +113,20 @@ def geometric(rate: Array, count: Array | int) -> Array:
     return np.asarray(np.where(np.equal(count, 0), 0.0, total))
 
 
-def energy(amplitude: Array, rate: Array, count: Array | int) -> Array:
+def series_energy(amplitude: Array, rate: Array, count: Array | int) -> Array:
     """sum_{k < count} (sum_i amplitude_i (1 - rate_i)^k)^2, by one geometric series for each pair of poles."""
     total = np.zeros(())
     for i in range(rate.shape[-1]):
         for j in range(i + 1):
             both = rate[..., i] + rate[..., j] - rate[..., i] * rate[..., j]  # 1 - theta_i theta_j
-            pair = amplitude[..., i] * amplitude[..., j] * geometric(both, count)
+            pair = amplitude[..., i] * amplitude[..., j] * geometric_sum(both, count)
             total = total + (pair if i == j else 2 * pair)
     return np.asarray(total)
 
 
 def column_square(rate: Array, rate_hat: Array, horizon: int) -> Array:
     """Squared norm of C's first column: c_0 = 1, c_k = sum_i w_i theta_i^{k-1}."""
-    return np.asarray(1 + energy(residues(rate, rate_hat), rate, horizon - 1))
+    return np.asarray(1 + series_energy(residues(rate, rate_hat), rate, horizon - 1))
 
 
 def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> float:
@@ -139,8 +139,8 @@ def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> fl
         return float(column_square(rate, rate_hat, horizon))
     weights = residues(rate, rate_hat)
     ends = np.unique(np.rint(np.linspace(0, count, min(count, _STEPS) + 1)))  # rows in groups, each as its last
-    grown = 1 + np.sum(weights * geometric(rate, ends[1:, None] - 1), axis=-1)
-    falling = energy(weights * geometric(rate, count), rate, horizon - count)
+    grown = 1 + np.sum(weights * geometric_sum(rate, ends[1:, None] - 1), axis=-1)
+    falling = series_energy(weights * geometric_sum(rate, count), rate, horizon - count)
     return float(np.sum(np.diff(ends) * grown**2) + falling)
 
 
@@ -151,7 +151,7 @@ def row_square(rate: Array, rate_hat: Array, steps: Array | int) -> Array:
     """
     limit = np.prod(rate / rate_hat, axis=-1, keepdims=True)  # (..., 1): b_inf, the pole of 1/(1-x)
     amplitude = np.concatenate([limit, -residues(rate_hat, rate) / rate_hat], axis=-1)  # (..., n + 1)
-    return energy(amplitude, np.concatenate([np.zeros_like(limit), rate_hat], axis=-1), steps)
+    return series_energy(amplitude, np.concatenate([np.zeros_like(limit), rate_hat], axis=-1), steps)
 
 
 # The search for a BLT's parameters: smooth and unconstrained, from a guess that is already close.
@@ -162,7 +162,7 @@ _STEP = 1e-5  # of the central differences: their error, about 1e-10, is far bel
 _FLAT = 1e-5  # gradient at which the search ends: the cost is then within about 1e-7 of its minimum
 
 
-def rates(point: Array) -> tuple[Array, Array]:
+def rates_from_logits(point: Array) -> tuple[Array, Array]:
     """Free numbers (..., 2n) to interlaced 0 < rate_1 < rate_hat_1 < rate_2 < ... < 1: logits with positive gaps.
 
     The first number is the lowest logit, the others are logarithms of the gaps between neighbours.
@@ -172,19 +172,19 @@ def rates(point: Array) -> tuple[Array, Array]:
     return mixed[..., 0::2], mixed[..., 1::2]
 
 
-def guess(horizon: int, buffers: int) -> Array:
+def initial_logits(horizon: int, buffers: int) -> Array:
     """Logits of the rates evenly spaced from ln(1/T) to 0.6: the poles' time scales fill 1..T geometrically."""
     lowest, highest = -math.log(horizon), 0.6
     gap = (highest - lowest) / (2 * buffers - 1)
     return np.concatenate([[lowest], np.full(2 * buffers - 1, math.log(gap))])
 
 
-def search(horizon: int, buffers: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def search_blt(horizon: int, buffers: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(theta, theta_hat) that minimise ln sensitivity^2 + ln error^2 at this horizon."""
     from scipy import optimize
 
     def objective(point: Array) -> Array:
-        rate, rate_hat = rates(point)
+        rate, rate_hat = rates_from_logits(point)
         with np.errstate(all="ignore"):  # a wild step of the line search may collapse two poles: infinite cost
             value = np.log(column_square(rate, rate_hat, horizon)) + np.log(row_square(rate, rate_hat, horizon))
         return np.where(np.isfinite(value), value, 1e6)
@@ -194,8 +194,10 @@ def search(horizon: int, buffers: int) -> tuple[tuple[float, ...], tuple[float, 
         values = objective(np.concatenate([point[None], point + steps, point - steps]))  # (1 + 4n,)
         return float(values[0]), (values[1 : 1 + point.size] - values[1 + point.size :]) / (2 * _STEP)
 
-    found = optimize.minimize(with_gradient, guess(horizon, buffers), jac=True, method="BFGS", options={"gtol": _FLAT})
-    rate, rate_hat = rates(np.asarray(found.x))
+    found = optimize.minimize(
+        with_gradient, initial_logits(horizon, buffers), jac=True, method="BFGS", options={"gtol": _FLAT}
+    )
+    rate, rate_hat = rates_from_logits(np.asarray(found.x))
     return tuple((1 - rate).tolist()), tuple((1 - rate_hat).tolist())
 
 
@@ -203,7 +205,7 @@ def search(horizon: int, buffers: int) -> tuple[tuple[float, ...], tuple[float, 
 
 
 _WORTHWHILE = 1e-4  # a further buffer is kept only if it lowers the unit std by at least this fraction
-_BEGUN: ContextVar[Mapping[int, BLT] | None] = ContextVar("begun", default=None)  # by horizon
+_GIVEN: ContextVar[Mapping[int, BLT] | None] = ContextVar("begun", default=None)  # by horizon
 
 
 @stored_as("BLT")
@@ -238,7 +240,7 @@ class BLT(Factorisation):
         super().__post_init__()
         object.__setattr__(self, "theta", tuple(float(value) for value in self.theta))
         object.__setattr__(self, "theta_hat", tuple(float(value) for value in self.theta_hat))
-        if not interlaced(self.theta, self.theta_hat):
+        if not is_interlaced(self.theta, self.theta_hat):
             allowed = "as many as theta_hat, interlaced: 1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0"
             raise InvalidArgument("theta, theta_hat", (self.theta, self.theta_hat), allowed)
 
@@ -251,7 +253,7 @@ class BLT(Factorisation):
         What is remembered are parameters: sensitivity and error are computed anew from them. Inside of `begun` it is
         the one that was begun.
         """
-        horizon, buffers = validation.whole("horizon", horizon), validation.whole("buffers", buffers)
+        horizon, buffers = validation.integer("horizon", horizon), validation.integer("buffers", buffers)
         most = min(buffers, horizon // 2)
 
         def build(found: Mapping[str, Any]) -> BLT:
@@ -260,8 +262,8 @@ class BLT(Factorisation):
         def compute() -> dict[str, Any]:
             best = cls(horizon=horizon, theta=(), theta_hat=())
             for count in range(1, most + 1):
-                theta, theta_hat = search(horizon, count)
-                if not interlaced(theta, theta_hat):  # pragma: no cover - two poles met in floating point
+                theta, theta_hat = search_blt(horizon, count)
+                if not is_interlaced(theta, theta_hat):  # pragma: no cover - two poles met in floating point
                     break
                 found = cls(horizon=horizon, theta=theta, theta_hat=theta_hat)
                 if found.unit_std() > best.unit_std() * (1 - _WORTHWHILE):
@@ -275,10 +277,10 @@ class BLT(Factorisation):
                 stored.buffers <= most and stored.unit_std() <= cls(horizon=horizon, theta=(), theta_hat=()).unit_std()
             )
 
-        started = (_BEGUN.get() or {}).get(horizon)
+        started = (_GIVEN.get() or {}).get(horizon)
         if started is not None and started.buffers <= most:
             return started
-        return build(remember("blt", {"horizon": horizon, "buffers": most}, compute, valid=valid))
+        return build(compute_cached("blt", {"horizon": horizon, "buffers": most}, compute, valid=valid))
 
     @property
     def buffers(self) -> int:
@@ -308,7 +310,7 @@ class BLT(Factorisation):
         c_0 >= c_1 >= ... (c_1 <= theta_1 by interlacing), so columns have the more in common the earlier they are and
         the closer together (calibration.md C.1).
         """
-        count = min(validation.whole("participations", participations), self.horizon)
+        count = min(validation.integer("participations", participations), self.horizon)
         return math.sqrt(columns_square(*self._rates, self.horizon, count))
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
@@ -317,7 +319,7 @@ class BLT(Factorisation):
 
     def releases(self, participations: int = 1) -> int:
         """The first element touches every later release."""
-        validation.whole("participations", participations)
+        validation.integer("participations", participations)
         return self.horizon
 
     def total_releases(self) -> int:
@@ -326,20 +328,20 @@ class BLT(Factorisation):
 
 
 @contextmanager
-def begun(factorisations: Iterable[BLT]) -> Iterator[None]:
+def use_factorisations(factorisations: Iterable[BLT]) -> Iterator[None]:
     """Inside, `optimal` is one of these where one has the horizon.
 
     The search ends where its cost is flat, and its last digits depend on the processor. Half a stream of one
     factorisation and half of another has no price: whoever goes on with a stream, perhaps elsewhere, has its own.
     """
-    token = _BEGUN.set({each.horizon: each for each in factorisations})
+    token = _GIVEN.set({each.horizon: each for each in factorisations})
     try:
         yield
     finally:
-        _BEGUN.reset(token)
+        _GIVEN.reset(token)
 
 
-def interlaced(theta: Sequence[float], theta_hat: Sequence[float]) -> bool:
+def is_interlaced(theta: Sequence[float], theta_hat: Sequence[float]) -> bool:
     """1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0 (false for NaN, true for no buffers)."""
     if len(theta) != len(theta_hat):
         return False
@@ -377,7 +379,7 @@ class BinaryTree(Factorisation):
         On a level of blocks of w = 2^l elements the sum of squares is largest where blocks are full but for one:
         q w^2 + r^2 with q w + r = M, or what the level's blocks hold in all; the first M reach it on all levels.
         """
-        each, square = validation.whole("participations", participations), 0
+        each, square = validation.integer("participations", participations), 0
         for level in range(self.levels):
             full, rest = divmod(min(each, self.horizon >> level << level), 1 << level)
             square += (full << 2 * level) + rest * rest
@@ -399,7 +401,7 @@ class BinaryTree(Factorisation):
 
     def releases(self, participations: int = 1) -> int:
         """On a level with n blocks, M elements touch at most min(M, n) of them."""
-        each = validation.whole("participations", participations)
+        each = validation.integer("participations", participations)
         return sum(min(each, self.horizon >> level) for level in range(self.levels))
 
     def total_releases(self) -> int:

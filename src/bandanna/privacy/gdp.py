@@ -27,7 +27,7 @@ class Price:
     tail: float = 0.0
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.non_negative, "mu", "tail", infinite=True)
+        validation.set_validated(self, validation.non_negative, "mu", "tail", infinite=True)
 
     def delta(self, epsilon: float) -> float:
         """delta_G(epsilon; mu) + (1 + e^epsilon) tail, at most 1."""
@@ -44,7 +44,7 @@ class Price:
             if _tail_cost(found, self.tail) > delta_:
                 return math.inf
             before, found = found, found * 1.01
-        return search.least(lambda e: self.delta(e) <= delta_, max(before, 1e-15), found)
+        return search.find_least(lambda e: self.delta(e) <= delta_, max(before, 1e-15), found)
 
     def __add__(self, other: Price) -> Price:
         """Composition: squares of mu add, tails add."""
@@ -76,7 +76,10 @@ def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """Logarithm of `delta`, to about 1e-11 relative in delta, for finite mu > 0 and epsilon >= 0; vectorised."""
-    epsilon, mu = validation.amounts("epsilon", epsilon, error=InvalidBudget), validation.amounts("mu", mu)
+    epsilon, mu = (
+        validation.non_negative_array("epsilon", epsilon, error=InvalidBudget),
+        validation.non_negative_array("mu", mu),
+    )
     if not np.all((mu > 0) & (mu < math.inf)):
         raise InvalidArgument("mu", mu, "finite numbers > 0")
     return _log_delta(epsilon, mu)
@@ -105,7 +108,10 @@ def _log_delta(epsilon: NDArray[np.float64], mu: NDArray[np.float64]) -> NDArray
 
 def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
     """Exact delta of a mu-GDP release at epsilon >= 0 (0 for mu = 0, 1 for mu = infinity)."""
-    epsilon, mu = validation.amounts("epsilon", epsilon, error=InvalidBudget), validation.amounts("mu", mu)
+    epsilon, mu = (
+        validation.non_negative_array("epsilon", epsilon, error=InvalidBudget),
+        validation.non_negative_array("mu", mu),
+    )
     regular = (mu > 0) & np.isfinite(mu)
     value = np.exp(_log_delta(epsilon, np.where(regular, mu, 1.0)))
     return np.where(regular, value, np.where(mu > 0, 1.0, 0.0))
@@ -144,7 +150,7 @@ def _mu(epsilon_: float, delta_: float) -> float:
     # at mu = 2 sqrt(epsilon) + 80, a <= -39 and delta = 1; delta <= mu/sqrt(2 pi), so mu = delta meets the target
     low, high = min(delta_, 1e-3), 2 * math.sqrt(epsilon_) + 80.0
     at = np.asarray(epsilon_)
-    return search.greatest(lambda m: float(_log_delta(at, np.asarray(m))) <= log_target, low, high, relative=1e-13)
+    return search.find_greatest(lambda m: float(_log_delta(at, np.asarray(m))) <= log_target, low, high, relative=1e-13)
 
 
 def solve_epsilon(
@@ -178,4 +184,4 @@ def _solve(log_profile: Callable[[float], float], log_target: float, *, reach: f
     low = high / 2
     while low > 1e-15 and log_profile(low) <= log_target:
         low, high = low / 16, low
-    return search.crossing(lambda epsilon: log_profile(epsilon) - log_target, low, high)
+    return search.find_crossing(lambda epsilon: log_profile(epsilon) - log_target, low, high)

@@ -72,7 +72,7 @@ class Guarantee:
 
     def brief(self) -> str:
         """Epsilon in a few characters, rounded up, as figures show it; nothing without privacy."""
-        return "" if self.trust == "none" or math.isinf(self.epsilon) else f"ε = {rounded_up(self.epsilon, 3)}"
+        return "" if self.trust == "none" or math.isinf(self.epsilon) else f"ε = {format_rounded_up(self.epsilon, 3)}"
 
     def promise(self) -> str:
         """The first sentence: what is promised, for which data, against which adversary."""
@@ -83,10 +83,10 @@ class Guarantee:
             if self.unit == "event"
             else f"all of a user's at most {self.participations} participations{', one in a batch' * self.batches}"
         )
-        zcdp = f" ({rounded_up(self.rho)}-zCDP)" if math.isfinite(self.rho) else ""
+        zcdp = f" ({format_rounded_up(self.rho)}-zCDP)" if math.isfinite(self.rho) else ""
         return (
-            f"{self.trust.capitalize()} differential privacy with epsilon = {rounded_up(self.epsilon)}, "
-            f"delta = {rounded_up(self.delta, 3)}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, "
+            f"{self.trust.capitalize()} differential privacy with epsilon = {format_rounded_up(self.epsilon)}, "
+            f"delta = {format_rounded_up(self.delta, 3)}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, "
             f"against an adversary who {ADVERSARIES[self.adversary]}."
         )
 
@@ -121,7 +121,7 @@ class Guarantee:
                 f" probability at least {odds:g}."
             )
         else:
-            numbers = f"({rounded_up(self.shuffler.epsilon)}, {rounded_up(self.shuffler.delta, 3)})"
+            numbers = f"({format_rounded_up(self.shuffler.epsilon)}, {format_rounded_up(self.shuffler.delta, 3)})"
             left = f"(epsilon, delta) = {numbers} is left if single reports are kept."
         return f"Against {self.against} {left}{alone}"
 
@@ -134,7 +134,7 @@ class Guarantee:
         }
 
 
-def worst_of(each: Sequence[Guarantee]) -> Guarantee:
+def find_worst_guarantee(each: Sequence[Guarantee]) -> Guarantee:
     """For a person who meets one of these, no matter which: of every number the worst.
 
     A large batch needs less noise of each user, so it is there that the shuffler itself learns most.
@@ -146,13 +146,13 @@ def worst_of(each: Sequence[Guarantee]) -> Guarantee:
     return replace(stated, rho=rho, shuffler=worst, exposed=exposed)
 
 
-def rounded_up(value: float, digits: int = 4) -> str:
+def format_rounded_up(value: float, digits: int = 4) -> str:
     """A few significant digits, rounded up: what is printed holds too."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(rounded):.{digits}g}"
 
 
-def guarantee_of(
+def compute_guarantee(
     event: Event,
     *,
     delta: float,

@@ -14,27 +14,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna import validation
-from bandanna.device.domain import Statistic, numbers
+from bandanna.device.domain import Statistic, read_numeric_array
 from bandanna.errors import (
     BudgetExceeded,
     ConflictingRelease,
     InvalidArgument,
     InvalidStatistic,
-    Summary,
     UnknownEvent,
-    shown,
+    ValueSummary,
+    format_value,
 )
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP, Budget
-from bandanna.privacy.events import ContinualEvent, Event, GaussianEvent, plain, text_of
-from bandanna.privacy.guarantee import rounded_up
-from bandanna.privacy.stores.base import Entry, LedgerStore, MemoryStore
+from bandanna.privacy.events import ContinualEvent, Event, GaussianEvent, format_event, unwrap_record
+from bandanna.privacy.guarantee import format_rounded_up
+from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore
 
 # What may be shown of a ledger: its budget, what was spent, what was released - and nothing that leads to the rest.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Released:
+class LedgerRelease:
     """What everybody may see of an expense: `release` is the noisy result, None if it was not drawn yet."""
 
     task: str
@@ -53,26 +53,26 @@ class LedgerView:
 
     budget: Budget
     participations: int
-    _released: tuple[Released, ...] = field(repr=False)
+    _released: tuple[LedgerRelease, ...] = field(repr=False)
 
     @classmethod
-    def of(cls, budget: Budget, participations: int, entries: Iterable[Entry]) -> LedgerView:
+    def of(cls, budget: Budget, participations: int, entries: Iterable[LedgerEntry]) -> LedgerView:
         """What may be shown of these entries."""
         released = tuple(
-            Released(task=one.task, batch=one.batch, event=one.event, release=one.release and one.release[0])
+            LedgerRelease(task=one.task, batch=one.batch, event=one.event, release=one.release and one.release[0])
             for one in entries
         )
         return cls(budget=budget, participations=participations, _released=released)
 
     @property
-    def releases(self) -> tuple[Released, ...]:
+    def releases(self) -> tuple[LedgerRelease, ...]:
         """What was released, in order; a copy, so that the stored releases stay what they are."""
         shown = (replace(one, task=one.task.replace(accountant.SEPARATOR, ", ")) for one in self._released)
         return deepcopy(tuple(shown))
 
     def __str__(self) -> str:
         """Price, budget and count, in a line."""
-        spent, delta, count = rounded_up(self.spent()), stated_delta(self.budget), len(self._released)
+        spent, delta, count = format_rounded_up(self.spent()), stated_delta(self.budget), len(self._released)
         times = "once" if self.participations == 1 else f"{self.participations:,} times"
         released = "1 release" if count == 1 else f"{count:,} releases"
         return (
@@ -84,7 +84,7 @@ class LedgerView:
         tasks: dict[str, Counter[Event]] = {}
         for one in self._released:
             tasks.setdefault(one.task, Counter())[one.event] += 1
-        return accountant.spent(tasks, self.participations, stated_delta(self.budget))
+        return accountant.compute_spent(tasks, self.participations, stated_delta(self.budget))
 
 
 def stated_delta(budget: Budget) -> float:
@@ -114,7 +114,7 @@ class Ledger:
     store: LedgerStore = field(default_factory=MemoryStore)
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "participations")
+        validation.set_validated(self, validation.integer, "participations")
         if not isinstance(self.budget, Budget):
             raise InvalidArgument("budget", self.budget, "a Budget: ApproxDP, PureDP, ZCDP or RenyiDP")
         if not isinstance(self.store, LedgerStore):
@@ -141,13 +141,13 @@ class Ledger:
         (see `accounting.parallel`): batches of an alternative compose, and the dearest alternative counts. For Gaussian
         sums of reports in a ball around 0, of people with one report each; `members` of two alternatives are refused.
         """
-        task, batch = entry_name(task, batch, one_of)
+        task, batch = find_store_id(task, batch, one_of)
         if not isinstance(event, Event):
             raise UnknownEvent(f"the accountant does not know {type(event).__name__} and does not guess")
         if not callable(draw):
             raise InvalidArgument("draw", draw, "a function without arguments that draws the release")
-        people = _people(members)
-        if validation.whole("streams", streams) > 1 and self.participations > 1:
+        people = _read_people(members)
+        if validation.integer("streams", streams) > 1 and self.participations > 1:
             raise InvalidArgument("streams", streams, f"1 for {self.participations} participations: nobody is in two")
         if one_of is not None:
             self._check_alternative(event, one_of)
@@ -161,12 +161,12 @@ class Ledger:
                 tasks = self.store.tasks()
                 self._check_streams(task, event, steps=tasks.get(task, Counter())[event], streams=streams)
                 self._check_budget(task, event, tasks)
-                entry = Entry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
+                entry = LedgerEntry(task=task, batch=batch, event=event, fingerprint=mark, members=people)
                 self.store.commit(entry)
             elif not hmac.compare_digest(entry.fingerprint, mark):
                 raise ConflictingRelease(
-                    f"task {shown(task)}, batch {shown(batch)} belongs to other data or another mechanism; "
-                    "nothing was released"
+                    f"task {format_value(task)}, batch {format_value(batch)} belongs to other data or another mechanism"
+                    "; nothing was released"
                 )
             if entry.release is None:
                 result = draw()
@@ -178,30 +178,30 @@ class Ledger:
 
     def spent(self) -> float:
         """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
-        return accountant.spent(self.store.tasks(), self.participations, stated_delta(self.budget))
+        return accountant.compute_spent(self.store.tasks(), self.participations, stated_delta(self.budget))
 
     def view(self) -> LedgerView:
         """What may be shown: the ledger itself has the key, the fingerprints and the members of what it released."""
         return LedgerView.of(self.budget, self.participations, self.store.entries())
 
-    def _check_budget(self, task: str, event: Event, tasks: dict[str, accountant.Batches]) -> None:
+    def _check_budget(self, task: str, event: Event, tasks: dict[str, accountant.EventCounts]) -> None:
         tasks.setdefault(task, Counter())[event] += 1
-        if not accountant.within(tasks, self.participations, self.budget):
+        if not accountant.is_within_budget(tasks, self.participations, self.budget):
             delta = stated_delta(self.budget)
-            would = accountant.spent(tasks, self.participations, delta)
+            would = accountant.compute_spent(tasks, self.participations, delta)
             raise BudgetExceeded(
-                f"task {shown(task)} would bring epsilon to {would:.4g} at delta {delta:.3g}, from {self.spent():.4g}; "
-                f"the budget is {self.budget}; nothing was spent or released"
+                f"task {format_value(task)} would bring epsilon to {would:.4g} at delta {delta:.3g}, from"
+                f" {self.spent():.4g}; the budget is {self.budget}; nothing was spent or released"
             )
 
     def _check_streams(self, task: str, event: Event, steps: int, streams: int) -> None:
-        for atom in map(plain, accountant.atoms(event)):
+        for atom in map(unwrap_record, accountant.count_atoms(event)):
             if isinstance(atom, ContinualEvent) and atom.participations < self.participations:
                 allowed = f"at least the ledger's {self.participations}: a stream's price covers its own participations"
                 raise InvalidArgument("event.participations", atom.participations, allowed)
             if isinstance(atom, ContinualEvent) and steps >= streams * atom.factorisation.horizon:
                 raise BudgetExceeded(
-                    f"the stream of task {shown(task)} is priced for {atom.factorisation.horizon} steps"
+                    f"the stream of task {format_value(task)} is priced for {atom.factorisation.horizon} steps"
                 )
 
     def _check_alternative(self, event: Event, one_of: str) -> None:
@@ -209,12 +209,12 @@ class Ledger:
         if self.participations > 1:
             allowed = f"None for {self.participations} participations: somebody's reports would be in one sum"
             raise InvalidArgument("one_of", one_of, allowed)
-        if not all(isinstance(plain(atom), GaussianEvent) for atom in accountant.atoms(event)):
+        if not all(isinstance(unwrap_record(atom), GaussianEvent) for atom in accountant.count_atoms(event)):
             raise InvalidArgument("event", type(event).__name__, "Gaussian noise on a sum, where alternatives are")
 
     def _check_apart(self, task: str, people: tuple[str, ...]) -> None:
         """Nobody is in two alternatives."""
-        for other in accountant.others(task, self.store.tasks()) if people else ():
+        for other in accountant.find_other_alternatives(task, self.store.tasks()) if people else ():
             seen = self.store.appearances(other, people)
             for place, person in enumerate(people):
                 if seen[person]:
@@ -224,38 +224,44 @@ class Ledger:
     def _check_members(self, task: str, batch: str, people: tuple[str, ...]) -> None:
         named = self.store.named(task)
         if named is not None and named != bool(people):
-            allowed = f"given for all batches of task {shown(task)}, or for none"
+            allowed = f"given for all batches of task {format_value(task)}, or for none"
             raise InvalidArgument("members", f"{len(people)} ids", allowed)
         counts, seen = Counter(people), self.store.appearances(task, people)
         for place, person in enumerate(people):  # an id does not belong in a message
             if counts[person] > 1:
-                allowed = f"each person at most once in batch {shown(batch)}"
+                allowed = f"each person at most once in batch {format_value(batch)}"
                 raise InvalidArgument(f"members[{place}]", "one who is there twice", allowed)
             if seen[person] >= self.participations:
-                allowed = f"at most {self.participations} batches of task {shown(task)} for each person"
+                allowed = f"at most {self.participations} batches of task {format_value(task)} for each person"
                 raise BudgetExceeded(f"members[{place}] has been in {seen[person]}; allowed are {allowed}")
 
     def _fingerprint(self, data: Statistic | ArrayLike | bytes, event: Event) -> str:
         if isinstance(data, bytes):
             kind, content = "bytes", data
         else:
-            array = numbers("data", data.values if isinstance(data, Statistic) else data, "numbers or bytes")
+            array = read_numeric_array("data", data.values if isinstance(data, Statistic) else data, "numbers or bytes")
             kind, content = f"{array.dtype.str}{array.shape}", np.ascontiguousarray(array).tobytes()
             if isinstance(data, Statistic) and data.counts is not None:
                 kind, content = f"{kind} by counts", content + np.ascontiguousarray(data.counts).tobytes()
-        return hmac.new(self.store.secret(), f"{text_of(event)}|{kind}|".encode() + content, hashlib.sha256).hexdigest()
+        return hmac.new(
+            self.store.secret(), f"{format_event(event)}|{kind}|".encode() + content, hashlib.sha256
+        ).hexdigest()
 
 
-def entry_name(task: str | int, batch: str | int, one_of: str | None = None) -> tuple[str, str]:
+def find_store_id(task: str | int, batch: str | int, one_of: str | None = None) -> tuple[str, str]:
     """Under which task and batch a store has an entry."""
-    named = _name("task", task), _name("batch", batch)
-    return named if one_of is None else (accountant.SEPARATOR.join((named[0], _name("one_of", one_of), named[1])), "0")
+    named = _check_name("task", task), _check_name("batch", batch)
+    return (
+        named
+        if one_of is None
+        else (accountant.SEPARATOR.join((named[0], _check_name("one_of", one_of), named[1])), "0")
+    )
 
 
-def _name(argument: str, value: Any) -> str:
+def _check_name(argument: str, value: Any) -> str:
     """The name of a task or a batch, as a text that a file can hold."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
-        return str(validation.whole(argument, value, least=-validation.EXACT))
+        return str(validation.integer(argument, value, least=-validation.LARGEST_EXACT_INTEGER))
     if (
         not isinstance(value, str)
         or accountant.SEPARATOR in value
@@ -265,11 +271,13 @@ def _name(argument: str, value: Any) -> str:
     return value
 
 
-def _people(members: Any) -> tuple[str, ...]:
+def _read_people(members: Any) -> tuple[str, ...]:
     """The ids of a batch's users, as texts."""
     if members is None:
         return ()
-    return tuple(map(str, members if isinstance(members, Set) else validation.several("members", members, "user ids")))
+    return tuple(
+        map(str, members if isinstance(members, Set) else validation.list_entries("members", members, "user ids"))
+    )
 
 
 # People in a ledger: known by a keyed hash, never by the name that a caller has for them.
@@ -278,7 +286,7 @@ def _people(members: Any) -> tuple[str, ...]:
 _BITS = 4096  # of a whole number: its digits can be written
 
 
-def hashed(secret: bytes, user: Any, name: str) -> str:
+def hash_user(secret: bytes, user: Any, name: str) -> str:
     """The name under which a user is kept; 17, NumPy's 17 and "17" are the same. Messages never show an id."""
     allowed = "a user's id: a text that is not empty, or a whole number"
     if isinstance(user, bool | np.timedelta64) or not isinstance(user, str | int | np.integer):
@@ -288,7 +296,7 @@ def hashed(secret: bytes, user: Any, name: str) -> str:
     elif int.bit_length(number := int(user)) <= _BITS:
         plain = int.__repr__(number)
     else:
-        raise InvalidStatistic(name, Summary("a longer number"), f"{allowed} of at most {_BITS} bits")
+        raise InvalidStatistic(name, ValueSummary("a longer number"), f"{allowed} of at most {_BITS} bits")
     if not plain:
-        raise InvalidStatistic(name, Summary("an empty text"), allowed)
+        raise InvalidStatistic(name, ValueSummary("an empty text"), allowed)
     return hmac.digest(secret, f"user {plain}".encode(errors="surrogatepass"), hashlib.sha256).hex()

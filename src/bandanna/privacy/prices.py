@@ -72,13 +72,13 @@ class LatticeLaw:
 @lru_cache(maxsize=4096)
 def binomial_price(trials: int, probability: float, zmax: float) -> LatticePrice:
     """Price of Bin(trials, probability) noise by Theorem A."""
-    return price(binomial_law(trials, probability), zmax)
+    return price_lattice_law(binomial_law(trials, probability), zmax)
 
 
 @lru_cache(maxsize=1024)
 def discrete_gaussian_price(std: float, zmax: float) -> LatticePrice:
     """Price of discrete Gaussian noise, mass proportional to exp(-j^2 / (2 std^2)), by Theorem A."""
-    return price(discrete_gaussian_law(std), zmax)
+    return price_lattice_law(discrete_gaussian_law(std), zmax)
 
 
 def binomial_law(trials: int, probability: float) -> LatticeLaw:
@@ -122,11 +122,11 @@ def discrete_gaussian_law(std: float) -> LatticeLaw:
     return LatticeLaw(log_mass=lambda j: -(j**2) / (2 * std**2) - log_norm, mode=0, std=std, even=True)
 
 
-def price(law: LatticeLaw, zmax: float) -> LatticePrice:
+def price_lattice_law(law: LatticeLaw, zmax: float) -> LatticePrice:
     """Theorem A for any log-concave law on the integers."""
     width = math.floor(_BLOCK * law.std) if law.std > _DENSE else 1
-    up_z, up_mass = _side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
-    down_z, down_mass = (up_z, up_mass) if law.even else _side(law, zmax, width, -1)  # cuts at mode, mode-w, ...
+    up_z, up_mass = _walk_side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
+    down_z, down_mass = (up_z, up_mass) if law.even else _walk_side(law, zmax, width, -1)  # cuts at mode, mode-w, ...
     if not len(up_z) or not len(down_z):
         raise CalibrationError(f"noise of std {law.std:.3g} is too small for Theorem A at zmax = {zmax:.3g}")
     # z_{mode+1} - z_mode, or Q(mode)/phi at the farther of the two where block sums blur the difference
@@ -158,7 +158,7 @@ def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
     return float(np.max(bound))
 
 
-def _side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Floats, Floats]:
+def _walk_side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Floats, Floats]:
     """Cuts outwards from the mode with |z| <= zmax: |z| there, and the log mass of the lattice point just outside.
 
     sign = +1: cuts j = mode+1, mode+1+w, ... and the tail P(X >= j); sign = -1: j = mode, mode-w, ... and P(X < j).
@@ -203,12 +203,14 @@ def _deviance(x: Floats, mean: float) -> Floats:
     e = np.asarray((x - mean) / mean)
     size = np.abs(e)
     if not np.all(near := size < _NEAR):
-        series = mean * np.where(near, _series(np.clip(e, -_NEAR, _NEAR), _NEAR), special.xlog1py(1 + e, e) - e)
+        series = mean * np.where(
+            near, _deviance_series(np.clip(e, -_NEAR, _NEAR), _NEAR), special.xlog1py(1 + e, e) - e
+        )
         return np.asarray(series)
-    return np.asarray(mean * _series(e, float(np.max(size, initial=0.0))))
+    return np.asarray(mean * _deviance_series(e, float(np.max(size, initial=0.0))))
 
 
-def _series(e: Floats, most: float) -> Floats:
+def _deviance_series(e: Floats, most: float) -> Floats:
     """h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most: as many terms as double precision can tell."""
     last = next((k for k in range(3, 20) if most ** (k - 2) < 1e-18 * k * (k - 1)), 20)
     total, turned = np.full(e.shape, 1 / (last * (last - 1))), -e
@@ -256,7 +258,7 @@ def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> fl
     grid = np.unique(
         np.concatenate([grid, np.linspace(max(mean - 3 * width, 0.0), min(mean + 6 * width, most), _CELLS)])
     )
-    cells = _Cells(epsilon, mu_unit, grid)
+    cells = _CumulantCells(epsilon, mu_unit, grid)
     lambdas = np.geomspace(1e-3, 300.0, 300) / mean
 
     def bound(log_c: Callable[[float], float], place: int) -> float:
@@ -266,17 +268,17 @@ def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> fl
     low, high = 0, len(lambdas) - 1
     while low < high:  # nearly there, at little cost
         middle = (low + high) // 2
-        falls = bound(cells.coarsely, middle) > bound(cells.coarsely, middle + 1)
+        falls = bound(cells.bound_coarsely, middle) > bound(cells.bound_coarsely, middle + 1)
         low, high = (middle + 1, high) if falls else (low, middle)
-    found = bound(cells.finely, low)
+    found = bound(cells.bound_finely, low)
     for step in (-1, 1):
-        while 0 <= low + step < len(lambdas) and (beside := bound(cells.finely, low + step)) < found:
+        while 0 <= low + step < len(lambdas) and (beside := bound(cells.bound_finely, low + step)) < found:
             low, found = low + step, beside
     worst = float(gdp.delta(epsilon, mu_unit * math.sqrt(most)))
     return min(float(np.exp(found)), worst, 1.0)
 
 
-class _Cells:
+class _CumulantCells:
     """log C(lambda), at least: by cells of a grid, or by some of them together, which is more and takes less."""
 
     def __init__(self, epsilon: float, mu_unit: float, grid: Floats) -> None:
@@ -287,10 +289,10 @@ class _Cells:
         self._most = gdp.log_delta(epsilon, self._mu[:, -1])  # delta_G increases: at the end of each
         self._log_delta, self._known = np.empty(ends.shape), np.zeros(len(ends), dtype=bool)
 
-    def coarsely(self, lambda_: float) -> float:
+    def bound_coarsely(self, lambda_: float) -> float:
         return float((self._most - lambda_ * self._first).max())
 
-    def finely(self, lambda_: float) -> float:
+    def bound_finely(self, lambda_: float) -> float:
         """Where a larger one may lie than at the end of some cells, every cell is looked at."""
         reached = (self._most - lambda_ * self._last).max()
         higher = self._most - lambda_ * self._first >= reached
@@ -380,22 +382,22 @@ def _(event: events.GaussianEvent, tail: float) -> Price:
     if event.grid == 0.0:
         return Price(mu=event.sensitivity / event.std)
     shift = event.sensitivity / event.grid + math.sqrt(event.dim)
-    return _discrete_gaussian(event.std / event.grid, shift, touched=event.dim, tail=tail)
+    return _price_discrete_gaussian(event.std / event.grid, shift, touched=event.dim, tail=tail)
 
 
 @gaussian_price.register
 def _(event: events.DiscreteGaussianEvent, tail: float) -> Price:
-    return _discrete_gaussian(event.std, event.shift, touched=event.dim, tail=tail)
+    return _price_discrete_gaussian(event.std, event.shift, touched=event.dim, tail=tail)
 
 
 @gaussian_price.register
 def _(event: events.ContinualEvent, tail: float) -> Price:
     """mu = Delta_2 |c_1 + ... + c_M0| / sigma for the worst M0 columns of C, rounding of the touched numbers added."""
-    change, touched = _moved(event)
+    change, touched = _measure_shift(event)
     if event.grid == 0.0:
         return Price(mu=change / event.std)
     shift = change / event.grid + math.sqrt(touched)
-    return _discrete_gaussian(event.std / event.grid, shift, touched=touched, tail=tail)
+    return _price_discrete_gaussian(event.std / event.grid, shift, touched=touched, tail=tail)
 
 
 @gaussian_price.register
@@ -419,18 +421,18 @@ def _(event: events.RecordEvent, tail: float) -> Price:
     return gaussian_price(event.event, tail)
 
 
-def unrounded(event: events.Event, tail: float) -> float:
+def compute_unrounded_share(event: events.Event, tail: float) -> float:
     """What share of a release's mu the change of the data has; the rest is that of rounding, whatever they are."""
-    event = events.plain(event)
+    event = events.unwrap_record(event)
     if isinstance(event, events.BinomialEvent):
         return event.shift / composable_shift(event.shift, event.dim, tail / 2) if event.rounded else 1.0
     if not isinstance(event, events.GaussianEvent | events.ContinualEvent):
         raise UnknownEvent(f"no part of {type(event).__name__} is known to be rounding: {event!r}")
-    change, touched = _moved(event)
+    change, touched = _measure_shift(event)
     return change / (change + event.grid * math.sqrt(touched))
 
 
-def _moved(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
+def _measure_shift(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
     """By how much a person moves a release in l2, and how many numbers of it."""
     if isinstance(event, events.GaussianEvent):
         return event.sensitivity, event.dim
@@ -441,7 +443,7 @@ def _moved(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, 
 def binomial_unit(event: events.BinomialEvent, tail: float) -> LatticePrice | None:
     """Theorem A for the event's noise, or None where its reach is too short for the event's shifts."""
     try:
-        unit = binomial_price(event.trials, event.probability, _cut(tail / event.dim))
+        unit = binomial_price(event.trials, event.probability, _choose_zmax(tail / event.dim))
     except CalibrationError:
         return None
     return unit if event.reach <= unit.reach else None
@@ -453,9 +455,9 @@ def _lattice_price(unit: LatticePrice | None, event: events.BinomialEvent, shift
     return Price(mu=unit.mu * shift, tail=rounding_tail + event.dim * unit.tail + event.tail)
 
 
-def _discrete_gaussian(std: float, shift: float, *, touched: int, tail: float) -> Price:
+def _price_discrete_gaussian(std: float, shift: float, *, touched: int, tail: float) -> Price:
     try:
-        unit = discrete_gaussian_price(std, _cut(tail / touched))
+        unit = discrete_gaussian_price(std, _choose_zmax(tail / touched))
     except CalibrationError:
         return NO_PRICE
     if shift > unit.reach:
@@ -463,7 +465,7 @@ def _discrete_gaussian(std: float, shift: float, *, touched: int, tail: float) -
     return Price(mu=unit.mu * shift, tail=touched * unit.tail)
 
 
-def _cut(tail: float) -> float:
+def _choose_zmax(tail: float) -> float:
     """zmax with Phi(-zmax) <= tail, rounded up to a quarter so that prices can be remembered."""
     return math.ceil(-4 * float(special.ndtri(min(max(tail, 1e-300), 0.1)))) / 4
 
@@ -490,7 +492,7 @@ def _(event: events.Event) -> float:
 @concentrated_price.register(events.ContinualEvent)
 def _(event: events.GaussianEvent | events.ContinualEvent) -> float:
     """A discrete Gaussian is (shift^2 / 2 std^2)-zCDP for integer shifts (Canonne, Kamath and Steinke 2020, Thm 4)."""
-    change, touched = _moved(event)
+    change, touched = _measure_shift(event)
     return (change + event.grid * math.sqrt(touched)) ** 2 / (2 * event.std**2)
 
 

@@ -13,7 +13,7 @@ from bandanna import validation
 from bandanna.errors import InvalidBudget
 from bandanna.numeric import search
 from bandanna.privacy import gdp
-from bandanna.privacy.blanket import MOST, composed_blanket, loss_std, stop_loss
+from bandanna.privacy.blanket import LARGEST_LOSS_RATIO, composed_blanket, loss_std, stop_loss
 
 # The bound on shuffled Gaussian batches, minimised: one class answers for delta, epsilon and the noise.
 #
@@ -53,7 +53,7 @@ class ShuffledBatches:
     def delta(self, scale: float, epsilon: float) -> float:
         """Least delta at `epsilon`."""
         alone = self._alone(scale, epsilon)
-        if self.users == 1 or not 0.0 < epsilon <= MOST:
+        if self.users == 1 or not 0.0 < epsilon <= LARGEST_LOSS_RATIO:
             return alone
         return min(alone, self._least(scale, epsilon)[0])
 
@@ -62,9 +62,9 @@ class ShuffledBatches:
         alone = gdp.epsilon(delta, math.sqrt(self.times) / scale)
         if self.users == 1 or alone == 0.0:
             return alone
-        high, sums_only = min(alone, MOST), gdp.epsilon(delta, math.sqrt(self.times / self.users) / scale)
+        high, sums_only = min(alone, LARGEST_LOSS_RATIO), gdp.epsilon(delta, math.sqrt(self.times / self.users) / scale)
         low = max(sums_only, 1e-9 * high)
-        if alone > MOST and self.delta(scale, MOST) > delta:
+        if alone > LARGEST_LOSS_RATIO and self.delta(scale, LARGEST_LOSS_RATIO) > delta:
             return alone
         guess = _crossing(lambda e: self._sketched(scale, e)[0], delta, low, high, relative=1e-2)
         place = self._least(scale, guess)[1]
@@ -75,7 +75,7 @@ class ShuffledBatches:
             value, place = self._near(place, scale, epsilon)
             return min(value, self._alone(scale, epsilon))
 
-        found = _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, guess, low, high))
+        found = _crossing(reached, delta, *_bracket(lambda e: reached(e) <= delta, guess, low, high))
         return self._proven(scale, delta, found, low, high)
 
     def _proven(self, scale: float, delta: float, found: float, low: float, high: float) -> float:
@@ -95,12 +95,12 @@ class ShuffledBatches:
     def _fallen(self, place: float, scale: float, delta: float, start: float, low: float, high: float) -> float:
         """Least epsilon by the bound at log eps0 = `place`, searched from `start`."""
         reached = cache(lambda e: min(self._before(math.exp(place), scale, e), self._alone(scale, e)))
-        return _crossing(reached, delta, *_beside(lambda e: reached(e) <= delta, start, low, high))
+        return _crossing(reached, delta, *_bracket(lambda e: reached(e) <= delta, start, low, high))
 
     def scale(self, epsilon: float, delta: float) -> float:
         """Least sigma / Delta_2."""
         alone = math.sqrt(self.times) / gdp.mu(epsilon, delta)
-        if self.users == 1 or epsilon > MOST:
+        if self.users == 1 or epsilon > LARGEST_LOSS_RATIO:
             return alone
         least, relative = alone / math.sqrt(self.users), 1e-6 if self.times == 1 else 1e-4
         scale, margin = self._alternating(epsilon, delta, least, alone, relative), _MARGIN
@@ -119,7 +119,7 @@ class ShuffledBatches:
 
         def needed(bound: Callable[[float, float], float], start: float, relative: float) -> float:
             reached = cache(lambda scale: min(bound(scale, epsilon), self._alone(scale, epsilon)))
-            ends = _beside(lambda scale: reached(scale) <= delta, start, low, high)
+            ends = _bracket(lambda scale: reached(scale) <= delta, start, low, high)
             return _crossing(reached, delta, *ends, relative=relative)
 
         best, found = math.inf, needed(lambda *there: self._sketched(*there)[0], high, 1e-2)
@@ -134,8 +134,8 @@ class ShuffledBatches:
         """Least bound that a walk downhill from log eps0 = `place` finds, and where."""
         reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
-            return _lowest(reached, *_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
-        return _settled(reached, place, (2 * _GRID, _GRID))
+            return _minimize_unimodal(reached, *_walk_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
+        return _refine_minimum(reached, place, (2 * _GRID, _GRID))
 
     def _at(self, place: float, scale: float, epsilon: float) -> float:
         """Bound at log eps0 = `place`."""
@@ -148,14 +148,14 @@ class ShuffledBatches:
 
     def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
         """Least bound over eps0 that a search finds, and log eps0; kept for who asks again what was proven."""
-        return _searched(self, scale, epsilon)
+        return _search_delta(self, scale, epsilon)
 
     def _search(self, scale: float, epsilon: float) -> tuple[float, float]:
         reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
-            return _narrowed(reached, *self._range(scale, epsilon), _WIDTH)
+            return _narrow(reached, *self._range(scale, epsilon), _WIDTH)
         place = _GRID * round(math.log(self._sketched(scale, epsilon)[1]) / _GRID)
-        return _settled(reached, place, (6 * _GRID, 2 * _GRID, _GRID))  # compositions take time: few of them
+        return _refine_minimum(reached, place, (6 * _GRID, 2 * _GRID, _GRID))  # compositions take time: few of them
 
     @property
     def _most(self) -> float:
@@ -165,7 +165,7 @@ class ShuffledBatches:
     def _range(self, scale: float, epsilon: float) -> tuple[float, float]:
         """Logarithms of the least eps0 that may be better than no shuffle, by its tail, and of the greatest."""
         alone, most = self._alone(scale, epsilon), self._most
-        low = search.least(lambda local: self._tail(local, scale, 0.0) < alone, _LEAST, most, relative=1e-2)
+        low = search.find_least(lambda local: self._tail(local, scale, 0.0) < alone, _LEAST, most, relative=1e-2)
         return math.log(low), math.log(most)
 
     def _before(self, local: float, scale: float, epsilon: float) -> float:
@@ -174,7 +174,7 @@ class ShuffledBatches:
         if self._bound(local, scale, 0.98 * epsilon) >= value:
             return value
         end = math.log(epsilon)
-        return min(value, _lowest(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
+        return min(value, _minimize_unimodal(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
 
     def _bound(self, local: float, scale: float, epsilon: float) -> float:
         """delta at `epsilon`, from eps0."""
@@ -210,7 +210,7 @@ class ShuffledBatches:
 
 
 @lru_cache(maxsize=64)
-def _searched(batches: ShuffledBatches, scale: float, epsilon: float) -> tuple[float, float]:
+def _search_delta(batches: ShuffledBatches, scale: float, epsilon: float) -> tuple[float, float]:
     return batches._search(scale, epsilon)
 
 
@@ -218,10 +218,12 @@ def _crossing(
     delta: Callable[[float], float], target: float, low: float, high: float, *, relative: float = 1e-6
 ) -> float:
     """Least place at which a falling delta is at most `target`, as it is at `high`."""
-    return search.crossing(lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative)
+    return search.find_crossing(
+        lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative
+    )
 
 
-def _beside(kept: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
+def _bracket(kept: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
     """Two places, `kept` at the second alone, as at `high` and not at `low`: by growing steps from `start`."""
     ratio, last = 1.02, start
     if kept(start):
@@ -233,14 +235,14 @@ def _beside(kept: Callable[[float], bool], start: float, low: float, high: float
     return last, min(high, last * ratio)
 
 
-def _narrowed(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
+def _narrow(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
     """Least of some values between `low` and `high`, narrowed down, and where."""
     step = (high - low) / _POINTS
     best = min((value(low + (turn + 0.5) * step), low + (turn + 0.5) * step) for turn in range(_POINTS))
-    return min(best, _lowest(value, max(low, best[1] - step), min(high, best[1] + step), width))
+    return min(best, _minimize_unimodal(value, max(low, best[1] - step), min(high, best[1] + step), width))
 
 
-def _downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
+def _walk_downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
     """A place whose value is below those of the two beside it, and these: by steps from `place` that double."""
     at, ahead = value(place), value(place + step)
     if ahead >= at:
@@ -252,14 +254,14 @@ def _downhill(value: Callable[[float], float], place: float, step: float) -> tup
     return place, min(behind, place + step), max(behind, place + step)
 
 
-def _settled(value: Callable[[float], float], place: float, steps: tuple[float, ...]) -> tuple[float, float]:
+def _refine_minimum(value: Callable[[float], float], place: float, steps: tuple[float, ...]) -> tuple[float, float]:
     """Least value, and where, that a walk downhill finds with one length of steps after the other."""
     for step in steps:
-        place = _downhill(value, place, step)[0]
+        place = _walk_downhill(value, place, step)[0]
     return value(place), place
 
 
-def _lowest(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
+def _minimize_unimodal(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
     """Least value of a unimodal function, and where, within `width`; parabolas and golden sections (Brent 1973)."""
     near, ahead, last = width / 4, 0.0, 0.0  # the last two steps
     place = second = third = low + _GOLDEN * (high - low)
@@ -332,7 +334,7 @@ def composed_shuffled_gaussian_delta(
     *, std: float, sensitivity: float, users: int, times: int, epsilon: float
 ) -> float:
     """Least delta that we can prove at `epsilon` for a person in `times` shuffled batches of `users` each."""
-    batches = ShuffledBatches(users=validation.whole("users", users), times=validation.whole("times", times))
+    batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
     return batches.delta(scale, validation.non_negative("epsilon", epsilon))
 
@@ -341,7 +343,7 @@ def composed_shuffled_gaussian_epsilon(
     *, std: float, sensitivity: float, users: int, times: int, delta: float
 ) -> float:
     """Least epsilon that we can prove at `delta` for a person in `times` shuffled batches of `users` each."""
-    batches = ShuffledBatches(users=validation.whole("users", users), times=validation.whole("times", times))
+    batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
     return batches.epsilon(scale, _positive_delta(delta))
 
@@ -350,7 +352,7 @@ def composed_shuffled_gaussian_std(
     *, sensitivity: float, users: int, times: int, epsilon: float, delta: float
 ) -> float:
     """Least standard deviation per user with which `times` shuffled batches are (epsilon, delta)-DP for each person."""
-    batches = ShuffledBatches(users=validation.whole("users", users), times=validation.whole("times", times))
+    batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     sensitivity = validation.positive("sensitivity", sensitivity)
     return sensitivity * batches.scale(validation.epsilon(epsilon), _positive_delta(delta))
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from bandanna import validation
-from bandanna.device.randomizers import CAP_CANDIDATES, few_coordinates
+from bandanna.device.randomizers import CAP_CANDIDATES, check_direction_dim
 from bandanna.errors import CalibrationError, InvalidBudget
 from bandanna.numeric import search
 from bandanna.privacy.events import CapEvent
@@ -29,7 +29,7 @@ _EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 8.0, 0.125)])  # lengths
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cap:
+class CapMoments:
     """The cap T >= cosine: mass = P(cap), first = E[T; cap], second = E[T^2; cap]."""
 
     mass: float
@@ -38,25 +38,25 @@ class Cap:
 
 
 @lru_cache(maxsize=4096)
-def cap_moments(dim: int, cosine: float) -> Cap:
+def cap_moments(dim: int, cosine: float) -> CapMoments:
     """For 0 <= cosine <= 1; E[T; T >= t] = f(0) (1 - t^2)^((dim-1)/2) / (dim - 1), f the density of T."""
     half, rest = (dim - 1) / 2, 1 - cosine * cosine
     density = math.exp(special.gammaln(dim / 2) - special.gammaln(half)) / math.sqrt(math.pi)  # f(0)
-    return Cap(
-        mass=float(beyond(dim, np.asarray(cosine))),
+    return CapMoments(
+        mass=float(cap_mass(dim, np.asarray(cosine))),
         first=density * rest**half / (dim - 1),
         second=float(special.betainc(half, 1.5, rest)) / (2 * dim),
     )
 
 
-def beyond(dim: int, cosine: Any) -> Any:
+def cap_mass(dim: int, cosine: Any) -> Any:
     """P(T >= cosine) for cosine in [-1, 1]; what lies beyond is cut to it."""
     near = np.clip(cosine, -1.0, 1.0)
     tail = special.betainc((dim - 1) / 2, 0.5, (1 - near) * (1 + near)) / 2
     return np.where(near >= 0, tail, 1 - tail)
 
 
-def masses(event: CapEvent) -> tuple[float, float]:
+def bound_cap_mass(event: CapEvent) -> tuple[float, float]:
     """Between what and what the probability lies that a candidate is inside the cap, whatever u0 is.
 
     A candidate is within one step of a Gaussian G in every coordinate, and x -> <x, u0> - cosine |x| moves by at most
@@ -64,19 +64,19 @@ def masses(event: CapEvent) -> tuple[float, float]:
     s = (1 + cosine) sqrt(dim) / steps. T and |G| are independent, and |G| is cut into classes, each as short as its
     shortest (calibration.md D.3).
     """
-    return _masses(event.dim, event.cosine, event.steps)
+    return _bound_mass(event.dim, event.cosine, event.steps)
 
 
 @lru_cache(maxsize=4096)
-def _masses(dim: int, cosine: float, steps: int) -> tuple[float, float]:
+def _bound_mass(dim: int, cosine: float, steps: int) -> tuple[float, float]:
     """Of all chances and numbers of candidates."""
     slack = (1 + cosine) * math.sqrt(dim) / steps
     classes = np.diff(special.gammainc(dim / 2, np.append(_EDGES, np.inf) ** 2 / 2))
     with np.errstate(divide="ignore"):
         moved = slack / _EDGES  # infinite for the shortest: all of [-1, 1]
     rare = dim * _CUT
-    low = float(np.sum(classes * beyond(dim, cosine + moved))) * (1 - _ROUNDED) - rare
-    high = float(np.sum(classes * beyond(dim, cosine - moved))) * (1 + _ROUNDED) + rare
+    low = float(np.sum(classes * cap_mass(dim, cosine + moved))) * (1 - _ROUNDED) - rare
+    high = float(np.sum(classes * cap_mass(dim, cosine - moved))) * (1 + _ROUNDED) + rare
     return max(low, 0.0), min(high, 1.0)
 
 
@@ -90,7 +90,7 @@ def cap_epsilon(event: CapEvent) -> float:
 
     Both are taken at whichever ends of the range of Q make the quotient largest.
     """
-    low, high = masses(event)
+    low, high = bound_cap_mass(event)
     if not 0 < low <= high < 1:
         return math.inf
     c, n = math.ceil(event.chance * _PLACES) / _PLACES, event.candidates  # P(coin < chance), exactly
@@ -107,23 +107,23 @@ def _series(x: float, n: int) -> float:
     return -math.expm1(n * math.log(x)) / (1 - x) if x > 0 else 1.0
 
 
-def share_inside(event: CapEvent) -> float:
+def probability_inside(event: CapEvent) -> float:
     """With which probability the message is inside the cap: c (1 - (1-q)^N) + (1-c) q^N for a cap of mass q."""
     q, c, n = cap_moments(event.dim, event.cosine).mass, event.chance, event.candidates
     return c * -math.expm1(n * math.log1p(-q)) + (1 - c) * q**n
 
 
-def lean(event: CapEvent) -> float:
+def mean_cosine(event: CapEvent) -> float:
     """m = E<u, u0> of a message's direction u: p E[T | cap] + (1-p) E[T | outside]."""
-    inside, p = cap_moments(event.dim, event.cosine), share_inside(event)
+    inside, p = cap_moments(event.dim, event.cosine), probability_inside(event)
     if inside.mass == 0:
         return 0.0  # nothing ever is inside
     return inside.first * (p / inside.mass - (1 - p) / (1 - inside.mass))
 
 
-def square(event: CapEvent) -> float:
+def mean_squared_cosine(event: CapEvent) -> float:
     """E<u, u0>^2, at least 1/dim."""
-    inside, p = cap_moments(event.dim, event.cosine), share_inside(event)
+    inside, p = cap_moments(event.dim, event.cosine), probability_inside(event)
     return p * inside.second / inside.mass + (1 - p) * (1 / event.dim - inside.second) / (1 - inside.mass)
 
 
@@ -146,23 +146,23 @@ def best_cap(*, dim: int, epsilon: float) -> CapEvent:
     Searched for exact candidates, p (1-q) / ((1-p) q) = e^epsilon; the chance is then lowered until the price of what
     is drawn, steps included, is met.
     """
-    dim, epsilon = few_coordinates(dim), validation.epsilon(epsilon)
+    dim, epsilon = check_direction_dim(dim), validation.epsilon(epsilon)
     if not LEAST <= epsilon < math.inf:
         raise InvalidBudget("epsilon", epsilon, f"a finite number >= {LEAST:g} for one report")
-    return _searched(dim, epsilon)
+    return _search_cap(dim, epsilon)
 
 
 @lru_cache(maxsize=1024)
-def _searched(dim: int, epsilon: float) -> CapEvent:
+def _search_cap(dim: int, epsilon: float) -> CapEvent:
     cosine = _best_cosine(dim, min(epsilon, LARGEST))
-    n, p = _inside(dim, cosine, min(epsilon, LARGEST))
+    n, p = _candidates_and_share(dim, cosine, min(epsilon, LARGEST))
     q = cap_moments(dim, cosine).mass
     event = CapEvent(cosine=cosine, chance=0.0, candidates=n, dim=dim)
     least, most = ((share - q**n) / (-math.expm1(n * math.log1p(-q)) - q**n) for share in (q, p))
-    return replace(event, chance=_affordable(event, least, min(most, 1.0), epsilon))
+    return replace(event, chance=_largest_affordable(event, least, min(most, 1.0), epsilon))
 
 
-def _inside(dim: int, cosine: float, epsilon: float) -> tuple[int, float]:
+def _candidates_and_share(dim: int, cosine: float, epsilon: float) -> tuple[int, float]:
     """The number N of candidates and the share p inside: p (1-q) / ((1-p) q) = e^epsilon and (1-q)^N <= 1 - p.
 
     As few candidates as that takes, and at least two; where it takes more than there may be, the p that they reach.
@@ -182,7 +182,7 @@ def _best_cosine(dim: int, epsilon: float) -> float:
         cap = cap_moments(dim, cosine)
         if cap.mass < _SMALLEST:
             return -1.0
-        _, p = _inside(dim, cosine, epsilon)
+        _, p = _candidates_and_share(dim, cosine, epsilon)
         return cap.first * (p / cap.mass - (1 - p) / (1 - cap.mass))
 
     low, high = 0.0, _NARROWEST
@@ -193,7 +193,7 @@ def _best_cosine(dim: int, epsilon: float) -> float:
     return low if value(low) >= value(high) else high
 
 
-def _affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
+def _largest_affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
     """The largest chance from `least`, which tells nothing, to `most`, in whole steps of a coin, that costs epsilon."""
 
     def chance(fraction: float) -> float:
@@ -206,4 +206,4 @@ def _affordable(event: CapEvent, least: float, most: float, epsilon: float) -> f
         return chance(1.0)
     if not meets(_WORTH):
         raise CalibrationError(f"no cap costs as little as epsilon = {epsilon:g} in {event.dim} coordinates")
-    return chance(search.greatest(meets, _WORTH, 1.0, relative=1e-12))
+    return chance(search.find_greatest(meets, _WORTH, 1.0, relative=1e-12))

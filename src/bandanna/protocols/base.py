@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from bandanna import validation
 from bandanna.device.base import Device, Messages
 from bandanna.device.domain import Bits, Domain, Estimate, Statistic
-from bandanna.device.noise import Draws, NoiseSource, noise_source
-from bandanna.device.randomizers import Plain
+from bandanna.device.noise import NoiseSource, ReleaseCost, check_noise_source
+from bandanna.device.randomizers import PlainVector
 from bandanna.errors import InsecureSource, InvalidArgument
 from bandanna.privacy.budgets import ApproxDP, Budget
 from bandanna.privacy.events import Event
-from bandanna.privacy.guarantee import Guarantee, guarantee_of
-from bandanna.protocols.mixers import Analyzer, Gathering, Mixer
+from bandanna.privacy.guarantee import Guarantee, compute_guarantee
+from bandanna.protocols.mixers import Analyzer, GatheringMixer, Mixer
 from bandanna.types import Floats
 
 # What every protocol is: statistics in a declared domain, through device, mixer and analyzer, to a private sum.
@@ -38,7 +38,7 @@ class Protocol(ABC):
     """A calibrated protocol; `delta` is where its guarantee is stated, `participations` how often a user takes part.
 
     `trust` names the model; who sees what, and what is left against a shuffler, are stated by `observers`,
-    `local_event` and `exposed`, and make the guarantee.
+    `local_levels_event` and `exposed`, and make the guarantee.
     """
 
     domain: Domain
@@ -48,11 +48,13 @@ class Protocol(ABC):
     name: ClassVar[str]
     trust: ClassVar[str]
     composed: ClassVar[bool] = True  # an event for each participation; False: one event covers all of them
-    of_groups: ClassVar[bool] = False  # a sum tells nothing of how many are in it, at a Gaussian price for any number
+    hides_group_size: ClassVar[bool] = (
+        False  # a sum tells nothing of how many are in it, at a Gaussian price for any number
+    )
 
     def __post_init__(self) -> None:
-        a_domain(self.domain)
-        validation.store(self, validation.whole, "participations")
+        check_domain(self.domain)
+        validation.set_validated(self, validation.integer, "participations")
         object.__setattr__(self, "delta", validation.delta(self.delta))
 
     @property
@@ -78,7 +80,7 @@ class Protocol(ABC):
     @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised, to whom, against whom; computed for what runs."""
-        return guarantee_of(
+        return compute_guarantee(
             self.event,
             delta=self.delta,
             trust=self.trust,
@@ -110,15 +112,15 @@ class Protocol(ABC):
         """Size of one user's message."""
         return FLOAT_BITS * self.domain.dim
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """What a release of a batch of so many users takes at most, for estimates of its time."""
-        return Draws(numbers=users * self.domain.dim)
+        return ReleaseCost(numbers=users * self.domain.dim)
 
     def admit(self, statistics: Statistic | ArrayLike, *, clip: bool = True) -> Statistic:
         """Statistics that lie in the domain: clipped and counted here, or, if that was done before, checked."""
         if not isinstance(statistics, Statistic):
             return self.domain.admit(statistics, clip=clip)
-        return self.domain.readmit(statistics)
+        return self.domain.check_statistic(statistics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +146,11 @@ class BatchProtocol(Protocol):
         return None
 
     @property
-    def rounds_rows(self) -> bool:
+    def rounds_each_row(self) -> bool:
         """Whether every user's statistic is rounded by itself: then the law depends on more than their sum."""
         return False
 
-    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+    def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The estimate of an exact sum, (..., dim), in the law of `release`: a shortcut of simulations."""
         raise InsecureSource(f"{self.name} needs every user's statistic")
 
@@ -159,14 +161,14 @@ class BatchProtocol(Protocol):
 
         Leading axes are independent replicates. path="messages" runs every message, path="law" is the simulator's way.
         """
-        checked_path(path, source)
+        check_path(path, source)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(statistic.users)
         if path == "law":
             return self.law(statistic, source)
-        return self.of_messages(self.device.message(statistic, source), source)
+        return self.release_messages(self.device.message(statistic, source), source)
 
-    def of_messages(self, messages: Messages, source: NoiseSource) -> Estimate:
+    def release_messages(self, messages: Messages, source: NoiseSource) -> Estimate:
         """The estimate of a batch whose messages are all there, (..., users, length): mixer and analyzer."""
         held = self.mixer.drawn(self.mixer.add(self.mixer.empty(messages.shape[:-2]), messages), source)
         return self.analyzer.analyze(self.analyzer.begin(messages.shape[:-2]), self.mixer.close(held), source)[1]
@@ -219,13 +221,13 @@ class StreamProtocol(Protocol):
         clip: bool = True,
     ) -> tuple[Any, Estimate]:
         """One more step, (..., users, dim): the next state and the estimate of everything released so far."""
-        checked_path(path, source)
+        check_path(path, source)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(state, statistic.users)
         if path == "law":
             return self.law(state, statistic, source)
         held, analyzed = self.parted(state)
-        for messages in self.mixer.portions(held, self.device.message(statistic, source)):
+        for messages in self.mixer.split_portions(held, self.device.message(statistic, source)):
             held = self.mixer.drawn(self.mixer.add(held, messages), source)
             analyzed, estimate = self.analyzer.analyze(analyzed, self.mixer.close(held), source)
             held = self.mixer.forget(held)
@@ -238,15 +240,15 @@ class StreamProtocol(Protocol):
         """A whole stream at once: (..., users, dim) -> estimates after every single user, (..., users, dim)."""
 
 
-def checked_path(path: str, source: NoiseSource) -> str:
+def check_path(path: str, source: NoiseSource) -> str:
     """One of the two paths; the simulator's is refused to a secure source."""
     validation.one_of("path", path, ("messages", "law"))
-    if noise_source(source).secure and path == "law":
+    if check_noise_source(source).secure and path == "law":
         raise InsecureSource('path="law" is a shortcut for simulation; a secure source runs path="messages"')
     return path
 
 
-def a_domain(domain: Domain) -> Domain:
+def check_domain(domain: Domain) -> Domain:
     """A domain, or an error that says what one is."""
     if not isinstance(domain, Domain):
         raise InvalidArgument("domain", domain, "a Domain: LinearReport, Ball or Box")
@@ -262,7 +264,7 @@ def stated_delta(budget: Budget) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trusted(Protocol):
+class TrustedServerProtocol(Protocol):
     """The server sees every user's statistic, all others what it releases."""
 
     @property
@@ -271,27 +273,27 @@ class Trusted(Protocol):
         return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
 
     @cached_property
-    def device(self) -> Plain:
+    def device(self) -> PlainVector:
         """Sends the statistic itself."""
-        return Plain(domain=self.domain)
+        return PlainVector(domain=self.domain)
 
     @cached_property
-    def mixer(self) -> Gathering:
+    def mixer(self) -> GatheringMixer:
         """The server keeps every row until it is released."""
-        return Gathering(domain=self.domain)
+        return GatheringMixer(domain=self.domain)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrustedSum(Trusted, BatchProtocol):
+class TrustedSumProtocol(TrustedServerProtocol, BatchProtocol):
     """The server adds noise, or none, to the sum of a batch: the law of an estimate depends on the exact sum alone."""
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Noise on the sum."""
-        return Draws(gaussians=self.domain.dim, numbers=users * self.domain.dim)
+        return ReleaseCost(gaussians=self.domain.dim, numbers=users * self.domain.dim)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Already one draw per batch."""
-        return self.of_total(statistic.total(), statistic.users, source)
+        return self.release_total(statistic.total(), statistic.users, source)
 
     @property
     def sums_only(self) -> bool:

@@ -17,7 +17,13 @@ from bandanna.device.domain import Bits, Domain
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP, Budget
-from bandanna.privacy.calibration import BinomialNoise, bit_noise_of_std, finite_mu, level_prices, noise_of_std
+from bandanna.privacy.calibration import (
+    BinomialNoise,
+    binomial_noise_for_std,
+    bit_noise_for_std,
+    finite_mu,
+    level_prices,
+)
 from bandanna.privacy.events import BinomialEvent, ClearEvent, CompositionEvent
 from bandanna.protocols import shuffle_binomial, shuffle_bits
 from bandanna.storage.encoding import stored_as
@@ -43,8 +49,8 @@ class BatchTree:
     degrees: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "horizon", least=2)
-        degrees = tuple(validation.whole("degrees", degree, least=2) for degree in self.degrees)
+        validation.set_validated(self, validation.integer, "horizon", least=2)
+        degrees = tuple(validation.integer("degrees", degree, least=2) for degree in self.degrees)
         object.__setattr__(self, "degrees", degrees)
         if not degrees or math.prod(degrees) > self.horizon:
             allowed = f"at least one, with a product of at most the horizon {self.horizon}: a batch must fill"
@@ -117,14 +123,14 @@ class BatchTree:
 # averaging p_j = mu_j^2, c_j = 1: mu_j^2 proportional to sqrt(m_j).
 
 
-def shares(tree: BatchTree, averaging: bool) -> tuple[float, ...]:
+def optimal_shares(tree: BatchTree, averaging: bool) -> tuple[float, ...]:
     """mu_j^2 / mu^2 of the levels: the split with the least variance of the worst prefix."""
     top = tree.batches[-1]
-    tries = [_shares(tree, last, averaging) for last in {top, max(1, top - 1)}]
+    tries = [_optimal_shares_for(tree, last, averaging) for last in {top, max(1, top - 1)}]
     return min(tries, key=lambda split: worst_variance(tree, [1 / share for share in split], averaging))
 
 
-def _shares(tree: BatchTree, top: int, averaging: bool) -> tuple[float, ...]:
+def _optimal_shares_for(tree: BatchTree, top: int, averaging: bool) -> tuple[float, ...]:
     """The least variance for d_{j+1} - 1 batches of level j and `top` of the highest."""
     above = tree.degrees[1:]
     nodes = (*(degree - 1.0 for degree in above), float(top))  # m_j
@@ -152,7 +158,7 @@ def worst_variance(tree: BatchTree, own: Sequence[float], averaging: bool) -> fl
 
 def unit_std(tree: BatchTree, averaging: bool) -> float:
     """Std of the worst prefix for Gaussian releases at price mu = 1 and sensitivity 1."""
-    return math.sqrt(worst_variance(tree, [1 / share for share in shares(tree, averaging)], averaging))
+    return math.sqrt(worst_variance(tree, [1 / share for share in optimal_shares(tree, averaging)], averaging))
 
 
 # Privacy of the concurrent shufflers: a user is in one batch of each level, so the k releases compose.
@@ -167,29 +173,29 @@ def unit_std(tree: BatchTree, averaging: bool) -> float:
 # variance only, the least noise. What that really guarantees is priced as always.
 
 
-def approximate(budget: Budget) -> ApproxDP:
+def require_approx_budget(budget: Budget) -> ApproxDP:
     """A budget with a delta: binomial noise has bounded support."""
     if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0")
     return budget
 
 
-def calibrate(
+def calibrate_levels(
     domain: Domain, budget: Budget, tree: BatchTree, *, averaging: bool, calibration: str, coins: str = "device"
 ) -> tuple[BinomialNoise, ...]:
     """Noise of every level, lowest first."""
-    whole = approximate(budget)
+    whole = require_approx_budget(budget)
     exact = isinstance(domain, Bits) or not _is_box(domain)  # one level: the profile of one release is tighter
     if calibration == "paper" or (tree.levels == 1 and exact):
         k = tree.levels
         share = ApproxDP(epsilon=whole.epsilon / k, delta=whole.delta / k)  # simple composition [002, Thm 3.4]
-        return tuple(_single(domain, share, size, calibration, coins) for size in tree.sizes)
-    split = shares(tree, averaging)
+        return tuple(_calibrate_level(domain, share, size, calibration, coins) for size in tree.sizes)
+    split = optimal_shares(tree, averaging)
     mu, factor = finite_mu(whole), 1.0
     stds = [domain.sensitivity / (mu * math.sqrt(share)) for share in split]  # Delta_2 / mu_j
     for _ in range(60):
-        noises = [_of_std(domain, factor * std, size) for std, size in zip(stds, tree.sizes, strict=True)]
-        composed = event(domain, noises, coins)
+        noises = [_level_noise_for_std(domain, factor * std, size) for std, size in zip(stds, tree.sizes, strict=True)]
+        composed = all_levels_event(domain, noises, coins)
         if accountant.satisfies(composed, whole):
             return tuple(noises)
         paid = accountant.price(composed, accountant.tail_for(whole.delta, whole.epsilon)).mu
@@ -197,19 +203,19 @@ def calibrate(
     raise CalibrationError(f"no noise of {tree.levels} shufflers meets {budget}")
 
 
-def _single(domain: Domain, budget: ApproxDP, size: int, calibration: str, coins: str) -> BinomialNoise:
+def _calibrate_level(domain: Domain, budget: ApproxDP, size: int, calibration: str, coins: str) -> BinomialNoise:
     """Noise of one level by itself."""
     if isinstance(domain, Bits):
         return shuffle_bits.calibrate_bit_sum(budget, size, 1, coins)
     return shuffle_binomial.calibrate_vector_sum(domain, budget, size, 1, calibration, coins)
 
 
-def _of_std(domain: Domain, std: float, size: int) -> BinomialNoise:
+def _level_noise_for_std(domain: Domain, std: float, size: int) -> BinomialNoise:
     """Noise of one level with a given std."""
     if isinstance(domain, Bits):
-        return bit_noise_of_std(std, users=size)
+        return bit_noise_for_std(std, users=size)
     composed = not _is_box(domain)  # a box pays nothing for rounding, see `level_event`
-    return noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=size, composed=composed)
+    return binomial_noise_for_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=size, composed=composed)
 
 
 def _is_box(domain: Domain) -> bool:
@@ -230,12 +236,12 @@ def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, 
     return replace(view, shift=view.reach * math.sqrt(view.dim), rounded=False) if _is_box(domain) else view
 
 
-def event(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> CompositionEvent:
+def all_levels_event(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> CompositionEvent:
     """All that is released about one user: a batch of every level."""
     return CompositionEvent(events=tuple(level_event(domain, noise, coins=coins) for noise in noises))
 
 
-def local_event(
+def local_levels_event(
     domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device"
 ) -> CompositionEvent | ClearEvent:
     """What all shufflers together see of one user: the counts for every level."""
@@ -244,7 +250,7 @@ def local_event(
     return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
 
 
-def exposed(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> float:
+def levels_exposure(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> float:
     """The probability with which some shuffler is sure, of the level where it is largest."""
     if isinstance(domain, Bits):
         return max(shuffle_bits.bit_exposure_delta(noise, coins) for noise in noises)
@@ -278,21 +284,23 @@ def plan_tree(
 ) -> BatchTree:
     """The public schedule, before any noise is calibrated; arguments as in `ConcurrentShuffle.calibrate`."""
     if not isinstance(shufflers, str):
-        shufflers = validation.whole("shufflers", shufflers)
+        shufflers = validation.integer("shufflers", shufflers)
     if not isinstance(degrees, str):
-        listed = validation.several("degrees", degrees, '"best", "paper", or one whole number for each level')
+        listed = validation.list_entries("degrees", degrees, '"best", "paper", or one whole number for each level')
         tree = BatchTree(horizon=horizon, degrees=tuple(listed))
         if shufflers not in ("best", tree.levels):
             raise InvalidArgument("shufflers", shufflers, f'{tree.levels}, as many as degrees, or "best"')
         if lowest not in (None, tree.sizes[0]):
             raise InvalidArgument("degrees", degrees, f"lowest batches of {lowest} users, as the schedule says")
         return tree
-    noise = domain.sensitivity / finite_mu(approximate(budget))
+    noise = domain.sensitivity / finite_mu(require_approx_budget(budget))
     bound = float(np.max(np.maximum(np.abs(domain.lower), np.abs(domain.upper))))
-    horizon = validation.whole("horizon", horizon, least=2, most=_MOST if lowest is None else validation.EXACT)
+    horizon = validation.integer(
+        "horizon", horizon, least=2, most=_MOST if lowest is None else validation.LARGEST_EXACT_INTEGER
+    )
     if validation.one_of("degrees", degrees, ("best", "paper")) == "best":
         return best_tree(horizon, shufflers, noise=noise, bound=bound, averaging=averaging, lowest=lowest)
-    ks = _counts(horizon, shufflers, lowest or 2)
+    ks = _list_level_counts(horizon, shufflers, lowest or 2)
     return min((paper_tree(horizon, k, lowest) for k in ks), key=lambda tree: _error(tree, noise, bound, averaging))
 
 
@@ -304,8 +312,8 @@ def most_shufflers(horizon: int) -> int:
 def check_shufflers(horizon: int, shufflers: int) -> int:
     """A number of levels for which there is a tree."""
     count, most = (
-        validation.whole("shufflers", shufflers),
-        most_shufflers(validation.whole("horizon", horizon, least=2)),
+        validation.integer("shufflers", shufflers),
+        most_shufflers(validation.integer("horizon", horizon, least=2)),
     )
     if count > most:
         raise InvalidArgument("shufflers", shufflers, f"at most log2 of the horizon {horizon}, here {most}")
@@ -342,7 +350,7 @@ def best_tree(
 
     shufflers="best" chooses k as well; `lowest` fixes d_low.
     """
-    ks = _counts(horizon, shufflers, lowest or 2)
+    ks = _list_level_counts(horizon, shufflers, lowest or 2)
 
     def error(tree: BatchTree) -> float:
         return _error(tree, noise, bound, averaging)
@@ -352,20 +360,20 @@ def best_tree(
     if not firsts:
         raise InvalidArgument("shufflers", shufflers, f"fewer: {horizon} users do not fill a batch of every level")
     least = min(map(error, firsts))
-    return min((_climbed(tree, error, lowest) for tree in firsts if error(tree) <= _NEAR * least), key=error)
+    return min((_improve_degrees(tree, error, lowest) for tree in firsts if error(tree) <= _NEAR * least), key=error)
 
 
-def _climbed(tree: BatchTree, error: Callable[[BatchTree], float], lowest: int | None) -> BatchTree:
+def _improve_degrees(tree: BatchTree, error: Callable[[BatchTree], float], lowest: int | None) -> BatchTree:
     """Change a degree by one, or exchange two neighbours, as long as the error falls."""
     while True:
-        around = [BatchTree(horizon=tree.horizon, degrees=degrees) for degrees in _around(tree, lowest)]
+        around = [BatchTree(horizon=tree.horizon, degrees=degrees) for degrees in _iterate_neighbours(tree, lowest)]
         best = min([tree, *around], key=error)
         if best is tree:
             return tree
         tree = best
 
 
-def _around(tree: BatchTree, lowest: int | None) -> Iterator[tuple[int, ...]]:
+def _iterate_neighbours(tree: BatchTree, lowest: int | None) -> Iterator[tuple[int, ...]]:
     first = 0 if lowest is None else 1
     for j in range(first, tree.levels):
         for step in (-1, 1):
@@ -384,10 +392,10 @@ def _shortlist(
     if lowest is None:
         start = paper_tree(horizon, k)
         worth = _error(start, noise, bound, averaging) / bound + 1  # beyond that, the delay alone costs more
-        lows = _thinned(2, max(2, min(int(worth), horizon // 2 ** (k - 1))))
+        lows = _thin_range(2, max(2, min(int(worth), horizon // 2 ** (k - 1))))
         yield start
     else:
-        lows = np.asarray([validation.whole("lowest", lowest, least=2)])
+        lows = np.asarray([validation.integer("lowest", lowest, least=2)])
     rows: list[Floats] = []
     for raised in range(max(k - 1, 1)):  # how many of the k - 1 upper degrees are d + 1, the others d
         degrees = _degrees(horizon, k, int(lows[0]))
@@ -417,7 +425,7 @@ def _degrees(horizon: int, k: int, low: int) -> NDArray[np.int64]:
     return np.arange(max(2, int(even / 4)), int(4 * even) + 3)
 
 
-def _thinned(first: int, last: int) -> NDArray[np.int64]:
+def _thin_range(first: int, last: int) -> NDArray[np.int64]:
     """All whole numbers up to 200, then steps of 2 %."""
     if last <= 200:
         return np.arange(first, last + 1)
@@ -430,7 +438,7 @@ def _error(tree: BatchTree, noise: float, bound: float, averaging: bool) -> floa
     return noise * unit_std(tree, averaging) + tree.delay * bound
 
 
-def _counts(horizon: int, shufflers: int | str, lowest: int) -> tuple[int, ...]:
+def _list_level_counts(horizon: int, shufflers: int | str, lowest: int) -> tuple[int, ...]:
     """Numbers of levels to try, with lowest batches of at least `lowest` users."""
     if shufflers == "best":
         return tuple(range(1, 1 + max(1, 1 + most_shufflers(max(1, horizon // lowest)))))

@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 
 from bandanna.device.domain import Domain, Estimate, Statistic
-from bandanna.device.noise import Draws, NoiseSource
+from bandanna.device.noise import NoiseSource, ReleaseCost
 from bandanna.numeric import exact_sums
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.events import ClearEvent, Event, NothingEvent
-from bandanna.protocols.base import TrustedSum, stated_delta
-from bandanna.protocols.mixers import Analyzer, Held, exact_total
+from bandanna.protocols.base import TrustedSumProtocol, stated_delta
+from bandanna.protocols.mixers import Analyzer, MixerState, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
@@ -22,16 +22,16 @@ from bandanna.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlainSum(Analyzer):
+class PlainSumAnalyzer(Analyzer):
     """Sum over users, as it is."""
 
     domain: Domain
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim) -> (..., dim)."""
         if view.numbers.dtype != np.int64:
             return state, Estimate(total=np.sum(view.numbers, axis=-2), count=view.users, variance=0.0)
-        high, rest = exact_total(view.numbers, self.domain)
+        high, rest = sum_plain_statistics(view.numbers, self.domain)
         return state, Estimate(total=high + rest + view.users * self.domain.origin, count=view.users, variance=0.0)
 
 
@@ -40,7 +40,7 @@ class PlainSum(Analyzer):
 
 @stored_as("Clear")
 @dataclass(frozen=True, kw_only=True)
-class Clear(TrustedSum):
+class Clear(TrustedSumProtocol):
     """Plain sums of plain statistics.
 
     Privacy: none.
@@ -65,19 +65,19 @@ class Clear(TrustedSum):
         return (("the server", "every user's statistic"),)
 
     @cached_property
-    def analyzer(self) -> PlainSum:
+    def analyzer(self) -> PlainSumAnalyzer:
         """The sum."""
-        return PlainSum(domain=self.domain)
+        return PlainSumAnalyzer(domain=self.domain)
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Nothing is drawn."""
-        return Draws(numbers=users * self.domain.dim)
+        return ReleaseCost(numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """No noise."""
         return 0.0
 
-    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+    def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum."""
         return Estimate(total=total, count=users, variance=0.0)
 
@@ -112,14 +112,14 @@ class PublicSum(Clear):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlainRows(PlainSum):
+class PlainRowsAnalyzer(PlainSumAnalyzer):
     """All rows, as they are."""
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim)."""
         rows = np.asarray(view.numbers, dtype=float)
         if view.numbers.dtype == np.int64:  # steps, from a secure source
-            rows = rows * exact_sums.finest(self.domain.reach) + self.domain.origin
+            rows = rows * exact_sums.finest_step(self.domain.reach) + self.domain.origin
         return state, Estimate(total=rows, count=view.users, variance=0.0)
 
 
@@ -134,9 +134,9 @@ class ClearRows(Clear):
     name: ClassVar[str] = "clear_rows"
 
     @cached_property
-    def analyzer(self) -> PlainRows:
+    def analyzer(self) -> PlainRowsAnalyzer:
         """Every row."""
-        return PlainRows(domain=self.domain)
+        return PlainRowsAnalyzer(domain=self.domain)
 
     @property
     def sums_only(self) -> bool:

@@ -13,7 +13,7 @@ from bandanna.device.noise import NoiseSource
 from bandanna.device.randomizers import CAP_COORDINATES
 from bandanna.errors import BandannaError, CalibrationError, OutsideTheorem
 from bandanna.privacy.budgets import Budget
-from bandanna.privacy.calibration import noise_of_std
+from bandanna.privacy.calibration import binomial_noise_for_std
 from bandanna.privacy.factorisation import factorise
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.privacy.ledger import Ledger
@@ -27,7 +27,7 @@ from bandanna.protocols.spherical_cap import LocalUnit
 # All protocols side by side: how much noise each trust model needs, or what a given noise guarantees.
 
 
-NAMES = (
+PROTOCOL_NAMES = (
     Clear.name,
     CentralGaussian.name,
     CentralContinual.name,
@@ -64,7 +64,7 @@ class ComparisonRow:
         }
 
 
-def compare(
+def compare_protocols(
     *,
     domain: Domain,
     budget: Budget,
@@ -77,7 +77,7 @@ def compare(
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
     """The noise that every protocol needs for one budget. Outside a paper's theorem a row says why it is empty."""
-    batch = validation.whole("batch", batch, least=2)
+    batch = validation.integer("batch", batch, least=2)
     steps = batch if horizon is None else horizon
     users: dict[str, Any] = {"participations": participations, "calibration": calibration}
     makers: dict[str, Callable[[], Protocol]] = {
@@ -91,14 +91,14 @@ def compare(
         ),
         ShuffleGaussian.name: lambda: ShuffleGaussian.calibrate(domain=domain, budget=budget, batch=batch, **users),
         LocalGaussian.name: lambda: LocalGaussian.calibrate(domain=domain, budget=budget, **users),
-        LocalUnit.name: lambda: _unit(domain, calibration).calibrate(
+        LocalUnit.name: lambda: _direction_protocol(domain, calibration).calibrate(
             domain=domain, budget=budget, participations=participations
         ),
     }
     return _rows(makers, batch, progress)
 
 
-def invert(
+def compare_protocols_at_std(
     *,
     domain: Domain,
     std: float,
@@ -110,12 +110,12 @@ def invert(
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
     """What every protocol guarantees at `delta` if the sum (the worst prefix) has noise of standard deviation `std`."""
-    std, batch = validation.positive("std", std), validation.whole("batch", batch, least=2)
+    std, batch = validation.positive("std", std), validation.integer("batch", batch, least=2)
     common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": validation.delta(delta)}
     factors = factorise(mechanism, horizon=batch if horizon is None else horizon)
     report = std / math.sqrt(batch)
     composed = participations > 1
-    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=batch, composed=composed)
+    noise = binomial_noise_for_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=batch, composed=composed)
     makers: dict[str, Callable[[], Protocol]] = {
         Clear.name: lambda: Clear(**common),
         CentralGaussian.name: lambda: CentralGaussian(noise_std=std, **common),
@@ -125,12 +125,12 @@ def invert(
         ShuffleBinomial.name: lambda: ShuffleBinomial(noise=noise, **common),
         ShuffleGaussian.name: lambda: ShuffleGaussian(batch=batch, noise_std=report, **common),
         LocalGaussian.name: lambda: LocalGaussian(noise_std=report, **common),
-        LocalUnit.name: lambda: _unit(domain, "tight").of_std(std=report, **common),
+        LocalUnit.name: lambda: _direction_protocol(domain, "tight").of_std(std=report, **common),
     }
     return _rows(makers, batch, progress)
 
 
-def _unit(domain: Domain, calibration: str) -> type[LocalUnit]:
+def _direction_protocol(domain: Domain, calibration: str) -> type[LocalUnit]:
     """Directions, where there are any."""
     if calibration == "paper":
         raise CalibrationError("random directions have no printed noise")
@@ -143,7 +143,7 @@ def _rows(
     makers: dict[str, Callable[[], Protocol]], batch: int, progress: Callable[[str], None]
 ) -> list[ComparisonRow]:
     made: dict[str, Protocol | BandannaError] = {}
-    for name in NAMES:
+    for name in PROTOCOL_NAMES:
         progress(name)
         try:
             made[name] = makers[name]()

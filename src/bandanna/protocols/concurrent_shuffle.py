@@ -14,39 +14,39 @@ from numpy.typing import ArrayLike
 from bandanna import validation
 from bandanna.device.base import Device, Messages
 from bandanna.device.domain import Bits, Domain, Estimate, Statistic
-from bandanna.device.linear_report import entrywise
-from bandanna.device.noise import Draws, NoiseSource
-from bandanna.device.randomizers import Levels, level_source
-from bandanna.device.samplers import words_for
+from bandanna.device.linear_report import drop_isometry
+from bandanna.device.noise import NoiseSource, ReleaseCost
+from bandanna.device.randomizers import LevelRandomizers, level_source
+from bandanna.device.samplers import count_words
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.numeric import trees
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import BinomialNoise, bit_std
 from bandanna.privacy.events import ClearEvent, CompositionEvent
 from bandanna.protocols import batch_tree, shuffle_binomial, shuffle_bits
-from bandanna.protocols.base import StreamProtocol, a_domain, checked_path, stated_delta
+from bandanna.protocols.base import StreamProtocol, check_domain, check_path, stated_delta
 from bandanna.protocols.batch_tree import BatchTree, node_variances, plan_tree
 from bandanna.protocols.mixers import (
-    COINS,
+    COIN_SOURCES,
     Analyzer,
-    Counting,
-    Full,
-    Held,
-    HeldLevels,
+    CountingMixer,
+    FullBatches,
+    LevelMixerState,
     Mixer,
-    batch_coins,
-    same_replicates,
-    shuffler_sees,
+    MixerState,
+    check_replicates,
+    describe_shuffler_view,
+    draw_batch_coins,
 )
 from bandanna.protocols.shuffle_binomial import (
     VectorMixer,
-    VectorSum,
-    encode_few,
+    VectorSumAnalyzer,
     encode_groups,
+    encode_small_groups,
     encode_sums,
     largest_counts,
 )
-from bandanna.protocols.shuffle_bits import BitMixer, BitSum
+from bandanna.protocols.shuffle_bits import BitMixer, BitSumAnalyzer
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
@@ -63,46 +63,46 @@ Sums = tuple[Floats, ...]  # for each level, (*R, dim)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights:
+class LevelWeights:
     """For each level: variance of a batch's estimate, and the weight of its own release in it."""
 
     variances: tuple[float, ...]
     own: tuple[float, ...]
 
 
-def weights(tree: BatchTree, stds: Sequence[float], *, averaging: bool) -> Weights:
+def compute_level_weights(tree: BatchTree, stds: Sequence[float], *, averaging: bool) -> LevelWeights:
     """From the standard deviations of the releases; weight v_j / w_j (1 without averaging)."""
     releases = [std**2 for std in stds]
     variances = node_variances(tree, releases, averaging)
     shares = (v / w if averaging else 1.0 for v, w in zip(variances, releases, strict=True))
-    return Weights(variances=tuple(variances), own=tuple(shares))
+    return LevelWeights(variances=tuple(variances), own=tuple(shares))
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeSums(Analyzer):
+class TreeSumAnalyzer(Analyzer):
     """The sums of maximal full batches; its state is made of released numbers only."""
 
     tree: BatchTree
-    levels: tuple[VectorSum | BitSum, ...]
-    weights: Weights
+    levels: tuple[VectorSumAnalyzer | BitSumAnalyzer, ...]
+    weights: LevelWeights
     dim: int
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Sums:
         """Nothing released."""
         return tuple(np.zeros((*replicates, self.dim)) for _ in self.levels)
 
-    def analyze(self, state: Sums, view: Full, source: NoiseSource) -> tuple[Sums, Estimate]:
+    def analyze(self, state: Sums, view: FullBatches, source: NoiseSource) -> tuple[Sums, Estimate]:
         """The full batches of a view, lowest first, and the sum of everything released."""
         following = self.taken(state, view)
         return following, self.estimate(following, view.users)
 
-    def taken(self, state: Sums, view: Full) -> Sums:
+    def taken(self, state: Sums, view: FullBatches) -> Sums:
         """The sums with the batches that are full."""
         for level, batch in enumerate(view.levels):
-            state = take_in(state, level, self.release(level, batch), self.weights.own)
+            state = merge_release(state, level, self.release(level, batch), self.weights.own)
         return state
 
-    def release(self, level: int, batch: Held) -> Floats:
+    def release(self, level: int, batch: MixerState) -> Floats:
         """Unbiased sum of one full batch from its totals, (..., dim)."""
         return self.levels[level].estimate(np.asarray(batch.numbers, dtype=np.int64), batch.users).total
 
@@ -121,12 +121,12 @@ class TreeSums(Analyzer):
         return np.asarray(self.weights.variances)
 
 
-def level_sum(domain: Domain, noise: BinomialNoise) -> VectorSum | BitSum:
+def make_level_analyzer(domain: Domain, noise: BinomialNoise) -> VectorSumAnalyzer | BitSumAnalyzer:
     """Analyzer of one level's batches."""
-    return BitSum(noise=noise) if isinstance(domain, Bits) else VectorSum(domain=domain, noise=noise)
+    return BitSumAnalyzer(noise=noise) if isinstance(domain, Bits) else VectorSumAnalyzer(domain=domain, noise=noise)
 
 
-def take_in(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
+def merge_release(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
     """The sums of maximal batches after a batch of `level` (from 0) was released; its parts are taken out."""
     following = list(sums)
     estimate = release
@@ -141,9 +141,9 @@ def take_in(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Su
 # Randomizer of the concurrent shufflers: runs on the user's device, one message for each level's shuffler.
 
 
-def level_device(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> Levels:
+def level_device(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelRandomizers:
     """Integer counts for each level, with fresh rounding and fresh coins: k blocks of `dim` numbers."""
-    return Levels(domain=domain, levels=tuple(_level(domain, noise, coins) for noise in noises))
+    return LevelRandomizers(domain=domain, levels=tuple(_level(domain, noise, coins) for noise in noises))
 
 
 def _level(domain: Domain, noise: BinomialNoise, coins: str) -> Device:
@@ -170,7 +170,7 @@ class LevelMixer(Mixer):
     Where shufflers draw the coins, each owes those of the users that it has, until its batch is full.
     """
 
-    levels: tuple[Counting, ...]
+    levels: tuple[CountingMixer, ...]
 
     @property
     def length(self) -> int:
@@ -194,9 +194,9 @@ class LevelMixer(Mixer):
         """Whether shufflers draw the coins."""
         return self.levels[0].coins == "mixer"
 
-    def unlikely(self, messages: Messages) -> Bools:
+    def flag_unlikely(self, messages: Messages) -> Bools:
         """Whose counts for some level an honest device hardly ever sends: (..., users, k dim) -> (..., users)."""
-        found = [level.unlikely(block) for level, block in zip(self.levels, self._blocks(messages), strict=True)]
+        found = [level.flag_unlikely(block) for level, block in zip(self.levels, self._blocks(messages), strict=True)]
         return np.asarray(np.any(found, axis=0))
 
     def check_range(self, messages: Messages) -> None:
@@ -204,21 +204,21 @@ class LevelMixer(Mixer):
         for level, block in zip(self.levels, self._blocks(messages), strict=True):
             level.check_range(block)
 
-    def empty(self, replicates: tuple[int, ...] = ()) -> HeldLevels:
+    def empty(self, replicates: tuple[int, ...] = ()) -> LevelMixerState:
         """Empty shufflers."""
         totals = tuple(np.zeros((*replicates, self.domain.dim), dtype=np.int64) for _ in self.levels)
-        return HeldLevels(users=0, totals=totals, owed=(0,) * len(self.levels))
+        return LevelMixerState(users=0, totals=totals, owed=(0,) * len(self.levels))
 
-    def add(self, held: HeldLevels, messages: Messages) -> HeldLevels:
+    def add(self, held: LevelMixerState, messages: Messages) -> LevelMixerState:
         """Some more users of one lowest batch: (..., users, k dim)."""
-        same_replicates(messages, held.totals[0].shape[:-1])
+        check_replicates(messages, held.totals[0].shape[:-1])
         pairs = zip(held.totals, self._blocks(messages), strict=True)
         totals = tuple(before + block.sum(axis=-2) for before, block in pairs)
         more = messages.shape[-2]
         owed = tuple(before + more for before in held.owed) if self.draws else held.owed
-        return HeldLevels(users=held.users + more, totals=totals, owed=owed)
+        return LevelMixerState(users=held.users + more, totals=totals, owed=owed)
 
-    def drawn(self, held: HeldLevels, source: NoiseSource) -> HeldLevels:
+    def drawn(self, held: LevelMixerState, source: NoiseSource) -> LevelMixerState:
         """The coins that full levels owe, each from a stream of its own; what is not owed is not drawn again."""
         full = self.full(held.users)
         if not self.draws or not any(held.owed[:full]):
@@ -226,24 +226,26 @@ class LevelMixer(Mixer):
         totals = list(held.totals)
         for number, (level, owed) in enumerate(zip(self.levels[:full], held.owed[:full], strict=True)):
             own = level_source(source, number)
-            totals[number] = totals[number] + batch_coins(level.noise, owed, totals[number].shape, own)
+            totals[number] = totals[number] + draw_batch_coins(level.noise, owed, totals[number].shape, own)
         return replace(held, totals=tuple(totals), owed=(0,) * full + held.owed[full:])
 
-    def close(self, held: HeldLevels) -> Full:
+    def close(self, held: LevelMixerState) -> FullBatches:
         """The totals of full batches, of none where the lowest is not full."""
         full = self.full(held.users)
         if any(held.owed[:full]):
             raise InvalidArgument("held", f"without the coins of {held.owed[:full]} users", "all coins of a full batch")
         pairs = zip(self.sizes[:full], held.totals[:full], strict=True)
-        return Full(users=held.users, levels=tuple(Held(users=size, numbers=totals) for size, totals in pairs))
+        return FullBatches(
+            users=held.users, levels=tuple(MixerState(users=size, numbers=totals) for size, totals in pairs)
+        )
 
-    def forget(self, held: HeldLevels) -> HeldLevels:
+    def forget(self, held: LevelMixerState) -> LevelMixerState:
         """Full shufflers are emptied and used again."""
         if not (full := self.full(held.users)):
             return held
         return replace(held, totals=(*map(np.zeros_like, held.totals[:full]), *held.totals[full:]))
 
-    def portions(self, held: HeldLevels, messages: Messages) -> Iterator[Messages]:
+    def split_portions(self, held: LevelMixerState, messages: Messages) -> Iterator[Messages]:
         """Cut where lowest batches fill."""
         for start, stop in cut_spans(held.users, messages.shape[-2], self.sizes[0]):
             yield messages[..., start:stop, :]
@@ -285,17 +287,19 @@ def encode_levels(
     if statistic.counts is None:
         return encode_sums(statistic.values, noises, domain, source)
     if statistic.users <= _FEW and statistic.values.shape[-2] <= _GROUPS:
-        return encode_few(statistic.values, statistic.counts, noises, domain, source)
+        return encode_small_groups(statistic.values, statistic.counts, noises, domain, source)
     return encode_groups(statistic.values, statistic.counts, noises, domain, source)
 
 
-def add_users(held: HeldLevels, users: int, added: Sequence[Ints]) -> HeldLevels:
+def add_users(held: LevelMixerState, users: int, added: Sequence[Ints]) -> LevelMixerState:
     """Some more users, whose coins are owed."""
     totals = tuple(before + more for before, more in zip(held.totals, added, strict=True))
-    return HeldLevels(users=held.users + users, totals=totals, owed=tuple(owed + users for owed in held.owed))
+    return LevelMixerState(users=held.users + users, totals=totals, owed=tuple(owed + users for owed in held.owed))
 
 
-def settle_coins(held: HeldLevels, noises: Sequence[BinomialNoise], source: NoiseSource, *, levels: int) -> HeldLevels:
+def settle_coins(
+    held: LevelMixerState, noises: Sequence[BinomialNoise], source: NoiseSource, *, levels: int
+) -> LevelMixerState:
     """The lowest levels with the coins that they are owed."""
     if not any(held.owed[:levels]):
         return held
@@ -324,7 +328,12 @@ _CHUNK = 1 << 22  # numbers held at a time
 
 
 def estimate_prefixes(
-    values: Floats, device: Levels, mixer: LevelMixer, analyzer: TreeSums, source: NoiseSource, path: str
+    values: Floats,
+    device: LevelRandomizers,
+    mixer: LevelMixer,
+    analyzer: TreeSumAnalyzer,
+    source: NoiseSource,
+    path: str,
 ) -> Floats:
     """Estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full."""
     tree = analyzer.tree
@@ -336,17 +345,17 @@ def estimate_prefixes(
     if path == "law" and isinstance(device.domain, Bits):
         batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], users // low, low)
         counts = np.cumsum(np.rint(np.sum(batch, axis=-1)), axis=-1)  # whole numbers below 2^53: exact
-        after = counts[..., None] + noise_of_bits(counts.shape, analyzer, source)
+        after = counts[..., None] + sample_bit_noise(counts.shape, analyzer, source)
     else:
-        after = _after(
-            [batches(values, level, device, mixer, analyzer, source, path) for level in range(filled)], analyzer
+        after = _sum_maximal_batches(
+            [release_level(values, level, device, mixer, analyzer, source, path) for level in range(filled)], analyzer
         )
     held = np.repeat(after, low, axis=-2)[..., : users - low + 1, :]  # an estimate stands until the next batch fills
     estimates[..., low - 1 :, :] = held
     return estimates
 
 
-def noise_of_bits(shape: tuple[int, ...], analyzer: TreeSums, source: NoiseSource) -> Floats:
+def sample_bit_noise(shape: tuple[int, ...], analyzer: TreeSumAnalyzer, source: NoiseSource) -> Floats:
     """Estimates less true counts after every lowest batch of bits: (..., N_1) -> (..., N_1, 1).
 
     A release is linear in its total, a batch and its parts have the same ones, and their weights add up to 1: so the
@@ -358,18 +367,26 @@ def noise_of_bits(shape: tuple[int, ...], analyzer: TreeSums, source: NoiseSourc
             break
         noise = analyzer.levels[level].noise
         totals = draw_coins(size, noise, (*shape[:-1], users // size, 1), source)
-        released.append(analyzer.release(level, Held(users=size, numbers=totals)))
-    return _after(released, analyzer)
+        released.append(analyzer.release(level, MixerState(users=size, numbers=totals)))
+    return _sum_maximal_batches(released, analyzer)
 
 
-def _after(released: list[Floats], analyzer: TreeSums) -> Floats:
+def _sum_maximal_batches(released: list[Floats], analyzer: TreeSumAnalyzer) -> Floats:
     """The sum of the maximal batches after every lowest one, from the releases by level: (..., N_1, dim)."""
     degrees = analyzer.tree.degrees[1 : len(released)]
-    return trees.prefixes(trees.averaged(released, degrees, analyzer.weights.own[: len(released)]), degrees)
+    return trees.compute_prefixes(
+        trees.average_blocks(released, degrees, analyzer.weights.own[: len(released)]), degrees
+    )
 
 
-def batches(
-    values: Floats, level: int, device: Levels, mixer: LevelMixer, analyzer: TreeSums, source: NoiseSource, path: str
+def release_level(
+    values: Floats,
+    level: int,
+    device: LevelRandomizers,
+    mixer: LevelMixer,
+    analyzer: TreeSumAnalyzer,
+    source: NoiseSource,
+    path: str,
 ) -> Floats:
     """Releases of all full batches of a level, (..., users, dim) -> (..., N_j, dim), in chunks."""
     size, replicates, dim = analyzer.tree.sizes[level], values.shape[:-2], values.shape[-1]
@@ -384,7 +401,7 @@ def batches(
             totals = sample_level_totals(
                 domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64)), noise, domain, source
             )
-            view = Held(users=size, numbers=totals)
+            view = MixerState(users=size, numbers=totals)
         else:
             own, one = level_source(source, level), mixer.levels[level]
             messages = device.levels[level].encode(rows, own)
@@ -398,10 +415,10 @@ def batches(
 
 @stored_as("ConcurrentShuffleState")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Running:
+class ConcurrentState:
     """What the shufflers hold, one per level (never published), and the analyzer's sums of maximal batches."""
 
-    held: HeldLevels
+    held: LevelMixerState
     sums: tuple[Floats, ...]  # k times (*R, dim)
 
 
@@ -432,7 +449,7 @@ class ConcurrentShuffle(StreamProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.one_of("coins", self.coins, COINS)
+        validation.one_of("coins", self.coins, COIN_SOURCES)
         if self.participations != 1:
             raise InvalidArgument("participations", self.participations, "1: a returning user may be in a batch twice")
         if tuple(noise.users for noise in self.noises) != self.tree.sizes:
@@ -466,18 +483,26 @@ class ConcurrentShuffle(StreamProtocol):
         lowest       fix d_low, with degrees="best"
         coins        who draws them: "device", "checked" or "mixer"
         """
-        validation.one_of("coins", coins, COINS)
+        validation.one_of("coins", coins, COIN_SOURCES)
         validation.one_of("calibration", calibration, ("tight", "paper"))
         average = calibration == "tight" if averaging is None else averaging
         domain = (
-            entrywise(domain)
+            drop_isometry(domain)
             if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper"
             else domain
         )
         tree = plan_tree(
-            a_domain(domain), budget, horizon, shufflers=shufflers, degrees=degrees, averaging=average, lowest=lowest
+            check_domain(domain),
+            budget,
+            horizon,
+            shufflers=shufflers,
+            degrees=degrees,
+            averaging=average,
+            lowest=lowest,
         )
-        noises = batch_tree.calibrate(domain, budget, tree, averaging=average, calibration=calibration, coins=coins)
+        noises = batch_tree.calibrate_levels(
+            domain, budget, tree, averaging=average, calibration=calibration, coins=coins
+        )
         delta = stated_delta(budget)
         return cls(domain=domain, tree=tree, noises=noises, averaging=average, delta=delta, coins=coins)
 
@@ -494,29 +519,29 @@ class ConcurrentShuffle(StreamProtocol):
     @cached_property
     def event(self) -> CompositionEvent:
         """All that the stream releases about one user: one batch of every level."""
-        return batch_tree.event(self.domain, self.noises, self.coins)
+        return batch_tree.all_levels_event(self.domain, self.noises, self.coins)
 
     @property
     def local_event(self) -> CompositionEvent | ClearEvent:
         """What all shufflers together see of one user."""
-        return batch_tree.local_event(self.domain, self.noises, self.coins)
+        return batch_tree.local_levels_event(self.domain, self.noises, self.coins)
 
     @property
     def exposed(self) -> float:
         """How often one of the shufflers is sure."""
-        return batch_tree.exposed(self.domain, self.noises, self.coins)
+        return batch_tree.levels_exposure(self.domain, self.noises, self.coins)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         """A shuffler sees its level's counts."""
         shufflers = "the shuffler" if self.shufflers == 1 else f"each of the {self.shufflers} shufflers"
         return (
-            (shufflers, shuffler_sees(self.coins, "counts for its level", "statistic")),
+            (shufflers, describe_shuffler_view(self.coins, "counts for its level", "statistic")),
             ("the analyzer and everybody else", "the totals of every full batch of every level"),
         )
 
     @cached_property
-    def device(self) -> Levels:
+    def device(self) -> LevelRandomizers:
         """One message for each shuffler."""
         return level_device(self.domain, self.noises, self.coins)
 
@@ -526,33 +551,33 @@ class ConcurrentShuffle(StreamProtocol):
         return level_mixer(self.domain, self.noises, self.coins)
 
     @cached_property
-    def analyzer(self) -> TreeSums:
+    def analyzer(self) -> TreeSumAnalyzer:
         """Estimates of full batches, averaged with their parts."""
-        levels = tuple(level_sum(self.domain, noise) for noise in self.noises)
-        return TreeSums(tree=self.tree, levels=levels, weights=self.weights, dim=self.domain.dim)
+        levels = tuple(make_level_analyzer(self.domain, noise) for noise in self.noises)
+        return TreeSumAnalyzer(tree=self.tree, levels=levels, weights=self.weights, dim=self.domain.dim)
 
     @property
     def bits_per_user(self) -> int:
         """The messages to all shufflers together, as integer counts."""
         return level_message_bits(self.noises, self.domain, self.coins)
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Coins on every number of every message to each shuffler, or on the totals of all levels."""
         dim = self.domain.dim
         if self.coins == "mixer":
-            words = sum(words_for(noise.users * noise.trials) for noise in self.noises)
+            words = sum(count_words(noise.users * noise.trials) for noise in self.noises)
         else:
-            words = users * sum(words_for(noise.trials) for noise in self.noises)
-        return Draws(words=dim * words, numbers=users * dim * self.shufflers)
+            words = users * sum(count_words(noise.trials) for noise in self.noises)
+        return ReleaseCost(words=dim * words, numbers=users * dim * self.shufflers)
 
     def level_stds(self) -> tuple[float, ...]:
         """Standard deviation of a coordinate of a batch's own release on each level, rounding included."""
         return tuple(bit_std(noise) if isinstance(self.domain, Bits) else noise.std() for noise in self.noises)
 
     @cached_property
-    def weights(self) -> Weights:
+    def weights(self) -> LevelWeights:
         """How a batch is combined with its parts, and how noisy it is then."""
-        return weights(self.tree, self.level_stds(), averaging=self.averaging)
+        return compute_level_weights(self.tree, self.level_stds(), averaging=self.averaging)
 
     def prefix_variance(self, users: ArrayLike) -> Floats:
         """Variance of each coordinate of the estimate after so many users."""
@@ -567,60 +592,62 @@ class ConcurrentShuffle(StreamProtocol):
         """Standard deviation of each coordinate of the worst prefix."""
         return float(np.sqrt(np.max(self.prefix_variance(self.tree.worst_steps))))
 
-    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+    def begin(self, replicates: tuple[int, ...] = ()) -> ConcurrentState:
         """Empty shufflers, nothing released."""
-        return Running(held=self.mixer.empty(replicates), sums=self.analyzer.begin(replicates))
+        return ConcurrentState(held=self.mixer.empty(replicates), sums=self.analyzer.begin(replicates))
 
-    def parted(self, state: Running) -> tuple[HeldLevels, tuple[Floats, ...]]:
+    def parted(self, state: ConcurrentState) -> tuple[LevelMixerState, tuple[Floats, ...]]:
         """The shufflers' and the analyzer's."""
         return state.held, state.sums
 
-    def joined(self, held: HeldLevels, analyzed: tuple[Floats, ...]) -> Running:
+    def joined(self, held: LevelMixerState, analyzed: tuple[Floats, ...]) -> ConcurrentState:
         """Both together."""
-        return Running(held=held, sums=analyzed)
+        return ConcurrentState(held=held, sums=analyzed)
 
-    def check_users(self, state: Running, users: int) -> None:
+    def check_users(self, state: ConcurrentState, users: int) -> None:
         """As many as the horizon has."""
-        if not isinstance(state, Running):
+        if not isinstance(state, ConcurrentState):
             raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
         self._check_room(state.held.users, users)
 
     def release(
         self,
-        state: Running,
+        state: ConcurrentState,
         statistics: Statistic | ArrayLike,
         source: NoiseSource,
         *,
         path: str = "messages",
         clip: bool = True,
-    ) -> tuple[Running, Estimate]:
+    ) -> tuple[ConcurrentState, Estimate]:
         """Some more users, (..., users, dim), in any number: the next state and the estimate of all full batches."""
-        by_law = self.coins != "mixer" and isinstance(state, Running) and any(state.held.owed)
+        by_law = self.coins != "mixer" and isinstance(state, ConcurrentState) and any(state.held.owed)
         if path == "messages" and by_law:  # of earlier users
             state = replace(state, held=settle_coins(state.held, self.noises, source, levels=self.shufflers))
         return super().release(state, statistics, source, path=path, clip=clip)
 
-    def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
+    def law(
+        self, state: ConcurrentState, statistic: Statistic, source: NoiseSource
+    ) -> tuple[ConcurrentState, Estimate]:
         """Encoded statistics as users arrive, the coins of a batch when it is full."""
         held, sums = state.held, state.sums
         for part in self._parts(held.users, statistic):
             added = encode_levels(part, self.noises, self.domain, source)
-            same_replicates(part.values, held.totals[0].shape[:-1])
+            check_replicates(part.values, held.totals[0].shape[:-1])
             held = add_users(held, part.users, added)
             held = settle_coins(held, self.noises, source, levels=self.mixer.full(held.users))
             sums, held = self.analyzer.taken(sums, self.mixer.close(held)), self.mixer.forget(held)
-        return Running(held=held, sums=sums), self.analyzer.estimate(sums, held.users)
+        return ConcurrentState(held=held, sums=sums), self.analyzer.estimate(sums, held.users)
 
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
         """A whole stream at once, in the law of `release` user by user: (..., users, dim) -> the same shape."""
-        checked_path(path, source)
+        check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         self._check_room(0, values.shape[-2])
         return estimate_prefixes(values, self.device, self.mixer, self.analyzer, source, path)
 
-    def after_batches(self, ones: Ints, source: NoiseSource) -> Floats:
+    def estimate_bit_prefixes(self, ones: Ints, source: NoiseSource) -> Floats:
         """Whole streams of bits by how many ones each lowest batch has, for simulation: (..., N_1) -> the same shape.
 
         In the law of `release`, and draw for draw `prefixes(path="law")` at the end of every batch.
@@ -633,12 +660,12 @@ class ConcurrentShuffle(StreamProtocol):
 
     def noise_of_bits(self, shape: tuple[int, ...], source: NoiseSource) -> Floats:
         """What `after_batches` adds to the true counts, whatever the bits are: (..., N_1)."""
-        checked_path("law", source)
+        check_path("law", source)
         if not isinstance(self.domain, Bits):
             raise InvalidArgument("domain", self.domain, "bd.Bits(): only of bits do counts tell everything")
         if len(shape) < 1 or not 1 <= shape[-1] <= self.tree.batches[0]:
             raise InvalidArgument("ones", shape, f"(..., batches), at most {self.tree.batches[0]} of them")
-        return np.asarray(noise_of_bits(shape, self.analyzer, source)[..., 0])
+        return np.asarray(sample_bit_noise(shape, self.analyzer, source)[..., 0])
 
     def _check_room(self, users: int, more: int) -> None:
         if users + more > self.tree.horizon:

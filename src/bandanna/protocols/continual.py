@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike
 
 from bandanna import validation
 from bandanna.device.domain import Domain, Estimate, Statistic
-from bandanna.device.noise import Draws, NoiseSource
+from bandanna.device.noise import NoiseSource, ReleaseCost
 from bandanna.errors import InvalidArgument
-from bandanna.mechanisms.continual import Blocks, ContinualGaussian, State
+from bandanna.mechanisms.continual import BLTBlocks, ContinualGaussian, State
 from bandanna.numeric import trees
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import continual_std, paper_gaussian_std
 from bandanna.privacy.events import ContinualEvent
 from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation, factorise
 from bandanna.privacy.prices import fine_grid
-from bandanna.protocols.base import StreamProtocol, Trusted, a_domain, checked_path, stated_delta
-from bandanna.protocols.mixers import Analyzer, Held, exact_total
+from bandanna.protocols.base import StreamProtocol, TrustedServerProtocol, check_domain, check_path, stated_delta
+from bandanna.protocols.mixers import Analyzer, MixerState, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
@@ -30,7 +30,7 @@ from bandanna.types import Floats
 
 @stored_as("CentralContinualState")
 @dataclass(frozen=True, kw_only=True)
-class Running:
+class ContinualState:
     """The stream so far, and how many users are in it. It holds raw sums and stays with the server."""
 
     stream: State
@@ -38,7 +38,7 @@ class Running:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefixSums(Analyzer):
+class PrefixSumAnalyzer(Analyzer):
     """Adds a step's sum to the stream of statistics minus the domain's public origin.
 
     Sums are exact: rounding errors could tell a user apart. Simulations along path="law" do without (`step`).
@@ -47,24 +47,24 @@ class PrefixSums(Analyzer):
     domain: Domain
     mechanism: ContinualGaussian
 
-    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+    def begin(self, replicates: tuple[int, ...] = ()) -> ContinualState:
         """Before the first step."""
-        return Running(stream=self.mechanism.begin(replicates), count=0)
+        return ContinualState(stream=self.mechanism.begin(replicates), count=0)
 
-    def analyze(self, state: Running, view: Held, source: NoiseSource) -> tuple[Running, Estimate]:
+    def analyze(self, state: ContinualState, view: MixerState, source: NoiseSource) -> tuple[ContinualState, Estimate]:
         """A step of one or more users, (..., users, dim) -> the estimate of the prefix (..., dim)."""
-        total, rest = exact_total(view.numbers, self.domain)
+        total, rest = sum_plain_statistics(view.numbers, self.domain)
         return self.step(state, total, view.users, source, rest=rest)
 
     def step(
-        self, state: Running, total: ArrayLike, users: int, source: NoiseSource, *, rest: ArrayLike = 0.0
-    ) -> tuple[Running, Estimate]:
+        self, state: ContinualState, total: ArrayLike, users: int, source: NoiseSource, *, rest: ArrayLike = 0.0
+    ) -> tuple[ContinualState, Estimate]:
         """The sum of a step, relative to the origin."""
         stream, prefix = self.mechanism.step(state.stream, total, source, rest=rest)
         count = state.count + users
         variance = float(self.mechanism.variances[stream.step - 1])
         estimate = Estimate(total=prefix + count * self.domain.origin, count=count, variance=variance)
-        return Running(stream=stream, count=count), estimate
+        return ContinualState(stream=stream, count=count), estimate
 
 
 # Aggregate law of the continual protocol: the noise of all prefixes of a stream at once, exact in law.
@@ -78,28 +78,28 @@ _STEPS = 32  # L, in a block of a BLT's noise
 
 def sample_prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     """Noisy prefix sums after every step: (..., steps, dim) -> (..., steps, dim)."""
-    return np.asarray(np.cumsum(values, axis=-2) + noise(values.shape, mechanism, source))
+    return np.asarray(np.cumsum(values, axis=-2) + sample_prefix_noise(values.shape, mechanism, source))
 
 
-def noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+def sample_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     """B z alone, for simulation: of such a shape (..., steps, dim)."""
     factors = mechanism.factorisation
     if isinstance(factors, BLT):
-        return _blt(_drawn(shape, mechanism, source), factors)
+        return _multiply_blt(_draw_prefix_noise(shape, mechanism, source), factors)
     if isinstance(factors, BinaryTree):
-        return _tree(shape, mechanism, source)
+        return _draw_tree_noise(shape, mechanism, source)
     raise InvalidArgument("factorisation", factors.name, "a BLT or a tree")
 
 
-def _drawn(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+def _draw_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     return source.gaussian(np.broadcast_to(0.0, shape), std=mechanism.std, grid=mechanism.spacing)
 
 
-def _blt(z: Floats, factors: BLT) -> Floats:
-    """B z by `Blocks` of L steps, all of them at once."""
+def _multiply_blt(z: Floats, factors: BLT) -> Floats:
+    """B z by `BLTBlocks` of L steps, all of them at once."""
     from scipy import signal  # here, since it is slow to load, and only simulations of streams need it
 
-    by = Blocks.of(factors, _STEPS)
+    by = BLTBlocks.of(factors, _STEPS)
     rows = np.swapaxes(z, -2, -1)  # (..., dim, steps)
     steps = rows.shape[-1]
     if steps % _STEPS:
@@ -115,12 +115,12 @@ def _blt(z: Floats, factors: BLT) -> Floats:
     return np.swapaxes(summed.reshape(rows.shape)[..., :steps], -2, -1)
 
 
-def _tree(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+def _draw_tree_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
     """B z: noise of all complete blocks, summed over a prefix's blocks."""
     steps = shape[-2]
     levels = steps.bit_length()
-    own = [_drawn((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
-    return trees.prefixes(own, (2,) * (levels - 1))
+    own = [_draw_prefix_noise((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
+    return trees.compute_prefixes(own, (2,) * (levels - 1))
 
 
 # Privacy of the continual protocol.
@@ -130,7 +130,7 @@ def calibrate_continual(
     domain: Domain, budget: Budget, horizon: int, mechanism: str, participations: int, calibration: str
 ) -> tuple[Factorisation, float]:
     """std = Delta_2 |C|_M0 / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000, E.7]."""
-    a_domain(domain)
+    check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         tree = factorise("tree", horizon=horizon)
         change = participations * domain.sensitivity * tree.sensitivity()
@@ -164,7 +164,7 @@ def continual_event(domain: Domain, factorisation: Factorisation, std: float, pa
 
 @stored_as("CentralContinual")
 @dataclass(frozen=True, kw_only=True)
-class CentralContinual(Trusted, StreamProtocol):
+class CentralContinual(TrustedServerProtocol, StreamProtocol):
     """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
 
     Privacy: mu = Delta_2 |C|_M0 / std for all prefixes together, M0 participations in different steps of the stream,
@@ -180,7 +180,7 @@ class CentralContinual(Trusted, StreamProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.positive, "noise_std")
+        validation.set_validated(self, validation.positive, "noise_std")
 
     @classmethod
     def calibrate(
@@ -225,14 +225,14 @@ class CentralContinual(Trusted, StreamProtocol):
         return (("the trusted server", "every user's statistic"), ("everybody else", "all noisy prefix sums"))
 
     @cached_property
-    def analyzer(self) -> PrefixSums:
+    def analyzer(self) -> PrefixSumAnalyzer:
         """Sums and noise."""
-        return PrefixSums(domain=self.domain, mechanism=self.mechanism)
+        return PrefixSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Noise on the sum; of a tree, on every block that the step completes."""
         blocks = self.factorisation.levels if isinstance(self.factorisation, BinaryTree) else 1
-        return Draws(gaussians=blocks * self.domain.dim, numbers=users * self.domain.dim)
+        return ReleaseCost(gaussians=blocks * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self) -> float:
         """Standard deviation of each coordinate of the worst prefix."""
@@ -242,24 +242,24 @@ class CentralContinual(Trusted, StreamProtocol):
         """After 1, 2, ..., horizon steps."""
         return np.asarray(np.sqrt(self.mechanism.variances))
 
-    def begin(self, replicates: tuple[int, ...] = ()) -> Running:
+    def begin(self, replicates: tuple[int, ...] = ()) -> ContinualState:
         """State before the first step; it holds raw sums and stays with the server."""
         return self.analyzer.begin(replicates)
 
-    def parted(self, state: Running) -> tuple[Held, Running]:
+    def parted(self, state: ContinualState) -> tuple[MixerState, ContinualState]:
         """A step is released at once: nothing is held between steps."""
         return self.mixer.empty(state.stream.total.shape[:-1]), state
 
-    def joined(self, held: Held, analyzed: Running) -> Running:
+    def joined(self, held: MixerState, analyzed: ContinualState) -> ContinualState:
         """The server's state is all there is."""
         return analyzed
 
-    def check_users(self, state: Running, users: int) -> None:
+    def check_users(self, state: ContinualState, users: int) -> None:
         """Any number in a step; the mechanism counts steps."""
-        if not isinstance(state, Running):
+        if not isinstance(state, ContinualState):
             raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
 
-    def law(self, state: Running, statistic: Statistic, source: NoiseSource) -> tuple[Running, Estimate]:
+    def law(self, state: ContinualState, statistic: Statistic, source: NoiseSource) -> tuple[ContinualState, Estimate]:
         """There are no messages to shorten: only the sum of a step is made faster, with rounding errors."""
         total = statistic.total() - statistic.users * self.domain.origin
         return self.analyzer.step(state, total, statistic.users, source)
@@ -268,7 +268,7 @@ class CentralContinual(Trusted, StreamProtocol):
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
         """Steps of one user each, (..., users, dim): step by step, or the noise of all prefixes from their law."""
-        checked_path(path, source)
+        check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         if values.shape[-2] > self.factorisation.horizon:
             allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"

@@ -14,27 +14,34 @@ from bandanna import validation
 from bandanna.device.base import Messages
 from bandanna.device.domain import Bits, Domain
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
-from bandanna.mechanisms.continual import BLTState, Node, TreeState
+from bandanna.mechanisms.continual import BLTState, TreeNode, TreeState
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP, RenyiDP
-from bandanna.privacy.calibration import BinomialNoise, bit_noise_of_std, noise_of_std
+from bandanna.privacy.calibration import BinomialNoise, binomial_noise_for_std, bit_noise_for_std
 from bandanna.privacy.events import EVENTS
 from bandanna.protocols import continual
-from bandanna.protocols.base import BatchProtocol, a_domain
+from bandanna.protocols.base import BatchProtocol, check_domain
 from bandanna.protocols.batch_tree import BatchTree
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.concurrent_shuffle import Running as ConcurrentRunning
+from bandanna.protocols.concurrent_shuffle import ConcurrentState as ConcurrentRunning
 from bandanna.protocols.continual import CentralContinual
 from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleGaussian
 from bandanna.protocols.laplace import CentralLaplace
-from bandanna.protocols.mixers import Full, Held, HeldLevels, Mixer
+from bandanna.protocols.mixers import FullBatches, LevelMixerState, Mixer, MixerState
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.randomized_response import LocalBits
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.spherical_cap import LocalUnit
-from bandanna.storage.encoding import Encoding, by_name, conforms, demand, kinds_of, registrations
+from bandanna.storage.encoding import (
+    Encoding,
+    check_readable,
+    count_registrations,
+    dataclasses_in,
+    index_by_stored_name,
+    matches_type,
+)
 
 # One protocol for a batch of fresh users, by whom they trust: what a policy asks for when it says `privacy`.
 #
@@ -53,7 +60,7 @@ _PURE = 'a number in (0, 1), local(protocol="unit"), or the central model with t
 NEAR = 1.05  # the noise of a quick calibration is hardly ever farther above the central one
 
 
-def open_batch(privacy: Privacy, domain: Domain, users: int, *, quick: bool = False) -> BatchProtocol:
+def protocol_for(privacy: Privacy, domain: Domain, users: int, *, quick: bool = False) -> BatchProtocol:
     """The calibrated protocol for sums of at most `users` users, of at least so many in the shuffle model.
 
     quick: in the shuffle model noise a little above the central one, if the accountant finds it enough, instead of a
@@ -63,24 +70,24 @@ def open_batch(privacy: Privacy, domain: Domain, users: int, *, quick: bool = Fa
         shown = privacy.model if isinstance(privacy, Privacy) else privacy
         allowed = "bd.none(), bd.central(...), bd.local(...) or bd.shuffle(...); concurrent shufflers sum whole streams"
         raise InvalidArgument("privacy", shown, allowed)
-    a_domain(domain)
-    validation.whole("users", users, most=2**63 - 1)
+    check_domain(domain)
+    validation.integer("users", users, most=2**63 - 1)
     sized = privacy.model == "shuffle" or privacy.pure  # other noise is the same for every number of users
-    return _opened(privacy, domain, users if sized else 0, quick)
+    return _protocol_for(privacy, domain, users if sized else 0, quick)
 
 
 @lru_cache(maxsize=8192)
-def _opened(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchProtocol:
+def _protocol_for(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchProtocol:
     if privacy.budget is None or not privacy.noisy:
         return Clear(domain=domain)
-    check_size(privacy)
+    check_budget_size(privacy)
     shared: dict[str, Any] = {"budget": privacy.budget, "participations": privacy.participations}
     if privacy.model == "shuffle":
-        return _shuffled(privacy, domain, users, quick, shared)
+        return _shuffle_protocol_for(privacy, domain, users, quick, shared)
     if privacy.model == "local" and isinstance(domain, Bits):
         return LocalBits.calibrate(**shared)
     if privacy.model == "local":
-        return open_local(privacy, domain)
+        return local_protocol_for(privacy, domain)
     if privacy.pure:
         if privacy.calibration == "paper":
             raise InvalidBudget("delta", 0.0, _PURE)
@@ -88,18 +95,18 @@ def _opened(privacy: Privacy, domain: Domain, users: int, quick: bool) -> BatchP
     return CentralGaussian.calibrate(domain=domain, calibration=privacy.calibration, **shared)
 
 
-def open_local(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
+def local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
     """The protocol for local reports of vectors: as `privacy.protocol` says; "auto": the one of less noise.
 
     A policy that does better with "auto" than with Gaussian reports opens `privacy.preferring("auto")`.
     """
     if not isinstance(privacy, Privacy) or privacy.model != "local" or not privacy.noisy:
         raise InvalidArgument("privacy", privacy, "bd.local(...) with a finite budget")
-    return _opened_local(privacy, a_domain(domain))
+    return _local_protocol_for(privacy, check_domain(domain))
 
 
-def local_kinds(privacy: Privacy) -> tuple[type[LocalGaussian | LocalUnit], ...]:
-    """What `open_local` may make of it."""
+def list_local_protocols(privacy: Privacy) -> tuple[type[LocalGaussian | LocalUnit], ...]:
+    """What `local_protocol_for` may make of it."""
     kinds: dict[str, tuple[type[LocalGaussian | LocalUnit], ...]] = {
         "unit": (LocalUnit,),
         "auto": (LocalGaussian, LocalUnit),
@@ -108,11 +115,11 @@ def local_kinds(privacy: Privacy) -> tuple[type[LocalGaussian | LocalUnit], ...]
 
 
 @lru_cache(maxsize=1024)
-def _opened_local(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
+def _local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
     shared: dict[str, Any] = {"domain": domain, "budget": privacy.budget, "participations": privacy.participations}
     if privacy.protocol == "unit":
         return LocalUnit.calibrate(**shared)
-    unit = _unit_if_any(shared) if privacy.protocol == "auto" and privacy.calibration == "tight" else None
+    unit = _find_direction_protocol(shared) if privacy.protocol == "auto" and privacy.calibration == "tight" else None
     if privacy.pure:
         if unit is None:
             raise InvalidBudget("delta", 0.0, _PURE)
@@ -121,7 +128,7 @@ def _opened_local(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit
     return gaussian if unit is None or gaussian.std(1) <= unit.std(1) else unit
 
 
-def _unit_if_any(shared: dict[str, Any]) -> LocalUnit | None:
+def _find_direction_protocol(shared: dict[str, Any]) -> LocalUnit | None:
     """Directions, where there are any: not of one coordinate or very many, nor for an epsilon that steps exceed."""
     try:
         return LocalUnit.calibrate(**shared)
@@ -129,14 +136,16 @@ def _unit_if_any(shared: dict[str, Any]) -> LocalUnit | None:
         return None
 
 
-def check_size(privacy: Privacy) -> None:
+def check_budget_size(privacy: Privacy) -> None:
     """Refuse a budget that floats cannot price."""
     if not (_LEAST <= privacy.size <= _MOST or math.isinf(privacy.size)):
         allowed = f"rho or epsilon between {_LEAST:g} and {_MOST:g}, or infinite"
         raise InvalidBudget("budget", privacy.budget, allowed)
 
 
-def _shuffled(privacy: Privacy, domain: Domain, users: int, quick: bool, shared: dict[str, Any]) -> BatchProtocol:
+def _shuffle_protocol_for(
+    privacy: Privacy, domain: Domain, users: int, quick: bool, shared: dict[str, Any]
+) -> BatchProtocol:
     """Binomial sums of bits or of vectors."""
     budget = privacy.budget
     if not isinstance(budget, ApproxDP) or privacy.pure or privacy.protocol != "binomial":
@@ -159,10 +168,10 @@ def _near_central(domain: Domain, budget: ApproxDP, users: int, factor: float, c
     std = factor * (domain.sensitivity / _mu(budget))
     if isinstance(domain, Bits):
         try:
-            return ShuffleBits(noise=bit_noise_of_std(std, users=users), delta=budget.delta, coins=coins)
+            return ShuffleBits(noise=bit_noise_for_std(std, users=users), delta=budget.delta, coins=coins)
         except CalibrationError:
             return None
-    noise = noise_of_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
+    noise = binomial_noise_for_std(std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=False)
     return ShuffleBinomial(domain=domain, noise=noise, delta=budget.delta, coins=coins)
 
 
@@ -174,7 +183,7 @@ def _mu(budget: ApproxDP) -> float:
 # What a file may say of protocols, by name: their parameters, and the states of their streams.
 
 
-PROTOCOLS = EVENTS | by_name(
+PROTOCOLS = EVENTS | index_by_stored_name(
     Privacy,
     PureDP,
     ApproxDP,
@@ -191,55 +200,57 @@ PROTOCOLS = EVENTS | by_name(
     ConcurrentShuffle,
     BatchTree,
     BinomialNoise,
-    continual.Running,
+    continual.ContinualState,
     ConcurrentRunning,
-    HeldLevels,
-    Held,
+    LevelMixerState,
+    MixerState,
     BLTState,
     TreeState,
-    Node,
+    TreeNode,
 )
 _LARGEST = 1e150  # of a number in a state: its square is a float
 
 
-def check_stream(given: Any, fresh: Any, steps: int) -> None:
+def check_stream_state(given: Any, fresh: Any, steps: int) -> None:
     """Of the same make as a state before the first step: types, shapes, finite numbers."""
-    demand(type(given) is type(fresh) or (conforms(given, float) and type(fresh) is float), "a state of a wrong make")
+    check_readable(
+        type(given) is type(fresh) or (matches_type(given, float) and type(fresh) is float), "a state of a wrong make"
+    )
     if isinstance(given, np.ndarray):
-        demand(given.shape == fresh.shape and given.dtype == fresh.dtype, "a state of a wrong shape")
-        demand(bool(np.all(np.abs(given) <= _LARGEST)), "a state with numbers that no sum has")  # False for NaN
+        check_readable(given.shape == fresh.shape and given.dtype == fresh.dtype, "a state of a wrong shape")
+        check_readable(bool(np.all(np.abs(given) <= _LARGEST)), "a state with numbers that no sum has")  # False for NaN
     elif isinstance(given, tuple):
-        demand(len(given) == len(fresh), "a state of a wrong length")
+        check_readable(len(given) == len(fresh), "a state of a wrong length")
         for part, other in zip(given, fresh, strict=True):
-            check_stream(part, other, steps)
+            check_stream_state(part, other, steps)
     elif isinstance(given, TreeState):
-        demand(given.step == steps and len(given.nodes) == steps.bit_count(), "a tree with other nodes")
+        check_readable(given.step == steps and len(given.nodes) == steps.bit_count(), "a tree with other nodes")
         for node in given.nodes:
-            check_stream(node, Node(exact=fresh.total, rest=fresh.total, estimate=fresh.total), steps)
-        check_stream(given.total, fresh.total, steps)
+            check_stream_state(node, TreeNode(exact=fresh.total, rest=fresh.total, estimate=fresh.total), steps)
+        check_stream_state(given.total, fresh.total, steps)
     elif is_dataclass(given):
-        demand(getattr(given, "step", steps) == steps, "a stream at another step")
+        check_readable(getattr(given, "step", steps) == steps, "a stream at another step")
         for field in fields(given):
-            check_stream(getattr(given, field.name), getattr(fresh, field.name), steps)
+            check_stream_state(getattr(given, field.name), getattr(fresh, field.name), steps)
     elif given is not None:
-        demand(0 <= given <= _LARGEST, "a state with a count that is none")
+        check_readable(0 <= given <= _LARGEST, "a state with a count that is none")
 
 
 # Mixers as texts that a task's plan holds, and the way of a batch through one: add, draw, close, forget.
 
 
-def mixers() -> Encoding:
+def make_mixer_encoding() -> Encoding:
     """Mixers, what they hold and what they forward, of all kinds that this program has loaded."""
-    return _encoding(registrations())
+    return _make_encoding(count_registrations())
 
 
 @lru_cache(maxsize=1)
-def _encoding(_: int) -> Encoding:
+def _make_encoding(_: int) -> Encoding:
     """The types of fields are walked once for each set of registered classes: a batch close asks some 50 times."""
-    return Encoding(kinds_of(Mixer, Held, HeldLevels, Full))
+    return Encoding(dataclasses_in(Mixer, MixerState, LevelMixerState, FullBatches))
 
 
-def mixed(
+def mix_messages(
     mixer: Mixer, held: Any, messages: Messages, finish: Callable[[Mixer, Any], Any] | None = None
 ) -> tuple[Any, tuple[Any, ...]]:
     """What is held after a batch, (users, length) in the order of their places, and the views to forward.
@@ -247,7 +258,7 @@ def mixed(
     finish: what is done with what is held before it is closed, by mixers that draw noise.
     """
     views = []
-    for portion in mixer.portions(held, messages):
+    for portion in mixer.split_portions(held, messages):
         held = mixer.add(held, portion)
         held = held if finish is None else finish(mixer, held)
         views.append(mixer.close(held))

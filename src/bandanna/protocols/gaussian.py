@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from bandanna import validation
 from bandanna.device.base import Messages
 from bandanna.device.domain import Domain, Estimate, Statistic
-from bandanna.device.linear_report import LinearReport, entrywise
-from bandanna.device.noise import Draws, NoiseSource
-from bandanna.device.randomizers import Noisy
+from bandanna.device.linear_report import LinearReport, drop_isometry
+from bandanna.device.noise import NoiseSource, ReleaseCost
+from bandanna.device.randomizers import NoisyVector
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.noise import Gaussian
+from bandanna.mechanisms.noise import GaussianMechanism
 from bandanna.numeric.exact_sums import LARGEST_SUM, sum_steps
 from bandanna.privacy.budgets import ApproxDP, Budget
 from bandanna.privacy.calibration import (
@@ -29,8 +29,8 @@ from bandanna.privacy.calibration import (
 )
 from bandanna.privacy.events import ClearEvent, GaussianEvent, ShuffledGaussianEvent
 from bandanna.privacy.prices import gaussian_price
-from bandanna.protocols.base import BatchProtocol, TrustedSum, a_domain, stated_delta
-from bandanna.protocols.mixers import Analyzer, Gathering, Held, enough, exact_total
+from bandanna.protocols.base import BatchProtocol, TrustedSumProtocol, check_domain, stated_delta
+from bandanna.protocols.mixers import Analyzer, GatheringMixer, MixerState, check_enough_users, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
@@ -38,20 +38,20 @@ from bandanna.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisySum(Analyzer):
+class NoisySumAnalyzer(Analyzer):
     """sum_i x_i + N(0, std^2 I), noised relative to the domain's public origin."""
 
     domain: Domain
-    mechanism: Gaussian
+    mechanism: GaussianMechanism
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim) -> (..., dim)."""
-        total, rest = exact_total(view.numbers, self.domain)
+        total, rest = sum_plain_statistics(view.numbers, self.domain)
         released = self.mechanism.release(total, source, rest=rest) + view.users * self.domain.origin
         return state, Estimate(total=released, count=view.users, variance=self.mechanism.variance)
 
 
-def add_gaussian_noise(total: Floats, users: int, mechanism: Gaussian, source: NoiseSource) -> Estimate:
+def add_gaussian_noise(total: Floats, users: int, mechanism: GaussianMechanism, source: NoiseSource) -> Estimate:
     """A total plus its noise, (..., dim)."""
     return Estimate(total=mechanism.release(total, source), count=users, variance=mechanism.variance)
 
@@ -61,7 +61,7 @@ def add_gaussian_noise(total: Floats, users: int, mechanism: Gaussian, source: N
 
 def calibrate_central_gaussian(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
     """std = sqrt(M) Delta_2 / mu(epsilon, delta), the analytic Gaussian mechanism (Balle and Wang 2018)."""
-    a_domain(domain)
+    check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         return paper_gaussian_std(sensitivity=domain.sensitivity, budget=budget, participations=participations)
     return gaussian_std(sensitivity=domain.sensitivity, dim=domain.dim, budget=budget, participations=participations)
@@ -72,7 +72,7 @@ def calibrate_central_gaussian(domain: Domain, budget: Budget, participations: i
 
 @stored_as("CentralGaussian")
 @dataclass(frozen=True, kw_only=True)
-class CentralGaussian(TrustedSum):
+class CentralGaussian(TrustedSumProtocol):
     """sum_i x_i + N(0, std^2 I), added by the server.
 
     Privacy: mu = sqrt(M) Delta_2 / std for M participations in separate batches (see `privacy.calibrate`).
@@ -82,11 +82,11 @@ class CentralGaussian(TrustedSum):
 
     name: ClassVar[str] = "central_gaussian"
     trust: ClassVar[str] = "central"
-    of_groups: ClassVar[bool] = True
+    hides_group_size: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.positive, "noise_std")
+        validation.set_validated(self, validation.positive, "noise_std")
 
     @classmethod
     def calibrate(
@@ -97,9 +97,9 @@ class CentralGaussian(TrustedSum):
         return cls(domain=domain, noise_std=std, participations=participations, delta=stated_delta(budget))
 
     @cached_property
-    def mechanism(self) -> Gaussian:
+    def mechanism(self) -> GaussianMechanism:
         """Sampler and price of the noise."""
-        return Gaussian(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
+        return GaussianMechanism(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
 
     @property
     def event(self) -> GaussianEvent:
@@ -107,9 +107,9 @@ class CentralGaussian(TrustedSum):
         return self.mechanism.event
 
     @cached_property
-    def analyzer(self) -> NoisySum:
+    def analyzer(self) -> NoisySumAnalyzer:
         """Sum and noise."""
-        return NoisySum(domain=self.domain, mechanism=self.mechanism)
+        return NoisySumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def std(self, users: int) -> float:
         """The same for every batch size."""
@@ -131,7 +131,7 @@ class CentralGaussian(TrustedSum):
             allowed = f"at most {self.most_users}: a group of all users is the largest that noise as fine as this takes"
             raise InvalidArgument("horizon", horizon, allowed)
 
-    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+    def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum and its noise."""
         return add_gaussian_noise(total, users, self.mechanism, source)
 
@@ -140,13 +140,13 @@ class CentralGaussian(TrustedSum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportSum(Analyzer):
+class ReportSumAnalyzer(Analyzer):
     """sum_i (x_i + N(0, std^2 I)); steps of the grid are added as integers."""
 
     domain: Domain
-    mechanism: Gaussian
+    mechanism: GaussianMechanism
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim) -> (..., dim); the variance is users times that of a report."""
         variance = view.users * self.mechanism.variance
         return state, Estimate(total=self._total(view.numbers), count=view.users, variance=variance)
@@ -162,7 +162,7 @@ class ReportSum(Analyzer):
 # Aggregate law of the local Gaussian protocol.
 
 
-def sample_sum(total: NDArray[np.float64], users: int, mechanism: Gaussian, source: NoiseSource) -> Estimate:
+def sample_sum(total: NDArray[np.float64], users: int, mechanism: GaussianMechanism, source: NoiseSource) -> Estimate:
     """sum_i x_i + N(0, users std^2 I): a sum of independent Gaussians is one Gaussian; (..., dim)."""
     noisy = source.gaussian(total, std=math.sqrt(users * mechanism.variance), grid=mechanism.step)
     return Estimate(total=noisy, count=users, variance=users * mechanism.variance)
@@ -173,7 +173,7 @@ def sample_sum(total: NDArray[np.float64], users: int, mechanism: Gaussian, sour
 
 def calibrate_local_gaussian(domain: Domain, budget: Budget, participations: int, calibration: str) -> float:
     """std = sqrt(M) Delta_2 / mu(epsilon, delta) per report; `paper`: [000, Prop. F.1] or [001, Thm 4.4]."""
-    a_domain(domain)
+    check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         if isinstance(domain, LinearReport) and domain.reward_bound == 1.0:
             return report_std(budget=budget, participations=participations)
@@ -184,9 +184,9 @@ def calibrate_local_gaussian(domain: Domain, budget: Budget, participations: int
 # Randomizer of the local Gaussian protocol.
 
 
-def gaussian_device(domain: Domain, mechanism: Gaussian) -> Noisy:
+def gaussian_device(domain: Domain, mechanism: GaussianMechanism) -> NoisyVector:
     """x_i + N(0, std^2 I), fresh for every user, on the grid of the mechanism."""
-    return Noisy(domain=domain, std=mechanism.std, grid=mechanism.step)
+    return NoisyVector(domain=domain, std=mechanism.std, grid=mechanism.step)
 
 
 # Local model: every device adds Gaussian noise to its own statistic; users trust it alone.
@@ -200,30 +200,30 @@ class GaussianReports(BatchProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.positive, "noise_std")
+        validation.set_validated(self, validation.positive, "noise_std")
 
     @cached_property
-    def mechanism(self) -> Gaussian:
+    def mechanism(self) -> GaussianMechanism:
         """Sampler and price of the noise on one report."""
-        return Gaussian(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
+        return GaussianMechanism(std=self.noise_std, sensitivity=self.domain.sensitivity, dim=self.domain.dim)
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Noise on every number of every report."""
-        return Draws(gaussians=users * self.domain.dim, numbers=users * self.domain.dim)
+        return ReleaseCost(gaussians=users * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """sqrt(users) times that of a report."""
-        return math.sqrt(validation.whole("users", users)) * self.noise_std
+        return math.sqrt(validation.integer("users", users)) * self.noise_std
 
     @cached_property
-    def device(self) -> Noisy:
+    def device(self) -> NoisyVector:
         """Statistic plus noise."""
         return gaussian_device(self.domain, self.mechanism)
 
     @cached_property
-    def analyzer(self) -> ReportSum:
+    def analyzer(self) -> ReportSumAnalyzer:
         """Sum of the reports."""
-        return ReportSum(domain=self.domain, mechanism=self.mechanism)
+        return ReportSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One Gaussian for the whole batch."""
@@ -247,7 +247,7 @@ class LocalGaussian(GaussianReports):
     ) -> LocalGaussian:
         """Least noise per report for the budget (`tight`), or the papers' printed one on every entry (`paper`)."""
         domain = (
-            entrywise(domain)
+            drop_isometry(domain)
             if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper"
             else domain
         )
@@ -265,9 +265,9 @@ class LocalGaussian(GaussianReports):
         return (("the server", "every user's noisy report"),)
 
     @cached_property
-    def mixer(self) -> Gathering:
+    def mixer(self) -> GatheringMixer:
         """The server keeps the reports."""
-        return Gathering(domain=self.domain, std=self.noise_std, grid=self.mechanism.step)
+        return GatheringMixer(domain=self.domain, std=self.noise_std, grid=self.mechanism.step)
 
 
 # Privacy of the shuffled Gaussian protocol: amplification by shuffling, a Gaussian report among Gaussian reports.
@@ -280,7 +280,7 @@ def calibrate_shuffle_gaussian(
     domain: Domain, budget: Budget, batch: int, participations: int, calibration: str
 ) -> float:
     """Least std per report; `paper`: [000, Thms 3.2 and E.3], for reports of features and rewards in the unit ball."""
-    a_domain(domain)
+    check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         if not (isinstance(domain, LinearReport) and domain.reward_bound == 1.0):
             raise InvalidArgument("domain", domain, "LinearReport with rewards in [-1, 1]: the paper's statistic")
@@ -318,15 +318,15 @@ def shuffle_gaussian_event(report: GaussianEvent, batch: int) -> ShuffledGaussia
 
 @stored_as("SortingMixer")
 @dataclass(frozen=True, kw_only=True)
-class Sorting(Gathering):
+class SortingMixer(GatheringMixer):
     """Forwards the reports of a batch in an order that only they decide."""
 
-    def close(self, held: Held) -> Held:
+    def close(self, held: MixerState) -> MixerState:
         """Sorted by the first number, then by the second, and so on."""
-        return replace(super().close(held), numbers=in_order(held.numbers))
+        return replace(super().close(held), numbers=sort_rows(held.numbers))
 
 
-def in_order(reports: Messages) -> Messages:
+def sort_rows(reports: Messages) -> Messages:
     """Rows in lexicographic order, (..., users, dim), in every replicate by itself."""
     order = np.lexsort(np.moveaxis(reports, -1, 0)[::-1])  # (..., users)
     return np.take_along_axis(reports, order[..., None], axis=-2)
@@ -351,7 +351,7 @@ class ShuffleGaussian(GaussianReports):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.whole, "batch", least=2)
+        validation.set_validated(self, validation.integer, "batch", least=2)
 
     @classmethod
     def calibrate(
@@ -359,7 +359,7 @@ class ShuffleGaussian(GaussianReports):
     ) -> ShuffleGaussian:
         """Least noise per report that the amplification bound allows (`tight`), or the printed one (`paper`)."""
         domain = (
-            entrywise(domain)
+            drop_isometry(domain)
             if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper"
             else domain
         )
@@ -387,14 +387,14 @@ class ShuffleGaussian(GaussianReports):
 
     def std(self, users: int) -> float:
         """sqrt(users) times that of a report, for the calibrated batch or a larger one."""
-        enough(self.batch, users)
+        check_enough_users(self.batch, users)
         return super().std(users)
 
     def check_users(self, users: int) -> None:
         """The calibrated batch, or more."""
-        enough(self.batch, users)
+        check_enough_users(self.batch, users)
 
     @cached_property
-    def mixer(self) -> Sorting:
+    def mixer(self) -> SortingMixer:
         """Forgets who sent what."""
-        return Sorting(domain=self.domain, least=self.batch, std=self.noise_std, grid=self.mechanism.step)
+        return SortingMixer(domain=self.domain, least=self.batch, std=self.noise_std, grid=self.mechanism.step)

@@ -12,14 +12,14 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.device.domain import Domain, Estimate
-from bandanna.device.noise import LARGEST, NoiseSource
+from bandanna.device.noise import LARGEST_PARAMETER, NoiseSource
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.mechanisms.noise import DiscreteLaplace
-from bandanna.numeric.exact_sums import steps
+from bandanna.mechanisms.noise import DiscreteLaplaceMechanism
+from bandanna.numeric.exact_sums import count_grid_steps
 from bandanna.privacy.budgets import ApproxDP, Budget, PureDP
 from bandanna.privacy.events import DiscreteLaplaceEvent
-from bandanna.protocols.base import TrustedSum, a_domain
-from bandanna.protocols.mixers import Analyzer, Held, exact_total
+from bandanna.protocols.base import TrustedSumProtocol, check_domain
+from bandanna.protocols.mixers import Analyzer, MixerState, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
@@ -27,16 +27,16 @@ from bandanna.types import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
-class LatticeSum(Analyzer):
+class LatticeSumAnalyzer(Analyzer):
     """h (round(sum_i x_i / h) + Z), relative to the domain's public origin."""
 
     domain: Domain
     step: float
-    mechanism: DiscreteLaplace
+    mechanism: DiscreteLaplaceMechanism
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim) -> (..., dim)."""
-        counts = steps(*exact_total(view.numbers, self.domain), self.step)
+        counts = count_grid_steps(*sum_plain_statistics(view.numbers, self.domain), self.step)
         return state, self.estimate(counts, view.users, source)
 
     def estimate(self, counts: Ints, users: int, source: NoiseSource) -> Estimate:
@@ -62,7 +62,7 @@ def l1_sensitivity(domain: Domain, steps: int) -> float:
     |round(a) - round(b)| <= |a - b| + 1 in each coordinate: Delta_1 / h + dim, and no coordinate leaves its range. The
     sums are exact (`core/sums.py`), and so is this number, however many steps there are: floats would lose some.
     """
-    step = Fraction(domain.reach / validation.whole("steps", steps))
+    step = Fraction(domain.reach / validation.integer("steps", steps))
     spare = Fraction(domain.reach) / 2**61  # where `exact_sum` cuts a statistic
     ends = np.stack([domain.lower - domain.origin, domain.upper - domain.origin])  # what is summed
     (lows, highs), counts = np.unique(ends, axis=1, return_counts=True)
@@ -87,12 +87,14 @@ def finest_lattice(users: int) -> int:
 
 def calibrate_laplace(domain: Domain, budget: Budget, participations: int, steps: int) -> float:
     """scale = M shift / epsilon, in lattice steps (Ghosh, Roughgarden and Sundararajan 2009)."""
-    a_domain(domain)
+    check_domain(domain)
     if not isinstance(budget, PureDP | ApproxDP) or math.isinf(budget.epsilon):
         raise InvalidBudget("budget", budget, "PureDP(epsilon) with a finite epsilon")
-    lost = validation.whole("participations", participations) * l1_sensitivity(domain, steps)
-    if lost > LARGEST * budget.epsilon:
-        raise InvalidBudget("budget", budget, f"epsilon >= {lost / LARGEST:.3g} on a lattice of {steps} steps")
+    lost = validation.integer("participations", participations) * l1_sensitivity(domain, steps)
+    if lost > LARGEST_PARAMETER * budget.epsilon:
+        raise InvalidBudget(
+            "budget", budget, f"epsilon >= {lost / LARGEST_PARAMETER:.3g} on a lattice of {steps} steps"
+        )
     return lost / budget.epsilon * (1 + 1e-15)  # rounded up: what is stated is never above the budget
 
 
@@ -101,7 +103,7 @@ def calibrate_laplace(domain: Domain, budget: Budget, participations: int, steps
 
 @stored_as("CentralLaplace")
 @dataclass(frozen=True, kw_only=True)
-class CentralLaplace(TrustedSum):
+class CentralLaplace(TrustedSumProtocol):
     """h (round(sum_i x_i / h) + Z), Z_k discrete Laplace of `scale` lattice steps, added by the server.
 
     The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Noise is drawn as integers by
@@ -119,8 +121,8 @@ class CentralLaplace(TrustedSum):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.positive, "scale")
-        validation.store(self, validation.whole, "steps")
+        validation.set_validated(self, validation.positive, "scale")
+        validation.set_validated(self, validation.integer, "steps")
 
     @classmethod
     def calibrate(
@@ -140,10 +142,10 @@ class CentralLaplace(TrustedSum):
         return self.domain.reach / self.steps
 
     @cached_property
-    def mechanism(self) -> DiscreteLaplace:
+    def mechanism(self) -> DiscreteLaplaceMechanism:
         """Sampler and price of the noise, in lattice steps."""
         shift = l1_sensitivity(self.domain, self.steps)
-        return DiscreteLaplace(scale=self.scale, shift=shift, dim=self.domain.dim)
+        return DiscreteLaplaceMechanism(scale=self.scale, shift=shift, dim=self.domain.dim)
 
     @property
     def event(self) -> DiscreteLaplaceEvent:
@@ -151,9 +153,9 @@ class CentralLaplace(TrustedSum):
         return self.mechanism.event
 
     @cached_property
-    def analyzer(self) -> LatticeSum:
+    def analyzer(self) -> LatticeSumAnalyzer:
         """Sum, rounding and noise."""
-        return LatticeSum(domain=self.domain, step=self.step, mechanism=self.mechanism)
+        return LatticeSumAnalyzer(domain=self.domain, step=self.step, mechanism=self.mechanism)
 
     @property
     def laplace(self) -> tuple[float, float]:
@@ -169,7 +171,7 @@ class CentralLaplace(TrustedSum):
         if users > (most := most_users(self.steps)):
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
 
-    def of_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
+    def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
         """The sum and its noise."""
         self.check_users(users)
         offset = users * self.domain.origin

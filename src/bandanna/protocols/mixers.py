@@ -13,7 +13,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.device.base import Messages
-from bandanna.device.domain import Domain, Estimate, numbers
+from bandanna.device.domain import Domain, Estimate, read_numeric_array
 from bandanna.device.noise import NoiseSource
 from bandanna.errors import InvalidArgument, InvalidStatistic
 from bandanna.numeric import exact_sums
@@ -33,12 +33,12 @@ from bandanna.types import Bools, Floats, Ints
 # (`path="messages"`), an agent and separate processes run the same code.
 
 
-COINS = ("device", "checked", "mixer")  # who draws those of shuffled counts, see `Counting`
+COIN_SOURCES = ("device", "checked", "mixer")  # who draws those of shuffled counts, see `CountingMixer`
 
 
 @stored_as("HeldMessages")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Held:
+class MixerState:
     """What a mixer has of `users` users, and the analyzer's view: totals, (..., dim), or rows, (..., users, dim).
 
     `drawn`: whether a mixer that draws the noise has added it. Before, nothing leaves it; after, nobody comes in.
@@ -53,7 +53,7 @@ class Held:
 class Mixer(ABC):
     """Takes messages in any portions and forwards them when at least `least` users are in: fewer never leave it.
 
-    Privacy: it draws nothing, so what it forwards is priced whatever it does in between; but for `Counting` with
+    Privacy: it draws nothing, so what it forwards is priced whatever it does in between; but for `CountingMixer` with
     coins="mixer", which is trusted with the noise, and forwards nothing that it was not `drawn` for.
     """
 
@@ -67,7 +67,7 @@ class Mixer(ABC):
 
     def check(self, messages: Any) -> Messages:
         """Messages from outside, (..., users, length), as they came; or an error that says what is wrong with them."""
-        array = numbers("messages", messages, "integers (reals from a fast source)", kinds="if")
+        array = read_numeric_array("messages", messages, "integers (reals from a fast source)", kinds="if")
         if array.ndim < 2 or array.shape[-1] != self.length:
             raise InvalidStatistic("messages", array, f"shape (..., users, {self.length})")
         if array.dtype not in (np.int64, np.float64):
@@ -99,13 +99,13 @@ class Mixer(ABC):
     def forget(self, held: Any) -> Any:
         """What is still held when the view has been forwarded."""
 
-    def portions(self, held: Any, messages: Messages) -> Iterator[Messages]:
+    def split_portions(self, held: Any, messages: Messages) -> Iterator[Messages]:
         """Messages cut where the mixer closes in between."""
         yield messages
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adding(Mixer):
+class SummingMixer(Mixer):
     """Adds counts and forwards their totals. Permuting the users' counts instead would not be private."""
 
     @property
@@ -119,29 +119,29 @@ class Adding(Mixer):
             raise InvalidStatistic("messages", messages, "64-bit integers")
         wrong = (messages < 0) | (messages > self.largest)
         if wrong.any():
-            refuse("messages", messages, wrong, f"counts from 0 to {_shown(self.largest)}")
+            raise_invalid_message("messages", messages, wrong, f"counts from 0 to {_format_largest(self.largest)}")
 
-    def empty(self, replicates: tuple[int, ...] = ()) -> Held:
+    def empty(self, replicates: tuple[int, ...] = ()) -> MixerState:
         """Zeros."""
-        return Held(users=0, numbers=np.zeros((*replicates, self.domain.dim), dtype=np.int64))
+        return MixerState(users=0, numbers=np.zeros((*replicates, self.domain.dim), dtype=np.int64))
 
-    def add(self, held: Held, messages: Messages) -> Held:
+    def add(self, held: MixerState, messages: Messages) -> MixerState:
         """Totals: (..., dim) and (..., users, dim) -> (..., dim)."""
-        same_replicates(messages, held.numbers.shape[:-1])
-        return Held(users=held.users + messages.shape[-2], numbers=held.numbers + np.sum(messages, axis=-2))
+        check_replicates(messages, held.numbers.shape[:-1])
+        return MixerState(users=held.users + messages.shape[-2], numbers=held.numbers + np.sum(messages, axis=-2))
 
-    def close(self, held: Held) -> Held:
+    def close(self, held: MixerState) -> MixerState:
         """The totals."""
-        enough(self.least, held.users)
+        check_enough_users(self.least, held.users)
         return held
 
-    def forget(self, held: Held) -> Held:
+    def forget(self, held: MixerState) -> MixerState:
         """Nothing."""
         return self.empty(held.numbers.shape[:-1])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counting(Adding):
+class CountingMixer(SummingMixer):
     """Adds counts of statistics on a lattice among coins: b = `noise.trials` of each user, or as many from the mixer.
 
     coins  "device": every device adds its own. "checked": so it does, and counts that honest devices send with
@@ -153,7 +153,7 @@ class Counting(Adding):
     coins: str = "device"
 
     def __post_init__(self) -> None:
-        validation.one_of("coins", self.coins, COINS)
+        validation.one_of("coins", self.coins, COIN_SOURCES)
 
     @property
     @abstractmethod
@@ -170,14 +170,14 @@ class Counting(Adding):
         super().check_range(messages)
         if self.coins == "checked":
             low, high = self.likely
-            refuse(
+            raise_invalid_message(
                 "messages",
                 messages,
                 (messages < low) | (messages > high),
-                f"counts from {low} to {_shown(high)}, as devices send them: stay with the zero report",
+                f"counts from {low} to {_format_largest(high)}, as devices send them: stay with the zero report",
             )
 
-    def unlikely(self, messages: Messages) -> Bools:
+    def flag_unlikely(self, messages: Messages) -> Bools:
         """Whose counts an honest device hardly ever sends, below 2^-60 each: (..., users, dim) -> (..., users).
 
         Never with the mixer's coins, where a count is possible or not. Refusing them is priced with coins="checked".
@@ -193,23 +193,23 @@ class Counting(Adding):
         low, high = likely_coins(self.noise)
         return low, self.encoded + high
 
-    def add(self, held: Held, messages: Messages) -> Held:
+    def add(self, held: MixerState, messages: Messages) -> MixerState:
         """Totals; after the noise was drawn nobody is added, whose coins would be missing."""
         if held.drawn:
             raise InvalidArgument("held", "a batch with its noise", "one that is open: the next batch")
         return super().add(held, messages)
 
-    def drawn(self, held: Held, source: NoiseSource) -> Held:
+    def drawn(self, held: MixerState, source: NoiseSource) -> MixerState:
         """Totals of n users plus Bin(n b, p): the coins that n devices would have added, from a stream of their own."""
         if self.coins != "mixer":
             return held
-        enough(self.least, held.users)
+        check_enough_users(self.least, held.users)
         if held.drawn:
             raise InvalidArgument("held", "a batch with its noise", "one without: noise is drawn once")
-        coins = batch_coins(self.noise, held.users, held.numbers.shape, source)
-        return Held(users=held.users, numbers=held.numbers + coins, drawn=True)
+        coins = draw_batch_coins(self.noise, held.users, held.numbers.shape, source)
+        return MixerState(users=held.users, numbers=held.numbers + coins, drawn=True)
 
-    def close(self, held: Held) -> Held:
+    def close(self, held: MixerState) -> MixerState:
         """The totals, with their noise."""
         if self.coins == "mixer" and not held.drawn:
             raise InvalidArgument("held", "a batch without its noise", "what `drawn` returned: this mixer draws it")
@@ -218,7 +218,7 @@ class Counting(Adding):
 
 @stored_as("GatheringMixer")
 @dataclass(frozen=True, kw_only=True)
-class Gathering(Mixer):
+class GatheringMixer(Mixer):
     """Keeps every user's row: for servers that may see them, with or without noise.
 
     std, grid  of the Gaussian noise that devices add, and of their steps; 0 without noise
@@ -230,11 +230,11 @@ class Gathering(Mixer):
     def check_range(self, messages: Messages) -> None:
         """Points of the domain; of noisy reports, what noise makes of one but for 2^-60 of the reports."""
         if not self.std:
-            self.domain.check(statistics(messages, self.domain))
+            self.domain.check(decode_plain_statistics(messages, self.domain))
             return
         low, high = self.likely_steps if messages.dtype == np.int64 else self.likely
         allowed = "numbers within reach of the noise, as devices send them: stay with the zero report"
-        refuse("messages", messages, ~((messages >= low) & (messages <= high)), allowed)
+        raise_invalid_message("messages", messages, ~((messages >= low) & (messages <= high)), allowed)
 
     @cached_property
     def likely(self) -> tuple[Floats, Floats]:
@@ -251,26 +251,26 @@ class Gathering(Mixer):
         low, high = (np.clip(end, -(2.0**61), 2.0**61).astype(np.int64) for end in ends)  # below 2^62 with the noise
         return low - more, high + more
 
-    def empty(self, replicates: tuple[int, ...] = ()) -> Held:
+    def empty(self, replicates: tuple[int, ...] = ()) -> MixerState:
         """No rows."""
-        return Held(users=0, numbers=np.zeros((*replicates, 0, self.domain.dim), dtype=np.int64))
+        return MixerState(users=0, numbers=np.zeros((*replicates, 0, self.domain.dim), dtype=np.int64))
 
-    def add(self, held: Held, messages: Messages) -> Held:
+    def add(self, held: MixerState, messages: Messages) -> MixerState:
         """One row after the other."""
-        same_replicates(messages, held.numbers.shape[:-2])
+        check_replicates(messages, held.numbers.shape[:-2])
         if not held.users:
-            return Held(users=messages.shape[-2], numbers=messages)
+            return MixerState(users=messages.shape[-2], numbers=messages)
         if held.numbers.dtype != messages.dtype:
             raise InvalidStatistic("messages", messages, f"{held.numbers.dtype}, as before")
         rows = np.concatenate([held.numbers, messages], axis=-2)
-        return Held(users=rows.shape[-2], numbers=rows)
+        return MixerState(users=rows.shape[-2], numbers=rows)
 
-    def close(self, held: Held) -> Held:
+    def close(self, held: MixerState) -> MixerState:
         """The rows."""
-        enough(self.least, held.users)
+        check_enough_users(self.least, held.users)
         return held
 
-    def forget(self, held: Held) -> Held:
+    def forget(self, held: MixerState) -> MixerState:
         """Nothing."""
         return self.empty(held.numbers.shape[:-2])
 
@@ -287,55 +287,55 @@ class Analyzer(ABC):
         """The next state and the estimate; `source` is for servers that add noise themselves."""
 
 
-def statistics(messages: Messages, domain: Domain) -> Floats:
+def decode_plain_statistics(messages: Messages, domain: Domain) -> Floats:
     """Plain statistics as reals, however they were sent."""
     if messages.dtype != np.int64:
         return np.asarray(messages)
-    return np.asarray(messages * exact_sums.finest(domain.reach) + domain.origin)
+    return np.asarray(messages * exact_sums.finest_step(domain.reach) + domain.origin)
 
 
-def exact_total(rows: Messages, domain: Domain) -> exact_sums.Pair:
+def sum_plain_statistics(rows: Messages, domain: Domain) -> exact_sums.Pair:
     """The exact sum over users of plain statistics minus the domain's public origin, however they were sent."""
     if rows.dtype == np.int64:
-        return exact_sums.sum_steps(np.asarray(rows, dtype=np.int64), exact_sums.finest(domain.reach))
+        return exact_sums.sum_steps(np.asarray(rows, dtype=np.int64), exact_sums.finest_step(domain.reach))
     return exact_sums.exact_sum(rows - domain.origin, domain.reach)
 
 
-def batch_coins(noise: BinomialNoise, users: int, shape: tuple[int, ...], source: NoiseSource) -> Ints:
+def draw_batch_coins(noise: BinomialNoise, users: int, shape: tuple[int, ...], source: NoiseSource) -> Ints:
     """The coins of a batch, drawn by its mixer: Bin(n b, p) in each of the totals."""
     trials = users * noise.trials
     return source.named("mixer").binomial(trials=trials, probability=noise.probability, size=shape)
 
 
-def shuffler_sees(coins: str, counts: str, statistic: str, *, who: str = "user") -> str:
+def describe_shuffler_view(coins: str, counts: str, statistic: str, *, who: str = "user") -> str:
     """Of everybody, in the words of a guarantee."""
     if coins == "mixer":
         return f"every {who}'s {statistic}, rounded and without noise, which it draws itself for the whole batch"
     return f"every {who}'s noisy {counts}"
 
 
-def enough(calibrated: int, users: int) -> None:
+def check_enough_users(calibrated: int, users: int) -> None:
     """Noise that belongs to a batch of B users is enough for n >= B of them (calibration.md A.6); fewer are refused."""
-    if validation.whole("users", users) < calibrated:
+    if validation.integer("users", users) < calibrated:
         allowed = f"at least {calibrated} users, for whom the noise is calibrated: wait for more, or recalibrate"
         raise InvalidArgument("batch", users, allowed)
 
 
-def refuse(argument: str, messages: Messages, wrong: Any, allowed: str) -> None:
+def raise_invalid_message(argument: str, messages: Messages, wrong: Any, allowed: str) -> None:
     """An error that names the first number that is wrong, and its place."""
     if np.any(wrong):
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InvalidStatistic(f"{argument}[{', '.join(map(str, place))}]", messages[place], allowed)
 
 
-def same_replicates(messages: Messages, replicates: tuple[int, ...]) -> None:
+def check_replicates(messages: Messages, replicates: tuple[int, ...]) -> None:
     """Messages of as many replicates as the mixer began with."""
     if messages.shape[:-2] != replicates:
         allowed = f"replicates {replicates}, as it began with"
         raise InvalidStatistic("statistics", messages, allowed)
 
 
-def _shown(largest: Ints) -> str:
+def _format_largest(largest: Ints) -> str:
     """One number where all are equal."""
     return str(largest[0]) if np.all(largest == largest[0]) else str(largest.tolist())
 
@@ -345,7 +345,7 @@ def _shown(largest: Ints) -> str:
 
 @stored_as("HeldLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HeldLevels:
+class LevelMixerState:
     """After `users` users: what each level's shuffler holds of its present batch; never published.
 
     `owed`: of how many users the coins are not yet in it, since path="law", and a mixer that draws them itself, draws
@@ -359,8 +359,8 @@ class HeldLevels:
 
 @stored_as("FullLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Full:
+class FullBatches:
     """What the analyzer sees after `users` users: totals of the batches that are full then, lowest level first."""
 
     users: int
-    levels: tuple[Held, ...]
+    levels: tuple[MixerState, ...]

@@ -10,9 +10,9 @@ from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning
 from bandanna.privacy import gdp
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.privacy.ledger import stated_delta
-from bandanna.protocols.mixers import COINS
+from bandanna.protocols.mixers import COIN_SOURCES
 from bandanna.storage.encoding import stored_as
-from bandanna.validation import by_name, warn_outside
+from bandanna.validation import checked_keywords, warn_outside
 
 _WEAK = 10.0  # a larger epsilon gives a warning
 _LOCAL = ("default", "gaussian", "unit", "auto")
@@ -48,20 +48,20 @@ class Privacy:
         validation.one_of("calibration", self.calibration, ("tight", "paper"))
         if (self.protocol, self.calibration) == ("unit", "paper"):
             raise InvalidArgument("calibration", self.calibration, '"tight": directions have no printed noise')
-        validation.store(self, validation.whole, "participations")
+        validation.set_validated(self, validation.integer, "participations")
         if self.model != "none" and not isinstance(self.budget, Budget):
             allowed = "bd.ApproxDP(...), bd.PureDP(...), bd.ZCDP(...) or bd.RenyiDP(...); bd.none() for no protection"
             raise InvalidBudget("budget", self.budget, allowed)
         if self.model == "none" and self.budget is not None:
             raise InvalidBudget("budget", self.budget, 'left out: model="none" keeps no budget')
         if not isinstance(self.shufflers, str):
-            validation.store(self, validation.whole, "shufflers")
+            validation.set_validated(self, validation.integer, "shufflers")
         elif self.shufflers != "best":
             raise InvalidArgument("shufflers", self.shufflers, 'a whole number >= 1, or "best"')
         if not isinstance(self.degrees, tuple):
             validation.one_of("degrees", self.degrees, ("best", "paper"))
         counted = self.model == "concurrent" or (self.model, self.protocol) == ("shuffle", "binomial")
-        if validation.one_of("noise", self.noise, COINS) != "device" and not counted:
+        if validation.one_of("noise", self.noise, COIN_SOURCES) != "device" and not counted:
             allowed = '"device" but for sums of counts: bd.shuffle(...) with protocol="binomial", bd.concurrent(...)'
             raise InvalidArgument("noise", self.noise, allowed)
         self._warn_if_weak()
@@ -85,7 +85,7 @@ class Privacy:
         """
         return self.calibration == "tight" or self.model in ("none", "central")
 
-    def preferring(self, protocol: str) -> Privacy:
+    def with_default_protocol(self, protocol: str) -> Privacy:
         """The same with this protocol for local reports, unless one was chosen: what a policy does best with."""
         validation.one_of("protocol", protocol, _LOCAL)
         open_ = self.model == "local" and self.protocol == "default"
@@ -98,7 +98,7 @@ class Privacy:
 
     def _warn_if_weak(self) -> None:
         """Warn of an epsilon above 10."""
-        epsilon, named = (0.0, "") if self.budget is None else _epsilon_of(self.budget)
+        epsilon, named = (0.0, "") if self.budget is None else _describe_epsilon(self.budget)
         if epsilon > _WEAK:
             said = "one user's data may change the probability of what is seen by a factor of e^epsilon"
             advice = f"choose an epsilon of at most {_WEAK:g}"
@@ -123,7 +123,7 @@ def none() -> Privacy:
     return Privacy(model="none")
 
 
-@by_name("bd.central")
+@checked_keywords("bd.central")
 def central(
     *,
     epsilon: float | None = None,
@@ -140,13 +140,13 @@ def central(
     mechanism  running sums by "blt" or "tree", whose noise is one stream's; "independent": fresh noise for
                every batch, which needs less where users return often
     """
-    budget = _budget(epsilon, delta, rho, alpha=alpha, whole=budget)
+    budget = _make_budget(epsilon, delta, rho, alpha=alpha, whole=budget)
     return Privacy(
         model="central", budget=budget, mechanism=mechanism, calibration=calibration, participations=participations
     )
 
 
-@by_name("bd.local")
+@checked_keywords("bd.local")
 def local(
     *,
     epsilon: float | None = None,
@@ -163,7 +163,7 @@ def local(
                 statistic; "default": as the policy prefers, Gaussian unless it says otherwise. Bits are answered at
                 random under each of them.
     """
-    budget = _budget(epsilon, delta, rho, whole=budget)
+    budget = _make_budget(epsilon, delta, rho, whole=budget)
     return Privacy(
         model="local",
         budget=budget,
@@ -173,7 +173,7 @@ def local(
     )
 
 
-@by_name("bd.shuffle")
+@checked_keywords("bd.shuffle")
 def shuffle(
     *,
     epsilon: float | None = None,
@@ -191,7 +191,7 @@ def shuffle(
            The same noise at the same price; with "mixer" the shuffler sees every statistic and is trusted to draw,
            and a hostile client has the influence of an honest one
     """
-    budget = _budget(epsilon, delta, None, whole=budget)
+    budget = _make_budget(epsilon, delta, None, whole=budget)
     return Privacy(
         model="shuffle",
         budget=budget,
@@ -202,7 +202,7 @@ def shuffle(
     )
 
 
-@by_name("bd.concurrent")
+@checked_keywords("bd.concurrent")
 def concurrent(
     *,
     epsilon: float,
@@ -221,14 +221,14 @@ def concurrent(
                  (epsilon/k, delta/k) on each level
     noise        "device", "checked" or "mixer", as in `shuffle`: each level's shuffler is its mixer
     """
-    budget = _budget(epsilon, delta, None)
+    budget = _make_budget(epsilon, delta, None)
     given = tuple(degrees) if isinstance(degrees, list) else degrees
     return Privacy(
         model="concurrent", budget=budget, shufflers=shufflers, degrees=given, calibration=calibration, noise=noise
     )
 
 
-def _epsilon_of(budget: Budget) -> tuple[float, str]:
+def _describe_epsilon(budget: Budget) -> tuple[float, str]:
     """The epsilon of a budget, and both in words; of rho, that of Gaussian noise at the delta of guarantees."""
     own = float(getattr(budget, "epsilon", 0.0))
     if own > _WEAK or not isinstance(budget, ZCDP | RenyiDP):
@@ -239,7 +239,7 @@ def _epsilon_of(budget: Budget) -> tuple[float, str]:
     return epsilon, f"{number}, which is epsilon = {epsilon:.4g} at delta = {delta:g},"
 
 
-def _budget(
+def _make_budget(
     epsilon: float | None,
     delta: float | None,
     rho: float | None,

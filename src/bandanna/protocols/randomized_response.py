@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from bandanna import validation
 from bandanna.device.domain import Ball, Bits, Domain, Estimate, Statistic
 from bandanna.device.noise import NoiseSource
-from bandanna.device.randomizers import Answer, Sign
+from bandanna.device.randomizers import RandomizedBit, RandomizedSign
 from bandanna.errors import InvalidArgument
 from bandanna.mechanisms.noise import LEAST, RandomizedResponse
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import largest_epsilon, spends_delta
 from bandanna.privacy.events import DiscreteLaplaceEvent
 from bandanna.protocols.base import BatchProtocol, stated_delta
-from bandanna.protocols.mixers import Adding, Analyzer, Gathering, Held, exact_total
+from bandanna.protocols.mixers import Analyzer, GatheringMixer, MixerState, SummingMixer, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Ints
 
@@ -29,7 +29,7 @@ from bandanna.types import Ints
 
 @stored_as("Answers")
 @dataclass(frozen=True, kw_only=True)
-class Answers(Adding):
+class BitCountingMixer(SummingMixer):
     """Adds answers."""
 
     @property
@@ -39,12 +39,12 @@ class Answers(Adding):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerSum(Analyzer):
+class BitResponseAnalyzer(Analyzer):
     """(ones - (1 - q) n) / (2q - 1): unbiased."""
 
     mechanism: RandomizedResponse
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """The ones among the answers, (..., 1)."""
         return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
 
@@ -83,9 +83,9 @@ def _event(epsilon: float) -> DiscreteLaplaceEvent:
 # Randomizer of the local sum of bits: runs on the user's device.
 
 
-def bit_device(mechanism: RandomizedResponse) -> Answer:
+def bit_device(mechanism: RandomizedResponse) -> RandomizedBit:
     """One answer for every bit."""
-    return Answer(lie=mechanism.lie)
+    return RandomizedBit(lie=mechanism.lie)
 
 
 # Local model for bits: every device answers for itself, and sometimes lies; users trust it alone.
@@ -138,19 +138,19 @@ class LocalBits(BatchProtocol):
         return (("the server and everybody else", "one randomized bit per user"),)
 
     @cached_property
-    def device(self) -> Answer:
+    def device(self) -> RandomizedBit:
         """The answer."""
         return bit_device(self.mechanism)
 
     @cached_property
-    def mixer(self) -> Answers:
+    def mixer(self) -> BitCountingMixer:
         """The server counts answers."""
-        return Answers(domain=self.domain)
+        return BitCountingMixer(domain=self.domain)
 
     @cached_property
-    def analyzer(self) -> AnswerSum:
+    def analyzer(self) -> BitResponseAnalyzer:
         """Count the ones, undo the lies on average."""
-        return AnswerSum(mechanism=self.mechanism)
+        return BitResponseAnalyzer(mechanism=self.mechanism)
 
     @property
     def bits_per_user(self) -> int:
@@ -159,7 +159,7 @@ class LocalBits(BatchProtocol):
 
     def std(self, users: int) -> float:
         """sqrt(users) times that of an answer."""
-        return math.sqrt(validation.whole("users", users) * self.mechanism.variance)
+        return math.sqrt(validation.integer("users", users) * self.mechanism.variance)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Two binomial draws for the whole batch."""
@@ -182,16 +182,16 @@ class LocalBits(BatchProtocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignSum(Analyzer):
+class SignResponseAnalyzer(Analyzer):
     """The sum of what was answered, over 2q - 1: unbiased."""
 
     domain: Ball
     mechanism: RandomizedResponse
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim) -> (..., dim)."""
         rows = view.numbers
-        told = np.sum(rows, axis=-2) if rows.dtype != np.int64 else sum(exact_total(rows, self.domain))
+        told = np.sum(rows, axis=-2) if rows.dtype != np.int64 else sum(sum_plain_statistics(rows, self.domain))
         largest = view.users * sign_variance(self.mechanism) * self.domain.bound**2
         return state, Estimate(total=np.asarray(told / self.mechanism.truth), count=view.users, variance=largest)
 
@@ -241,19 +241,19 @@ class LocalSigns(BatchProtocol):
         return (("the server and everybody else", "a public vector and one randomized bit per user"),)
 
     @cached_property
-    def device(self) -> Sign:
+    def device(self) -> RandomizedSign:
         """The answer, as the vector itself."""
-        return Sign(domain=self.domain, lie=self.mechanism.lie)
+        return RandomizedSign(domain=self.domain, lie=self.mechanism.lie)
 
     @cached_property
-    def mixer(self) -> Gathering:
+    def mixer(self) -> GatheringMixer:
         """The server has every answer."""
-        return Gathering(domain=self.domain)
+        return GatheringMixer(domain=self.domain)
 
     @cached_property
-    def analyzer(self) -> SignSum:
+    def analyzer(self) -> SignResponseAnalyzer:
         """Undo the lies on average."""
-        return SignSum(domain=self.domain, mechanism=self.mechanism)
+        return SignResponseAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     @property
     def bits_per_user(self) -> int:
@@ -262,11 +262,11 @@ class LocalSigns(BatchProtocol):
 
     def std(self, users: int) -> float:
         """At most: that of vectors which all lie along one coordinate, as long as they may be."""
-        return self.domain.bound * math.sqrt(validation.whole("users", users) * sign_variance(self.mechanism))
+        return self.domain.bound * math.sqrt(validation.integer("users", users) * sign_variance(self.mechanism))
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """There is no shorter way: everybody's noise has a direction of its own."""
-        return self.of_messages(self.device.message(statistic, source), source)
+        return self.release_messages(self.device.message(statistic, source), source)
 
 
 def sign_variance(mechanism: RandomizedResponse) -> float:

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from bandanna.device.domain import Domain
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.privacy import accountant
 from bandanna.privacy.events import Event
-from bandanna.privacy.guarantee import Guarantee, worst_of
+from bandanna.privacy.guarantee import Guarantee, find_worst_guarantee
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.batch_tree import plan_tree
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 from bandanna.protocols.continual import CentralContinual
-from bandanna.protocols.factory import local_kinds, open_local
+from bandanna.protocols.factory import list_local_protocols, local_protocol_for
 from bandanna.protocols.gaussian import CentralGaussian, ShuffleGaussian
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
@@ -34,11 +34,11 @@ _MOST = 10**7  # noisy releases
 
 @stored_as("Channel")
 @dataclass(frozen=True, kw_only=True)
-class Channel:
+class RunningSumProtocol:
     """Running sums over a public schedule of batch `sizes`; a shorter last batch is never released."""
 
     protocols: dict[int, Protocol] = field(hash=False)  # by batch size; a stream protocol under every size
-    sizes: Sizes
+    sizes: RunLengthSizes
 
     @cached_property
     def stream(self) -> StreamProtocol | None:
@@ -59,13 +59,13 @@ class Channel:
     @cached_property
     def guarantee(self) -> Guarantee:
         """Of every number the worst over all batch sizes; for returning users, the dearest choice of batches."""
-        stated = worst_of([protocol.guarantee for protocol in self.protocols.values()])
+        stated = find_worst_guarantee([protocol.guarantee for protocol in self.protocols.values()])
         if len(self.protocols) == 1 or stated.participations == 1:
             return stated
         batches: Counter[Event] = Counter()
         for size, times in self.sizes.runs:
             batches[self.protocols[size].event] += times
-        spent = accountant.spent({"": batches}, stated.participations, stated.delta)
+        spent = accountant.compute_spent({"": batches}, stated.participations, stated.delta)
         return replace(stated, epsilon=max(stated.epsilon, spent), shuffler=None)  # sizes mix: not computed
 
     @property
@@ -96,9 +96,11 @@ class Channel:
         return protocol
 
 
-def open_channel(privacy: Privacy, *, domain: Domain, sizes: Sizes | Iterable[int]) -> Channel:
+def running_sum_protocol_for(
+    privacy: Privacy, *, domain: Domain, sizes: RunLengthSizes | Iterable[int]
+) -> RunningSumProtocol:
     """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
-    sizes = sizes if isinstance(sizes, Sizes) else Sizes.of(sizes)
+    sizes = sizes if isinstance(sizes, RunLengthSizes) else RunLengthSizes.of(sizes)
     if privacy.noisy and len(sizes) > _MOST:
         allowed = f"larger ones: {len(sizes):,} noisy releases are more than {_MOST:,}, of which each is planned for"
         raise InvalidArgument("batch", sizes[0], allowed)
@@ -107,12 +109,12 @@ def open_channel(privacy: Privacy, *, domain: Domain, sizes: Sizes | Iterable[in
         allowed = "batches of one size: shuffled Gaussians of several sizes do not compose within the budget"
         raise InvalidArgument("batch", sorted(sizes.counts()), allowed)
     if privacy.model == "concurrent" and privacy.noisy:
-        return Channel(protocols={sizes[0]: _concurrent(privacy, domain, sizes)}, sizes=sizes)
-    protocols = {size: _protocol(privacy, domain, size, len(sizes)) for size in sizes.counts()}
-    return Channel(protocols=protocols, sizes=sizes)
+        return RunningSumProtocol(protocols={sizes[0]: _concurrent(privacy, domain, sizes)}, sizes=sizes)
+    protocols = {size: _protocol_of_size(privacy, domain, size, len(sizes)) for size in sizes.counts()}
+    return RunningSumProtocol(protocols=protocols, sizes=sizes)
 
 
-def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protocol:
+def _protocol_of_size(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protocol:
     if not privacy.noisy or privacy.budget is None:
         return Clear(domain=domain)
     shared: dict[str, Any] = {
@@ -126,13 +128,13 @@ def _protocol(privacy: Privacy, domain: Domain, size: int, steps: int) -> Protoc
     if privacy.model == "central":
         return CentralContinual.calibrate(horizon=steps, mechanism=privacy.mechanism, **shared)
     if privacy.model == "local":
-        return open_local(privacy, domain)
+        return local_protocol_for(privacy, domain)
     if privacy.protocol == "gaussian":
         return ShuffleGaussian.calibrate(batch=size, **shared)
     return ShuffleBinomial.calibrate(batch=size, coins=privacy.noise, **shared)
 
 
-def lowest_batch(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
+def lowest_batch_size(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
     """Users in a lowest batch of the concurrent shufflers' tree: the batch size that suits a channel over `horizon`."""
     if privacy.budget is None:
         raise InvalidBudget("budget", None, "an (epsilon, delta)")
@@ -147,7 +149,7 @@ def lowest_batch(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
     return tree.sizes[0]
 
 
-def _concurrent(privacy: Privacy, domain: Domain, sizes: Sizes) -> ConcurrentShuffle:
+def _concurrent(privacy: Privacy, domain: Domain, sizes: RunLengthSizes) -> ConcurrentShuffle:
     """Concurrent shufflers whose lowest batches are those of the schedule, which must be of one size."""
     if len(sizes.counts()) != 1:
         raise InvalidArgument("batch", sorted(sizes.counts()), "one size: the lowest batches of concurrent shufflers")
@@ -167,9 +169,9 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: Sizes) -> ConcurrentShu
     )
 
 
-def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
-    """Whether a protocol is one that `open_channel` may make for batches of a size; else what is wrong."""
-    if not isinstance(protocol, _expected(privacy) if privacy.noisy else Clear):
+def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
+    """Whether a protocol is one that `running_sum_protocol_for` may make for batches of a size; else what is wrong."""
+    if not isinstance(protocol, _expected_types(privacy) if privacy.noisy else Clear):
         return "a protocol of another trust model"
     if not privacy.noisy:
         return None
@@ -187,12 +189,12 @@ def fits(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str 
     return None
 
 
-def _expected(privacy: Privacy) -> type | tuple[type, ...]:
-    """What `open_channel` makes of noisy sums."""
+def _expected_types(privacy: Privacy) -> type | tuple[type, ...]:
+    """What `running_sum_protocol_for` makes of noisy sums."""
     if privacy.model == "shuffle":
         return ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
     if privacy.model == "local":
-        return local_kinds(privacy)
+        return list_local_protocols(privacy)
     if privacy.model == "central" and privacy.mechanism == "independent":
         return CentralGaussian
     return {"central": CentralContinual, "concurrent": ConcurrentShuffle}.get(privacy.model, Clear)

@@ -15,22 +15,29 @@ from scipy import special
 from bandanna import validation
 from bandanna.device import randomizers
 from bandanna.device.domain import Domain, Estimate, Statistic
-from bandanna.device.linear_report import LinearReport, entrywise
-from bandanna.device.noise import Draws, NoiseSource
-from bandanna.device.randomizers import Counts, Rounded
-from bandanna.device.samplers import words_for
+from bandanna.device.linear_report import LinearReport, drop_isometry
+from bandanna.device.noise import NoiseSource, ReleaseCost
+from bandanna.device.randomizers import BinomialCounts, RoundedCounts
+from bandanna.device.samplers import count_words
 from bandanna.errors import CommunicationWarning
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import (
     BinomialNoise,
     binomial_noise,
-    left_for_coins,
     paper_binomial_noise,
     refusal_tail,
+    subtract_refusals,
 )
 from bandanna.privacy.events import BinomialEvent, ClearEvent
-from bandanna.protocols.base import BatchProtocol, a_domain, stated_delta
-from bandanna.protocols.mixers import COINS, Analyzer, Counting, Held, enough, shuffler_sees
+from bandanna.protocols.base import BatchProtocol, check_domain, stated_delta
+from bandanna.protocols.mixers import (
+    COIN_SOURCES,
+    Analyzer,
+    CountingMixer,
+    MixerState,
+    check_enough_users,
+    describe_shuffler_view,
+)
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
@@ -52,7 +59,9 @@ def encode_sums(
         rounded = scales[..., None] * above
         rounded += source.uniform(rounded.shape)
         total = np.ones(users) @ np.floor(rounded, out=rounded)  # whole numbers below 2^53: exact
-        total = np.minimum(total, users * randomizers.largest(scales, domain)).astype(np.int64)  # (..., k, dim)
+        total = np.minimum(total, users * randomizers.compute_largest_counts(scales, domain)).astype(
+            np.int64
+        )  # (..., k, dim)
         sums += [total[..., place, :] for place in range(len(scales))]
     return tuple(sums)
 
@@ -69,7 +78,7 @@ def encode_groups(
     return tuple(sums[..., place, :] for place in range(len(noises)))
 
 
-def encode_few(
+def encode_small_groups(
     values: Floats, counts: Ints, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
     """The same over groups of few users: their coins one by one."""
@@ -84,7 +93,7 @@ def encode_few(
     return tuple(sums[..., place, :] for place in range(len(noises)))
 
 
-def decode(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
+def decode_totals(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
     """(total - B b p) / s + B lower: an unbiased estimate of the sum."""
     centred = totals - noise.users * noise.trials * noise.probability
     return np.asarray(centred / noise.scale + noise.users * domain.lower)
@@ -93,30 +102,30 @@ def decode(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
 def largest_counts(noise: BinomialNoise, domain: Domain, coins: str = "device") -> Ints:
     """Largest count of each coordinate, a device's coins included: also the number of bits in the unary form."""
     own = 0 if coins == "mixer" else noise.trials
-    return np.asarray(randomizers.largest(noise.scale, domain).astype(np.int64) + own)
+    return np.asarray(randomizers.compute_largest_counts(noise.scale, domain).astype(np.int64) + own)
 
 
 # Analyzer of the vector sum.
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorSum(Analyzer):
+class VectorSumAnalyzer(Analyzer):
     """(total - n b p) / s + n lower: unbiased."""
 
     domain: Domain
     noise: BinomialNoise
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """The totals of a batch, (..., dim)."""
         return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
 
     def estimate(self, totals: Ints, users: int) -> Estimate:
         """Of so many users."""
         noise = self.noise.for_users(users)
-        return Estimate(total=decode(totals, noise, self.domain), count=users, variance=noise.std() ** 2)
+        return Estimate(total=decode_totals(totals, noise, self.domain), count=users, variance=noise.std() ** 2)
 
 
-def count_bits(bits: list[Bools]) -> Ints:
+def sum_shuffled_bits(bits: list[Bools]) -> Ints:
     """Totals of shuffled bits: per coordinate (..., users * length) -> (..., dim)."""
     return np.stack([np.sum(labelled, axis=-1, dtype=np.int64) for labelled in bits], axis=-1)
 
@@ -126,14 +135,14 @@ def count_bits(bits: list[Bools]) -> Ints:
 
 def sample_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
     """Sum of the encoded statistics plus one Bin(B b, p) per coordinate: (..., users, dim) -> (..., dim)."""
-    encoded = np.asarray(sum(_encoded(part, noise, domain, source) for part in statistic.parts()))
+    encoded = np.asarray(sum(_encode_part(part, noise, domain, source) for part in statistic.parts()))
     coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=encoded.shape)
     return np.asarray(encoded + coins)
 
 
-def _encoded(part: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
+def _encode_part(part: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
     if part.counts is None:
-        return np.asarray(np.sum(randomizers.encode(part.values, noise.scale, domain, source), axis=-2))
+        return np.asarray(np.sum(randomizers.encode_on_lattice(part.values, noise.scale, domain, source), axis=-2))
     (added,) = encode_groups(part.values, part.counts, [noise], domain, source)
     return added
 
@@ -149,7 +158,7 @@ def calibrate_vector_sum(
     The printed noise scales with the largest l2 norm of what is summed. That is 1 for either part of a linear report,
     and half of the l2 diameter for other domains: B sqrt(s) for s averages in [-B, B] [001, IV-C and Thm 5.2(iii)].
     """
-    a_domain(domain)
+    check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         features, bound = domain.dim, domain.sensitivity / 2
         if isinstance(domain, LinearReport):
@@ -166,7 +175,7 @@ def calibrate_vector_sum(
         reach=domain.reach,
         dim=domain.dim,
         users=batch,
-        budget=left_for_coins(budget, batch, domain.dim, participations) if coins == "checked" else budget,
+        budget=subtract_refusals(budget, batch, domain.dim, participations) if coins == "checked" else budget,
         participations=participations,
     )
 
@@ -203,14 +212,14 @@ def exposure_delta(domain: Domain, noise: BinomialNoise, coins: str = "device") 
 # Randomizer of the vector sum: runs on the user's device.
 
 
-def vector_device(domain: Domain, noise: BinomialNoise, coins: str = "device") -> Counts | Rounded:
+def vector_device(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialCounts | RoundedCounts:
     """Integer counts: the encoded statistic plus Bin(b, p) per coordinate, or without if the mixer draws the coins."""
     if coins == "mixer":
-        return Rounded(domain=domain, scale=noise.scale)
-    return Counts(domain=domain, scale=noise.scale, trials=noise.trials, probability=noise.probability)
+        return RoundedCounts(domain=domain, scale=noise.scale)
+    return BinomialCounts(domain=domain, scale=noise.scale, trials=noise.trials, probability=noise.probability)
 
 
-def to_bits(counts: Ints, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> list[Bools]:
+def expand_counts(counts: Ints, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> list[Bools]:
     """The same message in unary: per coordinate, (..., users, length) bits of which `count` are 1, in random order."""
     bits = []
     for k, length in enumerate(largest_counts(noise, domain)):
@@ -224,13 +233,13 @@ def to_bits(counts: Ints, noise: BinomialNoise, domain: Domain, source: NoiseSou
 
 @stored_as("VectorMixer")
 @dataclass(frozen=True, kw_only=True)
-class VectorMixer(Counting):
+class VectorMixer(CountingMixer):
     """Adds the users' counts, coordinate by coordinate."""
 
     @cached_property
     def encoded(self) -> Ints:
         """ceil(s (upper - lower))."""
-        return randomizers.largest(self.noise.scale, self.domain).astype(np.int64)
+        return randomizers.compute_largest_counts(self.noise.scale, self.domain).astype(np.int64)
 
 
 def shuffle_bits(bits: list[Bools], source: NoiseSource) -> list[Bools]:
@@ -270,8 +279,8 @@ class ShuffleBinomial(BatchProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.whole("batch", self.noise.users, least=2)
-        validation.one_of("coins", self.coins, COINS)
+        validation.integer("batch", self.noise.users, least=2)
+        validation.one_of("coins", self.coins, COIN_SOURCES)
 
     @classmethod
     def calibrate(
@@ -290,9 +299,9 @@ class ShuffleBinomial(BatchProtocol):
         Warns if a user's message would be longer than `bits_limit` bits.
         """
         limit = validation.positive("bits_limit", bits_limit, infinite=True)
-        validation.one_of("coins", coins, COINS)
+        validation.one_of("coins", coins, COIN_SOURCES)
         domain = (
-            entrywise(domain)
+            drop_isometry(domain)
             if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper"
             else domain
         )
@@ -332,12 +341,12 @@ class ShuffleBinomial(BatchProtocol):
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The shuffler is trusted to forget, and to add; perhaps to draw the noise."""
         return (
-            ("the shuffler", shuffler_sees(self.coins, "counts", "statistic")),
+            ("the shuffler", describe_shuffler_view(self.coins, "counts", "statistic")),
             ("the analyzer and everybody else", "the totals of a batch"),
         )
 
     @cached_property
-    def device(self) -> Counts | Rounded:
+    def device(self) -> BinomialCounts | RoundedCounts:
         """Integer counts."""
         return vector_device(self.domain, self.noise, self.coins)
 
@@ -347,9 +356,9 @@ class ShuffleBinomial(BatchProtocol):
         return VectorMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
 
     @cached_property
-    def analyzer(self) -> VectorSum:
+    def analyzer(self) -> VectorSumAnalyzer:
         """Totals, recentred and rescaled."""
-        return VectorSum(domain=self.domain, noise=self.noise)
+        return VectorSumAnalyzer(domain=self.domain, noise=self.noise)
 
     @property
     def bits_per_user(self) -> int:
@@ -361,23 +370,23 @@ class ShuffleBinomial(BatchProtocol):
         """The same message as labelled bits, the paper's form."""
         return int(sum(int(most) for most in largest_counts(self.noise, self.domain, self.coins)))
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Coins on every number of every message, or on every total."""
-        dim, each = self.domain.dim, words_for(self.noise.trials)
-        words = dim * words_for(users * self.noise.trials) if self.coins == "mixer" else users * dim * each
-        return Draws(words=words, numbers=users * dim)
+        dim, each = self.domain.dim, count_words(self.noise.trials)
+        words = dim * count_words(users * self.noise.trials) if self.coins == "mixer" else users * dim * each
+        return ReleaseCost(words=words, numbers=users * dim)
 
     def std(self, users: int) -> float:
         """sqrt(n b p (1-p) + n/4) / s for n >= B users, rounding included."""
-        enough(self.batch, users)
+        check_enough_users(self.batch, users)
         return self.noise.for_users(users).std()
 
     def check_users(self, users: int) -> None:
         """The calibrated batch, or more."""
-        enough(self.batch, users)
+        check_enough_users(self.batch, users)
 
     @property
-    def rounds_rows(self) -> bool:
+    def rounds_each_row(self) -> bool:
         """Every statistic is rounded to the lattice at random."""
         return True
 

@@ -13,15 +13,23 @@ from scipy import special
 from bandanna import validation
 from bandanna.device.base import Messages
 from bandanna.device.domain import Bits, Domain, Estimate, Statistic
-from bandanna.device.noise import Draws, NoiseSource
-from bandanna.device.randomizers import Copies, Rounded
-from bandanna.device.samplers import words_for
+from bandanna.device.noise import NoiseSource, ReleaseCost
+from bandanna.device.randomizers import RepeatedBits, RoundedCounts
+from bandanna.device.samplers import count_words
 from bandanna.errors import InvalidArgument
 from bandanna.privacy.budgets import Budget
-from bandanna.privacy.calibration import BinomialNoise, bit_event, bit_noise, bit_std, left_for_coins, refusal_tail
+from bandanna.privacy.calibration import BinomialNoise, bit_event, bit_noise, bit_std, refusal_tail, subtract_refusals
 from bandanna.privacy.events import BinomialEvent, ClearEvent
 from bandanna.protocols.base import BatchProtocol, stated_delta
-from bandanna.protocols.mixers import COINS, Analyzer, Counting, Held, enough, refuse, shuffler_sees
+from bandanna.protocols.mixers import (
+    COIN_SOURCES,
+    Analyzer,
+    CountingMixer,
+    MixerState,
+    check_enough_users,
+    describe_shuffler_view,
+    raise_invalid_message,
+)
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Ints
 
@@ -29,12 +37,12 @@ from bandanna.types import Bools, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
-class BitSum(Analyzer):
+class BitSumAnalyzer(Analyzer):
     """(total - n b / 2) / c: unbiased."""
 
     noise: BinomialNoise
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """The total of a batch, (..., 1)."""
         return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
 
@@ -61,13 +69,13 @@ def sample_bit_totals(statistic: Statistic, noise: BinomialNoise, source: NoiseS
 
 def calibrate_bit_sum(budget: Budget, batch: int, participations: int, coins: str = "device") -> BinomialNoise:
     """Fewest fair bits whose exact profile meets the budget, beside what refusals cost (calibration.md A.9)."""
-    left = left_for_coins(budget, batch, 1, participations) if coins == "checked" else budget
+    left = subtract_refusals(budget, batch, 1, participations) if coins == "checked" else budget
     return bit_noise(users=batch, budget=left, participations=participations)
 
 
 def check_bit_noise(noise: BinomialNoise) -> BinomialNoise:
     """Whole copies and fair coins: what the analyzer undoes."""
-    validation.whole("copies", noise.scale)
+    validation.integer("copies", noise.scale)
     if noise.probability != 0.5:
         raise InvalidArgument("probability", noise.probability, "1/2: bits are hidden among fair coins")
     return noise
@@ -93,14 +101,14 @@ def bit_exposure_delta(noise: BinomialNoise, coins: str = "device") -> float:
 # Randomizer of the bit sum: runs on the user's device.
 
 
-def bit_sum_device(noise: BinomialNoise, coins: str = "device") -> Copies | Rounded:
+def bit_sum_device(noise: BinomialNoise, coins: str = "device") -> RepeatedBits | RoundedCounts:
     """Ones among c copies of the bit and b fair bits, or among the copies alone if the mixer draws the fair ones."""
     if coins == "mixer":
-        return Rounded(domain=Bits(), scale=noise.scale)
-    return Copies(copies=int(noise.scale), trials=noise.trials)
+        return RoundedCounts(domain=Bits(), scale=noise.scale)
+    return RepeatedBits(copies=int(noise.scale), trials=noise.trials)
 
 
-def to_bits(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Bools:
+def expand_ones(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Bools:
     """The same message as c + b single bits in random order: (..., users, 1) -> (..., users, c + b)."""
     order = source.permutation(int(noise.scale) + noise.trials, size=ones.shape[:-1])
     return np.asarray(order < ones)
@@ -111,7 +119,7 @@ def to_bits(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Bools:
 
 @stored_as("BitMixer")
 @dataclass(frozen=True, kw_only=True)
-class BitMixer(Counting):
+class BitMixer(CountingMixer):
     """Adds the users' ones."""
 
     @property
@@ -124,7 +132,7 @@ class BitMixer(Counting):
         super().check_range(messages)
         if self.coins == "mixer":
             copies = int(self.noise.scale)
-            refuse(
+            raise_invalid_message(
                 "messages", messages, (messages != 0) & (messages != copies), f"counts from 0 to {copies}: one of both"
             )
 
@@ -158,16 +166,16 @@ class ShuffleBits(BatchProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.whole("batch", self.noise.users, least=2)
+        validation.integer("batch", self.noise.users, least=2)
         check_bit_noise(self.noise)
-        validation.one_of("coins", self.coins, COINS)
+        validation.one_of("coins", self.coins, COIN_SOURCES)
         if not isinstance(self.domain, Bits):
             raise InvalidArgument("domain", self.domain, "Bits()")
 
     @classmethod
     def calibrate(cls, *, budget: Budget, batch: int, participations: int = 1, coins: str = "device") -> ShuffleBits:
         """Least noise for batches of at least `batch` users."""
-        validation.one_of("coins", coins, COINS)
+        validation.one_of("coins", coins, COIN_SOURCES)
         noise = calibrate_bit_sum(budget, batch, participations, coins)
         return cls(noise=noise, participations=participations, delta=stated_delta(budget), coins=coins)
 
@@ -195,12 +203,12 @@ class ShuffleBits(BatchProtocol):
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The shuffler is trusted to forget, and to add; perhaps to draw the noise."""
         return (
-            ("the shuffler", shuffler_sees(self.coins, "count", "bit")),
+            ("the shuffler", describe_shuffler_view(self.coins, "count", "bit")),
             ("the analyzer and everybody else", "the total of a batch"),
         )
 
     @cached_property
-    def device(self) -> Copies | Rounded:
+    def device(self) -> RepeatedBits | RoundedCounts:
         """How many ones a user sends."""
         return bit_sum_device(self.noise, self.coins)
 
@@ -210,9 +218,9 @@ class ShuffleBits(BatchProtocol):
         return BitMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
 
     @cached_property
-    def analyzer(self) -> BitSum:
+    def analyzer(self) -> BitSumAnalyzer:
         """Totals, recentred and rescaled."""
-        return BitSum(noise=self.noise)
+        return BitSumAnalyzer(noise=self.noise)
 
     @property
     def bits_per_user(self) -> int:
@@ -224,20 +232,20 @@ class ShuffleBits(BatchProtocol):
         """The same message as single bits, the paper's form."""
         return int(self.mixer.largest[0])
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Coins on every bit, or on the total."""
         drawn = self.coins == "mixer"
-        words = words_for(users * self.noise.trials) if drawn else users * words_for(self.noise.trials)
-        return Draws(words=words, numbers=users)
+        words = count_words(users * self.noise.trials) if drawn else users * count_words(self.noise.trials)
+        return ReleaseCost(words=words, numbers=users)
 
     def std(self, users: int) -> float:
         """sqrt(n b) / (2 c) for n >= B users."""
-        enough(self.batch, users)
+        check_enough_users(self.batch, users)
         return bit_std(self.noise.for_users(users))
 
     def check_users(self, users: int) -> None:
         """The calibrated batch, or more."""
-        enough(self.batch, users)
+        check_enough_users(self.batch, users)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """One binomial for the whole batch."""

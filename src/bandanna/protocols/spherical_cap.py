@@ -14,8 +14,15 @@ from scipy import special
 from bandanna import validation
 from bandanna.device.base import Messages
 from bandanna.device.domain import Domain, Estimate, Statistic
-from bandanna.device.noise import Draws, NoiseSource
-from bandanna.device.randomizers import CAP_STEPS, FARTHEST, Direction, directions, few_coordinates, units
+from bandanna.device.noise import NoiseSource, ReleaseCost
+from bandanna.device.randomizers import (
+    CAP_STEPS,
+    LARGEST_NORMAL,
+    CapRandomizer,
+    check_direction_dim,
+    normalize_messages,
+    split_length,
+)
 from bandanna.errors import CalibrationError, InvalidStatistic
 from bandanna.mechanisms.noise import PrivUnit
 from bandanna.numeric import search
@@ -25,8 +32,8 @@ from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import largest_epsilon, spends_delta
 from bandanna.privacy.events import CapEvent, DiscreteLaplaceEvent
 from bandanna.privacy.spherical_cap import LARGEST, LEAST
-from bandanna.protocols.base import BatchProtocol, a_domain, stated_delta
-from bandanna.protocols.mixers import Analyzer, Gathering, Held, refuse
+from bandanna.protocols.base import BatchProtocol, check_domain, stated_delta
+from bandanna.protocols.mixers import Analyzer, GatheringMixer, MixerState, raise_invalid_message
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
@@ -35,7 +42,7 @@ from bandanna.types import Floats
 
 @stored_as("Directions")
 @dataclass(frozen=True, kw_only=True)
-class Directions(Gathering):
+class DirectionMixer(GatheringMixer):
     """Keeps every user's direction."""
 
     steps: int
@@ -43,26 +50,26 @@ class Directions(Gathering):
     @property
     def largest(self) -> int:
         """No coordinate of a message is larger."""
-        return math.ceil(FARTHEST * self.steps)
+        return math.ceil(LARGEST_NORMAL * self.steps)
 
     def check_range(self, messages: Messages) -> None:
         """Integers that a device can draw."""
         if messages.dtype != np.int64:
             raise InvalidStatistic("messages", messages, "64-bit integers")
         wrong = (messages > self.largest) | (messages < -self.largest)
-        refuse("messages", messages, wrong, f"steps from {-self.largest} to {self.largest}")
+        raise_invalid_message("messages", messages, wrong, f"steps from {-self.largest} to {self.largest}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DirectionSum(Analyzer):
+class DirectionSumAnalyzer(Analyzer):
     """n centre + (radius / m) sum_i u_i: unbiased."""
 
     domain: Domain
     mechanism: PrivUnit
 
-    def analyze(self, state: None, view: Held, source: NoiseSource) -> tuple[None, Estimate]:
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
         """(..., users, dim) -> (..., dim)."""
-        high, rest = exact_sum(units(np.asarray(view.numbers, dtype=np.int64)), 1.0)
+        high, rest = exact_sum(normalize_messages(np.asarray(view.numbers, dtype=np.int64)), 1.0)
         return state, self.estimate(high + rest, view.users)
 
     def estimate(self, leaning: Floats, users: int) -> Estimate:
@@ -88,17 +95,21 @@ def sample_directions(statistic: Statistic, event: CapEvent, source: NoiseSource
     T is drawn by inversion of its law given that it is inside the cap, or outside. Steps of candidates are left out:
     as the fast Gaussian's grid, they change no probability by more than the share that `caps.masses` allows.
     """
-    drawn = (_leaning(rows, statistic.domain, event, source) for part in statistic.parts() for rows in _blocks(part))
+    drawn = (
+        _sum_directions(rows, statistic.domain, event, source)
+        for part in statistic.parts()
+        for rows in _iterate_rows(part)
+    )
     return np.asarray(sum(drawn))
 
 
-def _leaning(rows: Floats, domain: Domain, event: CapEvent, source: NoiseSource) -> Floats:
+def _sum_directions(rows: Floats, domain: Domain, event: CapEvent, source: NoiseSource) -> Floats:
     """Of some users, (..., some, dim) -> (..., dim)."""
     centre, radius = domain.ball
-    units, lengths = directions((rows - centre) / radius)
+    units, lengths = split_length((rows - centre) / radius)
     coins = source.uniform((*lengths.shape, 2))
     signs = np.where(coins[..., 0] < (1 + np.minimum(lengths, 1.0)) / 2, 1.0, -1.0)
-    cosines = cosine_of(coins[..., 1], event)[..., None]
+    cosines = cosine_from_uniform(coins[..., 1], event)[..., None]
     drawn = source.gaussian(np.zeros(rows.shape), std=1.0, grid=0.0)
     across = drawn - np.sum(drawn * units, axis=-1, keepdims=True) * units
     across /= np.sqrt(np.sum(across * across, axis=-1, keepdims=True))
@@ -106,9 +117,9 @@ def _leaning(rows: Floats, domain: Domain, event: CapEvent, source: NoiseSource)
     return np.asarray(np.sum(along + np.sqrt(1 - cosines**2) * across, axis=-2))
 
 
-def cosine_of(uniform: Floats, event: CapEvent) -> Floats:
+def cosine_from_uniform(uniform: Floats, event: CapEvent) -> Floats:
     """T of a message by inversion: below p inside the cap, where P(T >= t) runs from 0 to q; beyond it from q to 1."""
-    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.share_inside(event)
+    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.probability_inside(event)
     inside = uniform < p
     beyond = np.where(inside, uniform / p * q, q + (uniform - p) / (1 - p) * (1 - q))  # P(T >= t)
     smaller = np.minimum(beyond, 1 - beyond)
@@ -116,7 +127,7 @@ def cosine_of(uniform: Floats, event: CapEvent) -> Floats:
     return np.asarray(np.where(beyond <= 0.5, sizes, -sizes))
 
 
-def _blocks(statistic: Statistic) -> Iterator[Floats]:
+def _iterate_rows(statistic: Statistic) -> Iterator[Floats]:
     """Rows of some users at a time, (..., some, dim); a row that several share is repeated."""
     values, lead = statistic.values, statistic.values.shape[:-2]
     some = max(1, _AT_ONCE // (statistic.domain.dim * max(1, math.prod(lead))))
@@ -140,7 +151,7 @@ def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[
     The accountant prices several directions by their pure epsilon alone, as anything of that epsilon; so the search is
     over a plain pure event, and the direction is found once.
     """
-    a_domain(domain)
+    check_domain(domain)
     epsilon = largest_epsilon(_pure, budget, participations, least=LEAST, most=LARGEST)
     if epsilon < LEAST:
         raise CalibrationError(f"no direction is as private as {budget}: epsilon is at least {LEAST:g} a report")
@@ -150,7 +161,7 @@ def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[
 
 def cap_for_std(domain: Domain, std: float) -> PrivUnit:
     """The most private direction whose report has at most this standard deviation."""
-    few_coordinates(a_domain(domain).dim)
+    check_direction_dim(check_domain(domain).dim)
     radius, wanted = domain.ball[1], validation.positive("std", std)
 
     def meets(epsilon: float) -> bool:
@@ -161,7 +172,7 @@ def cap_for_std(domain: Domain, std: float) -> PrivUnit:
         raise CalibrationError(
             f"no direction has a standard deviation of {wanted:.3g} in a ball of radius {radius:.3g}"
         )
-    return PrivUnit.calibrate(dim=domain.dim, epsilon=search.least(meets, LEAST, LARGEST, relative=1e-9))
+    return PrivUnit.calibrate(dim=domain.dim, epsilon=search.find_least(meets, LEAST, LARGEST, relative=1e-9))
 
 
 def _pure(epsilon: float) -> DiscreteLaplaceEvent:
@@ -171,7 +182,7 @@ def _pure(epsilon: float) -> DiscreteLaplaceEvent:
 # Randomizer of the local sum of directions: runs on the user's device.
 
 
-def cap_device(domain: Domain, mechanism: PrivUnit) -> Direction:
+def cap_device(domain: Domain, mechanism: PrivUnit) -> CapRandomizer:
     """One direction for every statistic."""
     return mechanism.device(domain)
 
@@ -248,19 +259,19 @@ class LocalUnit(BatchProtocol):
         return (("the server and everybody else", "one random direction per user"),)
 
     @cached_property
-    def device(self) -> Direction:
+    def device(self) -> CapRandomizer:
         """The direction."""
         return cap_device(self.domain, self.mechanism)
 
     @cached_property
-    def mixer(self) -> Directions:
+    def mixer(self) -> DirectionMixer:
         """The server keeps directions."""
-        return Directions(domain=self.domain, steps=self.steps)
+        return DirectionMixer(domain=self.domain, steps=self.steps)
 
     @cached_property
-    def analyzer(self) -> DirectionSum:
+    def analyzer(self) -> DirectionSumAnalyzer:
         """Add the directions, undo on average how little they lean."""
-        return DirectionSum(domain=self.domain, mechanism=self.mechanism)
+        return DirectionSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     @property
     def bits_per_user(self) -> int:
@@ -268,14 +279,14 @@ class LocalUnit(BatchProtocol):
         return self.domain.dim * (2 * self.mixer.largest).bit_length()
 
     @property
-    def rounds_rows(self) -> bool:
+    def rounds_each_row(self) -> bool:
         """Every statistic is rounded to the sphere by itself."""
         return True
 
-    def draws(self, users: int) -> Draws:
+    def draws(self, users: int) -> ReleaseCost:
         """Candidates of every user."""
         pairs = (self.domain.dim + 1) // 2
-        return Draws(words=3 * users * self.candidates * pairs, numbers=users * self.domain.dim)
+        return ReleaseCost(words=3 * users * self.candidates * pairs, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
         """sqrt(users) r / (m sqrt(dim)): root of a bound on the mean variance of the sum's coordinates."""
@@ -291,7 +302,7 @@ class LocalUnit(BatchProtocol):
         return self.domain.ball[1] / self.mechanism.lean
 
     def _std(self, users: int, variance: float) -> float:
-        return math.sqrt(validation.whole("users", users) * variance) * self.domain.ball[1]
+        return math.sqrt(validation.integer("users", users) * variance) * self.domain.ball[1]
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
         """Every user's angle and direction, without candidates."""

@@ -16,24 +16,24 @@ from bandanna.policies.base import Policy
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import assigned, fixed_batches, glm_rounds, population, reference, round_by_round
 from bandanna.simulation.result import Result, checkpoints_for
-from bandanna.simulation.run import Run, Tally, setting_of
-from bandanna.validation import by_name
+from bandanna.simulation.run import RunTotals, Tally, describe_setting
+from bandanna.validation import checked_keywords
 
-MOST_SEEDS = 100_000  # side by side
+MAX_SEEDS = 100_000  # side by side
 
-PLAYERS: dict[str, Callable[..., Run]] = {
+PLAYERS: dict[str, Callable[..., RunTotals]] = {
     "plain": reference.play_reference,
-    "frozen": fixed_batches.play,
+    "frozen": fixed_batches.play_fixed_batches,
     "every round": glm_rounds.play_glm_rounds,
     "blocks": glm_rounds.play_blocks,
     "lockstep": round_by_round.play_every_round,
-    "assigned": assigned.play,
-    "population": population.play,
+    "assigned": assigned.play_assigned,
+    "population": population.play_population,
     "until": round_by_round.play_until_stopped,
 }
 
 
-@by_name("bd.simulate")
+@checked_keywords("bd.simulate")
 def simulate(
     policy: Policy[Any],
     env: Environment,
@@ -58,10 +58,10 @@ def simulate(
         if wanted is not None and getattr(env, size) != wanted:
             raise InvalidArgument(f"env.{size}", getattr(env, size), f"the policy's {size}, {wanted}")
     validation.one_of("path", path, ("law", "messages"))
-    rounds = env.lasting(_rounds(policy, horizon))
+    rounds = env.check_rounds(_resolve_horizon(policy, horizon))
     began = time.perf_counter()
-    first = validation.whole("seed", seed, least=0, most=validation.SEEDS)
-    n_seeds = validation.whole("n_seeds", n_seeds, most=MOST_SEEDS)
+    first = validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
+    n_seeds = validation.integer("n_seeds", n_seeds, most=MAX_SEEDS)
     streams = Streams(range(first, first + n_seeds))
     world = env.begin(streams)
     tally = Tally(checkpoints=checkpoints_for(rounds, checkpoints), n_seeds=n_seeds, n_arms=world.n_arms)
@@ -85,16 +85,16 @@ def simulate(
         numbers_per_user=run.numbers_per_user,
         counts=counts,
         plays=tally.plays,
-        setting=setting_of(policy, env),
+        setting=describe_setting(policy, env),
     )
 
 
-def _rounds(policy: Policy[Any], horizon: int | None) -> int:
+def _resolve_horizon(policy: Policy[Any], horizon: int | None) -> int:
     if horizon is None:
         if policy.horizon is None:
             raise InvalidArgument("horizon", None, "a number of rounds: an anytime policy has no horizon of its own")
         return policy.horizon
-    rounds = validation.whole("horizon", horizon)
+    rounds = validation.integer("horizon", horizon)
     if policy.horizon is not None and rounds > policy.horizon:
         raise InvalidArgument("horizon", horizon, f"at most the policy's, {policy.horizon}")
     return rounds

@@ -15,8 +15,8 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.errors import InvalidArgument, MissingExtra
-from bandanna.policies.theory.base import Curve
-from bandanna.storage.files import write_whole
+from bandanna.policies.theory.base import BoundCurve
+from bandanna.storage.files import replace_file
 from bandanna.types import Floats, Ints
 
 # Axes in the style of the house, drawn without pyplot: no window, no global state; and how a figure is saved.
@@ -39,11 +39,11 @@ _STYLE = {
 
 def save_figure(figure: Any, path: str | PathLike[str]) -> None:
     """A matplotlib `Figure` as .png or .svg: whole or not at all, and the same figure as the same file."""
-    kind = _kind(path)
+    kind = _figure_format(path)
     paper: dict[str, Any] = {"format": kind[1:], "dpi": 160, "bbox_inches": "tight", "pad_inches": 0.2}
     paper |= {"facecolor": "white", "metadata": {"Date": None} if kind == ".svg" else None}
-    with styled():
-        write_whole(path, lambda beside: figure.savefig(beside, **paper))
+    with house_style():
+        replace_file(path, lambda beside: figure.savefig(beside, **paper))
 
 
 def save_both(figure: Any, stem: Path) -> list[Path]:
@@ -55,47 +55,47 @@ def save_both(figure: Any, stem: Path) -> list[Path]:
     return paths
 
 
-def drawable(path: str | PathLike[str] | None = None, argument: str = "path") -> None:
+def check_drawable(path: str | PathLike[str] | None = None, argument: str = "path") -> None:
     """Raise what drawing there would raise for want of a format or of the extra `plot`, before the work."""
     if path is not None:
-        _kind(path, argument)
+        _figure_format(path, argument)
     matplotlib("")
 
 
-def _kind(path: str | PathLike[str], argument: str = "path") -> str:
+def _figure_format(path: str | PathLike[str], argument: str = "path") -> str:
     """The format, from the file's name."""
     return validation.one_of(f"suffix of {argument}", validation.path(argument, path).suffix.lower(), (".png", ".svg"))
 
 
-def number(value: float) -> str:
+def format_axis_number(value: float) -> str:
     """A few digits with thousands separators: 15,234, 12.3, 0.0456."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def power(value: float, base: int) -> str:
+def format_power(value: float, base: int) -> str:
     """10⁵ for powers of the base, plain numbers between them."""
     exponent = round(float(np.log(value) / np.log(base)))
-    return f"{base}{raised(exponent)}" if np.isclose(value, float(base) ** exponent) else f"{value:,.10g}"
+    return f"{base}{format_exponent(exponent)}" if np.isclose(value, float(base) ** exponent) else f"{value:,.10g}"
 
 
-def raised(exponent: int) -> str:
+def format_exponent(exponent: int) -> str:
     """As an exponent: ⁻¹²."""
     return str(exponent).translate(_RAISED)
 
 
-def styled() -> Any:
+def house_style() -> Any:
     """Within this context, what is drawn has the house's fonts."""
     return matplotlib("").rc_context(_STYLE)
 
 
-def blank(size: tuple[float, float], place: tuple[float, float, float, float]) -> tuple[Any, Any]:
+def make_axes(size: tuple[float, float], place: tuple[float, float, float, float]) -> tuple[Any, Any]:
     """A figure of so many inches, and axes at (left, bottom, width, height) in it."""
     figure = matplotlib("figure").Figure(figsize=size, layout=None)
     matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
     return figure, figure.add_axes(place)
 
 
-def furnish(axes: Any, title: str | None, note: str, *, across: str, up: str) -> None:
+def decorate_axes(axes: Any, title: str | None, note: str, *, across: str, up: str) -> None:
     """Axis names, a light grid, title and note above."""
     axes.set_xlabel(across, color=_INK, labelpad=8)
     axes.set_ylabel(up, color=_INK, labelpad=8)
@@ -125,7 +125,7 @@ def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) 
     for _, across, value, _, _ in named:
         x, y = data.transform((across, max(value, axes.get_ylim()[0])))
         ends.append((float(x), float(y)))
-    for place, height in enumerate(_apart([y for _, y in ends], gap)):
+    for place, height in enumerate(_spread_apart([y for _, y in ends], gap)):
         text, _, _, colour, bold = named[place]
         x, y = ends[place]
         axes.plot(
@@ -135,7 +135,7 @@ def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) 
         axes.text(max(x, 1.0) + 0.04, height, text, transform=axes.transAxes, parse_math=False, **style)
 
 
-def _apart(heights: Sequence[float], gap: float) -> Floats:
+def _spread_apart(heights: Sequence[float], gap: float) -> Floats:
     """Heights near the wanted ones, in the same order, at least `gap` apart: least squares by pooling neighbours."""
     order = np.argsort(heights, kind="stable")
     blocks: list[tuple[float, int]] = []  # (mean of height minus rank * gap, members)
@@ -163,7 +163,7 @@ def matplotlib(module: str, needed_for: str = "plotting") -> Any:
 
 
 @runtime_checkable
-class Drawable(Protocol):
+class RegretCurves(Protocol):
     """Mean regret at `checkpoints` with its standard error, and what the papers prove about it."""
 
     @property
@@ -192,7 +192,7 @@ class Drawable(Protocol):
     def stderr(self) -> Floats:
         """(C,); NaN for a single run."""
 
-    def bounds(self) -> list[Curve]:
+    def bounds(self) -> list[BoundCurve]:
         """At every checkpoint."""
 
 
@@ -224,7 +224,7 @@ class BoundLine:
         return (0, long if self.side == "upper" else short)
 
 
-def bound_lines(curves: Sequence[tuple[str, Drawable]]) -> list[BoundLine]:
+def bound_lines(curves: Sequence[tuple[str, RegretCurves]]) -> list[BoundLine]:
     """The bounds of all results; a figure for which none is known is refused."""
     lines: list[BoundLine] = []
     for index, (_, result) in enumerate(curves):
@@ -236,7 +236,7 @@ def bound_lines(curves: Sequence[tuple[str, Drawable]]) -> list[BoundLine]:
                 if end <= 0 or not len(values):
                     continue
                 values = values * (end / values[-1])
-            if len(values) and not _known(lines, curve.label, values):
+            if len(values) and not _is_drawn(lines, curve.label, values):
                 line: dict[str, Any] = {"index": index, "label": curve.label, "rounds": rounds, "values": values}
                 lines.append(BoundLine(**line, side=curve.bound.side, explicit=curve.bound.explicit))
     if not lines:
@@ -245,7 +245,7 @@ def bound_lines(curves: Sequence[tuple[str, Drawable]]) -> list[BoundLine]:
     return lines
 
 
-def note_of(lines: Sequence[BoundLine]) -> str:
+def explain_lines(lines: Sequence[BoundLine]) -> str:
     """What a reader must know about the lines."""
     parts = []
     if any(line.side == "lower" for line in lines):
@@ -255,7 +255,7 @@ def note_of(lines: Sequence[BoundLine]) -> str:
     return "".join(f"; {part}" for part in parts)
 
 
-def _known(lines: Sequence[BoundLine], label: str, values: Floats) -> bool:
+def _is_drawn(lines: Sequence[BoundLine], label: str, values: Floats) -> bool:
     """The same line is drawn once, for the first result that has it."""
     return any(each.label == label and np.array_equal(each.values, values) for each in lines)
 
@@ -263,7 +263,7 @@ def _known(lines: Sequence[BoundLine], label: str, values: Floats) -> bool:
 # Lines in panels side by side: one colour for each name, in all panels, and one key.
 
 
-MOST = 12  # panels of a figure
+MAX_PANELS = 12  # panels of a figure
 _ACROSS = 3
 _WIDE, _HIGH = 5.2, 4.4  # inches of a panel
 _TICKS = 8  # at measured values
@@ -271,7 +271,7 @@ _SPREAD = 4.0  # from the smallest to the largest: beyond it an axis is logarith
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Line:
+class PanelLine:
     """Values with two standard errors to either side; `across` is None for one value that holds everywhere."""
 
     across: Floats | None  # (n,)
@@ -280,7 +280,7 @@ class Line:
 
 
 def plot_panels(
-    panels: Mapping[str, Mapping[str, Line]],
+    panels: Mapping[str, Mapping[str, PanelLine]],
     *,
     across: str,
     up: str = "regret",
@@ -294,32 +294,32 @@ def plot_panels(
     points  marks with bars instead of curves with bands
     log     logarithmic axes where values are positive and far apart
     """
-    if not 1 <= len(panels) <= MOST:
-        raise InvalidArgument("panels", len(panels), f"1 to {MOST} panels: draw fewer, or from the table")
+    if not 1 <= len(panels) <= MAX_PANELS:
+        raise InvalidArgument("panels", len(panels), f"1 to {MAX_PANELS} panels: draw fewer, or from the table")
     names = list(dict.fromkeys(name for panel in panels.values() for name in panel))
     several = len(panels) > 1
     columns = 2 if len(panels) in (2, 4) else min(_ACROSS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    with styled():
+    with house_style():
         figure = matplotlib("figure").Figure(figsize=(_WIDE * columns, _HIGH * rows), layout="constrained")
         matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
         for place, (panel, lines) in enumerate(panels.items()):
             axes = figure.add_subplot(rows, columns, place + 1)
             for name, line in lines.items():
-                _draw(axes, line, names.index(name), label=name, points=points)
+                _draw_panel_line(axes, line, names.index(name), label=name, points=points)
             if log:
-                _logarithmic(axes, list(lines.values()))
-            _ticks(axes)
+                _set_log_scales(axes, list(lines.values()))
+            _set_ticks(axes)
             if points:
-                _marks(axes, list(lines.values()))
-            furnish(axes, None if several else title, panel if several else note, across=across, up=up)
+                _set_measured_ticks(axes, list(lines.values()))
+            decorate_axes(axes, None if several else title, panel if several else note, across=across, up=up)
         if title and several:
             figure.suptitle(title, x=0.01, ha="left", fontsize=17, fontweight="bold", parse_math=False)
-        _key(figure, names, note if several else None)
+        _draw_legend(figure, names, note if several else None)
     return figure
 
 
-def _draw(axes: Any, line: Line, index: int, *, label: str, points: bool) -> None:
+def _draw_panel_line(axes: Any, line: PanelLine, index: int, *, label: str, points: bool) -> None:
     colour, dashes = colour_of(index), DASHES[index // len(PALETTE) % len(DASHES)]
     style = {"color": colour, "label": label, "linewidth": 2.0}
     spread = np.nan_to_num(line.spread)
@@ -334,7 +334,7 @@ def _draw(axes: Any, line: Line, index: int, *, label: str, points: bool) -> Non
         )
 
 
-def _logarithmic(axes: Any, lines: list[Line]) -> None:
+def _set_log_scales(axes: Any, lines: list[PanelLine]) -> None:
     """Each axis by itself."""
     xs = np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)])
     ys = np.concatenate([line.values for line in lines])
@@ -343,10 +343,10 @@ def _logarithmic(axes: Any, lines: list[Line]) -> None:
             scale("log")
 
 
-def _ticks(axes: Any) -> None:
+def _set_ticks(axes: Any) -> None:
     ticker = matplotlib("ticker")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
+        axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: format_axis_number(value)))
         if axis.get_scale() == "log":
             axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=9))
             axis.set_minor_formatter(ticker.NullFormatter())
@@ -354,15 +354,15 @@ def _ticks(axes: Any) -> None:
             axis.set_major_locator(ticker.MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
 
 
-def _marks(axes: Any, lines: list[Line]) -> None:
+def _set_measured_ticks(axes: Any, lines: list[PanelLine]) -> None:
     """Ticks where something was measured."""
     measured = np.unique(np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)]))
     if len(measured) <= _TICKS:
-        axes.set_xticks(measured, [number(value) for value in measured])
+        axes.set_xticks(measured, [format_axis_number(value) for value in measured])
         axes.xaxis.set_minor_locator(matplotlib("ticker").NullLocator())
 
 
-def _key(figure: Any, names: list[str], heading: str | None) -> None:
+def _draw_legend(figure: Any, names: list[str], heading: str | None) -> None:
     """To the right of all panels, every name once."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
@@ -378,7 +378,7 @@ def _key(figure: Any, names: list[str], heading: str | None) -> None:
 
 
 def plot_regret(
-    results: Mapping[str, Drawable] | Sequence[Drawable],
+    results: Mapping[str, RegretCurves] | Sequence[RegretCurves],
     path: str | PathLike[str] | None = None,
     *,
     title: str | None = None,
@@ -392,23 +392,25 @@ def plot_regret(
     constants are known as they are; rates, whose are not, through the measured end.
     Returns the matplotlib `Figure`, and saves it if there is a `path` (.png or .svg). Needs the extra `plot`.
     """
-    curves = _labelled(results)
-    log, bounds = validation.flag("log", log), validation.flag("bounds", bounds)
+    curves = _label_results(results)
+    log, bounds = validation.boolean("log", log), validation.boolean("bounds", bounds)
     if title is not None and not isinstance(title, str):
         raise InvalidArgument("title", title, "a text")
-    drawable(path)
-    with styled():
-        figure = _regret_draw(curves, title=title, log=log or bounds, lines=bound_lines(curves) if bounds else [])
+    check_drawable(path)
+    with house_style():
+        figure = _draw_regret(curves, title=title, log=log or bounds, lines=bound_lines(curves) if bounds else [])
     if path is not None:
         save_figure(figure, path)
     return figure
 
 
-def _labelled(results: Mapping[str, Drawable] | Sequence[Drawable]) -> list[tuple[str, Drawable]]:
+def _label_results(results: Mapping[str, RegretCurves] | Sequence[RegretCurves]) -> list[tuple[str, RegretCurves]]:
     """Labels and results; equal names are numbered."""
     allowed = "at least one result of bd.simulate, in a list or a mapping"
-    given = list(results.values()) if isinstance(results, Mapping) else validation.several("results", results, allowed)
-    if not given or not all(isinstance(result, Drawable) for result in given):
+    given = (
+        list(results.values()) if isinstance(results, Mapping) else validation.list_entries("results", results, allowed)
+    )
+    if not given or not all(isinstance(result, RegretCurves) for result in given):
         raise InvalidArgument("results", results, allowed)
     if isinstance(results, Mapping):
         curves = [(str(label), result) for label, result in results.items()]
@@ -423,19 +425,21 @@ def _labelled(results: Mapping[str, Drawable] | Sequence[Drawable]) -> list[tupl
     return curves
 
 
-def _regret_draw(curves: list[tuple[str, Drawable]], *, title: str | None, log: bool, lines: list[BoundLine]) -> Any:
-    figure, axes = blank((8.4, 5.2), (0.12, 0.13, 0.66, 0.72))
+def _draw_regret(
+    curves: list[tuple[str, RegretCurves]], *, title: str | None, log: bool, lines: list[BoundLine]
+) -> Any:
+    figure, axes = make_axes((8.4, 5.2), (0.12, 0.13, 0.66, 0.72))
     for index, (_, result) in enumerate(curves):
-        _curve(axes, result, index, log=log, shade=min(0.18, 0.8 / len(curves)))
+        _draw_curve(axes, result, index, log=log, shade=min(0.18, 0.8 / len(curves)))
     for line in lines:
         axes.plot(line.rounds, line.values, color=colour_of(line.index), linestyle=line.dashes, linewidth=1.2)
-    _scales(axes, [result for _, result in curves], log=log, others=[line.values for line in lines])
-    _furnish(axes, [result for _, result in curves], title, note=note_of(lines))
-    _labels(axes, curves, lines)
+    _set_scales(axes, [result for _, result in curves], log=log, others=[line.values for line in lines])
+    _decorate_regret(axes, [result for _, result in curves], title, note=explain_lines(lines))
+    _label_curves(axes, curves, lines)
     return figure
 
 
-def _curve(axes: Any, result: Drawable, index: int, *, log: bool, shade: float) -> None:
+def _draw_curve(axes: Any, result: RegretCurves, index: int, *, log: bool, shade: float) -> None:
     """The mean, and two standard errors to either side where they exist."""
     rounds, mean, spread = result.checkpoints.astype(float), result.mean(), 2 * result.stderr()
     if not log:  # every run begins at nothing
@@ -449,7 +453,7 @@ def _curve(axes: Any, result: Drawable, index: int, *, log: bool, shade: float) 
         axes.fill_between(rounds[shown], low, high, color=colour, alpha=shade, linewidth=0)
 
 
-def _scales(axes: Any, results: list[Drawable], *, log: bool, others: Sequence[Floats] = ()) -> None:
+def _set_scales(axes: Any, results: list[RegretCurves], *, log: bool, others: Sequence[Floats] = ()) -> None:
     """Limits and ticks: thousands separators on both axes, nothing cut off, zero in sight."""
     ticker = matplotlib("ticker")
     horizon = max(result.horizon for result in results)
@@ -477,19 +481,19 @@ def _scales(axes: Any, results: list[Drawable], *, log: bool, others: Sequence[F
         axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.10g}".replace("-", "\N{MINUS SIGN}")))
 
 
-def _furnish(axes: Any, results: list[Drawable], title: str | None, *, note: str = "") -> None:
+def _decorate_regret(axes: Any, results: list[RegretCurves], title: str | None, *, note: str = "") -> None:
     """Axis names, a light grid, and what the band means."""
     least, most = min(result.n_seeds for result in results), max(result.n_seeds for result in results)
     seeds = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     note = (f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed") + note
-    furnish(axes, title, note, across="rounds", up="regret")
+    decorate_axes(axes, title, note, across="rounds", up="regret")
 
 
-def _labels(axes: Any, curves: list[tuple[str, Drawable]], lines: Sequence[BoundLine] = ()) -> None:
+def _label_curves(axes: Any, curves: list[tuple[str, RegretCurves]], lines: Sequence[BoundLine] = ()) -> None:
     """Name and final value at the right end of every curve and line, moved apart where they end close together."""
     named = [
         (
-            f"{label}  {number(float(result.mean()[-1]))}",
+            f"{label}  {format_axis_number(float(result.mean()[-1]))}",
             result.horizon,
             float(result.mean()[-1]),
             colour_of(index),
@@ -509,8 +513,8 @@ def plot_rewards(rows: Sequence[Mapping[str, Any]], *, title: str | None = None)
 
     A point stands at its `stated_epsilon`, that of what has run, where a row has one.
     """
-    with styled():
-        figure, axes = blank((10.5, 6.0), (0.09, 0.13, 0.6, 0.72))
+    with house_style():
+        figure, axes = make_axes((10.5, 6.0), (0.09, 0.13, 0.6, 0.72))
         private = [row for row in rows if row["epsilon"] is not None]
         names = list(dict.fromkeys((row["algorithm"], row["trust"]) for row in private))
         axes.set_xscale("log")
@@ -535,6 +539,6 @@ def plot_rewards(rows: Sequence[Mapping[str, Any]], *, title: str | None = None)
         axes.set_xticks(sizes, [f"{size:g}" for size in sizes])
         axes.minorticks_off()
         axes.margins(y=0.06)
-        furnish(axes, title, "mean reward ± standard error", across="true epsilon", up="reward of a round")
+        decorate_axes(axes, title, "mean reward ± standard error", across="true epsilon", up="reward of a round")
         label_ends(axes, ends)
     return figure

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bandanna import validation
-from bandanna.data.tables import frame
+from bandanna.data.tables import make_frame
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.policies.registry import bounds_for
-from bandanna.policies.theory.base import Curve
+from bandanna.policies.registry import compute_bounds
+from bandanna.policies.theory.base import BoundCurve
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.guarantee import Guarantee
-from bandanna.simulation.figures import number, plot_regret
-from bandanna.storage.files import write_whole
+from bandanna.simulation.figures import format_axis_number, plot_regret
+from bandanna.storage.files import replace_file
 from bandanna.types import Floats, Ints
 
 # Results as files, without loss: a table of seed, round and regret, and everything else as JSON beside it.
@@ -32,7 +32,7 @@ from bandanna.types import Floats, Ints
 
 FORMAT, VERSION = "bandanna result", 1
 _COLUMNS = ("seed", "round", "regret")
-_KEY = b"bandanna"  # of the schema's metadata
+_METADATA_KEY = b"bandanna"  # of the schema's metadata
 
 Table = tuple[list[int], list[int], list[float]]  # the columns
 Made = TypeVar("Made")
@@ -41,14 +41,14 @@ Made = TypeVar("Made")
 def write_csv(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
     """One row per seed and checkpoint; floats are written so that they are read back exactly."""
     rows = zip(*_table(fields), strict=True)
-    lines = [f"# {_header(fields)}", ",".join(_COLUMNS), *(f"{s},{t},{regret!r}" for s, t, regret in rows)]
+    lines = [f"# {_make_header(fields)}", ",".join(_COLUMNS), *(f"{s},{t},{regret!r}" for s, t, regret in rows)]
     text = "\n".join(lines) + "\n"
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
+    replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def write_parquet(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
     """The same rows as columns; seeds beyond 64 bits are written as text."""
-    arrow, parquet = _pyarrow("Result.to_parquet")
+    arrow, parquet = _import_pyarrow("Result.to_parquet")
     seeds, rounds, regret = _table(fields)
     wide = max(seeds) >= 2**63 or min(seeds) < -(2**63)
     columns = {
@@ -58,8 +58,8 @@ def write_parquet(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
         "round": arrow.array(rounds, arrow.int64()),
         "regret": arrow.array(regret, arrow.float64()),
     }
-    table = arrow.table(columns).replace_schema_metadata({_KEY: _header(fields).encode()})
-    write_whole(path, lambda beside: parquet.write_table(table, str(beside)))
+    table = arrow.table(columns).replace_schema_metadata({_METADATA_KEY: _make_header(fields).encode()})
+    replace_file(path, lambda beside: parquet.write_table(table, str(beside)))
 
 
 def read_result(path: str | PathLike[str], make: Callable[..., Made]) -> Made:
@@ -71,7 +71,7 @@ def read_result(path: str | PathLike[str], make: Callable[..., Made]) -> Made:
         raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
     try:
         header, table = _from_parquet(content) if content.startswith(b"PAR1") else _from_csv(content)
-        return make(**_fields(header, table))
+        return make(**_read_fields(header, table))
     except MissingExtra:
         raise
     except (BandannaError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
@@ -92,16 +92,16 @@ def _from_csv(content: bytes) -> tuple[str, Table]:
 
 
 def _from_parquet(content: bytes) -> tuple[str, Table]:
-    arrow, parquet = _pyarrow("Result.load of a Parquet file")
+    arrow, parquet = _import_pyarrow("Result.load of a Parquet file")
     try:
         table = parquet.ParquetFile(arrow.BufferReader(content)).read()
     except arrow.ArrowException as error:
         raise ValueError(str(error)) from error
     metadata = table.schema.metadata or {}
-    if _KEY not in metadata or tuple(table.column_names) != _COLUMNS:
+    if _METADATA_KEY not in metadata or tuple(table.column_names) != _COLUMNS:
         raise ValueError(f"it has the columns {', '.join(table.column_names)} and no metadata of this package")
     seeds, rounds, regret = (table.column(name).to_pylist() for name in _COLUMNS)
-    return metadata[_KEY].decode(), ([int(seed) for seed in seeds], rounds, regret)
+    return metadata[_METADATA_KEY].decode(), ([int(seed) for seed in seeds], rounds, regret)
 
 
 def _table(fields: Mapping[str, Any]) -> Table:
@@ -110,14 +110,14 @@ def _table(fields: Mapping[str, Any]) -> Table:
     return [seed for seed in seeds for _ in rounds], rounds * len(seeds), fields["regret"].ravel().tolist()
 
 
-def _header(fields: Mapping[str, Any]) -> str:
+def _make_header(fields: Mapping[str, Any]) -> str:
     """All but the regret, with the checksum."""
-    plain = {name: _plain(value) for name, value in fields.items() if name != "regret"}
+    plain = {name: _to_plain(value) for name, value in fields.items() if name != "regret"}
     document: dict[str, Any] = {"format": FORMAT, "version": VERSION, **plain}
     return json.dumps({**document, "sha256": _checksum(document, fields["regret"])}, allow_nan=False)
 
 
-def _fields(header: str, table: Table) -> dict[str, Any]:
+def _read_fields(header: str, table: Table) -> dict[str, Any]:
     """The fields that were written, or an error that says what is missing."""
     document = json.loads(header)
     checksum = document.pop("sha256", None)
@@ -132,8 +132,8 @@ def _fields(header: str, table: Table) -> dict[str, Any]:
     regret = np.asarray(values, dtype=np.float64).reshape(len(document["seeds"]), len(marks))
     if checksum != _checksum(document, regret):
         raise ValueError("its content was changed, the checksum differs")
-    fields = {name: _lively(value) for name, value in document.items() if name not in ("format", "version")}
-    return {**fields, "regret": regret, "guarantee": _guarantee(fields["guarantee"])}
+    fields = {name: _from_plain(value) for name, value in document.items() if name not in ("format", "version")}
+    return {**fields, "regret": regret, "guarantee": _guarantee_from_plain(fields["guarantee"])}
 
 
 def _checksum(document: Mapping[str, Any], regret: Floats) -> str:
@@ -142,32 +142,32 @@ def _checksum(document: Mapping[str, Any], regret: Floats) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode() + numbers).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """JSON for a field; a float that JSON does not know becomes {"float": "inf"}."""
     if isinstance(value, Guarantee):
-        return _plain(asdict(value))
+        return _to_plain(asdict(value))
     if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
+        return _to_plain(value.tolist())
     if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {name: _to_plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [_to_plain(entry) for entry in value]
     return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _lively(value: Any) -> Any:
+def _from_plain(value: Any) -> Any:
     """The inverse of `_plain`, sequences as tuples."""
     if isinstance(value, dict):
-        return float(value["float"]) if set(value) == {"float"} else {name: _lively(e) for name, e in value.items()}
-    return tuple(_lively(entry) for entry in value) if isinstance(value, list) else value
+        return float(value["float"]) if set(value) == {"float"} else {name: _from_plain(e) for name, e in value.items()}
+    return tuple(_from_plain(entry) for entry in value) if isinstance(value, list) else value
 
 
-def _guarantee(plain: Mapping[str, Any]) -> Guarantee:
+def _guarantee_from_plain(plain: Mapping[str, Any]) -> Guarantee:
     shuffler = None if plain["shuffler"] is None else ApproxDP(**plain["shuffler"])
     return Guarantee(**{**plain, "shuffler": shuffler})
 
 
-def _pyarrow(needed_for: str) -> tuple[Any, Any]:
+def _import_pyarrow(needed_for: str) -> tuple[Any, Any]:
     """pyarrow and its Parquet module, imported on first use."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
@@ -210,8 +210,8 @@ class Result:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seeds", tuple(int(seed) for seed in self.seeds))
-        n_seeds = validation.whole("number of seeds", len(self.seeds))
-        self._shaped("checkpoints", (validation.whole("number of checkpoints", np.size(self.checkpoints)),), np.int64)
+        n_seeds = validation.integer("number of seeds", len(self.seeds))
+        self._shaped("checkpoints", (validation.integer("number of checkpoints", np.size(self.checkpoints)),), np.int64)
         self._shaped("regret", (n_seeds, len(self.checkpoints)), np.float64)
         self._shaped("rewards", (n_seeds,), np.float64)
         self._shaped("clipped", (n_seeds,), np.int64)
@@ -234,7 +234,7 @@ class Result:
         """Every field, array by array; NaN equals NaN."""
         if not isinstance(other, Result):
             return NotImplemented
-        return all(_same(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
+        return all(_is_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
     @property
     def label(self) -> str:
@@ -312,20 +312,20 @@ class Result:
         return f"{self._line()}.\n{promise}"
 
     def _line(self) -> str:
-        spread = "" if self.n_seeds == 1 else f" ± {number(float(self.stderr()[-1]))}"
+        spread = "" if self.n_seeds == 1 else f" ± {format_axis_number(float(self.stderr()[-1]))}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         clipped = int(np.sum(self.clipped))
         clips = f"{clipped:,} clipped, " if clipped else ""
         return (
-            f"{self.label}: regret {number(float(self.mean()[-1]))}{spread} ({seeds}) "
+            f"{self.label}: regret {format_axis_number(float(self.mean()[-1]))}{spread} ({seeds}) "
             f"after {self.horizon:,} rounds; {self.releases:,} releases, {self.bits_per_user:,} bits per user, "
             f"{clips}{self.seconds:.3g} s"
         )
 
-    def bounds(self) -> list[Curve]:
+    def bounds(self) -> list[BoundCurve]:
         """What the papers prove about this policy on such problems, at every checkpoint (`bd.policies.theory`)."""
         promised = {name: getattr(self.guarantee, name) for name in ("trust", "epsilon", "delta", "rho")}
-        return bounds_for({**self.setting, **promised}, self.checkpoints)
+        return compute_bounds({**self.setting, **promised}, self.checkpoints)
 
     def plot(
         self,
@@ -349,7 +349,7 @@ class Result:
                  horizon, seed, round, regret; of the last round also reward (the sum), releases, users, bits_per_user,
                  clipped, repairs and, by name, `counts`
         """
-        return frame(self.columns(rounds=rounds), kind, f"to_frame(kind={kind!r})")
+        return make_frame(self.columns(rounds=rounds), kind, f"to_frame(kind={kind!r})")
 
     def columns(self, *, rounds: str = "all") -> dict[str, list[Any]]:
         """The columns of `to_frame`, as lists."""
@@ -396,13 +396,13 @@ class Result:
 
 def checkpoints_for(horizon: int, wanted: int) -> Ints:
     """Up to `wanted` rounds, evenly spaced, the horizon among them."""
-    wanted = validation.whole("checkpoints", wanted)
+    wanted = validation.integer("checkpoints", wanted)
     return np.unique(np.ceil(np.linspace(0, horizon, min(wanted, horizon) + 1)[1:]).astype(np.int64))
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(_is_equal(one[name], other[name]) for name in one)
     return bool(one == other)

@@ -12,14 +12,14 @@ from bandanna.device.domain import Box
 from bandanna.policies.base import Policy
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.simulation.environments.base import Environment
-from bandanna.storage.encoding import has_name, name_of
+from bandanna.storage.encoding import find_stored_name, has_name
 from bandanna.types import Floats, Ints
 
 # What a runner leaves behind, besides the tally.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunTotals:
     """Of S seeds side by side; `users` are those in released batches, `counts` whatever else a policy counts, (S,).
 
     `reports`: how many there were in a run, of which `clipped` had to be; None where something else is counted.
@@ -40,9 +40,9 @@ class Run:
 # What a result remembers of policy and world, as plain values: enough to say which bounds belong to it.
 
 
-def setting_of(policy: Policy[Any], env: Environment) -> dict[str, Any]:
+def describe_setting(policy: Policy[Any], env: Environment) -> dict[str, Any]:
     """The policy's class and numbers, dimension and arms of the world, and where they are known the gaps."""
-    noted: dict[str, Any] = {"policy": _name(type(policy)), "dim": env.dim, "n_arms": env.n_arms}
+    noted: dict[str, Any] = {"policy": _stored_name(type(policy)), "dim": env.dim, "n_arms": env.n_arms}
     if is_dataclass(policy):
         noted |= {
             f.name: value for f in fields(policy) if isinstance(value := getattr(policy, f.name), int | float | str)
@@ -55,9 +55,9 @@ def setting_of(policy: Policy[Any], env: Environment) -> dict[str, Any]:
     return noted | policy.facts()
 
 
-def _name(kind: type) -> str:
+def _stored_name(kind: type) -> str:
     """The stored name of a policy's class; a policy of one's own may be simulated without one."""
-    return name_of(kind) if has_name(kind) else kind.__name__
+    return find_stored_name(kind) if has_name(kind) else kind.__name__
 
 
 # Regret, reward and plays so far, regret sampled at the checkpoints: memory does not grow with the horizon.
@@ -83,14 +83,14 @@ class Tally:
         self.plays = np.zeros((self.n_seeds, self.n_arms), dtype=np.int64)
         self._rows = np.arange(self.n_seeds)
 
-    def chose(self, arms: Ints, rows: Ints | None = None) -> None:
+    def add_arms(self, arms: Ints, rows: Ints | None = None) -> None:
         """The arms of users of all seeds, or of some, (rows, n)."""
         if self.n_arms:
             rows = self._rows if rows is None else rows
             flat = (rows[:, None] * self.n_arms + arms).ravel()
             self.plays += np.bincount(flat, minlength=self.plays.size).reshape(self.plays.shape)
 
-    def chose_often(self, arms: Ints, counts: Ints | int, rows: Ints | None = None) -> None:
+    def add_plays(self, arms: Ints, counts: Ints | int, rows: Ints | None = None) -> None:
         """One arm of every seed, or of some, (rows,), which so many users took."""
         if self.n_arms:
             self.plays[self._rows if rows is None else rows, arms] += counts
@@ -115,7 +115,7 @@ class Tally:
         self.regret[rows, first:last] = running[:, self.checkpoints[first:last] - begin - 1]
         self.total[rows] = running[:, -1]
 
-    def varying(self, gaps: Floats) -> None:
+    def add_losses(self, gaps: Floats) -> None:
         """Rounds with losses (S, rounds)."""
         running = self.total[:, None] + np.cumsum(gaps, axis=1)
         while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + gaps.shape[1]:

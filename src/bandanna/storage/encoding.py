@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from bandanna.errors import BandannaError, InvalidArgument, Unreadable, place_in_json, raise_alone
+from bandanna.errors import BandannaError, InvalidArgument, Unreadable, describe_json_error, raise_without_context
 
 # The names under which classes are saved and sent, and the declared types of their fields as a schema of files.
 
@@ -30,7 +30,7 @@ _KINDS: WeakValueDictionary[str, type] = WeakValueDictionary()  # every class th
 _registered: list[str] = []  # every name, as often as a class took it
 
 
-def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
+def check_fields(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass, each of its declared type; ValueError for a wrong type and for a foreign field.
 
     A whole number that was given as a float, as 20.0, becomes the integer that it is, and a number where an array
@@ -43,28 +43,28 @@ def checked(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
         hint = hints[name]
         whole = hint is int and type(value) is float and value.is_integer()
         made[name] = int(value) if whole else value
-        if not conforms(made[name], hint):
+        if not matches_type(made[name], hint):
             raise ValueError(f"{kind.__name__}.{name} is a {type(value).__name__}, which is not what belongs there")
         if typing.get_origin(hint) is np.ndarray:
             made[name] = np.asarray(value)
     return made
 
 
-def conforms(value: Any, hint: Any) -> bool:
+def matches_type(value: Any, hint: Any) -> bool:
     """Whether a value is of a type; truth values are no numbers, whole numbers are floats too."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return any(conforms(value, one) for one in inside)
+        return any(matches_type(value, one) for one in inside)
     if origin is np.ndarray:
         return _fits_array(value, typing.get_args(inside[1])[0])
     if origin is tuple and inside[-1] is Ellipsis:
-        return isinstance(value, tuple) and all(conforms(part, inside[0]) for part in value)
+        return isinstance(value, tuple) and all(matches_type(part, inside[0]) for part in value)
     if origin is tuple:
         fits = isinstance(value, tuple) and len(value) == len(inside)
-        return fits and all(conforms(part, one) for part, one in zip(value, inside, strict=True))
+        return fits and all(matches_type(part, one) for part, one in zip(value, inside, strict=True))
     if origin is dict:
         items = value.items() if isinstance(value, dict) else [(None, None)]
-        return all(conforms(key, inside[0]) and conforms(part, inside[1]) for key, part in items)
+        return all(matches_type(key, inside[0]) and matches_type(part, inside[1]) for key, part in items)
     if hint is float:
         return type(value) is float or (type(value) is int and abs(value) <= sys.float_info.max)
     if hint in (bool, int, str):
@@ -99,7 +99,7 @@ def stored_as(name: str) -> Callable[[Kind], Kind]:
     def named(kind: Kind) -> Kind:
         other = _KINDS.get(name)
         if other is not None and not _replaces(kind, other):
-            raise InvalidArgument("name", name, f"a name that is not taken: {_place(other)} has this one")
+            raise InvalidArgument("name", name, f"a name that is not taken: {_describe_location(other)} has this one")
         kind._stored_as = name  # type: ignore[attr-defined]
         _KINDS[name] = kind
         _registered.append(name)
@@ -113,27 +113,28 @@ def has_name(kind: type) -> bool:
     return "_stored_as" in vars(kind)
 
 
-def name_of(kind: type) -> str:
+def find_stored_name(kind: type) -> str:
     """The name that `stored_as` gave to a class; an error says how to give one."""
     if not has_name(kind):
         name = kind.__name__.strip("_")
         raise BandannaError(
-            f'{_place(kind)} cannot be saved or sent without a name: write @bd.stored_as("{name}") above the class'
+            f"{_describe_location(kind)} cannot be saved or sent without a name: "
+            f'write @bd.stored_as("{name}") above the class'
         )
     return str(vars(kind)["_stored_as"])
 
 
-def by_name(*kinds: type) -> dict[str, type]:
+def index_by_stored_name(*kinds: type) -> dict[str, type]:
     """Classes by their stored names, for an `Encoding`."""
-    return {name_of(kind): kind for kind in kinds}
+    return {find_stored_name(kind): kind for kind in kinds}
 
 
-def registrations() -> int:
+def count_registrations() -> int:
     """How often `stored_as` has named a class: what was made from all kinds is made anew when this number has grown."""
     return len(_registered)
 
 
-def kinds_of(*hints: Any) -> dict[str, type]:
+def dataclasses_in(*hints: Any) -> dict[str, type]:
     """The dataclasses that values of declared types are made of, by their stored names.
 
     A declared dataclass without a name is refused. A subclass without one is left out, and refused when it is encoded.
@@ -143,7 +144,9 @@ def kinds_of(*hints: Any) -> dict[str, type]:
     ['Estimate']
     """
     seen = set[type]()
-    return by_name(*(each for hint in hints for part in _types(hint) for each in _inside(part, seen)))
+    return index_by_stored_name(
+        *(each for hint in hints for part in _iterate_types(hint) for each in _iterate_dataclasses(part, seen))
+    )
 
 
 def _replaces(kind: type, other: type) -> bool:
@@ -157,11 +160,11 @@ def _replaces(kind: type, other: type) -> bool:
     )
 
 
-def _place(kind: type) -> str:
+def _describe_location(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _inside(kind: type, seen: set[type]) -> Iterator[type]:
+def _iterate_dataclasses(kind: type, seen: set[type]) -> Iterator[type]:
     """Dataclasses in a type, those of their fields and those made from it included; each once, and then in `seen`."""
     if kind in seen:
         return
@@ -170,27 +173,27 @@ def _inside(kind: type, seen: set[type]) -> Iterator[type]:
         yield kind
     made_from: list[type] = [] if kind.__module__ == "builtins" else kind.__subclasses__()
     for part in (*_parts(kind), *filter(_is_stored, made_from)):
-        yield from _inside(part, seen)
+        yield from _iterate_dataclasses(part, seen)
 
 
 def _is_stored(kind: type) -> bool:
     """Whether values of a subclass may be stored: it has a name that no later definition took, or is abstract."""
-    return isabstract(kind) or (has_name(kind) and _KINDS.get(name_of(kind)) is kind)
+    return isabstract(kind) or (has_name(kind) and _KINDS.get(find_stored_name(kind)) is kind)
 
 
 @lru_cache(maxsize=1024)
 def _parts(kind: type) -> tuple[type, ...]:
     """The types that a dataclass's fields are declared with."""
-    return tuple(part for hint in _hints(kind).values() for part in _types(hint)) if is_dataclass(kind) else ()
+    return tuple(part for hint in _hints(kind).values() for part in _iterate_types(hint)) if is_dataclass(kind) else ()
 
 
-def _types(hint: Any) -> Iterator[type]:
+def _iterate_types(hint: Any) -> Iterator[type]:
     """Of which a declared type is made: A, B and C of tuple[A, ...] | dict[B, C]."""
     if isinstance(hint, type) and not typing.get_args(hint):
         yield hint
         return
     for part in typing.get_args(hint):
-        yield from _types(part)
+        yield from _iterate_types(part)
 
 
 @lru_cache(maxsize=256)
@@ -230,12 +233,12 @@ class Encoding:
     def loads(self, text: str | bytes) -> Any:
         """The value of a line of JSON; Unreadable if it is not one that `dumps` makes."""
         try:
-            plain = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse, parse_float=_finite)
+            plain = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite)
             return self._decode(plain, DEPTH)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:  # which holds the line
-            raise_alone(Unreadable(f"not a line of JSON: {place_in_json(error)}"))
+            raise_without_context(Unreadable(f"not a line of JSON: {describe_json_error(error)}"))
         except (RecursionError, TypeError, ValueError) as error:
-            raise_alone(Unreadable(str(error)))
+            raise_without_context(Unreadable(str(error)))
 
     def encode(self, value: Any) -> Any:
         """Plain values for JSON."""
@@ -269,14 +272,18 @@ class Encoding:
             case ("float",):
                 return _SPECIAL[_one_of(plain["float"], _SPECIAL)]
             case ("tuple",):
-                return tuple(self._decode(_a(list, plain["tuple"]), depth - 1))
+                return tuple(self._decode(_expect_type(list, plain["tuple"]), depth - 1))
             case ("dict",):
-                pairs = [self._decode(_a(list, pair), depth - 1) for pair in _a(list, plain["dict"])]
-                return dict(_unique(pairs))
+                pairs = [
+                    self._decode(_expect_type(list, pair), depth - 1) for pair in _expect_type(list, plain["dict"])
+                ]
+                return dict(_check_unique_keys(pairs))
             case ("array", "shape", "data"):
                 return _read_array(plain["array"], plain["shape"], plain["data"])
             case ("kind", "fields"):
-                parts = {name: self._decode(part, depth - 1) for name, part in _a(dict, plain["fields"]).items()}
+                parts = {
+                    name: self._decode(part, depth - 1) for name, part in _expect_type(dict, plain["fields"]).items()
+                }
                 return self._made(_one_of(plain["kind"], self._kinds), parts)
         raise ValueError("an object whose keys are not those of a value")
 
@@ -284,7 +291,7 @@ class Encoding:
         """One value of the list; whatever its constructor says against the parts, they are not readable."""
         kind = self._kinds[name]
         try:
-            return kind(**checked(kind, parts))
+            return kind(**check_fields(kind, parts))
         except Exception as error:
             raise ValueError(f"{name}: {str(error) or type(error).__name__}") from error
 
@@ -292,7 +299,7 @@ class Encoding:
         name = self._names.get(type(value))
         if name is None:
             if is_dataclass(value) and not isinstance(value, type):
-                name_of(type(value))  # which says how to give a name
+                find_stored_name(type(value))  # which says how to give a name
             allowed = "numbers, texts, arrays, lists, tuples, dictionaries, " + ", ".join(self._kinds)
             raise InvalidArgument("value to store", type(value).__name__, allowed)
         parts = {field.name: self.encode(_plain(getattr(value, field.name))) for field in fields(value) if field.init}
@@ -318,9 +325,9 @@ def _read_array(dtype: Any, shape: Any, data: Any) -> np.ndarray[Any, Any]:
     """An array exactly as large as its data: a false shape asks for no memory."""
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
         raise ValueError("an array of a type that is not written here")
-    if len(_a(list, shape)) > 32 or not all(type(length) is int and length >= 0 for length in shape):
+    if len(_expect_type(list, shape)) > 32 or not all(type(length) is int and length >= 0 for length in shape):
         raise ValueError("an array whose shape is not a list of whole numbers >= 0")
-    content = base64.b64decode(_a(str, data), validate=True)
+    content = base64.b64decode(_expect_type(str, data), validate=True)
     if math.prod(shape) * np.dtype(dtype).itemsize != len(content):
         raise ValueError(f"an array of shape {shape} with {len(content)} bytes of data")
     array = np.frombuffer(content, dtype=dtype).reshape(shape).copy()
@@ -330,17 +337,17 @@ def _read_array(dtype: Any, shape: Any, data: Any) -> np.ndarray[Any, Any]:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(_unique(pairs))
+    return dict(_check_unique_keys(pairs))
 
 
-def _unique(pairs: list[Any]) -> list[Any]:
+def _check_unique_keys(pairs: list[Any]) -> list[Any]:
     """Pairs of keys, each once, and values."""
     if not all(len(pair) == 2 for pair in pairs) or len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("a dictionary with a key that stands there twice, or without its value")
     return pairs
 
 
-def _a(kind: type, value: Any) -> Any:
+def _expect_type(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise ValueError(f"a {type(value).__name__} where a {kind.__name__} belongs")
     return value
@@ -359,7 +366,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _refuse(text: str) -> NoReturn:
+def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number of JSON")
 
 
@@ -369,7 +376,7 @@ def _refuse(text: str) -> NoReturn:
 _HEX = re.compile("[0-9a-f]+")
 
 
-def demand(fits: Any, fault: str) -> None:
+def check_readable(fits: Any, fault: str) -> None:
     """Unreadable, unless it fits."""
     if not fits:
         raise Unreadable(fault)
@@ -382,9 +389,15 @@ def is_hex(text: Any, length: int) -> bool:
 
 def check_source(source: Any) -> None:
     """Where NumPy's generator of seeded noise can be."""
-    demand(conforms(source, dict[str, Any]) and source.get("bit_generator") == "PCG64", "an unknown generator")
-    demand(set(source) == {"bit_generator", "state", "has_uint32", "uinteger"}, "a generator without its parts")
+    check_readable(
+        matches_type(source, dict[str, Any]) and source.get("bit_generator") == "PCG64", "an unknown generator"
+    )
+    check_readable(set(source) == {"bit_generator", "state", "has_uint32", "uinteger"}, "a generator without its parts")
     inner = source["state"]
-    demand(conforms(inner, dict[str, int]) and set(inner) == {"state", "inc"}, "a generator without its state")
+    check_readable(
+        matches_type(inner, dict[str, int]) and set(inner) == {"state", "inc"}, "a generator without its state"
+    )
     bounds = (inner["state"], 128), (inner["inc"], 128), (source["has_uint32"], 1), (source["uinteger"], 32)
-    demand(all(type(number) is int and 0 <= number < 1 << bits for number, bits in bounds), "a generator out of range")
+    check_readable(
+        all(type(number) is int and 0 <= number < 1 << bits for number, bits in bounds), "a generator out of range"
+    )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bandanna import validation
-from bandanna.errors import BandannaError, Unreadable, raise_alone
+from bandanna.errors import BandannaError, Unreadable, raise_without_context
 from bandanna.storage.encoding import Encoding
 
 # Files of secrets: regular ones, of their owner only, written whole or not at all; links are not followed.
@@ -28,25 +28,25 @@ from bandanna.storage.encoding import Encoding
 if sys.platform != "win32":
     import fcntl
 
-MOST = 1 << 30  # bytes: no file that we write is larger, and no larger one is read
+LARGEST_FILE = 1 << 30  # bytes: no file that we write is larger, and no larger one is read
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for a writer
 _RENAMES_OPEN = os.name == "posix"  # elsewhere, an open file can be neither renamed nor removed
 
 
-def write(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """Write beside the target, sync, rename: a crash leaves the old file or the new one, and a rest to sweep up."""
     content = text.encode()
-    if len(content) > MOST:
-        raise BandannaError(f"{path} would have {len(content)} bytes; allowed are at most {MOST}")
-    refuse_others(path)
-    sweep(path)
+    if len(content) > LARGEST_FILE:
+        raise BandannaError(f"{path} would have {len(content)} bytes; allowed are at most {LARGEST_FILE}")
+    check_regular_file(path)
+    remove_leftovers(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o600)
         with open(handle, "wb") as file:
-            _claim(file.fileno())
+            _lock_handle(file.fileno())
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -62,38 +62,38 @@ def write(path: Path, text: str) -> None:
             beside.unlink()
 
 
-def read(path: Path) -> bytes:
+def read_private_file(path: Path) -> bytes:
     """All of a regular file, after its mode was put right."""
-    handle = _opened(path, os.O_RDONLY)
+    handle = _open_private(path, os.O_RDONLY)
     with open(handle, "rb") as file:
         try:
             size = os.fstat(handle).st_size
-            if size > MOST:
-                raise BandannaError(f"{path} has {size} bytes; allowed are at most {MOST}")
+            if size > LARGEST_FILE:
+                raise BandannaError(f"{path} has {size} bytes; allowed are at most {LARGEST_FILE}")
             return file.read(size)
         except OSError as error:
             raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def make(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Make an empty file that only its owner can read, unless it is there."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o600))
 
 
-def secure(path: Path) -> bool:
+def secure_private_file(path: Path) -> bool:
     """Refuse what is not a regular file, put its mode right; whether it can be written where it is.
 
     It is not opened, unless its mode is wrong: with any handle of a file that is closed, a process loses all the locks
     that it has on this file (POSIX), and a transaction of another thread would lose its own.
     """
-    refuse_others(path)
+    check_regular_file(path)
     if os.name == "posix" and stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
-        os.close(_opened(path, os.O_RDONLY))
+        os.close(_open_private(path, os.O_RDONLY))
     return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 
-def refuse_others(path: Path) -> None:
+def check_regular_file(path: Path) -> None:
     """Only a regular file is replaced: no link, folder, pipe or device."""
     try:
         found = os.lstat(path)
@@ -102,10 +102,10 @@ def refuse_others(path: Path) -> None:
     except OSError as error:
         raise BandannaError(f"{path} cannot be used: {error.strerror or error}") from error
     if not stat.S_ISREG(found.st_mode):
-        raise BandannaError(f"{path} is {_kind(found.st_mode)}: only a regular file is read or replaced")
+        raise BandannaError(f"{path} is {_describe_file_type(found.st_mode)}: only a regular file is read or replaced")
 
 
-def sweep(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove what interrupted writings of `path` have left beside it: it holds raw data."""
     rest = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
     with contextlib.suppress(OSError):
@@ -118,21 +118,21 @@ def _remove_unless_locked(rest: Path) -> None:
     with contextlib.suppress(OSError):
         handle = os.open(rest, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
         try:
-            _claim(handle)  # BlockingIOError: somebody is writing it now
+            _lock_handle(handle)  # BlockingIOError: somebody is writing it now
             rest.unlink()
         finally:
             os.close(handle)
 
 
-def _claim(handle: int) -> None:
+def _lock_handle(handle: int) -> None:
     """As long as the file is open, it is not a rest; elsewhere, an open file cannot be removed anyway."""
     if sys.platform != "win32":
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _opened(path: Path, how: int) -> int:
+def _open_private(path: Path, how: int) -> int:
     """A handle of a regular file that only its owner can read from now on."""
-    refuse_others(path)
+    check_regular_file(path)
     try:
         handle = os.open(path, how | _NO_LINKS | _NO_WAITING)
     except OSError as error:
@@ -140,15 +140,17 @@ def _opened(path: Path, how: int) -> int:
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise BandannaError(f"{path} is {_kind(found.st_mode)}: only a regular file is read or replaced")
-        _close_to_others(path, handle, found)
+            raise BandannaError(
+                f"{path} is {_describe_file_type(found.st_mode)}: only a regular file is read or replaced"
+            )
+        _restrict_mode(path, handle, found)
     except BaseException:
         os.close(handle)
         raise
     return handle
 
 
-def _close_to_others(path: Path, handle: int, found: os.stat_result) -> None:
+def _restrict_mode(path: Path, handle: int, found: os.stat_result) -> None:
     if os.name != "posix" or not stat.S_IMODE(found.st_mode) & 0o077:
         return
     if found.st_uid != os.geteuid():
@@ -163,7 +165,7 @@ def _close_to_others(path: Path, handle: int, found: os.stat_result) -> None:
             ) from error
 
 
-def _kind(mode: int) -> str:
+def _describe_file_type(mode: int) -> str:
     kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe"}
     return kinds.get(stat.S_IFMT(mode), "a device or a socket")
 
@@ -181,7 +183,7 @@ def _sync_folder(folder: Path) -> None:
 # Files that are whole or not there: results and figures, which anybody may read (secrets: `storage.files`).
 
 
-def write_whole(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
+def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
     """Write beside the target and rename."""
     target = validation.path("path", path)
     beside = target.with_name(f".{target.name}-{secrets.token_hex(4)}.tmp")
@@ -199,7 +201,7 @@ def write_whole(path: str | PathLike[str], write: Callable[[Path], object]) -> N
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saves:
+class SaveFormat:
     """Saves of one kind of thing: `noun` names it in errors, and with `version` in the file."""
 
     noun: str  # "agent"
@@ -214,15 +216,19 @@ class Saves:
 
     def read(self, path: Path) -> dict[str, Any]:
         """What was written; a damaged or foreign file is refused."""
-        sweep(path)
+        remove_leftovers(path)
         try:
-            first, _, rest = read(path).decode().partition("\n")
+            first, _, rest = read_private_file(path).decode().partition("\n")
             header = json.loads(first)
             if not isinstance(header, dict) or header.get("format") != f"bandanna {self.noun}":
                 raise ValueError("its first line says something else")
         except (RecursionError, ValueError) as error:
-            told = f"it is the journal of {path.with_suffix('')}" if path.suffix == ".journal" else _told(error)
-            raise_alone(BandannaError(f"{path} is not a save of {_article(self.noun)}: {told}"))
+            told = (
+                f"it is the journal of {path.with_suffix('')}"
+                if path.suffix == ".journal"
+                else _describe_header_error(error)
+            )
+            raise_without_context(BandannaError(f"{path} is not a save of {_article(self.noun)}: {told}"))
         if header.get("version") != self.version:
             told = repr(header.get("version"))[:40]
             raise BandannaError(f"{path} is a save of version {told}; this program reads {self.version}")
@@ -248,14 +254,14 @@ class Saves:
             raise Unreadable(f"{path} makes no {self.noun}: {error}") from error
         except Exception as error:
             told = f"its parts do not fit together ({type(error).__name__})"
-            raise_alone(Unreadable(f"{path} makes no {self.noun}: {told}"))
+            raise_without_context(Unreadable(f"{path} makes no {self.noun}: {told}"))
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _told(error: Exception) -> str:
+def _describe_header_error(error: Exception) -> str:
     """Why a first line cannot be read, without words of Python."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no text"

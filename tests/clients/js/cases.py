@@ -8,21 +8,35 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.device.action_selection import Chooser, Optimist, Thompson
-from bandanna.device.base import Device, plain
+from bandanna.device.action_selection import ActionSelector, OptimisticSelector, ThompsonSelector
+from bandanna.device.base import Device, to_plain_value
 from bandanna.device.domain import Ball, Bits, Domain
-from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, Regression
-from bandanna.device.randomizers import Answer, Copies, Counts, Levels, Plain, Rounded, Sign
-from bandanna.device.statistics import Public, Regressed, Rewarded, Tell, Weighted
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, RegressionReport
+from bandanna.device.randomizers import (
+    BinomialCounts,
+    LevelRandomizers,
+    PlainVector,
+    RandomizedBit,
+    RandomizedSign,
+    RepeatedBits,
+    RoundedCounts,
+)
+from bandanna.device.statistics import (
+    PublicStatistic,
+    RegressionStatistic,
+    ReportStatistic,
+    RewardStatistic,
+    WeightedStatistic,
+)
 from bandanna.policies.linear.lints import Posterior
-from bandanna.policies.linear.linucb import Snapshot
-from bandanna.policies.serialization import encoding_of
+from bandanna.policies.linear.linucb import OptimisticSnapshot
+from bandanna.policies.serialization import make_encoding
 from bandanna.types import Floats
 
 from .recorded import RecordedCoins, RecordedNoise, Words
 
 ARMS, DIM = 4, 3
-REPORTS: tuple[Regression, ...] = (
+REPORTS: tuple[RegressionReport, ...] = (
     LinearReport(features=DIM),
     LinearReport(features=8, reward_bound=0.5),
     LinearReport(features=DIM, isometric=False),
@@ -31,10 +45,10 @@ REPORTS: tuple[Regression, ...] = (
 )
 HALF = Ball(dim=DIM + 1, bound=0.5)
 DOMAINS: tuple[Domain, ...] = (*REPORTS, HALF, Bits())
-CHOOSERS: tuple[Chooser, ...] = (
-    *(Thompson(domain=domain) for domain in REPORTS),
-    Optimist(domain=LinearReport(features=DIM)),
-    Optimist(domain=LinearReport(features=8), ties="first"),
+CHOOSERS: tuple[ActionSelector, ...] = (
+    *(ThompsonSelector(domain=domain) for domain in REPORTS),
+    OptimisticSelector(domain=LinearReport(features=DIM)),
+    OptimisticSelector(domain=LinearReport(features=8), ties="first"),
 )
 
 
@@ -48,24 +62,24 @@ class Case:
 
 def devices_of(domain: Domain) -> Iterator[Device]:
     """All that a light client has for statistics of a domain."""
-    yield Counts(domain=domain, scale=7.3, trials=601)
-    yield Counts(domain=domain, scale=100.0, trials=40, probability=0.3)
-    yield Rounded(domain=domain, scale=12.0)
-    yield Plain(domain=domain)
-    levels = Counts(domain=domain, scale=3.0, trials=90), Counts(domain=domain, scale=5.0, trials=17)
-    yield Levels(domain=domain, levels=levels)
+    yield BinomialCounts(domain=domain, scale=7.3, trials=601)
+    yield BinomialCounts(domain=domain, scale=100.0, trials=40, probability=0.3)
+    yield RoundedCounts(domain=domain, scale=12.0)
+    yield PlainVector(domain=domain)
+    levels = BinomialCounts(domain=domain, scale=3.0, trials=90), BinomialCounts(domain=domain, scale=5.0, trials=17)
+    yield LevelRandomizers(domain=domain, levels=levels)
     if isinstance(domain, Ball):
-        yield Sign(domain=domain, lie=0.27)
+        yield RandomizedSign(domain=domain, lie=0.27)
     if isinstance(domain, Bits):
-        yield Copies(copies=3, trials=25)
-        yield Answer(lie=0.3)
+        yield RepeatedBits(copies=3, trials=25)
+        yield RandomizedBit(lie=0.3)
 
 
-def acting(chooser: Chooser, words: Words, rng: np.random.Generator, kind: str, number: int) -> Case:
+def acting(chooser: ActionSelector, words: Words, rng: np.random.Generator, kind: str, number: int) -> Case:
     """A decision; kind: "plain", "ties", "explore" or "any arm"."""
     snapshot, contexts = _snapshot(chooser, rng, kind), _contexts(chooser.domain, rng, kind)
     action = int(chooser.act(snapshot, contexts[None], RecordedCoins(words)).actions[0])
-    given = {"what": "act", "choose": plain(chooser), "snapshot": encoding_of().dumps(snapshot),
+    given = {"what": "act", "choose": to_plain_value(chooser), "snapshot": make_encoding().dumps(snapshot),
              "contexts": contexts.tolist(), "words": words.taken()}  # fmt: skip
     features = chooser.seen(contexts[None])[0, action].tolist()
     return Case(given=given, expected={"action": action, "features": features})
@@ -82,21 +96,27 @@ def protecting(device: Device, words: Words, rng: np.random.Generator, number: i
     return Case(given=given, expected={"message": [str(each) for each in message.tolist()]})
 
 
-def tells() -> Iterator[tuple[Tell, Device, int]]:
+def tells() -> Iterator[tuple[ReportStatistic, Device, int]]:
     """What is told of how many features, and by which device."""
     for domain in REPORTS:
-        for device in (Counts(domain=domain, scale=9.0, trials=333), Rounded(domain=domain, scale=50.0)):
-            yield Regressed(centre=0.5 if domain.reward_bound == 0.5 else 0.0), device, domain.features
-    yield Rewarded(low=0.0, high=1.0), Copies(copies=2, trials=30), DIM
-    yield Rewarded(low=-1.0, high=2.0), Answer(lie=0.2), DIM
+        for device in (BinomialCounts(domain=domain, scale=9.0, trials=333), RoundedCounts(domain=domain, scale=50.0)):
+            yield RegressionStatistic(centre=0.5 if domain.reward_bound == 0.5 else 0.0), device, domain.features
+    yield RewardStatistic(low=0.0, high=1.0), RepeatedBits(copies=2, trials=30), DIM
+    yield RewardStatistic(low=-1.0, high=2.0), RandomizedBit(lie=0.2), DIM
     for seen in (LinearReport(features=DIM + 1), InterceptReport(features=DIM + 1)):
         weights = tuple(0.9 - 0.1 * k for k in range(DIM + 1))
-        yield Weighted(seen=seen, weights=weights, bits=True), Sign(domain=HALF, lie=0.3), DIM + 1
-        yield Weighted(seen=seen, weights=weights, bits=False), Counts(domain=HALF, scale=20.0, trials=64), DIM + 1
-        yield Public(seen=seen, scale=0.5), Plain(domain=LinearReport(features=DIM + 1)), DIM + 1
+        yield WeightedStatistic(seen=seen, weights=weights, bits=True), RandomizedSign(domain=HALF, lie=0.3), DIM + 1
+        yield (
+            WeightedStatistic(seen=seen, weights=weights, bits=False),
+            BinomialCounts(domain=HALF, scale=20.0, trials=64),
+            DIM + 1,
+        )
+        yield PublicStatistic(seen=seen, scale=0.5), PlainVector(domain=LinearReport(features=DIM + 1)), DIM + 1
 
 
-def telling(tell: Tell, device: Device, dim: int, words: Words, rng: np.random.Generator, number: int) -> Case:
+def telling(
+    tell: ReportStatistic, device: Device, dim: int, words: Words, rng: np.random.Generator, number: int
+) -> Case:
     """A report of what happened."""
     features = rng.normal(size=dim) * rng.choice([0.2, 0.5, 3.0])
     if isinstance(getattr(tell, "seen", device.domain), InterceptReport):
@@ -105,13 +125,13 @@ def telling(tell: Tell, device: Device, dim: int, words: Words, rng: np.random.G
     coins, source = RecordedCoins(words), RecordedNoise(words)
     statistic = tell.statistic(device.domain, features[None], np.array([reward]), np.array([arm]), coins)
     message = device.message(statistic, source)[0]
-    given = {"what": "tell", "tell": plain(tell), "device": device.parameters, "features": features.tolist(),
+    given = {"what": "tell", "tell": to_plain_value(tell), "device": device.parameters, "features": features.tolist(),
              "action": arm, "reward": reward, "words": words.taken()}  # fmt: skip
     expected = {"values": statistic.values[0].tolist(), "message": [str(each) for each in message.tolist()]}
     return Case(given=given, expected=expected)
 
 
-def _snapshot(chooser: Chooser, rng: np.random.Generator, kind: str) -> Any:
+def _snapshot(chooser: ActionSelector, rng: np.random.Generator, kind: str) -> Any:
     domain = chooser.domain
     explore = {"explore": 0.4, "any arm": 1.0}.get(kind, 0.0)
     own = isinstance(domain, PerArmReport)
@@ -120,12 +140,14 @@ def _snapshot(chooser: Chooser, rng: np.random.Generator, kind: str) -> Any:
     theta, root = rng.normal(size=(*lead, d)), rng.normal(size=(*lead, d, d))
     if kind == "ties":
         theta, root = np.zeros_like(theta), np.zeros_like(root)
-    if isinstance(chooser, Optimist):
-        return Snapshot(theta=theta, inverse=root @ root.T + np.eye(d), radius=float(rng.random()), explore=explore)
+    if isinstance(chooser, OptimisticSelector):
+        return OptimisticSnapshot(
+            theta=theta, inverse=root @ root.T + np.eye(d), radius=float(rng.random()), explore=explore
+        )
     return Posterior(theta=theta, root=root, explore=explore)
 
 
-def _contexts(domain: Regression, rng: np.random.Generator, kind: str) -> Floats:
+def _contexts(domain: RegressionReport, rng: np.random.Generator, kind: str) -> Floats:
     size = rng.choice([0.1, 0.5, 5.0])
     contexts = rng.normal(size=(ARMS, domain.features)) * size
     if kind == "ties":

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.device.noise import SecureNoise, Size, shape
-from bandanna.device.samplers import binomials
-from bandanna.numeric.rng import Coins, SecureCoins
+from bandanna.device.noise import SecureNoise, Size, to_shape
+from bandanna.device.samplers import draw_binomials
+from bandanna.numeric.rng import DeviceRandomness, SecureRandomness
 from bandanna.types import Floats, Ints
 
 
@@ -46,15 +46,15 @@ class RecordedNoise(SecureNoise):
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
         """Of the words."""
-        wanted = shape(size)
-        return binomials(trials, Fraction(probability), math.prod(wanted), self._words).reshape(wanted)
+        wanted = to_shape(size)
+        return draw_binomials(trials, Fraction(probability), math.prod(wanted), self._words).reshape(wanted)
 
     def uniform(self, size: Size) -> Floats:
         """Of the words."""
-        return self._words.uniform(shape(size))
+        return self._words.uniform(to_shape(size))
 
 
-class RecordedCoins(SecureCoins):
+class RecordedCoins(SecureRandomness):
     """A device's coins, of these words."""
 
     def __init__(self, words: Words) -> None:
@@ -66,4 +66,4 @@ class RecordedCoins(SecureCoins):
 
     def below(self, counts: Ints) -> Ints:
         """One uniform number for each tie, as coins of simulations have it."""
-        return Coins.below(self, counts)
+        return DeviceRandomness.below(self, counts)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.data.features.map import Ball, Hash, Intercept, Map, OneHot, Project, Range
+from bandanna.data.features.map import Hash, Intercept, Map, OneHot, Project, Range, UnitBall
 from bandanna.errors import InvalidStatistic
 
 from .running import CLIENT, ROOT, node
@@ -48,8 +48,8 @@ def test_many_drawn_records() -> None:
     )
     maps = [
         Map(*parts),
-        Map(parts[0], Hash("site", buckets=3, words=False, seed=11), Ball(scale=2.5), Intercept()),
-        Map(*parts, Project(9, seed=2**40), Ball(scale=1.25)),
+        Map(parts[0], Hash("site", buckets=3, words=False, seed=11), UnitBall(scale=2.5), Intercept()),
+        Map(*parts, Project(9, seed=2**40), UnitBall(scale=1.25)),
         Map(Range(size=(-1, 1), outside="refuse"), OneHot(site=["Tea"], missing="refuse")),
     ]
     found = mapped({"records": records, "cases": [{"map": made.to_dict()} for made in maps]})

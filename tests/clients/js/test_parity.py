@@ -16,8 +16,8 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.client.outbox import ANSWERED, DECIDED, OPEN, OPENING, OVER
 from bandanna.deployment.client.session import Session
-from bandanna.deployment.messages.canonical import dumps, loads, packed
-from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads
+from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.messages.report import Ticket
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
@@ -84,7 +84,9 @@ def changed(batch: dict[str, Any], rng: np.random.Generator) -> dict[str, Any]:
     return made
 
 
-def document_of(task: Task, secrets: dict[str, Secrets], content: dict[str, Any], rng: Any) -> tuple[Shown, str]:
+def document_of(
+    task: Task, secrets: dict[str, Secrets], content: dict[str, Any], rng: Any
+) -> tuple[SignedPublication, str]:
     """A publication: as it should be, or with something else in it; and what was done."""
     hows = ["fair", "snapshot", "batch", "field", "signature", "witness"]
     told, how = dict(content), str(rng.choice(hows, p=[0.3, 0.2, 0.3, 0.1, 0.05, 0.05]))
@@ -112,7 +114,7 @@ def document_of(task: Task, secrets: dict[str, Secrets], content: dict[str, Any]
         )
         told[name] = ODD[rng.integers(len(ODD))]
         if name == "number" and type(told[name]) is int and told[name] > 0:
-            told["previous"] = packed(bytes(32))
+            told["previous"] = encode_base64url(bytes(32))
     other = {"signature": "analyzer", "witness": "registrar"}.get(how, "")
     return signed(task.id, {**secrets, other: secrets["shuffler"]}, dumps(told)), how
 
@@ -226,7 +228,7 @@ def test_both_clients_do_the_same(count: int, tmp_path: Path) -> None:
             "signature": said_.signature,
             "witness": said_.cosignature,
             "contexts": contexts_of(name, rng),
-            "ticket": {"slot": packed(bytes(16)), "collector": packed(bytes(range(16))),
+            "ticket": {"slot": encode_base64url(bytes(16)), "collector": encode_base64url(bytes(range(16))),
                        "epoch": epoch if type(epoch) is int and rng.random() < 0.95 else 9},
             "reward": REWARDS[rng.integers(len(REWARDS))],
             "answer": refused if rng.random() < 0.1 else {"status": 201, "body": {"places": [int(rng.integers(16))]}},

@@ -14,14 +14,14 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.client import device_logic
 from bandanna.deployment.client.outbox import Outbox
-from bandanna.deployment.client.session import AsyncSession, Registrar
+from bandanna.deployment.client.session import AsyncSession, RegistrarClient
 from bandanna.deployment.messages import report
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import packed
+from bandanna.deployment.messages.canonical import encode_base64url
 from bandanna.deployment.messages.report import Ticket
-from bandanna.deployment.processes import Running
-from bandanna.policies.serialization import encoding_of
-from bandanna.protocols.mixers import Held
+from bandanna.deployment.processes import RunningDeployment
+from bandanna.policies.serialization import make_encoding
+from bandanna.protocols.mixers import MixerState
 
 from ...roles.test_processes import on_disk
 from .running import node
@@ -79,10 +79,10 @@ def learned(task: Any, drawn: Record, epochs: dict[str, int], batches: int) -> s
         standing = [messages[max(messages)][0] for slot, messages in drawn.items() if epochs[slot] == epoch]
         protocol = policy.ask(policy.episode(state)).protocol
         assert len(standing) == policy.episode(state).users
-        view = Held(users=len(standing), numbers=np.sum(standing, axis=0, dtype=np.int64))
+        view = MixerState(users=len(standing), numbers=np.sum(standing, axis=0, dtype=np.int64))
         _, estimate = protocol.analyzer.analyze(None, view, None)
         state = policy.learned(state, estimate)
-    return encoding_of().dumps(state)
+    return make_encoding().dumps(state)
 
 
 @pytest.mark.parametrize("mixers", [1, 2])
@@ -91,7 +91,7 @@ def test_a_small_crowd_that_dies_and_comes_back(mixers: int, tmp_path: Path) -> 
     policy = bd.LinTS(dim=3, horizon=160, batch=40, intercept=True, privacy=bd.shuffle(epsilon=4.0, delta=1e-4))
     task, secrets = on_disk(policy, tmp_path, mixers=mixers, seed=None)
     people = users(80, 3, np.random.default_rng(mixers))
-    with Running(task, tmp_path):
+    with RunningDeployment(task, tmp_path):
         record = json.loads(node("crowd.mjs", config(task, secrets, people, concurrency=16, kill=0.3)))
         told = publication(task, 2)
     assert all(each["takingPart"] and each["kept"] for each in record["users"])
@@ -114,7 +114,7 @@ def test_browsers_and_python_in_one_task(tmp_path: Path, monkeypatch: pytest.Mon
     browsers, others = users(1000, 3, rng), users(1000, 3, rng, "python")
     ours, epochs = _recorded(monkeypatch)
 
-    with Running(task, tmp_path):
+    with RunningDeployment(task, tmp_path):
 
         async def both() -> tuple[str, list[str]]:
             given = config(task, secrets, browsers, concurrency=24)
@@ -139,15 +139,15 @@ def _recorded(monkeypatch: pytest.MonkeyPatch) -> tuple[Record, dict[str, int]]:
     """What Python clients draw: the first message about a slot is the zero report, the second the final one."""
     drawn: Record = {}
     epochs: dict[str, int] = {}
-    original = report.body_of
+    original = report.encode_body
 
     def body_of(rows: Any, *, batch: Batch, ticket: Ticket, **parts: Any) -> bytes:
-        messages = drawn.setdefault(packed(ticket.slot), {})
+        messages = drawn.setdefault(encode_base64url(ticket.slot), {})
         messages[len(messages)] = [row.tolist() for row in rows]
-        epochs[packed(ticket.slot)] = batch.epoch
+        epochs[encode_base64url(ticket.slot)] = batch.epoch
         return original(rows, batch=batch, ticket=ticket, **parts)
 
-    monkeypatch.setattr(device_logic, "body_of", body_of)
+    monkeypatch.setattr(device_logic, "encode_body", body_of)
     return drawn, epochs
 
 
@@ -158,7 +158,7 @@ async def _pythons(folder: Path, token: str, people: list[dict[str, Any]]) -> li
 
     async def play(person: dict[str, Any], http: httpx.AsyncClient) -> str:
         async with together:
-            registrar = Registrar(user=person["name"], token=token)
+            registrar = RegistrarClient(user=person["name"], token=token)
             session = AsyncSession(folder, tickets=registrar, outbox=outbox, http=http, patience=60.0)
             decision = await session.act(person["contexts"])
             outcome = await session.report(decision, person["rewards"][decision.action])

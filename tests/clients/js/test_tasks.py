@@ -12,8 +12,8 @@ import pytest
 
 import bandanna as bd
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import Opener, mask, packed
-from bandanna.deployment.messages.report import sealing_info, split
+from bandanna.deployment.messages.canonical import Opener, encode_base64url, expand_mask
+from bandanna.deployment.messages.report import sealing_info, split_records
 from bandanna.deployment.task.document import Secrets, Task
 
 from ...roles.inside import Inside, a_task
@@ -59,8 +59,9 @@ def played(
     tickets = inside.tickets(range(count), inside.learner.running[0])
     people = [
         {"contexts": contexts(task, arms, rng), "reward": float(rng.random()),
-         "ticket": {"epoch": each.epoch, "slot": packed(each.slot), "collector": packed(each.collector),
-                    **({} if each.helper is None else {"helper": packed(each.helper)})}}
+         "ticket": {"epoch": each.epoch, "slot": encode_base64url(each.slot),
+                    "collector": encode_base64url(each.collector),
+                    **({} if each.helper is None else {"helper": encode_base64url(each.helper)})}}
         for each in tickets
     ]  # fmt: skip
     given = {
@@ -133,12 +134,12 @@ def test_python_opens_what_browsers_seal(name: str, tmp_path: Path) -> None:
     for each in played(inside, secrets, None, rng):
         assert "error" not in each, each
         for version, request in enumerate((each["zero"], each["final"])):
-            ((slot, _, epoch, round_, sent, key_id, body),) = split(base64.b64decode(request), 1)
+            ((slot, _, epoch, round_, sent, key_id, body),) = split_records(base64.b64decode(request), 1)
             assert (epoch, round_, sent, key_id, len(body)) == (batch.epoch, 0, version, 0, batch.rounds[0].size)
             sealed = batch.rounds[0].sealed(body)
             opened = opener.open(sealed, sealing_info(task.digest, batch, 0, slot))
             assert opened[16:] == inside.ticket_of(slot, epoch).helper
-            counts = part.numbers([body])[0] + mask(opened[:16], part.length)
+            counts = part.numbers([body])[0] + expand_mask(opened[:16], part.length)
             (drawn,) = (one["message"] for one in each["drawn"] if one["version"] == version)
             assert counts.tolist() == [int(number) for number in drawn]
             other = Batch.from_dict({**batch.to_dict(), "slots": batch.slots - 1})

@@ -11,9 +11,9 @@ import pytest
 
 from bandanna.deployment.messages import batch_plan, canonical
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import Opener, mask, masks, sealing_key
-from bandanna.deployment.messages.report import Record, is_tagged, sealing_info, split
-from bandanna.device.base import plain
+from bandanna.deployment.messages.canonical import Opener, expand_mask, expand_masks, sealing_key
+from bandanna.deployment.messages.report import Record, is_tagged, sealing_info, split_records
+from bandanna.device.base import to_plain_value
 from bandanna.device.samplers import binomial_cdf_bounds
 
 from . import cases
@@ -92,7 +92,7 @@ def test_rows_for_a_trusted_server() -> None:
 
 def test_bounds_of_domains_are_equal() -> None:
     """A browser has other bounds of a coordinate than Python, and so another lattice."""
-    found = answers([{"what": "domain", "domain": plain(domain)} for domain in cases.DOMAINS])
+    found = answers([{"what": "domain", "domain": to_plain_value(domain)} for domain in cases.DOMAINS])
     for each, domain in zip(found, cases.DOMAINS, strict=True):
         assert each == {"lower": domain.lower.tolist(), "upper": domain.upper.tolist(), "dim": domain.dim}
 
@@ -112,7 +112,7 @@ def test_large_and_undecided_binomials() -> None:
     """Where one word does not decide, or trials are drawn in parts, a browser's count is not Python's."""
     from fractions import Fraction
 
-    from bandanna.device.samplers import PART, binomials
+    from bandanna.device.samplers import PART, draw_binomials
 
     _, low, up = binomial_cdf_bounds(50, Fraction(0.5), 63)
     words = [up[20] - 1 << 1, 12345, 2**63 + 7, 3, low[10] << 1, 2**64 - 1, 0, 5]
@@ -124,7 +124,7 @@ def test_large_and_undecided_binomials() -> None:
         def draw(wanted: tuple[int, ...], left: Any = left) -> Any:
             return np.array([next(left) for _ in range(int(np.prod(wanted)))], dtype=np.uint64).reshape(wanted)
 
-        drawn = binomials(trials, Fraction(0.5), 2, draw)
+        drawn = draw_binomials(trials, Fraction(0.5), 2, draw)
         rest = 16 - len([*left])
         used = np.array([*(words + words)[:rest], 2**64 - 1, 2**64 - 1], dtype="<u8")  # no coin rounds up
         expected.append([str(int(each) + 1) for each in drawn])  # of 0 on a lattice from -1
@@ -191,9 +191,9 @@ def test_canonical_documents_are_equal() -> None:
 
 def test_values_are_read() -> None:
     """A value that Python has written is read as another one."""
-    from bandanna.policies.serialization import encoding_of
+    from bandanna.policies.serialization import make_encoding
 
-    encoding = encoding_of()
+    encoding = make_encoding()
     array = np.array([[1.5, -2.0], [0.1, 3e300]])
     text = encoding.dumps((("a", 1), array, np.array([5, -7]), {"k": 2.5}, True, None, [1, 2]))
     (found, special, kind, *bad) = answers(
@@ -219,7 +219,7 @@ def test_python_opens_every_sealed_seed() -> None:
     for _ in range(500):
         content, info = rng.bytes(16), rng.bytes(int(rng.integers(0, 120)))
         given.append([content, info])
-    key = base64.b64encode(canonical.unpacked(public)).decode()
+    key = base64.b64encode(canonical.decode_base64url(public)).decode()
     packed = [[base64.b64encode(each).decode() for each in pair] for pair in given]
     found = answers([{"what": "seal", "key": key, "content": content, "info": info} for content, info in packed])
     for (content, info), each in zip(given, found, strict=True):
@@ -261,16 +261,16 @@ def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
     device = {"choose": {"kind": "ThompsonChooser"}, "plans": [plan], "tells": [[{"kind": "Row"}] * 2] * rounds}
     keys = {"slot": _b64(slot), "collector": _b64(own), "helper": _b64(helper)}
     (found,) = answers([{"what": "drawn", "device": device, "task": _b64(task), "batch": batch, "slot": keys,
-                         "key": _b64(canonical.unpacked(public))}])  # fmt: skip
+                         "key": _b64(canonical.decode_base64url(public))}])  # fmt: skip
     read, messages, opener = Batch.from_dict(batch), iter(found["messages"]), Opener(secret)
-    records = split(base64.b64decode(found["request"]), rounds)
+    records = split_records(base64.b64decode(found["request"]), rounds)
     for record, asked in zip(records, read.rounds, strict=True):
         assert is_tagged(record, own, read.digest)
         assert (record[0], record[2], record[4:6]) == (slot, 0, (0, 3))
         opened = opener.open(asked.sealed(record[6]), sealing_info(task, read, record[3], slot))
         assert opened[16:] == helper
         shares = [own.numbers([body])[0] for own, body in zip(asked.own, asked.cut(record[6]), strict=True)]
-        hidden = masks(opened[:16], asked.lengths)
+        hidden = expand_masks(opened[:16], asked.lengths)
         sums = [(share + mask).tolist() for share, mask in zip(shares, hidden, strict=True)]
         assert sums == [[int(number) for number in next(messages)] for _ in sizes]
     assert [len(record[6]) for record in records] == [each.size for each in read.rounds] == [8 * 7 + 80] * rounds
@@ -287,7 +287,7 @@ def test_shares_and_masks_add_up() -> None:
               for counts, seed in given]  # fmt: skip
     for (counts, seed), each in zip(given, answers(cases_), strict=True):
         share = np.array([int(one) for one in each["share"]], dtype=np.int64)
-        assert (share + mask(seed, len(counts)) == counts).all()
+        assert (share + expand_mask(seed, len(counts)) == counts).all()
         assert base64.b64decode(each["bytes"]) == share.astype("<u8").tobytes()
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from bandanna.agent.agent import Agent
 from bandanna.deployment.analyzer import publication
-from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.deployment.task.export import FOLDER
 from bandanna.numeric.rng import Streams
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.base import Assigned, Policy
+from bandanna.policies.base import AssignedArms, Policy
 from bandanna.storage import encoding
 
 from ...policies.conformance.catalogue import CASES
@@ -86,7 +86,7 @@ def decide(agent: Agent, world: Any) -> None:
     stay = agent._loop.arms
     contexts = None if world.fixed and stay is not None else world.contexts(agent.decisions, 1)[0, 0]
     decision = agent.act(contexts if stay is None else contexts[0] if stay.of_users else None)
-    if not isinstance(agent._loop.now.batch.episode, Assigned) or agent._loop.now.batch.clients is None:
+    if not isinstance(agent._loop.now.batch.episode, AssignedArms) or agent._loop.now.batch.clients is None:
         agent.observe(decision.id, 0.25 * (agent.decisions % 4))
 
 
@@ -102,9 +102,9 @@ def sent(name: str, folder: Path) -> dict[str, Any]:
     task, secrets = a_task(policy, arms=arms, seed=None)
     (folder / "roles").mkdir()
     inside = Inside(task, secrets, folder / "roles")
-    Crowd(task, inside, env, rounds=AFTER, concurrency=1, wait=20.0).run()
+    SimulatedUsers(task, inside, env, rounds=AFTER, concurrency=1, wait=20.0).run()
     with inside.learner._database.reading() as rows:
-        shown = [publication.newest(rows, number) for number in range(min(inside.learner.number, 1) + 1)]
+        shown = [publication.read_publication_row(rows, number) for number in range(min(inside.learner.number, 1) + 1)]
     (folder / FOLDER).mkdir()
     (folder / "task.json").write_bytes(task.document)
     for number, each in enumerate(shown):

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from bandanna.agent.agent import Agent
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import LightGuide, _snapshot
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import DocumentDevice, _decode_snapshot
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.task.document import Task
-from bandanna.deployment.task.export import verified
-from bandanna.deployment.task.query_plan import Published
-from bandanna.device.action_selection import ByPlace
+from bandanna.deployment.task.export import verify_folder
+from bandanna.deployment.task.query_plan import VerifiedPublication
+from bandanna.device.action_selection import AssignedSelector
 from bandanna.numeric.rng import Streams
-from bandanna.policies.serialization import encoding_of, saves_of
-from bandanna.protocols.factory import mixers
+from bandanna.policies.serialization import make_encoding, make_save_format
+from bandanna.protocols.factory import make_mixer_encoding
 
 from . import made
 
@@ -47,7 +47,7 @@ def test_a_save_is_loaded_and_goes_on(name: str, tmp_path: Path) -> None:
     said = made.unpacked(name, tmp_path)
     agent = Agent.load(tmp_path / "agent")
     assert made.facts(agent) == pytest.approx({key: said[key] for key in ("decisions", "releases", "late", "spent")})
-    saves = saves_of()
+    saves = make_save_format()
     assert saves.text_of(saves.read(tmp_path / "agent")) == (tmp_path / "agent").read_text(encoding="utf-8")
     made.decide(agent, made.problem(name)[1].begin(Streams([0])))
     assert agent.decisions == said["decisions"] + 1
@@ -59,13 +59,13 @@ def test_a_save_is_loaded_and_goes_on(name: str, tmp_path: Path) -> None:
 def test_a_task_and_its_publications_are_read(name: str, tmp_path: Path) -> None:
     """A task document makes its policy, its publications are verified, and everything in them is written as it was."""
     said = made.unpacked(name, tmp_path)
-    task, publications = verified(tmp_path)
+    task, publications = verify_folder(tmp_path)
     assert len(publications) == said["publications"] > 0
-    policy, encoding = task.policy, encoding_of()
+    policy, encoding = task.policy, make_encoding()
     assert type(policy) is type(made.problem(name)[0])
     assert encoding.dumps(encoding.loads(task.content["policy"])) == task.content["policy"]
     for one in publications:
-        published = Published(content=one.content)
+        published = VerifiedPublication(content=one.content)
         assert type(published.state) is type(policy.init(None if task.arms is None else task.arms.features))
         for part in ("state", "snapshot"):
             assert encoding.dumps(encoding.loads(one.content[part])) == one.content[part]
@@ -77,21 +77,21 @@ def test_a_task_and_its_publications_are_read(name: str, tmp_path: Path) -> None
 def _check_mixers(batch: Batch) -> None:
     """Mixers of a plan are written as they were read."""
     for text in (part.mixer for round_ in batch.rounds for part in round_.parts):
-        assert text is None or mixers().dumps(mixers().loads(text)) == text
+        assert text is None or make_mixer_encoding().dumps(make_mixer_encoding().loads(text)) == text
 
 
 @pytest.mark.parametrize("name", [name for name in made.EVERY if name not in made.UNDEPLOYABLE])
 def test_a_light_client_reads_the_task(name: str, tmp_path: Path) -> None:
     """A client without policies reads the document, and where it has a leaflet, how devices choose and report."""
     said = made.unpacked(name, tmp_path)
-    leaflet, task = Leaflet.read(tmp_path), Task.read(tmp_path)
+    leaflet, task = ClientTask.read(tmp_path), Task.read(tmp_path)
     assert leaflet.id == task.id
     assert said["light"] == (leaflet.device is not None)
     if leaflet.device is None:
         return
-    guide, content = LightGuide(leaflet), verified(tmp_path)[1][-1].content
+    guide, content = DocumentDevice(leaflet), verify_folder(tmp_path)[1][-1].content
     batch = guide.batch(content, 0)
     assert guide._devices(batch, 0)
     assert guide._tells
-    if not isinstance(guide._chooser, ByPlace):
-        assert np.shape(_snapshot(content["snapshot"]).theta)[-1] >= guide.dim
+    if not isinstance(guide._chooser, AssignedSelector):
+        assert np.shape(_decode_snapshot(content["snapshot"]).theta)[-1] >= guide.dim

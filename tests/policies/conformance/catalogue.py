@@ -15,7 +15,7 @@ import pytest
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.policies.base import Policy
-from bandanna.policies.glm.glm_jdp import Constants
+from bandanna.policies.glm.glm_jdp import GLMJDPConstants
 from bandanna.simulation.environments.base import Environment
 
 from .own_policy import Greedy
@@ -35,7 +35,7 @@ _ARMS = {"n_arms": 3, "horizon": 150}
 _LOGISTIC = {"dim": 2, "horizon": 150, "parameter_bound": 2.0}
 _CLIENTS = {"dim": 2, "horizon": 900}
 _DP, _ZCDP, _PURE = {"epsilon": 5.0, "delta": 1e-3}, {"rho": 5.0}, {"epsilon": 5.0}
-_BUSY = Constants(  # refits after few rounds, until all calls that are paid for are made
+_BUSY = GLMJDPConstants(  # refits after few rounds, until all calls that are paid for are made
     share=0.4,
     steps=2,
     calls_o=2,

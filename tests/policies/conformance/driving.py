@@ -12,11 +12,11 @@ import numpy as np
 
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise
-from bandanna.numeric.rng import StreamCoins, Streams
-from bandanna.policies.base import Ask, Episode, Played, Policy, close
+from bandanna.numeric.rng import StreamRandomness, Streams
+from bandanna.policies.base import Episode, PlayedRounds, Policy, SumQuery, drive_learning
 from bandanna.protocols.base import StreamProtocol
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.players.reference import Answers, Seed
+from bandanna.simulation.players.reference import QueryAnswerer, ReferenceRun
 from bandanna.simulation.result import Result
 from bandanna.simulation.run import Tally
 
@@ -45,7 +45,7 @@ class Asked:
     """One ask: in which episode, by its place among them, the exact sum of its reports, and what was answered."""
 
     episode: int
-    ask: Ask
+    ask: SumQuery
     exact: Any
     estimate: Estimate
 
@@ -54,7 +54,7 @@ class Asked:
 class Seen:
     """Of one run: episodes with their rows, asks with their answers, and the state after each episode."""
 
-    episodes: list[tuple[Episode, Played]] = field(default_factory=list)
+    episodes: list[tuple[Episode, PlayedRounds]] = field(default_factory=list)
     asks: list[Asked] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
     noted: list[tuple[Any, list[bytes]]] = field(default_factory=list)
@@ -75,34 +75,34 @@ class Way:
 
     seed: int = 0
     path: str = "messages"
-    script: Callable[[Ask, list[Asked]], Any] | None = None
+    script: Callable[[SumQuery, list[Asked]], Any] | None = None
     exact: bool = False
     enough: int | None = None
     stored: Callable[[Any], Any] = lambda state: state
-    rows: Callable[[Played], Played] = lambda played: played
+    rows: Callable[[PlayedRounds], PlayedRounds] = lambda played: played
 
 
 class Enough(Exception):
     """No more asks."""
 
 
-class Recorder(Answers):
+class Recorder(QueryAnswerer):
     """The simulator's answers, written down."""
 
-    def __init__(self, usual: Answers, way: Way, seen: Seen) -> None:
+    def __init__(self, usual: QueryAnswerer, way: Way, seen: Seen) -> None:
         super().__init__(usual.policy, usual.source, usual.coins, usual.path, stream=usual.stream)
         self.way, self.seen, self.sums = way, seen, dict[int, Any]()
 
-    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+    def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
         """The state after an episode."""
         played = self.way.rows(played)
         self.seen.episodes.append((episode, played))
         self.desk = self.desk.keep(self.policy.keeps, played)
-        learned = close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        learned = drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
         self.seen.states.append(learned)
         return self.way.stored(learned)
 
-    def _answer(self, ask: Ask, played: Played) -> Estimate:
+    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
         statistic = self.policy.report(ask, self.desk.rows(ask, played), self.coins)
         exact, streams = statistic.total(), isinstance(ask.protocol, StreamProtocol)
         if streams:
@@ -149,7 +149,7 @@ def again(policy: Policy[Any], begun: Seen, seed: int, path: str) -> Asked:
     own, seen = Streams([seed]), Seen()
     names = policy.noise_stream, policy.stream_noise or policy.noise_stream
     noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
-    answers = Answers(policy, noise, StreamCoins(own).of(0), path, stream=stream)
+    answers = QueryAnswerer(policy, noise, StreamRandomness(own).of(0), path, stream=stream)
     with suppress(Enough):
         Recorder(answers, Way(enough=1), seen).learn(begun.final, *begun.episodes[0])
     return seen.asks[0]
@@ -159,7 +159,7 @@ def drive(policy: Policy[Any], case: Case, way: Way | None = None) -> Seen:
     """A run of the case's world."""
     way, seen, rounds = way or Way(), Seen(), case.rounds
     tally = Tally(checkpoints=np.arange(1, rounds + 1), n_seeds=1)
-    run = Seed(policy, case.env.begin(Streams([way.seed])), tally, 0, way.path, counterfactual=False)
+    run = ReferenceRun(policy, case.env.begin(Streams([way.seed])), tally, 0, way.path, counterfactual=False)
     run.answers = Recorder(run.answers, way, seen)
     with suppress(Enough):
         run.run(rounds)

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from bandanna.device.action_selection import Choice
-from bandanna.numeric.rng import GeneratorCoins, NumberedCoins, Streams
-from bandanna.policies.base import Assigned, Policy
+from bandanna.numeric.rng import GeneratorRandomness, NumberedRandomness, Streams
+from bandanna.policies.base import AssignedArms, Policy
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case
 from .driving import usual
@@ -35,16 +35,16 @@ def contexts(case: Case, users: int) -> Any:
     return case.policy.seen(np.broadcast_to(drawn, (users, *drawn.shape[1:])))
 
 
-def coins(seed: int) -> GeneratorCoins:
+def coins(seed: int) -> GeneratorRandomness:
     """Of devices in a row."""
     rng = np.random.default_rng(seed)
-    return GeneratorCoins(lambda name: rng)
+    return GeneratorRandomness(lambda name: rng)
 
 
 @pytest.mark.parametrize("key", ASSIGNED)
 def test_where_the_server_decides_devices_do_not(key: str) -> None:
     """A policy that says what is played lets devices choose too, or one without `act` leaves it to them."""
-    assert isinstance(usual(key).episodes[0][0], Assigned)
+    assert isinstance(usual(key).episodes[0][0], AssignedArms)
     with pytest.raises(TypeError, match="devices do not choose"):
         CASES[key].policy.act(None, np.zeros((1, 1, 1)), coins(0))
 
@@ -65,7 +65,7 @@ def truthful(choice: Choice) -> bool:
 def test_stated_probabilities_are_frequencies(key: str) -> None:
     """Arms are taken more or less often than stated (false alarms: 1e-6 for each of three snapshots)."""
     case = CASES[key]
-    assert not isinstance(usual(key).episodes[0][0], Assigned)
+    assert not isinstance(usual(key).episodes[0][0], AssignedArms)
     one = np.broadcast_to(contexts(case, 2)[1], (DEVICES, case.env.n_arms, contexts(case, 1).shape[-1]))
     for snapshot in snapshots(key):
         assert truthful(case.policy.act(snapshot, one, coins(1)))
@@ -91,9 +91,9 @@ def test_a_device_decides_by_its_own_features(key: str) -> None:
     everybody = np.array(contexts(case, users))
     everybody[::3] = case.policy.seen(1e6 * everybody[::3])
     for snapshot in snapshots(key):
-        together = case.policy.act(snapshot, everybody, NumberedCoins(7, 0))
+        together = case.policy.act(snapshot, everybody, NumberedRandomness(7, 0))
         for user in range(users):
-            alone = case.policy.act(snapshot, everybody[user : user + 1], NumberedCoins(7, user))
+            alone = case.policy.act(snapshot, everybody[user : user + 1], NumberedRandomness(7, user))
             assert alone.actions[0] == together.actions[user]
             np.testing.assert_array_equal(alone.probabilities[0], together.probabilities[user])
             if together.groups is not None:

@@ -15,9 +15,9 @@ import pytest
 
 import bandanna as bd
 from bandanna.device.domain import Box
-from bandanna.policies.base import Ask, Played, Policy
-from bandanna.policies.finite.base import PublicDirections
-from bandanna.policies.glm.glm_jdp import GLMJDP, JDPState
+from bandanna.policies.base import PlayedRounds, Policy, SumQuery
+from bandanna.policies.finite.base import DirectionRewardDomain
+from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPState
 from bandanna.protocols.base import StreamProtocol
 from bandanna.protocols.clear import ClearRows
 
@@ -26,13 +26,13 @@ from .driving import Asked, Seen, Way, bits, drive
 from .own_policy import Greedy
 
 
-def script(ask: Ask, before: list[Asked]) -> Any:
+def script(ask: SumQuery, before: list[Asked]) -> Any:
     """Sums of statistics that nobody has; those of a stream grow."""
     domain, rng = ask.protocol.domain, np.random.default_rng(len(before))
     if isinstance(ask.protocol, ClearRows):
         return domain.project(rng.normal(size=(1 if ask.of == "episode" else 5, domain.dim)))
     values = rng.normal(size=(20, domain.dim)) / domain.dim
-    total = np.sum(values if isinstance(domain, PublicDirections) else domain.project(values), axis=0)
+    total = np.sum(values if isinstance(domain, DirectionRewardDomain) else domain.project(values), axis=0)
     if type(domain) is Box:
         return np.sort(total)  # Thompson's successes come first, and are at most its plays
     if isinstance(ask.protocol, StreamProtocol):
@@ -42,7 +42,7 @@ def script(ask: Ask, before: list[Asked]) -> Any:
     return total
 
 
-def other(played: Played) -> Played:
+def other(played: PlayedRounds) -> PlayedRounds:
     """The same arms and features, other rewards."""
     return replace(played, rewards=0.3 - played.rewards)
 
@@ -102,7 +102,7 @@ class Printed(GLMJDP):
         object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
         return choice
 
-    def settled(self, state: JDPState) -> Any:
+    def settled(self, state: GLMJDPState) -> Any:
         """A call of the optimiser, and its counter."""
         settled = yield from super().settled(state)
         if self.fired and settled.calls_o < self.used.calls_o:  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.registry import bounds_for
+from bandanna.policies.registry import compute_bounds
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
 from .driving import simulated
@@ -40,7 +40,7 @@ def test_bounds_begin_with_the_first_round(name: str) -> None:
         "epsilon": 1.0,
         "delta": 1e-5,
     }
-    curves = bounds_for(setting, [1, 2, 10])
+    curves = compute_bounds(setting, [1, 2, 10])
     assert curves
     for curve in curves:
         assert np.all(np.diff(curve.values) > 0)

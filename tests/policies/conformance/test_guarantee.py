@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.numeric.rng import NoCoins
-from bandanna.policies.base import Ask, Played, Policy
+from bandanna.numeric.rng import NoRandomness
+from bandanna.policies.base import PlayedRounds, Policy, SumQuery
 from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, Event
 from bandanna.protocols.base import StreamProtocol
@@ -34,7 +34,7 @@ ROOM = {
 }
 
 
-def people(played: Played) -> Iterator[tuple[Played, int]]:
+def people(played: PlayedRounds) -> Iterator[tuple[PlayedRounds, int]]:
     """One row of every kind that asks may tell apart, with its group."""
     arms = np.zeros(len(played.rewards), dtype=int) if played.arms is None else played.arms
     groups = np.zeros(len(played.rewards), dtype=int) if played.groups is None else played.groups
@@ -43,14 +43,14 @@ def people(played: Played) -> Iterator[tuple[Played, int]]:
         yield played.at(slice(place, place + 1)), int(groups[place])
 
 
-def is_in(policy: Policy[Any], ask: Ask, row: Played) -> bool:
+def is_in(policy: Policy[Any], ask: SumQuery, row: PlayedRounds) -> bool:
     """Whether a report is made of the row."""
     if ask.arm is not None and (row.arms is None or ask.arm != row.arms[0]):
         return False
-    return policy.report(ask, row, NoCoins()).values.shape[-2] > 0
+    return policy.report(ask, row, NoRandomness()).values.shape[-2] > 0
 
 
-def paid(policy: Policy[Any], seen: Seen, episode: int, row: Played, group: int) -> tuple[Event, ...]:
+def paid(policy: Policy[Any], seen: Seen, episode: int, row: PlayedRounds, group: int) -> tuple[Event, ...]:
     """The events of one person, who was in this episode."""
     events, streams, kept = list[Event](), set[int](), True
     for asked in seen.asks:
@@ -96,7 +96,7 @@ class Twice(Greedy):  # type: ignore[misc, valid-type]
     def learn(self, state: Any, episode: Any) -> Any:
         """Two sums."""
         learned = yield from super().learn(state, episode)
-        yield Ask(protocol=self.protocol, step=1)
+        yield SumQuery(protocol=self.protocol, step=1)
         return learned
 
 

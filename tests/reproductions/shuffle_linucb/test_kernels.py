@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.numeric.compiled import BREAK_EVEN, SWITCH, compiled
+from bandanna.numeric.compiled import BREAK_EVEN, SWITCH, find_kernel
 from bandanna.numeric.rng import Streams
 from reproductions.shuffle_linucb import published
 from reproductions.shuffle_linucb.published import AuthorsInstances, Setting
@@ -19,7 +19,7 @@ ROUNDS = BREAK_EVEN
 @pytest.mark.parametrize("dim", [2, 5, 15])
 def test_choices_are_those_of_numpy(dim: int) -> None:
     """For matrices of any signature, and some that are nearly singular, another arm is chosen, or NaN does not win."""
-    kernel: Any = compiled("unrepaired", module="reproductions.shuffle_linucb.kernels")
+    kernel: Any = find_kernel("unrepaired", module="reproductions.shuffle_linucb.kernels")
     problem = published._Problem(AuthorsInstances(dim=dim).begin(Streams(range(40))))
     setting = Setting(algorithm="LinUCB-LDP", epsilon=1.0, dim=dim)
     size, rng, indefinite = dim + dim * (dim + 1) // 2, np.random.default_rng(dim), 0
@@ -41,7 +41,7 @@ def _chosen(kernel: Any, problem: Any, statistic: Any, setting: Setting) -> Any:
 
 def test_a_singular_matrix_is_an_error() -> None:
     """A matrix without an inverse gives an arm, or a run goes on with it."""
-    kernel: Any = compiled("unrepaired", module="reproductions.shuffle_linucb.kernels")
+    kernel: Any = find_kernel("unrepaired", module="reproductions.shuffle_linucb.kernels")
     problem = published._Problem(AuthorsInstances(dim=3).begin(Streams(range(2))))
     setting = Setting(algorithm="LinUCB", epsilon=1.0, dim=3)
     statistic = np.zeros((2, 9))

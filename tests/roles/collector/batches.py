@@ -14,15 +14,15 @@ from bandanna.deployment import collector
 from bandanna.deployment.collector import Collector
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import dumps
-from bandanna.deployment.messages.report import FINAL, Record, Verdict, joined
-from bandanna.deployment.messages.tickets import COLLECTOR, Tickets, refusal
+from bandanna.deployment.messages.report import FINAL, Record, RecordVerdict, join_records
+from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.deployment.task.query_plan import first_batches
 from bandanna.storage.database.base import Database
 from bandanna.storage.database.schema import open_database
 
 KEY, TASK, SLOTS = b"k" * 32, b"t" * 32, 6
 HONEST = bytes(16)  # stands for the tag that a record's fields must have, until it is sent
-TICKETS = Tickets(KEY, TASK, COLLECTOR)
+TICKETS = TicketKeys(KEY, TASK, COLLECTOR)
 
 
 @cache
@@ -50,7 +50,7 @@ def record(
 
 def proof(number: int, epoch: int = 0) -> bytes:
     """That user `number` is not in a batch."""
-    return refusal(KEY, TASK, epoch, slot(number))
+    return prove_unused(KEY, TASK, epoch, slot(number))
 
 
 def receipt(number: int) -> bytes:
@@ -98,13 +98,13 @@ class Collecting:
         self.database.close()
         self.begin()
 
-    def send(self, *records: bytes) -> list[Verdict]:
+    def send(self, *records: bytes) -> list[RecordVerdict]:
         """One request."""
         return self.collector.accept([self.request(*records)])[0]
 
     def request(self, *records: bytes) -> bytes:
         """Records with tags for the plans of their batches."""
-        return joined([tagged(Record.from_bytes(each), self.plans).to_bytes() for each in records])
+        return join_records([tagged(Record.from_bytes(each), self.plans).to_bytes() for each in records])
 
     def fill(self, epoch: int = 0, first: int = 0, users: int = SLOTS) -> list[int]:
         """Places of so many users, each with a report for every round."""

@@ -11,9 +11,9 @@ import pytest
 from bandanna.deployment.collector import Collector
 from bandanna.deployment.messages.batch_plan import Round
 from bandanna.deployment.messages.canonical import loads
-from bandanna.deployment.messages.report import FINAL, ZERO, Record, Verdict, joined
+from bandanna.deployment.messages.report import FINAL, ZERO, Record, RecordVerdict, join_records
 from bandanna.errors import BandannaError
-from bandanna.storage.database.base import StorageFailed
+from bandanna.storage.database.base import StorageError
 
 from ...postgres import server
 from .batches import KEY, SLOTS, TASK, Collecting, proof, receipt, record, slot, tagged
@@ -21,7 +21,7 @@ from .batches import KEY, SLOTS, TASK, Collecting, proof, receipt, record, slot,
 Made = Callable[..., Collecting]
 
 
-def reasons(verdicts: list[Verdict]) -> list[str]:
+def reasons(verdicts: list[RecordVerdict]) -> list[str]:
     """Of each record, why it was refused."""
     return [verdict.reason for verdict in verdicts]
 
@@ -48,7 +48,7 @@ def test_a_final_report_replaces_the_zero_report(collecting: Made) -> None:
     """A later version is kept at the same place; an earlier one that comes after it changes nothing."""
     own = collecting()
     own.send(record(7, 1, version=ZERO))
-    assert own.send(record(7, 2)) == own.send(record(7, 1, version=ZERO)) == [Verdict(place=0)]
+    assert own.send(record(7, 2)) == own.send(record(7, 1, version=ZERO)) == [RecordVerdict(place=0)]
     assert [row[3] for row in own.rows()] == [0, 1]
 
 
@@ -71,10 +71,12 @@ def test_what_is_not_a_report_is_refused_by_its_reason(collecting: Made) -> None
         "length": record(1, body=b"short"),
         "range": record(1, 2**31),
     }.items():
-        assert own.send(bad) == [Verdict(reason=reason)]
+        assert own.send(bad) == [RecordVerdict(reason=reason)]
     for other in ({"round_": 1}, {"version": 2}, {"epoch": 9}):
         assert reasons(own.send(record(1, **other))) in (["length"], ["early"])
-    assert own.collector.accept([b"", b"\1", joined([record(1)])[:-1]]) == [[Verdict(reason="malformed")]] * 3
+    assert (
+        own.collector.accept([b"", b"\1", join_records([record(1)])[:-1]]) == [[RecordVerdict(reason="malformed")]] * 3
+    )
     assert own.rows() == []
 
 
@@ -95,8 +97,8 @@ def test_a_report_for_another_plan_is_refused(collecting: Made) -> None:
     for other in (replace(plan, slots=SLOTS + 1), replace(plan, episode=7), replace(plan, rounds=plan.rounds * 2)):
         made = Record.from_bytes(record(1))
         sent = tagged(made, [other]).to_bytes()
-        assert reasons(own.collector.accept([joined([sent])])[0]) == ["ticket"]
-        assert reasons(own.collector.accept([joined([made.to_bytes()])])[0]) == ["ticket"]  # for none at all
+        assert reasons(own.collector.accept([join_records([sent])])[0]) == ["ticket"]
+        assert reasons(own.collector.accept([join_records([made.to_bytes()])])[0]) == ["ticket"]  # for none at all
     assert own.rows() == []
     assert reasons(own.send(record(1))) == [""]
 
@@ -105,8 +107,8 @@ def test_a_request_has_so_many_records_at_most(collecting: Made) -> None:
     """1,000 records are taken, one more is no request."""
     own = collecting()
     many = [record(7)] * own.collector.MOST
-    assert own.send(*many) == [Verdict(place=0)] * own.collector.MOST
-    assert own.send(*many, record(7)) == [Verdict(reason="malformed")]
+    assert own.send(*many) == [RecordVerdict(place=0)] * own.collector.MOST
+    assert own.send(*many, record(7)) == [RecordVerdict(reason="malformed")]
 
 
 def test_a_full_batch_refuses_with_proof_and_the_next_one_opens_at_once(collecting: Made) -> None:
@@ -114,8 +116,8 @@ def test_a_full_batch_refuses_with_proof_and_the_next_one_opens_at_once(collecti
     own = collecting()
     assert reasons(own.send(record(10, epoch=1))) == ["early"]
     assert own.fill() == list(range(SLOTS))
-    assert own.send(record(9)) == [Verdict(reason="full", refusal=proof(9))]
-    assert own.send(record(10, epoch=1)) == [Verdict(place=0)]
+    assert own.send(record(9)) == [RecordVerdict(reason="full", refusal=proof(9))]
+    assert own.send(record(10, epoch=1)) == [RecordVerdict(place=0)]
     assert own.collector.progress() == {
         "epoch": 0, "round": 0, "open": 1, "slots": SLOTS, "of": SLOTS, "closes_at": own.clock.now + 5.0,
     }  # fmt: skip
@@ -128,11 +130,11 @@ def test_a_batch_closes_when_grace_has_passed_and_never_before(collecting: Made)
         own.send(record(user, 1, version=ZERO))
     own.clock.now += 4.9
     assert not own.collector.close_due()
-    assert own.send(record(0, 2)) == [Verdict(place=0)]
+    assert own.send(record(0, 2)) == [RecordVerdict(place=0)]
     own.clock.now += 0.2
     assert own.collector.close_due()
     assert reasons(own.send(record(1, 2))) == ["closed"]
-    assert own.send(record(1, 1, version=ZERO)) == [Verdict(place=1)]  # what is kept is known
+    assert own.send(record(1, 1, version=ZERO)) == [RecordVerdict(place=1)]  # what is kept is known
     assert not own.collector.close_due()
     (closed,) = own.collector.waiting()
     assert (closed.epoch, closed.round, loads(closed.share)["count"]) == (0, 0, SLOTS)
@@ -175,8 +177,8 @@ def test_receipted_reports_are_gone_and_the_plan_moves_on(collecting: Made) -> N
     assert own.collector.waiting() == []
     assert [row[:3] for row in own.rows()] == [(1, 0, 0)]
     own.collector.plan(own.plans[1:], (1, 0))
-    assert own.send(record(9)) == [Verdict(reason="closed", refusal=proof(9))]
-    assert own.send(record(0)) == [Verdict(reason="closed")]
+    assert own.send(record(9)) == [RecordVerdict(reason="closed", refusal=proof(9))]
+    assert own.send(record(0)) == [RecordVerdict(reason="closed")]
     assert own.fill(epoch=1, first=21, users=SLOTS - 1) == list(range(1, SLOTS))
     assert (own.collector.running, own.collector.closes_at) == ((1, 0), own.clock.now)
     assert own.collector.last_receipt() == loads(receipt(1))
@@ -242,14 +244,14 @@ def test_a_failed_transaction_leaves_nothing(collecting: Made) -> None:
     own.send(record(1))
     with own.database.transaction() as rows:
         rows.execute("alter table reports rename to elsewhere")
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageError):
         own.send(record(2))
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageError):
         own.send(record(3))
     with own.database.transaction() as rows:
         rows.execute("alter table elsewhere rename to reports")
-    assert own.send(record(2)) == [Verdict(place=1)]
-    assert own.send(record(1)) == [Verdict(place=0)]
+    assert own.send(record(2)) == [RecordVerdict(place=1)]
+    assert own.send(record(1)) == [RecordVerdict(place=0)]
 
 
 def test_totals_are_of_the_newest_versions(collecting: Made) -> None:
@@ -272,9 +274,9 @@ def test_a_batch_that_is_over_opens_no_slots(collecting: Made) -> None:
     assert own.collector.close_due()
     own.collector.receipted(0, 0, receipt(1))
     own.restart()
-    assert [own.send(record(user)) for user in range(SLOTS)] == [[Verdict(reason="closed")]] * SLOTS
-    assert own.send(record(9)) == [Verdict(reason="full", refusal=proof(9))]
-    assert own.send(record(20, epoch=1)) == [Verdict(place=0)]
+    assert [own.send(record(user)) for user in range(SLOTS)] == [[RecordVerdict(reason="closed")]] * SLOTS
+    assert own.send(record(9)) == [RecordVerdict(reason="full", refusal=proof(9))]
+    assert own.send(record(20, epoch=1)) == [RecordVerdict(place=0)]
     assert not own.collector.close_due()
     own.collector.plan(own.plans[1:], (1, 0))
     assert own.fill(epoch=1, first=21, users=SLOTS - 1) == list(range(1, SLOTS))
@@ -292,7 +294,7 @@ def test_the_tables_give_no_place_twice(collecting: Made) -> None:
         if sql.startswith("insert into batches"):
             with own.database.transaction() as rows:
                 rows.execute(sql, *values)
-        with pytest.raises(StorageFailed, match=r"(?i)unique"), own.database.transaction() as rows:
+        with pytest.raises(StorageError, match=r"(?i)unique"), own.database.transaction() as rows:
             rows.execute(sql, *values)
 
 
@@ -307,11 +309,11 @@ def test_a_process_with_an_old_memory_gives_nobody_a_place(collecting: Made, use
     stale, fresh = own.collector, Collector(own.database, task_id="t", task=TASK, key=KEY, grace=5.0, clock=own.clock)
     own.collector = fresh
     fresh.plan(own.plans, (0, 0))
-    assert own.send(record(2)) == [Verdict(place=2)]
+    assert own.send(record(2)) == [RecordVerdict(place=2)]
     own.collector = stale
-    with pytest.raises(StorageFailed, match=r"(?i)unique"):
+    with pytest.raises(StorageError, match=r"(?i)unique"):
         own.send(record(user, version=version))
-    assert own.send(record(user, version=version)) == [Verdict(place=user)]
+    assert own.send(record(user, version=version)) == [RecordVerdict(place=user)]
     assert [row[4] for row in own.rows()] == [slot(number) for number in range(user + 1)]
 
 
@@ -332,7 +334,7 @@ def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: 
     own = collecting(grace=0.0)
 
     def told() -> None:
-        assert [own.send(record(user)) for user in range(SLOTS)] == [[Verdict(reason="closed")]] * SLOTS
+        assert [own.send(record(user)) for user in range(SLOTS)] == [[RecordVerdict(reason="closed")]] * SLOTS
         assert own.send(record(9))[0].refusal == proof(9)
 
     own.fill()
@@ -351,8 +353,8 @@ def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: 
     own.collector.plan((replace(own.plans[1], epoch=2),), (2, 0))
     own.restart()
     told()
-    assert own.send(record(20, epoch=1)) == [Verdict(reason="closed")]
-    assert own.send(record(9, epoch=1)) == [Verdict(reason="closed", refusal=proof(9, 1))]
+    assert own.send(record(20, epoch=1)) == [RecordVerdict(reason="closed")]
+    assert own.send(record(9, epoch=1)) == [RecordVerdict(reason="closed", refusal=proof(9, 1))]
     with own.database.reading() as rows:
         assert rows.execute("select count(*) from slots") == [(0,)]
     own.collector.plan((), (2, 0))  # the task is over: no proof is of any use

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from bandanna.deployment.collector_worker import GroupCommit
-from bandanna.deployment.http.requests import Refused
+from bandanna.deployment.http.requests import RequestRefused
 from bandanna.errors import BandannaError
 
 
@@ -59,7 +59,7 @@ def test_who_finds_too_many_waiting_is_sent_away() -> None:
     async def run() -> list[int]:
         commits = GroupCommit[int, int](writing, waiting=3)
         tasks = await begun(writing, commits, 4)
-        with pytest.raises(Refused, match="busy"):
+        with pytest.raises(RequestRefused, match="busy"):
             await commits.submit(9)
         writing.free.set()
         return await asyncio.gather(*tasks)

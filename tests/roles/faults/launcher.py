@@ -15,7 +15,7 @@ POINTS = ("before commit", "after commit", "before call", "after call")
 
 def arm(point: str, passes: int) -> None:
     """Die at the n-th passing of a point."""
-    from bandanna.deployment.calls import Calls
+    from bandanna.deployment.calls import RoleConnection
     from bandanna.storage.database.base import Database
 
     left = [passes]
@@ -26,7 +26,7 @@ def arm(point: str, passes: int) -> None:
             if left[0] < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    begin, ask = Database.transaction, Calls.ask
+    begin, ask = Database.transaction, RoleConnection.ask
 
     @contextmanager
     def transaction(self: Any) -> Iterator[Any]:
@@ -42,7 +42,7 @@ def arm(point: str, passes: int) -> None:
         return answer
 
     Database.transaction = transaction  # type: ignore[method-assign]
-    Calls.ask = asked  # type: ignore[method-assign]
+    RoleConnection.ask = asked  # type: ignore[method-assign]
 
 
 def main(folder: str, role: str, port: str, database: str, point: str, passes: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import bandanna as bd
 from bandanna.deployment.analyzer import publication
 from bandanna.deployment.messages.canonical import loads
-from bandanna.deployment.messages.publication import chained
+from bandanna.deployment.messages.publication import chain_document
 from bandanna.deployment.task.document import Secrets, Task
 
 from ...postgres import server
@@ -205,13 +205,13 @@ def check_history(town: Town) -> None:
     """Publications are chained and never change, every batch is released once and paid for once, within the budget."""
     with town.alive["analyzer"]["rows"].reading() as rows:
         found = rows.execute("select number, epoch, round, outcome from releases order by number")
-        history = [publication.newest(rows, number) for number, *_ in found]
+        history = [publication.read_publication_row(rows, number) for number, *_ in found]
     assert [number for number, *_ in found] == list(range(len(found)))
     previous = ""
     for each in history:
         document = loads(each.document)
         assert document["previous"] == previous
-        assert each.chain == chained(previous, each.document)
+        assert each.chain == chain_document(previous, each.document)
         assert town.documents.setdefault(each.number, each.document) == each.document, "a publication has changed"
         previous = each.chain
     released = [(epoch, round_) for _, epoch, round_, outcome in found if outcome != "begun"]

@@ -13,13 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.calls import Unreachable
-from bandanna.deployment.collector import mixer_of
+from bandanna.deployment.calls import RoleUnreachable
+from bandanna.deployment.collector import mixer_from_text
 from bandanna.deployment.messages.batch_plan import Batch, Part
-from bandanna.deployment.messages.canonical import loads, packed
-from bandanna.deployment.messages.report import FINAL, ZERO, Record, Ticket, answers, body_of, joined, ticket_of
-from bandanna.protocols.factory import mixers
-from bandanna.protocols.mixers import Full
+from bandanna.deployment.messages.canonical import encode_base64url, loads
+from bandanna.deployment.messages.report import (
+    FINAL,
+    ZERO,
+    Record,
+    Ticket,
+    encode_body,
+    join_records,
+    parse_answers,
+    ticket_from_plain,
+)
+from bandanna.protocols.factory import make_mixer_encoding
+from bandanna.protocols.mixers import FullBatches
 
 from .town import Town
 
@@ -83,7 +92,7 @@ class People:
         """At the publication in force."""
         try:
             self.news = self.town.publication()
-        except Unreachable:
+        except RoleUnreachable:
             return
         for each in self.news["batches"]:
             plan = Batch.from_dict(each)
@@ -107,12 +116,12 @@ class People:
             asked["refused"] = person.proofs
         try:
             (ticket,) = self.town.tickets([asked])
-        except Unreachable:
+        except RoleUnreachable:
             return
         if "refused" in ticket:
             person.done = ticket["refused"] == "participations"
             return
-        person.ticket = ticket_of(ticket)
+        person.ticket = ticket_from_plain(ticket)
         plan = self.plans[person.wants]
         person.slot = self.slots[person.wants, person.ticket.slot] = Slot(person.number, person.wants)
         first = [self._made(person, plan, 0, FINAL if final else ZERO)]
@@ -134,12 +143,12 @@ class People:
         while person.outbox:
             group = person.outbox[0]
             try:
-                status, content = self.town.upload(joined([each.content for each in group]))
-            except Unreachable:
+                status, content = self.town.upload(join_records([each.content for each in group]))
+            except RoleUnreachable:
                 for each in group:
                     each.perhaps = True
                 return
-            told = answers(status, content, len(group))
+            told = parse_answers(status, content, len(group))
             if any(each.reason == "early" for each in told):
                 return
             person.outbox.pop(0)
@@ -152,8 +161,8 @@ class People:
     def again(self, person: Person, sent: Sent) -> None:
         """Bytes that were answered before, once more: nothing changes."""
         try:
-            (told,) = answers(*self.town.upload(joined([sent.content])), 1)
-        except Unreachable:
+            (told,) = parse_answers(*self.town.upload(join_records([sent.content])), 1)
+        except RoleUnreachable:
             return
         assert told.reason in (("", "closed") if sent.kept else ("full", "closed", "early", "incomplete")), told
 
@@ -162,7 +171,9 @@ class People:
         if not told.reason or person.slot is None or any(each.kept for each in person.slot.sent):
             return
         if told.refusal:
-            person.proofs.append([person.slot.epoch, packed(person.ticket.slot), packed(told.refusal)])
+            person.proofs.append(
+                [person.slot.epoch, encode_base64url(person.ticket.slot), encode_base64url(told.refusal)]
+            )
             person.wants, person.slot, person.outbox = person.slot.epoch + 1, None, []
         else:
             person.done = True  # nothing says that it was not used: no other ticket
@@ -174,7 +185,7 @@ class People:
         numbers = [_numbers(part, person.number, version) for part in wanted.parts]
         rows = [np.array(each, dtype=float if wanted.parts[0].form == "row" else np.int64) for each in numbers]
         key = task.content["keys"].get("seal helper" if wanted.split else "seal analyzer")
-        body = body_of(rows, task=task.digest, batch=plan, round_=round_, ticket=ticket, key=key)
+        body = encode_body(rows, task=task.digest, batch=plan, round_=round_, ticket=ticket, key=key)
         parts: dict[str, Any] = {"slot": ticket.slot, "epoch": plan.epoch, "body": body}
         record = Record.tagged(ticket.collector, plan.digest, round_=round_, version=version, **parts)
         made = Sent(round_, version, numbers, body, record.to_bytes())
@@ -217,7 +228,7 @@ def _numbers(part: Part, person: int, version: int) -> Numbers:
     length = part.length
     if length >= 6:
         return tuple(float((1 + version) * (place == person % length)) for place in range(length))
-    most = int(np.min(getattr(mixer_of(part.mixer or ""), "largest", np.array(1000))))
+    most = int(np.min(getattr(mixer_from_text(part.mixer or ""), "largest", np.array(1000))))
     return tuple(float((7 * person + 3 * version + place) % (most + 1)) for place in range(length))
 
 
@@ -226,15 +237,15 @@ def _agree(parts: tuple[Part, ...], chosen: list[Sent], shares: list[Any]) -> bo
 
 
 def _same(part: Part, number: int, chosen: list[Sent], texts: list[str]) -> bool:
-    views = [mixers().loads(text) for text in texts]
+    views = [make_mixer_encoding().loads(text) for text in texts]
     if part.form == "sealed":
-        return sorted(views[0]) == sorted(packed(each.body) for each in chosen)
+        return sorted(views[0]) == sorted(encode_base64url(each.body) for each in chosen)
     if part.form == "row":
         return sorted(map(tuple, views[0].tolist())) == sorted(each.numbers[number] for each in chosen)
     total = np.sum([each.numbers[number] for each in chosen], axis=0).astype(np.int64)
     if part.stream is not None:  # what is full at the lowest level is this batch's
         held = [sum(view.levels[0].numbers for view in own) for own in views]
-        assert all(isinstance(view, Full) for own in views for view in own)
+        assert all(isinstance(view, FullBatches) for own in views for view in own)
         return bool(np.all(sum(held) == total[: len(held[0])]))
     sums = [own[0].numbers for own in views]
     summed = np.sum(sums, axis=0, dtype=np.int64)

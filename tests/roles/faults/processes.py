@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.processes import free_ports, port_of
+from bandanna.deployment.processes import free_ports, port_in_task
 from bandanna.deployment.task.document import Task
 
 from ...nursery import Child, nursery
@@ -92,7 +92,8 @@ class Mortal:
         ports = free_ports(len(task.roles))
         self._inner = dict(zip(task.roles, ports, strict=True))
         self.proxies = [
-            Proxy(port_of(task, each), self._inner[each], loss, seed + number) for number, each in enumerate(task.roles)
+            Proxy(port_in_task(task, each), self._inner[each], loss, seed + number)
+            for number, each in enumerate(task.roles)
         ]
         self.deaths = 0
         self._rng, self._stop = np.random.default_rng(seed), threading.Event()

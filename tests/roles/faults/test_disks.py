@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.http.requests import refusal_of
+from bandanna.deployment.http.requests import to_refusal
 from bandanna.errors import BandannaError
-from bandanna.storage.database.base import StorageFailed
+from bandanna.storage.database.base import StorageError
 
 from ..inside import a_task
 from .machine import KINDS, check_history
@@ -32,7 +32,7 @@ def full(town: Town, role: str) -> Iterator[None]:
     ((most,),) = sql.execute("pragma max_page_count").fetchall()
     sql.execute(f"pragma max_page_count = {pages}")
     for size in (2000, 500, 100, 20):
-        with suppress(StorageFailed):
+        with suppress(StorageError):
             for _ in range(1000):
                 with rows.transaction() as transaction:
                     transaction.execute("insert into filler values (?)", bytes(size))
@@ -82,7 +82,7 @@ def test_a_full_disk_of_an_analyzer(kind: str, tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_as_come_again() -> None:
     """A device whose report found no room is not told to come again."""
-    told = refusal_of(StorageFailed("no room"))
+    told = to_refusal(StorageError("no room"))
     assert (told.status, told.reason, told.headers) == (503, "storage", [(b"retry-after", b"1")])
 
 

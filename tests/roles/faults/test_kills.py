@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.load_simulation import Crowd, Http
-from bandanna.policies.serialization import encoding_of
+from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
+from bandanna.policies.serialization import make_encoding
 
 from ...postgres import server
 from ..simulated import simulated
@@ -52,12 +52,12 @@ def learned(mixers: int, folder: Path, **trouble: Any) -> Mortal:
     expected = simulated(policy, WORLD, ROUNDS)
     task, secrets = on_disk(policy, folder, mixers=mixers)
     mortal = Mortal(task, folder, **trouble)
-    with mortal, Http(task, token=secrets["registrar"].token) as http:
-        crowd = Crowd(task, http, WORLD, rounds=ROUNDS, concurrency=1 if mixers == 0 else 4, wait=600.0)
+    with mortal, HttpDeployment(task, token=secrets["registrar"].token) as http:
+        crowd = SimulatedUsers(task, http, WORLD, rounds=ROUNDS, concurrency=1 if mixers == 0 else 4, wait=600.0)
         account = crowd.run()
         last = account.publications[-1]
         ledger = _ledger(task)
-    assert encoding_of().dumps(last.state) == expected.state
+    assert make_encoding().dumps(last.state) == expected.state
     assert account.actions == expected.actions
     assert set(account.refused) <= {"closed"}  # a repetition that came after its batch
     assert len({entry["batch"] for entry in ledger["entries"]}) == len(ledger["entries"]) == expected.releases

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.messages.report import ZERO, Record, answer, answers, joined, ticket_of
+from bandanna.deployment.messages.report import (
+    ZERO,
+    Record,
+    encode_verdicts,
+    join_records,
+    parse_answers,
+    ticket_from_plain,
+)
 
 from ..inside import a_task
 from .machine import KINDS, ROLES, check_history, complete, task_of
@@ -121,9 +128,9 @@ def test_a_database_that_cannot_be_read_either(tmp_path: Path, monkeypatch: pyte
 
 
 def _away(*_: Any, **__: Any) -> Any:
-    from bandanna.storage.database.base import StorageFailed
+    from bandanna.storage.database.base import StorageError
 
-    raise StorageFailed("away")
+    raise StorageError("away")
 
 
 def test_nobody_is_closed_before_the_first_plan(tmp_path: Path) -> None:
@@ -160,13 +167,13 @@ def test_no_proof_for_who_took_part(tmp_path: Path) -> None:
     for ticket in late[1:]:
         assert member.slot is not None
         other = Record.from_bytes(member.slot.sent[0].content)
-        own = ticket_of(ticket)
+        own = ticket_from_plain(ticket)
         record = Record.tagged(
             own.collector, people.plans[0].digest, slot=own.slot, epoch=0, round_=0, version=ZERO, body=other.body
         )
-        collector.accept([joined([record.to_bytes()])])
+        collector.accept([join_records([record.to_bytes()])])
     assert member.slot is not None
-    (verdicts,) = collector.accept([joined([member.slot.sent[0].content])])
+    (verdicts,) = collector.accept([join_records([member.slot.sent[0].content])])
     assert verdicts[0].refusal == b""
     finish(town, people)
 
@@ -178,14 +185,14 @@ def test_a_slot_with_half_its_rounds(tmp_path: Path) -> None:
     assert person.slot is not None
     collector = town.alive["shuffler"]["collector"]
     (ticket,) = town.tickets([{"user": "hostile", "epoch": 0}])
-    own, plan = ticket_of(ticket), people.plans[0].digest
+    own, plan = ticket_from_plain(ticket), people.plans[0].digest
     bodies = [each.body for each in person.slot.sent]
     bodies[1] += b"more"
     records = [
         Record.tagged(own.collector, plan, slot=own.slot, epoch=0, round_=n, version=ZERO, body=body).to_bytes()
         for n, body in enumerate(bodies)
     ]
-    told = answers(*answer(collector.accept([joined(records)])[0]), len(records))
+    told = parse_answers(*encode_verdicts(collector.accept([join_records(records)])[0]), len(records))
     assert {each.reason for each in told} == {"length", "incomplete"}
     finish(town, people)
 

@@ -15,24 +15,24 @@ from typing import Any
 
 from bandanna.deployment import collector, registrar
 from bandanna.deployment.analyzer import processor
-from bandanna.deployment.analyzer.processor import Conflict, Learner
-from bandanna.deployment.analyzer.rollback_detection import Told, Witnesses
-from bandanna.deployment.analyzer.service import OwnCollector
-from bandanna.deployment.calls import Calls, Unreachable
+from bandanna.deployment.analyzer.processor import BatchProcessor, ShareRejected
+from bandanna.deployment.analyzer.rollback_detection import WitnessCall, WitnessThread
+from bandanna.deployment.analyzer.service import LocalCollector
+from bandanna.deployment.calls import RoleConnection, RoleUnreachable
 from bandanna.deployment.collector import Collector
-from bandanna.deployment.collector_worker import Pump
+from bandanna.deployment.collector_worker import CollectorThread
 from bandanna.deployment.helper import SCHEMA as HELPING
 from bandanna.deployment.helper import Helper, JobRefused, Keyring
-from bandanna.deployment.http.metrics import Log
-from bandanna.deployment.messages.canonical import Opener, dumps, loads, sign, unpacked, verify
-from bandanna.deployment.messages.report import answer
+from bandanna.deployment.http.metrics import EventLog
+from bandanna.deployment.messages.canonical import Opener, decode_base64url, dumps, loads, sign, verify
+from bandanna.deployment.messages.report import encode_verdicts
 from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
 from bandanna.deployment.registrar import Notary, Registrar
-from bandanna.deployment.registrar_service import notary_of
+from bandanna.deployment.registrar_service import make_notary
 from bandanna.deployment.shuffler import Shuffler
 from bandanna.deployment.task.document import Secrets, Task, check_announced
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
-from bandanna.storage.database.base import Database, StorageFailed, Transaction
+from bandanna.storage.database.base import Database, StorageError, Transaction
 from bandanna.storage.database.schema import open_database
 
 from ..inside import headers_of, shown
@@ -73,13 +73,13 @@ class Fragile:
             yield rows
             self._town.pass_by(self._role, "before commit")
             if self._town.fires(self._role, "disk full"):
-                raise StorageFailed("no room")
+                raise StorageError("no room")
         self._town.pass_by(self._role, "after commit")
         if self._town.fires(self._role, "in doubt"):
-            raise StorageFailed("whether it was committed is not known")
+            raise StorageError("whether it was committed is not known")
 
 
-class Wire(Calls):
+class Wire(RoleConnection):
     """Calls from one role to another, without sockets."""
 
     def __init__(self, town: Town, caller: str, callee: str) -> None:
@@ -147,25 +147,25 @@ class Town:
             getattr(self, f"_start_{role}")(parts, Fragile(rows, role, self), self._secrets[role])
         except Killed:
             self.kill(role)
-        except StorageFailed:
+        except StorageError:
             self.kill(role)
 
     def call(self, caller: str, callee: str, route: Any) -> Any:
         """One call: what is lost on the way is Unreachable for who has called."""
         link = f"{caller} to {callee}"
         if self.fires(link, "request lost") or callee not in self.alive:
-            raise Unreachable(link)
+            raise RoleUnreachable(link)
         try:
             answered = route()
         except Killed as killed:
             if killed.role != callee:
                 raise
             self.kill(callee)
-            raise Unreachable(link) from None
-        except StorageFailed:
-            raise Unreachable(f"{link}: 503") from None
+            raise RoleUnreachable(link) from None
+        except StorageError:
+            raise RoleUnreachable(f"{link}: 503") from None
         if self.fires(link, "response lost"):
-            raise Unreachable(link)
+            raise RoleUnreachable(link)
         self.pass_by(caller, "killed after the answer")
         return answered
 
@@ -178,19 +178,19 @@ class Town:
             ticket_keys={
                 each: own.ticket_key(self.task, each) for each in (COLLECTOR, HELPER)[: max(1, self.task.mixers)]
             },
-            secret=unpacked(own.person),
+            secret=decode_base64url(own.person),
             participations=self.task.policy.privacy.participations,
         )
-        parts["notary"] = Notary(rows, **notary_of(self.task, own))
+        parts["notary"] = Notary(rows, **make_notary(self.task, own))
 
     def _start_analyzer(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
         opener = Opener(own.seal) if own.seal else None
         signing = partial(sign, own.sign, self.task.id)
-        told = Told(Wire(self, "analyzer", "registrar"), self.task.id)
-        learner = parts["learner"] = Learner(rows, self.task, sign=signing, opener=opener, witness=told)
-        parts["witnesses"] = Witnesses(learner, log=_log("analyzer"))
+        told = WitnessCall(Wire(self, "analyzer", "registrar"), self.task.id)
+        learner = parts["learner"] = BatchProcessor(rows, self.task, sign=signing, opener=opener, witness=told)
+        parts["witnesses"] = WitnessThread(learner, log=_log("analyzer"))
         if self.task.mixers == 0:
-            collector = OwnCollector(learner, rows, own)
+            collector = LocalCollector(learner, rows, own)
             collector.collector._clock = lambda: self.now
             parts["collector"], parts["ready"] = collector.collector, collector.ready
 
@@ -198,7 +198,9 @@ class Town:
                 self._see_share(closed.share, "analyzer", closed.epoch, closed.round)
                 return collector.forward(closed)
 
-            parts["pump"] = Pump(collector.collector, forward=forward, plan=collector.plan, log=_log("analyzer"))
+            parts["pump"] = CollectorThread(
+                collector.collector, forward=forward, plan=collector.plan, log=_log("analyzer")
+            )
 
     def _start_shuffler(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
         collector = parts["collector"] = Collector(
@@ -220,7 +222,7 @@ class Town:
             registrar_key=self.task.key("registrar"),
             check=partial(check_announced, self.task),
         )
-        parts["pump"] = Pump(collector, forward=shuffler.forward, plan=shuffler.plan, log=_log("shuffler"))
+        parts["pump"] = CollectorThread(collector, forward=shuffler.forward, plan=shuffler.plan, log=_log("shuffler"))
 
     def _start_helper(self, parts: dict[str, Any], rows: Any, own: Secrets) -> None:
         parts["helper"] = Helper(
@@ -246,9 +248,9 @@ class Town:
                 self._sweep()
             if "pump" in parts:
                 parts["pump"].step()
-        except (Unreachable, StorageFailed):
+        except (RoleUnreachable, StorageError):
             return  # tried again
-        except Conflict:
+        except ShareRejected:
             assert role == "analyzer"  # it says that it was rolled back, and does nothing more
             assert parts["learner"].rolled_back or parts["learner"].pending
         except Killed:
@@ -270,7 +272,7 @@ class Town:
         if method == "GET":
             try:
                 receipt = parts["learner"].known(last, path.split("/")[6], epoch, round_)
-            except Conflict as conflict:
+            except ShareRejected as conflict:
                 _unless_waiting(conflict)
                 return self._conflict(parts["learner"], conflict, epoch, round_)
             return 200, dumps({"receipt": loads(receipt)}), {}
@@ -280,10 +282,10 @@ class Town:
         status, answer = notary.witness(loads(content))
         return status, dumps(answer), {}
 
-    def _snapshot(self, learner: Learner, path: str) -> Any:
+    def _snapshot(self, learner: BatchProcessor, path: str) -> Any:
         published = learner.published
         if published is None or learner.rolled_back:
-            raise Unreachable("503")
+            raise RoleUnreachable("503")
         after = path.partition("after=")[2].partition("&")[0]
         if after and published.number <= int(after):
             return 204, b"", {}
@@ -296,7 +298,7 @@ class Town:
             status, _ = helper.job(content, headers["Signature"], epoch=epoch, round_=round_)
         except JobRefused as refused:
             if refused.status == 503:
-                raise Unreachable("helper") from None
+                raise RoleUnreachable("helper") from None
             return refused.status, dumps({"reason": refused.reason}), {}
         self._sweep()
         return status, b"{}", {}
@@ -308,26 +310,26 @@ class Town:
             path = f"/tasks/{self.task.id}/batches/{stored.epoch}.{stored.round}/shares/helper"
             try:
                 status, content, _ = analyzer.ask("PUT", path, stored.share, {"Signature": stored.signature})
-            except Unreachable:
+            except RoleUnreachable:
                 return
             receipt = loads(content).get("receipt")
             if receipt is not None:
                 helper.receipted(stored.epoch, stored.round, receipt, other=status == 409)
 
     def _share(
-        self, learner: Learner, content: bytes, headers: dict[str, str], mixer: str, epoch: int, round_: int
+        self, learner: BatchProcessor, content: bytes, headers: dict[str, str], mixer: str, epoch: int, round_: int
     ) -> Any:
         assert verify(self.task.key(mixer), self.task.id, "share", content, headers["Signature"])
         self._see_share(content, mixer, epoch, round_)
         try:
             taken = learner.take(content, mixer, epoch, round_)
-        except Conflict as conflict:
+        except ShareRejected as conflict:
             _unless_waiting(conflict)
             return 409, *self._conflict(learner, conflict, epoch, round_)[1:]
         receipt = None if taken.receipt is None else loads(taken.receipt)
         return taken.status, dumps({"receipt": receipt} if receipt else {"stored": True}), {}
 
-    def _conflict(self, learner: Learner, conflict: Conflict, epoch: int, round_: int) -> Any:
+    def _conflict(self, learner: BatchProcessor, conflict: ShareRejected, epoch: int, round_: int) -> Any:
         if conflict.reason != "over":
             return 404, dumps({"reason": conflict.reason.replace(" ", "-")}), {}
         return 409, dumps({"reason": "over", "receipt": loads(learner.receipt(epoch, round_))}), {}
@@ -358,9 +360,9 @@ class Town:
     def _upload(self, request: bytes) -> tuple[int, bytes]:
         parts = self.alive[self.collector]
         if "ready" in parts and not parts["ready"]():
-            raise Unreachable("503")
+            raise RoleUnreachable("503")
         (verdicts,) = parts["collector"].accept([request])
-        return answer(verdicts)
+        return encode_verdicts(verdicts)
 
     def publication(self) -> Any:
         """The analyzer's."""
@@ -369,11 +371,11 @@ class Town:
         return loads(content.document)
 
 
-def _unless_waiting(conflict: Conflict) -> None:
+def _unless_waiting(conflict: ShareRejected) -> None:
     """As the application answers 503."""
     if conflict.reason in ("unwitnessed", "rolled back"):
-        raise Unreachable(conflict.reason)
+        raise RoleUnreachable(conflict.reason)
 
 
-def _log(role: str) -> Log:
-    return Log(role, io.StringIO())
+def _log(role: str) -> EventLog:
+    return EventLog(role, io.StringIO())

@@ -12,14 +12,14 @@ import numpy as np
 
 from bandanna.deployment.helper import SCHEMA, Helper, Keyring
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
-from bandanna.deployment.messages.canonical import draw_seed, masks, seal, sealing_key, sign, signing_key
+from bandanna.deployment.messages.canonical import draw_seed, expand_masks, seal, sealing_key, sign, signing_key
 from bandanna.deployment.messages.report import sealing_info
-from bandanna.deployment.messages.share import Entry, write_job, write_receipt
-from bandanna.deployment.messages.tickets import HELPER, Tickets
+from bandanna.deployment.messages.share import JobEntry, write_job, write_receipt
+from bandanna.deployment.messages.tickets import HELPER, TicketKeys
 from bandanna.device.domain import Ball, Bits
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.protocols import concurrent_shuffle
-from bandanna.protocols.factory import mixed, mixers
+from bandanna.protocols.factory import make_mixer_encoding, mix_messages
 from bandanna.protocols.mixers import Mixer
 from bandanna.protocols.shuffle_binomial import VectorMixer
 from bandanna.protocols.shuffle_bits import BitMixer
@@ -51,7 +51,7 @@ def tree() -> Mixer:
 
 def part(mixer: Mixer, **others: Any) -> Part:
     """Shares for a mixer."""
-    return Part(form="shares", dtype="<u8", length=mixer.length, mixer=mixers().dumps(mixer), **others)
+    return Part(form="shares", dtype="<u8", length=mixer.length, mixer=make_mixer_encoding().dumps(mixer), **others)
 
 
 def plain(epoch: int = 0, users: int = 5, rounds: int = 1) -> Batch:
@@ -93,18 +93,18 @@ class Users:
             for each in self.batch.rounds
         ]
         self.seeds = [[draw_seed() for _ in self.slots] for _ in self.batch.rounds]
-        self.tickets = Tickets(self.pair, self.task, HELPER)
+        self.tickets = TicketKeys(self.pair, self.task, HELPER)
 
     def shares(self, round_: int) -> list[Any]:
         """counts - mask, modulo 2^64: for each part that a user reports for, (users, length)."""
-        hidden = [masks(seed, self.batch.rounds[round_].lengths) for seed in self.seeds[round_]]
+        hidden = [expand_masks(seed, self.batch.rounds[round_].lengths) for seed in self.seeds[round_]]
         own = zip(self.counts[round_], zip(*hidden, strict=True), strict=True)
         return [counts - np.array(mask) for counts, mask in own]
 
-    def entries(self, round_: int = 0) -> list[Entry]:
+    def entries(self, round_: int = 0) -> list[JobEntry]:
         """As the shuffler has them."""
         return [
-            Entry(slot, self.key[0], self.sealed(slot, seed, round_=round_))
+            JobEntry(slot, self.key[0], self.sealed(slot, seed, round_=round_))
             for slot, seed in zip(self.slots, self.seeds[round_], strict=True)
         ]
 
@@ -113,7 +113,7 @@ class Users:
         key = self.tickets.key(self.batch.epoch, slot) if ticket is None else ticket
         return seal(self.key[1], seed + key, sealing_info(self.task, self.batch, round_, slot))
 
-    def job(self, round_: int = 0, entries: list[Entry] | None = None, task_id: str = TASK_ID) -> bytes:
+    def job(self, round_: int = 0, entries: list[JobEntry] | None = None, task_id: str = TASK_ID) -> bytes:
         """A job for them."""
         listed = self.entries(round_) if entries is None else entries
         return write_job(task_id=task_id, batch=self.batch, round_=round_, entries=listed)
@@ -124,10 +124,10 @@ def mixed_by_one(batch: Batch, round_: int, messages: list[Any], held: dict[int,
     asked, views = batch.rounds[round_], []
     arms = batch.arms_at(np.arange(batch.slots)) if asked.by_arm else None
     for number, each in enumerate(asked.parts):
-        mixer = mixers().loads(each.mixer or "")
+        mixer = make_mixer_encoding().loads(each.mixer or "")
         rows = messages[number] if arms is None else messages[0][arms == each.arm]
         before = held.get(each.stream, mixer.empty()) if each.stream is not None else mixer.empty()
-        after, view = mixed(mixer, before, rows)
+        after, view = mix_messages(mixer, before, rows)
         if each.stream is not None:
             held[each.stream] = after
         views.append(view)

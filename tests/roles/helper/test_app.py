@@ -22,8 +22,8 @@ from bandanna.deployment.messages.canonical import loads, sign, signing_key, ver
 from bandanna.deployment.messages.share import write_receipt
 from bandanna.deployment.messages.tickets import HELPER
 from bandanna.deployment.task.document import Secrets, Task
-from bandanna.deployment.task.query_plan import batch_of
-from bandanna.protocols.factory import mixers
+from bandanna.deployment.task.query_plan import make_batch
+from bandanna.protocols.factory import make_mixer_encoding
 
 from ..served import Served, ticket_key, written
 from .parties import Users, mixed_by_one, plainly, together
@@ -129,7 +129,7 @@ def users_of(task: Task, epoch: int) -> Users:
     policy = task.policy
     state = policy.init()
     episode = policy.episode(state)
-    batch, _ = batch_of(policy, state, episode, epoch=epoch, mixer_count=2, seeded=False)
+    batch, _ = make_batch(policy, state, episode, epoch=epoch, mixer_count=2, seeded=False)
     batch = Batch.from_dict(loads(json.dumps(batch.to_dict())))  # as it travels
     return Users(batch, key=(0, task.key("seal helper")), task=task.digest, pair=ticket_key(task, HELPER))
 
@@ -157,7 +157,7 @@ def test_a_job_becomes_a_share_at_the_analyzer(helper: Served, analyzer: Analyze
     assert answer.json() == {name: share[name] for name in ("count", "checksum", "bad")}  # no total for the shuffler
     assert (share["task"], share["mixer"], share["bad"]) == (task.id, "helper", 0)
     shares = mixed_by_one(users.batch, 0, users.shares(0), {})
-    views = [mixers().loads(text) for text in share["parts"]]
+    views = [make_mixer_encoding().loads(text) for text in share["parts"]]
     assert together(shares, views) == plainly(mixed_by_one(users.batch, 0, users.counts[0], {}))
     analyzer.answer = (200, {"receipt": receipt(folder, 0)})
     assert put(helper, folder, users, job).status_code == 200

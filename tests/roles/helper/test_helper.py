@@ -14,13 +14,13 @@ import pytest
 
 from bandanna.deployment.helper import KEPT, Helper, JobRefused, Keyring
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
-from bandanna.deployment.messages.canonical import dumps, loads, packed, seal, sign, signing_key, verify
-from bandanna.deployment.messages.report import checksum, report_info, sealing_info
-from bandanna.deployment.messages.share import Entry
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets
+from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads, seal, sign, signing_key, verify
+from bandanna.deployment.messages.report import report_info, sealing_info, slots_checksum
+from bandanna.deployment.messages.share import JobEntry
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.protocols.factory import mixers
-from bandanna.storage.database.base import Database, StorageFailed
+from bandanna.protocols.factory import make_mixer_encoding
+from bandanna.storage.database.base import Database, StorageError
 
 from ...postgres import postgres_url  # noqa: F401  # a fixture
 from .parties import (
@@ -73,7 +73,7 @@ def file(tmp_path: Path) -> Iterator[Database]:
 
 def views(share: bytes) -> list[Any]:
     """What the helper forwards for each part."""
-    return [mixers().loads(text) for text in loads(share)["parts"]]
+    return [make_mixer_encoding().loads(text) for text in loads(share)["parts"]]
 
 
 def refused(one: Helper, users: Users, content: bytes | None = None, round_: int = 0) -> tuple[int, str]:
@@ -174,7 +174,8 @@ def test_a_tampered_job_is_refused(file: Database) -> None:
 def changes(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """A job with one thing in it that is not right."""
     for name, odd in {
-        "count": [4, True, None, "5"], "checksum": ["0" * 64, None, checksum([])], "round": [1, -1, True, "0", None],
+        "count": [4, True, None, "5"], "checksum": ["0" * 64, None, slots_checksum([])],
+        "round": [1, -1, True, "0", None],
         "batch": [None, [], {}, {**job["batch"], "slots": 4}, {**job["batch"], "arms": None}],
         "entries": [None, {}, "text", [1] * 5, job["entries"][:4]],
     }.items():  # fmt: skip
@@ -192,7 +193,7 @@ def changes(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**job, "entries": [entry, *job["entries"][1:]]}
 
 
-def unusable(one: Helper, users: Users, entries: list[Entry]) -> int:
+def unusable(one: Helper, users: Users, entries: list[JobEntry]) -> int:
     """How many entries of a job were bad; then nothing is added for anybody."""
     status, share = give(one, users, content=users.job(entries=entries))
     assert status == 201
@@ -208,9 +209,9 @@ def test_a_shuffler_cannot_invent_users(file: Database) -> None:
         "no key": bytes(16),
         "another slot's": users.tickets.key(0, users.slots[0]),
         "another epoch's": users.tickets.key(1, users.slots[1]),
-        "the collector's": Tickets(KEY, TASK, COLLECTOR).key(0, users.slots[1]),
-        "another task's": Tickets(KEY, b"t" * 32, HELPER).key(0, users.slots[1]),
-        "of another key": Tickets(b"x" * 32, TASK, HELPER).key(0, users.slots[1]),
+        "the collector's": TicketKeys(KEY, TASK, COLLECTOR).key(0, users.slots[1]),
+        "another task's": TicketKeys(KEY, b"t" * 32, HELPER).key(0, users.slots[1]),
+        "of another key": TicketKeys(b"x" * 32, TASK, HELPER).key(0, users.slots[1]),
     }
     for epoch, key in enumerate(others.values(), 1):
         own = again(users, epoch)
@@ -341,7 +342,7 @@ def test_every_sum_of_a_stream_leaves_once(file: Database) -> None:
         found = rows.execute("select level, number from sums order by level, number")
         assert found == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2)]  # 9 people, in batches of 2, 4 and 12
         rows.execute("delete from held")
-    with pytest.raises(StorageFailed, match=r"(?i)unique"):
+    with pytest.raises(StorageError, match=r"(?i)unique"):
         give(one, Users(streamed(3)))
     assert one.waiting() == []
 
@@ -400,7 +401,7 @@ def test_a_database_belongs_to_one_task(file: Database) -> None:
     with pytest.raises(BandannaError, match="another task"):
         helper(file, task=b"t" * 32)
     with pytest.raises(BandannaError, match="first key"):
-        Keyring(file, first=(SEAL, packed(b"p" * 32)))
+        Keyring(file, first=(SEAL, encode_base64url(b"p" * 32)))
 
 
 def test_keys_are_announced_used_and_deleted(db: Database) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.client.load_simulation import Account, Crowd
+from bandanna.deployment.client.load_simulation import SimulatedUsers, SimulationTotals
 from bandanna.deployment.messages.batch_plan import DTYPES, Batch, Part, Round
-from bandanna.deployment.messages.report import FINAL, Answer, Record
+from bandanna.deployment.messages.report import FINAL, Record, RecordAnswer
 from bandanna.simulation.environments.finite import FiniteArms
 
 from ..inside import Inside, a_task
@@ -34,7 +34,7 @@ class Attacked(Inside):
         """As it was announced."""
         return next(batch for batch in self.learner.now.batches if batch.epoch == epoch)
 
-    def upload(self, records: Any) -> list[Answer]:
+    def upload(self, records: Any) -> list[RecordAnswer]:
         """The attack, then what the honest device under it would have sent: a slot that was not taken is used."""
         self._count += 1
         read = [Record.from_bytes(each) for each in records]
@@ -97,10 +97,10 @@ def played(
     every: int = 3,
     bare: bool = False,
     **parts: Any,
-) -> tuple[Account, Attacked]:
+) -> tuple[SimulationTotals, Attacked]:
     """A crowd plays; what it saw, and the deployment."""
     folder.mkdir(parents=True, exist_ok=True)
     made = a_task(policy, **{"arms": arms_of(environment), **parts}) if task is None else task
     inside = Attacked(*made, folder, attack=attack, every=every, bare=bare)
-    crowd = Crowd(made[0], inside, environment, rounds=rounds, concurrency=1, wait=0.3)
+    crowd = SimulatedUsers(made[0], inside, environment, rounds=rounds, concurrency=1, wait=0.3)
     return crowd.run(), inside

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.load_simulation import Http
+from bandanna.deployment.client.load_simulation import HttpDeployment
 from bandanna.deployment.task.document import Task
 
 from ..inside import a_task
@@ -61,7 +61,7 @@ def test_what_is_too_early_is_sent_again(collector: Slow) -> None:
     made, _ = a_task(bd.make("LinTS-LDP", dim=2, horizon=40, batch=10, epsilon=5.0, delta=1e-3), seed=None)
     url = f"http://127.0.0.1:{collector.server_port}"
     task = Task.made({**made.content, "urls": {"analyzer": url, "registrar": url}})
-    http = Http(task, token="t")
+    http = HttpDeployment(task, token="t")
     assert http.upload([b"a record"])[0].place == 4
     assert len(set(collector.bodies)) == 1  # the same bytes
     assert (len(collector.bodies), http.retries) == (3, 2)

@@ -14,8 +14,8 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.collector import SCHEMA, Collector
 from bandanna.deployment.collector_worker import GroupCommit
-from bandanna.deployment.http.requests import Refused
-from bandanna.deployment.messages.report import FINAL, ZERO, Record, joined
+from bandanna.deployment.http.requests import RequestRefused
+from bandanna.deployment.messages.report import FINAL, ZERO, Record, join_records
 from bandanna.deployment.messages.tickets import COLLECTOR
 from bandanna.storage.database.schema import open_database
 
@@ -36,9 +36,9 @@ def test_a_flood_is_sent_away_and_the_rest_is_done() -> None:
         return await asyncio.gather(*(commits.submit(item) for item in range(100)), return_exceptions=True)
 
     said = asyncio.run(flood())
-    refused = [each for each in said if isinstance(each, Refused)]
+    refused = [each for each in said if isinstance(each, RequestRefused)]
     assert {(each.status, each.reason, each.retry_after) for each in refused} == {(503, "busy", 1.0)}
-    assert [each for each in said if not isinstance(each, Refused)] == [2 * n for n in range(100 - len(refused))]
+    assert [each for each in said if not isinstance(each, RequestRefused)] == [2 * n for n in range(100 - len(refused))]
     assert 20 <= 100 - len(refused) <= 25
     assert max(groups) <= 5
 
@@ -86,7 +86,7 @@ def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) 
     def send(given: Any, version: int) -> None:
         parts: dict[str, Any] = {"slot": given.slot, "epoch": 0, "round_": 0, "body": bytes(size)}
         record = Record.tagged(given.collector, batch.digest, version=version, **parts)
-        (verdicts,) = collector.accept([joined([record.to_bytes()])])
+        (verdicts,) = collector.accept([join_records([record.to_bytes()])])
         assert not verdicts[0].reason
 
     people = inside.tickets(range(10), 0)

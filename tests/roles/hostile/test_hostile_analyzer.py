@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.policy_device import View
+from bandanna.deployment.client.policy_device import CurrentPublication
 from bandanna.deployment.messages.canonical import digest, dumps, loads, sign, signing_key
-from bandanna.deployment.messages.publication import Shown
+from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.shuffler import Shuffler
 from bandanna.deployment.task.document import check_announced
 from bandanna.errors import BandannaError
-from bandanna.protocols.factory import mixers
+from bandanna.protocols.factory import make_mixer_encoding
 
 from ..inside import Inside, a_task, shown, signed
 
@@ -42,12 +42,12 @@ class Liar:
         self.honest: dict[str, Any] = loads(self.inside.learner.published.document)
         self.said = shown(self.inside.learner.published)
 
-    def sign(self, **changes: Any) -> Shown:
+    def sign(self, **changes: Any) -> SignedPublication:
         """The honest publication, but for some fields, cosigned: it is the first of its number."""
         self.said = signed(self.task.id, self.secrets, dumps({**self.honest, **changes}))
         return self.said
 
-    def publication(self, task: str, after: int | None = None, wait: float = 0.0) -> Shown:
+    def publication(self, task: str, after: int | None = None, wait: float = 0.0) -> SignedPublication:
         """As roles ask for it."""
         return self.said
 
@@ -99,8 +99,8 @@ LIES: dict[str, Callable[[Liar], list[Any]]] = {
 def test_devices_report_to_no_other_plan(name: str, lie: str, tmp_path: Path) -> None:
     """A device would report with less noise, or among fewer people, because the analyzer says so."""
     liar = Liar(name, tmp_path)
-    assert View.read(liar.task, liar.said).asks()  # the honest plan is followed
-    view = View.read(liar.task, liar.sign(batches=LIES[lie](liar)))
+    assert CurrentPublication.read(liar.task, liar.said).asks()  # the honest plan is followed
+    view = CurrentPublication.read(liar.task, liar.sign(batches=LIES[lie](liar)))
     if lie == "a batch more":
         assert view.asks()  # of the running one, which is as it was
         with pytest.raises(BandannaError):
@@ -129,17 +129,17 @@ def test_the_quiet_mixer_is_one(tmp_path: Path) -> None:
     """The lie above would be none: a plan that no mixer could follow is no danger."""
     liar = Liar("shuffle", tmp_path)
     told = _quiet(liar)[0]["rounds"][0]["parts"][0]["mixer"]
-    assert mixers().loads(told).least == 1
-    assert mixers().loads(liar.honest["batches"][0]["rounds"][0]["parts"][0]["mixer"]).least == 20
+    assert make_mixer_encoding().loads(told).least == 1
+    assert make_mixer_encoding().loads(liar.honest["batches"][0]["rounds"][0]["parts"][0]["mixer"]).least == 20
 
 
 def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
     """A device would follow a stranger, go back to an older snapshot, or not see that its history is another."""
     liar = Liar("shuffle", tmp_path)
-    before = View.read(liar.task, liar.sign(number=3))
+    before = CurrentPublication.read(liar.task, liar.sign(number=3))
     said = liar.said
     document = said.document
-    refused: dict[str, Shown] = {
+    refused: dict[str, SignedPublication] = {
         "nobody's": said._replace(signature=""),
         "another's": said._replace(signature=sign(signing_key()[0], liar.task.id, "publication", document)),
         "changed": said._replace(document=document.replace(b'"number":3', b'"number":4')),
@@ -150,8 +150,8 @@ def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
     }
     for said in refused.values():
         with pytest.raises(BandannaError):
-            View.read(liar.task, said, before)
-    assert View.read(liar.task, liar.sign(number=4, previous=before.chain), before).number == 4
+            CurrentPublication.read(liar.task, said, before)
+    assert CurrentPublication.read(liar.task, liar.sign(number=4, previous=before.chain), before).number == 4
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_a_publication_that_is_none_is_refused(changes: dict[str, Any], tmp_path
     """A signed document of wrong types would fail somewhere in the device, instead of being refused."""
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
-        View.read(liar.task, liar.sign(**changes))
+        CurrentPublication.read(liar.task, liar.sign(**changes))
     for missing in changes:
         content = dumps({name: value for name, value in liar.honest.items() if name != missing})
         with pytest.raises(BandannaError):
-            View.read(liar.task, signed(liar.task.id, liar.secrets, content))
+            CurrentPublication.read(liar.task, signed(liar.task.id, liar.secrets, content))
 
 
 @pytest.mark.parametrize("changes", [{"round": 9}, {"batches": []}])
@@ -176,7 +176,7 @@ def test_a_round_that_is_not_there_is_not_answered(changes: dict[str, Any], tmp_
     """A device would report for a round that the batch has not."""
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
-        View.read(liar.task, liar.sign(**changes)).asks()
+        CurrentPublication.read(liar.task, liar.sign(**changes)).asks()
 
 
 @pytest.mark.parametrize("state", ["null", "3", "[]", '{"no": "state"}', "not JSON"])

@@ -13,7 +13,7 @@ import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.deployment.messages.canonical import seal, sealing_key
 from bandanna.deployment.messages.report import Record, report_info
-from bandanna.policies.glm.glm_jdp import Constants
+from bandanna.policies.glm.glm_jdp import GLMJDPConstants
 
 from ..inside import a_task
 from .attacked import Attacked, arms_of, filled, played, with_body
@@ -25,7 +25,7 @@ GLM = worlds.GeneralisedLinear(dim=2, n_arms=4, norm=2.0)
 PEOPLE = worlds.Population(arms=((1.0, 0.0), (0.0, 1.0), (0.6, 0.8), (-0.8, 0.6)), sigma=0.1)
 OWN = worlds.DisjointLinear(dim=2, n_arms=4)
 DP: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-3}
-BUSY = Constants(
+BUSY = GLMJDPConstants(
     share=0.4, steps=2, calls_o=2, calls_tau=2, regulariser_v=4.0, regulariser_h=1.0, ridge=1.0, threshold=1 / 16,
     elimination=9.0, bonus=1.0,
 )  # fmt: skip

@@ -13,10 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bandanna as bd
-from bandanna.deployment.client.load_simulation import Crowd
+from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.collector import SCHEMA, Collector
-from bandanna.deployment.messages.report import FINAL, HEADER, REASONS, Answer, Record, answer, joined
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, Tickets
+from bandanna.deployment.messages.report import (
+    FINAL,
+    HEADER,
+    REASONS,
+    Record,
+    RecordAnswer,
+    encode_verdicts,
+    join_records,
+)
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.database.schema import open_database
 
@@ -52,13 +60,13 @@ class Besieged(Inside):
         self.said: dict[str, int] = {}
         self._earlier: list[bytes] = []
 
-    def upload(self, records: Any) -> list[Answer]:
+    def upload(self, records: Any) -> list[RecordAnswer]:
         """The honest request, then others."""
         said = super().upload(records)
         if self._random is not None:
             for request in self._others(Record.from_bytes(records[0])):
                 (verdicts,) = self.collector.accept([request])
-                status, content = answer(verdicts)
+                status, content = encode_verdicts(verdicts)
                 assert status in (201, 400, 409, 422)
                 assert b"Traceback" not in content
                 for verdict in verdicts:
@@ -73,11 +81,11 @@ class Besieged(Inside):
             _forged(record, slot, key, plan)
             for plan in (self.learner.now.batches[0].digest, bytes(32))
             for key in (
-                Tickets(b"k" * 32, task, COLLECTOR).key(record.epoch, slot),
-                Tickets(own, b"t" * 32, COLLECTOR).key(record.epoch, slot),
-                Tickets(own, task, HELPER).key(record.epoch, slot),
-                Tickets(own, task, COLLECTOR).key(record.epoch + 1, slot),
-                Tickets(own, task, COLLECTOR).key(record.epoch, record.slot),
+                TicketKeys(b"k" * 32, task, COLLECTOR).key(record.epoch, slot),
+                TicketKeys(own, b"t" * 32, COLLECTOR).key(record.epoch, slot),
+                TicketKeys(own, task, HELPER).key(record.epoch, slot),
+                TicketKeys(own, task, COLLECTOR).key(record.epoch + 1, slot),
+                TicketKeys(own, task, COLLECTOR).key(record.epoch, record.slot),
             )
         ]
         changed = [
@@ -96,8 +104,8 @@ class Besieged(Inside):
         flipped = bytearray(whole)
         place = int(random.choice([*range(32), *range(36, len(whole))]))  # anywhere but in the epoch
         flipped[place] ^= 1 << int(random.integers(8))
-        requests = [joined([each]) for each in [*forged, *changed, bytes(flipped)]]
-        request = joined([whole])
+        requests = [join_records([each]) for each in [*forged, *changed, bytes(flipped)]]
+        request = join_records([whole])
         cut = int(random.integers(len(request)))
         self._earlier.append(request)
         return [
@@ -108,7 +116,7 @@ class Besieged(Inside):
             request + b"\0",
             (2**32 - 1).to_bytes(4, "little") + whole,
             b"",
-            joined([b"x" * HEADER] * 1001),
+            join_records([b"x" * HEADER] * 1001),
             random.bytes(200),
         ]
 
@@ -123,7 +131,9 @@ def _forged(record: Record, slot: bytes, key: bytes, plan: bytes) -> bytes:
 def test_strangers_change_nothing(model: str, tmp_path: Path) -> None:
     """Forged, changed, cut or replayed records would change what is learned from the honest ones, by a bit."""
     plain, besieged = Besieged(_task(model), tmp_path / "a", None), Besieged(_task(model), tmp_path / "b", 3)
-    accounts = [Crowd(each.task, each, WORLD, rounds=40, concurrency=1, wait=0.3).run() for each in (plain, besieged)]
+    accounts = [
+        SimulatedUsers(each.task, each, WORLD, rounds=40, concurrency=1, wait=0.3).run() for each in (plain, besieged)
+    ]
     chains = [[view.chain for view in account.publications] for account in accounts]
     assert chains[0] == chains[1]
     assert len(chains[0]) > 2
@@ -143,12 +153,12 @@ def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, Record]:
 def test_the_same_bytes_again_are_counted_once(tmp_path: Path) -> None:
     """A repeated request would take a second place, or be refused: a client that saw no answer would give up."""
     inside, record = _one(tmp_path)
-    request = joined([record.to_bytes()])
+    request = join_records([record.to_bytes()])
     places = {verdicts[0].place for verdicts in inside.collector.accept([request] * 3 + [request])}
     assert places == {0}
     assert inside.collector.progress()["slots"] == 1
-    (twice,) = inside.collector.accept([joined([record.to_bytes()] * 2)])
-    assert answer(twice) == (201, b'{"places":[0,0]}')
+    (twice,) = inside.collector.accept([join_records([record.to_bytes()] * 2)])
+    assert encode_verdicts(twice) == (201, b'{"places":[0,0]}')
     assert inside.collector.progress()["slots"] == 1
 
 
@@ -156,7 +166,9 @@ def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
     """Another report under the same slot and version would replace the first one."""
     inside, record = _one(tmp_path)
     other = inside.tagged(replace(record, body=b"\1" + record.body[1:]))
-    said = [answer(v) for v in inside.collector.accept([joined([record.to_bytes()]), joined([other])])]
+    said = [
+        encode_verdicts(v) for v in inside.collector.accept([join_records([record.to_bytes()]), join_records([other])])
+    ]
     assert [status for status, _ in said] == [201, 409]
     assert b'"other"' in said[1][1]
 
@@ -166,7 +178,7 @@ def test_before_the_first_plan_everything_is_early(tmp_path: Path) -> None:
     inside, record = _one(tmp_path)
     rows = open_database(str(tmp_path / "new.db"), role="shuffler", schema=SCHEMA)
     new = Collector(rows, task_id=inside.task.id, task=inside.task.digest, key=inside.keys[COLLECTOR], grace=0.0)
-    request = joined([record.to_bytes()])
+    request = join_records([record.to_bytes()])
     assert [verdict.reason for (verdict,) in new.accept([request])] == ["early"]
     new.plan(inside.learner.now.batches, inside.learner.running)
     assert [verdict.reason for (verdict,) in new.accept([request])] == [""]
@@ -178,9 +190,9 @@ def test_a_request_has_at_most_a_thousand_records(tmp_path: Path) -> None:
     """One request more than the limit would be taken, or a full one refused."""
     inside, record = _one(tmp_path)
     most = [with_body(record, record.body, tag=bytes(16))] * Collector.MOST
-    ((*verdicts,),) = inside.collector.accept([joined(most)])
+    ((*verdicts,),) = inside.collector.accept([join_records(most)])
     assert len(verdicts) == 1000
-    assert answer(inside.collector.accept([joined([*most, most[0]])])[0])[0] == 400
+    assert encode_verdicts(inside.collector.accept([join_records([*most, most[0]])])[0])[0] == 400
 
 
 @examples(50, full=150)
@@ -189,7 +201,7 @@ def test_any_bytes_are_answered(content: bytes) -> None:
     """Some bytes would be an error of the program instead of a refusal."""
     inside = _shared()
     (verdicts,) = inside.collector.accept([content])
-    assert answer(verdicts)[0] in (400, 409, 422)
+    assert encode_verdicts(verdicts)[0] in (400, 409, 422)
     assert inside.collector.progress()["slots"] == 0
 
 
@@ -209,8 +221,8 @@ def test_any_record_is_answered(
     """A well-formed record of any numbers, even with a valid ticket, would be an error of the program."""
     inside = _shared()
     record = Record(slot=slot, tag=bytes(16), epoch=epoch, round=round_, version=version, key_id=key_id, body=body)
-    (verdicts,) = inside.collector.accept([joined([inside.tagged(record) if honest else record.to_bytes()])])
-    assert answer(verdicts)[0] in (409, 422)
+    (verdicts,) = inside.collector.accept([join_records([inside.tagged(record) if honest else record.to_bytes()])])
+    assert encode_verdicts(verdicts)[0] in (409, 422)
 
 
 @cache

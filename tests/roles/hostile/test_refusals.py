@@ -9,9 +9,18 @@ from typing import Any
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.load_simulation import Crowd
-from bandanna.deployment.messages.canonical import packed
-from bandanna.deployment.messages.report import FINAL, Answer, Record, Ticket, answer, answers, joined, ticket_of
+from bandanna.deployment.client.load_simulation import SimulatedUsers
+from bandanna.deployment.messages.canonical import encode_base64url
+from bandanna.deployment.messages.report import (
+    FINAL,
+    Record,
+    RecordAnswer,
+    Ticket,
+    encode_verdicts,
+    join_records,
+    parse_answers,
+    ticket_from_plain,
+)
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.database.schema import open_database
@@ -41,11 +50,15 @@ class Registered(Inside):
 
     def wish(self, user: str, epoch: int, *refused: tuple[int, bytes, bytes]) -> Ticket | str:
         """A ticket, or why there is none."""
-        asked = {"user": user, "epoch": epoch, "refused": [[e, packed(s), packed(r)] for e, s, r in refused]}
+        asked = {
+            "user": user,
+            "epoch": epoch,
+            "refused": [[e, encode_base64url(s), encode_base64url(r)] for e, s, r in refused],
+        }
         (given,) = self.registrar.tickets([asked])
         if "refused" in given:
             return str(given["refused"])
-        return ticket_of(given)
+        return ticket_from_plain(given)
 
     def tickets(self, users: Any, epoch: int, refused: Any = ()) -> list[Ticket]:
         """For a crowd."""
@@ -53,7 +66,7 @@ class Registered(Inside):
         assert all(isinstance(each, Ticket) for each in made)
         return [each for each in made if isinstance(each, Ticket)]
 
-    def report(self, given: Ticket) -> Answer:
+    def report(self, given: Ticket) -> RecordAnswer:
         """A report of zeros."""
         plan = next(each for each in self.learner.now.batches if each.epoch == given.epoch)
         record = Record.tagged(
@@ -71,7 +84,7 @@ def fill(inside: Registered, epoch: int, first: int = 0, count: int = 10) -> Non
         assert not inside.report(given).reason
 
 
-def late(inside: Registered) -> tuple[Ticket, Answer]:
+def late(inside: Registered) -> tuple[Ticket, RecordAnswer]:
     """Somebody whose batch is full."""
     given = inside.wish("late", 0)
     assert isinstance(given, Ticket)
@@ -104,15 +117,15 @@ def test_a_slot_that_was_refused_is_never_taken(tmp_path: Path) -> None:
     said = _again(inside, given)
     assert (said.reason, len(said.refusal)) == ("closed", 16)
     used = inside.registrar.tickets([{"user": "person 0 3", "epoch": 0}])[0]
-    taken = _again(inside, ticket_of(used))
+    taken = _again(inside, ticket_from_plain(used))
     assert (taken.reason, taken.refusal) == ("closed", b"")  # whose slot was used gets none
 
 
-def _again(inside: Registered, given: Ticket) -> Answer:
+def _again(inside: Registered, given: Ticket) -> RecordAnswer:
     plan = inside.collector._used[0]
     record = Record.tagged(given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=bytes(4))
-    (verdicts,) = inside.collector.accept([joined([record.to_bytes()])])
-    return answers(*answer(verdicts), 1)[0]
+    (verdicts,) = inside.collector.accept([join_records([record.to_bytes()])])
+    return parse_answers(*encode_verdicts(verdicts), 1)[0]
 
 
 def test_another_persons_refusal_is_worth_nothing(tmp_path: Path) -> None:
@@ -146,5 +159,7 @@ def test_nobody_takes_part_more_often(participations: int, tmp_path: Path) -> No
 def test_a_crowd_with_a_registrar_learns(tmp_path: Path) -> None:
     """Tickets of a registrar would not be those that the collector takes."""
     inside = Registered(tmp_path)
-    account = Crowd(inside.task, inside, LinearContextual(dim=2, n_arms=3), rounds=20, concurrency=1, wait=0.3).run()
+    account = SimulatedUsers(
+        inside.task, inside, LinearContextual(dim=2, n_arms=3), rounds=20, concurrency=1, wait=0.3
+    ).run()
     assert (account.users, account.refused) == (20, {})

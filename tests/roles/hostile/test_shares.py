@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.deployment.client.load_simulation import Account, Crowd
+from bandanna.deployment.client.load_simulation import SimulatedUsers, SimulationTotals
 from bandanna.deployment.helper import SCHEMA, Helper, JobRefused, Keyring
-from bandanna.deployment.messages.canonical import dumps, loads, packed, sign, signing_key
+from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads, sign, signing_key
 from bandanna.deployment.messages.report import Record
 from bandanna.deployment.messages.share import read_job, write_job
 from bandanna.deployment.messages.tickets import HELPER
 from bandanna.deployment.shuffler import Shuffler
 from bandanna.deployment.task.document import check_announced
 from bandanna.errors import BandannaError
-from bandanna.protocols.factory import mixers
+from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.database.schema import open_database
 
@@ -101,9 +101,9 @@ class Two(Attacked):
         self.collector.plan(self.learner.now.batches, self.learner.running)
 
 
-def play(two: Two, rounds: int = 40) -> Account:
+def play(two: Two, rounds: int = 40) -> SimulationTotals:
     """A crowd, for at most so many rounds."""
-    return Crowd(two.task, two, WORLD, rounds=rounds, concurrency=1, wait=0.3).run()
+    return SimulatedUsers(two.task, two, WORLD, rounds=rounds, concurrency=1, wait=0.3).run()
 
 
 def test_two_mixers_learn(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_helper_does_no_job_of_a_hostile_shuffler(tmp_path: Path) -> None:
     fresh = Two(_task(), tmp_path / "again")
     part = batch.rounds[0].parts[0]
     alone = type(part)(**{**vars(part), "mixer": (part.mixer or "").replace('"least":10', '"least":1')})
-    assert mixers().loads(alone.mixer or "").least == 1
+    assert make_mixer_encoding().loads(alone.mixer or "").least == 1
     quiet = type(batch)(epoch=0, episode=0, slots=1, rounds=(type(batch.rounds[0])(parts=(alone,)),))
     status, share = given([first], plan=quiet)
     assert (status, share["bad"], share["parts"]) == (201, 1, [])  # another plan: the seed does not open
@@ -264,7 +264,7 @@ class _Ear:
 
 
 MALFORMED: dict[str, Any] = {
-    "another task": {"task": packed(bytes(32))},
+    "another task": {"task": encode_base64url(bytes(32))},
     "another batch": {"epoch": 1},
     "another round": {"round": 1},
     "another mixer": {"mixer": "helper"},

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from bandanna.deployment.messages.canonical import dumps, packed, sign, unpacked
-from bandanna.deployment.messages.publication import Pin, cosigned
-from bandanna.deployment.messages.tickets import COLLECTOR, Tickets, refusal
+from bandanna.deployment.messages.canonical import decode_base64url, dumps, encode_base64url, sign
+from bandanna.deployment.messages.publication import PublicationPin, is_cosigned
+from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.deployment.registrar import SCHEMA
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError
@@ -62,13 +62,13 @@ def test_tickets_over_http(registrar: Served, folder: Path, task: Task) -> None:
     """False if a host could not get tickets, exchange a refused one, or be told why there is none."""
     answer = ask(registrar, task, {"user": "ada", "epoch": 0}, {"user": "ada", "epoch": 9})
     given, late = answer.json()["tickets"]
-    slot = unpacked(given["slot"], 16)
+    slot = decode_base64url(given["slot"], 16)
     assert (answer.status_code, late) == (200, {"refused": "epoch"})
     key = Secrets.read(folder, "analyzer", task).ticket_key(task, COLLECTOR)  # which agrees with the registrar's
-    assert unpacked(given["collector"]) == Tickets(key, task.digest, COLLECTOR).key(0, slot)
+    assert decode_base64url(given["collector"]) == TicketKeys(key, task.digest, COLLECTOR).key(0, slot)
     assert ask(registrar, task, {"user": "ada", "epoch": 1}).status_code == 429
     assert ask(registrar, task, {"user": "", "epoch": 1}).status_code == 409
-    proof = [0, packed(slot), packed(refusal(key, task.digest, 0, slot))]
+    proof = [0, encode_base64url(slot), encode_base64url(prove_unused(key, task.digest, 0, slot))]
     moved = ask(registrar, task, {"user": "ada", "epoch": 1, "refused": [proof]})
     assert (moved.status_code, moved.json()["tickets"][0]["epoch"]) == (200, 1)
     text = registrar.client.get("/metrics", headers=HOST).text
@@ -124,8 +124,8 @@ def test_the_witness_over_http(registrar: Served, folder: Path, task: Task) -> N
     new, again = put(0, "a"), put(0, "a")
     assert (new.status_code, again.status_code) == (201, 200)
     assert new.json() == again.json()
-    pin, key = Pin(0, "a"), task.key("registrar")
-    assert cosigned(pin, new.json()["cosignature"], task_id=task.id, key=key)
+    pin, key = PublicationPin(0, "a"), task.key("registrar")
+    assert is_cosigned(pin, new.json()["cosignature"], task_id=task.id, key=key)
     assert put(1, "b", previous="a").status_code == 201
     assert put(1, "c", previous="a").status_code == put(0, "a").status_code == 409
     assert put(0, "a").json()["witness"]["chain"] == "b"

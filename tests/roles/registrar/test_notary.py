@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bandanna.deployment.messages.canonical import dumps, sign, signing_key
-from bandanna.deployment.messages.publication import Pin, cosigned
+from bandanna.deployment.messages.publication import PublicationPin, is_cosigned
 from bandanna.deployment.registrar import SCHEMA, Notary
 from bandanna.errors import BandannaError
 from bandanna.storage.database.base import Database
@@ -46,7 +46,7 @@ def test_of_every_number_one_publication_is_cosigned(db: Database) -> None:
     assert one.newest() is None
     status, first = one.witness(told(0, "a"))
     assert status == 201
-    assert cosigned(Pin(0, "a"), first["cosignature"], task_id=TASK, key=KNOWN)
+    assert is_cosigned(PublicationPin(0, "a"), first["cosignature"], task_id=TASK, key=KNOWN)
     assert one.witness(told(0, "a")) == notary(db).witness(told(0, "a")) == (200, first)
     assert one.witness(told(0, "b")) == (409, {"witness": told(0, "a")})
     assert one.witness(told(1, "b", "a"))[0] == 201

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from bandanna.deployment import registrar as registrar_module
-from bandanna.deployment.messages.canonical import packed, unpacked
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, label, mac, refusal
-from bandanna.deployment.messages.tickets import Tickets as Keys
+from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, encode_label, mac, prove_unused
+from bandanna.deployment.messages.tickets import TicketKeys as Keys
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage.database.base import Database
@@ -55,7 +55,7 @@ def wish(user: Any, epoch: Any, *refused: Any) -> dict[str, Any]:
 
 def proof(epoch: int, slot: bytes, key: bytes = KEY) -> list[Any]:
     """A collector's refusal, or a forged one."""
-    return [epoch, packed(slot), packed(refusal(key, TASK, epoch, slot))]
+    return [epoch, encode_base64url(slot), encode_base64url(prove_unused(key, TASK, epoch, slot))]
 
 
 def release(db: Database, number: int, epoch: int) -> None:
@@ -68,9 +68,9 @@ def test_a_ticket_is_given_once_and_again_when_the_answer_was_lost(db: Database)
     """False if two askings of one user in an epoch could be two slots, or if the ticket were not valid."""
     first, again, other = registrar(db).tickets([wish("ada", 1), wish("ada", 1), wish("bob", 1)])
     assert first == again != other
-    slot = unpacked(first["slot"], 16)
-    assert unpacked(first["collector"]) == Keys(KEY, TASK, COLLECTOR).key(1, slot)
-    assert unpacked(first["helper"]) == Keys(OTHER, TASK, HELPER).key(1, slot)
+    slot = decode_base64url(first["slot"], 16)
+    assert decode_base64url(first["collector"]) == Keys(KEY, TASK, COLLECTOR).key(1, slot)
+    assert decode_base64url(first["helper"]) == Keys(OTHER, TASK, HELPER).key(1, slot)
     assert registrar(db).tickets([wish("ada", 1)]) == [first]  # after a restart, too
     assert registrar(db).tickets([wish("ada", 2)]) == [{"refused": "participations"}]
 
@@ -78,10 +78,10 @@ def test_a_ticket_is_given_once_and_again_when_the_answer_was_lost(db: Database)
 def test_a_refusal_gives_a_participation_back_once(db: Database) -> None:
     """False if one refused slot could be exchanged for two others."""
     one = registrar(db)
-    slot = unpacked(one.tickets([wish("ada", 0)])[0]["slot"])
+    slot = decode_base64url(one.tickets([wish("ada", 0)])[0]["slot"])
     (moved,) = one.tickets([wish("ada", 1, proof(0, slot))])
     assert moved["epoch"] == 1
-    assert moved["slot"] != packed(slot)
+    assert moved["slot"] != encode_base64url(slot)
     assert one.tickets([wish("ada", 1, proof(0, slot))]) == [moved]
     assert one.tickets([wish("ada", 2, proof(0, slot))]) == [{"refused": "participations"}]
     assert one.tickets([wish("ada", 0)]) == [{"refused": "participations"}]
@@ -90,10 +90,10 @@ def test_a_refusal_gives_a_participation_back_once(db: Database) -> None:
 def test_what_nobody_has_refused_gives_nothing_back(db: Database) -> None:
     """False if a forged proof, another's proof, or one for an earlier epoch were worth a ticket."""
     one = registrar(db)
-    ada, bob = (unpacked(each["slot"]) for each in one.tickets([wish("ada", 1), wish("bob", 1)]))
+    ada, bob = (decode_base64url(each["slot"]) for each in one.tickets([wish("ada", 1), wish("bob", 1)]))
     for forged in (
         proof(1, ada, b"x" * 32),
-        [1, packed(ada), packed(Keys(KEY, TASK, COLLECTOR).key(1, ada))],
+        [1, encode_base64url(ada), encode_base64url(Keys(KEY, TASK, COLLECTOR).key(1, ada))],
         [1, 2, 3],
         [1],
         7,
@@ -144,7 +144,7 @@ def test_people_are_stored_as_keyed_hashes_only(tmp_path: Path) -> None:
     with db.reading() as transaction:
         ((person,),) = transaction.execute("select person from users")
     db.close()
-    assert person == mac(SECRET, label("user"), TASK, b"ada.lovelace")
+    assert person == mac(SECRET, encode_label("user"), TASK, b"ada.lovelace")
     content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert b"lovelace" not in content
     assert hashlib.sha256(b"ada.lovelace").digest() not in content
@@ -215,7 +215,7 @@ class Tickets(RuleBasedStateMachine):
             assert answer == {"refused": "proof"}
             return
         if epoch in held:
-            assert unpacked(answer["slot"]) == held[epoch]
+            assert decode_base64url(answer["slot"]) == held[epoch]
             return
         if epoch > self.last + 2:
             assert answer == {"refused": "epoch"}
@@ -226,9 +226,9 @@ class Tickets(RuleBasedStateMachine):
         if len(held) >= self.participations:
             assert answer == {"refused": "participations"}
             return
-        slot = unpacked(answer["slot"])
+        slot = decode_base64url(answer["slot"])
         assert self.seen.setdefault(slot, (request["user"], epoch)) == (request["user"], epoch)
-        assert unpacked(answer["collector"]) == Keys(KEY, TASK, COLLECTOR).key(epoch, slot)
+        assert decode_base64url(answer["collector"]) == Keys(KEY, TASK, COLLECTOR).key(epoch, slot)
         held[epoch] = slot
 
     @invariant()

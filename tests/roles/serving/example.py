@@ -14,39 +14,39 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from bandanna.deployment.http.application import application
-from bandanna.deployment.http.limits import Limits, json_of
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import Refused, in_thread, json_response, safe
+from bandanna.deployment.http.application import build_application
+from bandanna.deployment.http.limits import Limits, parse_json_body
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import RequestRefused, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.http.server import serve
 from bandanna.errors import BandannaError, InvalidArgument
 
 SECRET = "the-text-of-an-exception"
 
 
-class StorageFailed(BandannaError):
+class StorageError(BandannaError):
     """As a database's errors are called."""
 
 
-LOG = Log("example")
+LOG = EventLog("example")
 
 
 def trouble(kind: str) -> None:
     """Go wrong in a way."""
     if kind == "refused":
-        raise Refused(409, "stale", epoch=3)
+        raise RequestRefused(409, "stale", epoch=3)
     if kind == "later":
-        raise Refused(503, "closing", retry_after=0.2)
+        raise RequestRefused(503, "closing", retry_after=0.2)
     if kind == "newline":
-        raise Refused(400, "bad\r\nx-injected: 1")
+        raise RequestRefused(400, "bad\r\nx-injected: 1")
     if kind == "storage":
-        raise StorageFailed(SECRET)
+        raise StorageError(SECRET)
     if kind == "invalid":
         raise InvalidArgument("x", SECRET, "something else")
     if kind == "log":
         LOG.say("opened", client=SECRET)
     if kind == "safe":
-        with safe():
+        with mark_errors_safe():
             raise InvalidArgument("epoch", 7, "at most 3")
     if kind == "exit":
         raise asyncio.CancelledError
@@ -102,7 +102,7 @@ async def holding(body: bytes, values: dict[str, str], headers: dict[bytes, byte
 
 async def blocks(request: Request) -> Response:
     """In a thread."""
-    await in_thread(time.sleep, int(request.path_params["milliseconds"]) / 1000)
+    await run_in_thread(time.sleep, int(request.path_params["milliseconds"]) / 1000)
     return json_response({"blocked": True})
 
 
@@ -118,7 +118,7 @@ async def echo(request: Request) -> Response:
 
 async def numbers(request: Request) -> Response:
     """JSON of a client's."""
-    return json_response({"sum": sum(json_of(await request.body())["numbers"])})
+    return json_response({"sum": sum(parse_json_body(await request.body())["numbers"])})
 
 
 async def injects(request: Request) -> Response:
@@ -179,14 +179,14 @@ def main(settings: dict[str, Any]) -> None:
         LOG.say("started")
 
     async def stop() -> None:
-        await in_thread(LOG.say, "role stopped")
+        await run_in_thread(LOG.say, "role stopped")
 
     def health() -> dict[str, Any]:
         if settings.get("health") == "raises":
             raise RuntimeError(SECRET)
         return {"ok": settings.get("health") != "bad", "batches": 3}
 
-    app = application(
+    app = build_application(
         role="example",
         routes=[
             ("GET", "/tasks/{task}", document),

@@ -7,7 +7,7 @@ from http.client import HTTPResponse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.http.requests import Refused, Table, Target, guarded
+from bandanna.deployment.http.requests import RequestRefused, RouteTable, RouteTarget, is_guarded
 
 from ...drawn import examples
 from .running import Running
@@ -75,9 +75,9 @@ async def handle() -> None:
     """Never called."""
 
 
-TABLE = Table(
+TABLE = RouteTable(
     [
-        Target(method=method, template=template, handle=handle, raw=False)
+        RouteTarget(method=method, template=template, handle=handle, raw=False)
         for method, template in (
             ("GET", "/tasks/{task}"),
             ("POST", "/tasks/{task}/reports"),
@@ -94,19 +94,19 @@ TABLE = Table(
 def test_any_path_has_a_place(method: str, path: str) -> None:
     """Finding a handler fails, or a value of a template contains what no id does."""
     target, values = TABLE.find(method, f"/{path}")
-    assert isinstance(target, Target | Refused)
+    assert isinstance(target, RouteTarget | RequestRefused)
     assert all(value.isascii() and value.isprintable() and "/" not in value for value in values.values())
 
 
 def test_the_nearest_handler_is_found() -> None:
     """A literal path is taken for a template's value, or a template's value is lost."""
     found = [TABLE.find("GET", path) for path in ("/tasks/latest", "/tasks/t", "/a/b")]
-    templates = [target.template for target, _ in found if isinstance(target, Target)]
+    templates = [target.template for target, _ in found if isinstance(target, RouteTarget)]
     assert templates == ["/tasks/latest", "/tasks/{task}", "/{anything}/{else}"]
     assert found[1][1] == {"task": "t"}
 
 
 def test_what_is_guarded() -> None:
     """A path below /admin is open, or another is not."""
-    assert all(map(guarded, ("/status", "/metrics", "/admin", "/admin/", "/admin/a/b", "/admin//")))
-    assert not any(map(guarded, ("/", "/statuses", "/administrator", "/tasks/admin", "//admin")))
+    assert all(map(is_guarded, ("/status", "/metrics", "/admin", "/admin/", "/admin/a/b", "/admin//")))
+    assert not any(map(is_guarded, ("/", "/statuses", "/administrator", "/tasks/admin", "//admin")))

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.http.metrics import FORBIDDEN, Log
-from bandanna.deployment.http.requests import Mistake
+from bandanna.deployment.http.metrics import FORBIDDEN_KEYS, EventLog
+from bandanna.deployment.http.requests import ProgramError
 
 
 def test_a_line_is_json() -> None:
     """An event is not one line of JSON with time, role, event and its facts."""
     stream = io.StringIO()
-    log = Log("analyzer", stream)
+    log = EventLog("analyzer", stream)
     log.say("released", epoch=3, seconds=0.25, exact=True, previous=None, type="ApproxDP", rho=float("inf"), users=20)
     log.say("stopped")
     first, second = map(json.loads, stream.getvalue().splitlines())
@@ -34,12 +34,12 @@ def test_a_line_is_json() -> None:
     assert second["event"] == "stopped"
 
 
-@pytest.mark.parametrize("key", [*sorted(FORBIDDEN), "client_ip", "user_id", "time", "role", "Upper", "a-b"])
+@pytest.mark.parametrize("key", [*sorted(FORBIDDEN_KEYS), "client_ip", "user_id", "time", "role", "Upper", "a-b"])
 def test_nobody_can_be_named(key: str) -> None:
     """A log has room for a person, an address or what somebody sent."""
     stream = io.StringIO()
-    with pytest.raises((Mistake, TypeError)):
-        Log("x", stream).say("seen", **{key: 1})
+    with pytest.raises((ProgramError, TypeError)):
+        EventLog("x", stream).say("seen", **{key: 1})
     assert stream.getvalue() == ""
 
 
@@ -49,8 +49,8 @@ def test_nobody_can_be_named(key: str) -> None:
 )
 def test_values_are_numbers_or_short_texts(value: object) -> None:
     """An address, a body or a second line enters the log as a value."""
-    with pytest.raises(Mistake) as caught:
-        Log("x", io.StringIO()).say("seen", fact=value)  # type: ignore[arg-type]
+    with pytest.raises(ProgramError) as caught:
+        EventLog("x", io.StringIO()).say("seen", fact=value)  # type: ignore[arg-type]
     assert "10.1.2.3" not in str(caught.value)
 
 
@@ -59,8 +59,8 @@ def test_whatever_is_said_is_one_line(value: str | float | None) -> None:
     """A value breaks the line or the JSON."""
     stream = io.StringIO()
     try:
-        Log("x", stream).say("seen", fact=value)
-    except Mistake:
+        EventLog("x", stream).say("seen", fact=value)
+    except ProgramError:
         assert isinstance(value, str)
         return
     (line,) = stream.getvalue().splitlines()
@@ -71,4 +71,4 @@ def test_a_broken_stream_stops_nobody() -> None:
     """A role ends because nobody reads its log."""
     stream = io.StringIO()
     stream.close()
-    Log("x", stream).say("seen")
+    EventLog("x", stream).say("seen")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.deployment.http.metrics import OTHER, SERIES, Metrics
-from bandanna.deployment.http.requests import Mistake
+from bandanna.deployment.http.requests import ProgramError
 
 from .prometheus import parse
 
@@ -57,9 +57,9 @@ def test_a_name_is_one_metric() -> None:
     metrics.counter("seen_total", "Seen.", ("reason",)).add(2, reason="a")
     metrics.counter("seen_total", "Seen.", ("reason",)).add(3, reason="a")
     assert 'seen_total{reason="a"} 5\n' in metrics.text()
-    with pytest.raises(Mistake, match="seen_total"):
+    with pytest.raises(ProgramError, match="seen_total"):
         metrics.gauge("seen_total", "Seen.", ("reason",))
-    with pytest.raises(Mistake, match="seen_total"):
+    with pytest.raises(ProgramError, match="seen_total"):
         metrics.counter("seen_total", "Seen.")
 
 
@@ -75,14 +75,14 @@ def test_labels_do_not_grow_without_bound() -> None:
 def test_mistakes_are_named() -> None:
     """A counter falls, or a metric is made that no reader understands."""
     metrics = Metrics()
-    with pytest.raises(Mistake, match="counters never fall"):
+    with pytest.raises(ProgramError, match="counters never fall"):
         metrics.counter("seen_total", "Seen.").add(-1)
-    with pytest.raises(Mistake, match="labels"):
+    with pytest.raises(ProgramError, match="labels"):
         metrics.counter("seen_total", "Seen.").add(reason="a")
-    with pytest.raises(Mistake, match="name"):
+    with pytest.raises(ProgramError, match="name"):
         metrics.counter("seen total", "Seen.")
     for buckets in ((), (1.0, 1.0), (2.0, 1.0), (math.inf,)):
-        with pytest.raises(Mistake, match="buckets"):
+        with pytest.raises(ProgramError, match="buckets"):
             metrics.histogram("wait", "Seconds.", buckets)
 
 

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from bandanna.deployment.http.limits import json_of
-from bandanna.deployment.http.requests import Mistake, Refused, place, refusal_of, safe
+from bandanna.deployment.http.limits import parse_json_body
+from bandanna.deployment.http.requests import ProgramError, RequestRefused, locate_error, mark_errors_safe, to_refusal
 from bandanna.errors import BandannaError, InvalidArgument
 
 
-class StorageFailed(BandannaError):
+class StorageError(BandannaError):
     pass
 
 
-class DiskFull(StorageFailed):
+class DiskFull(StorageError):
     pass
 
 
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [
-        (Refused(409, "stale"), 409, "stale"),
+        (RequestRefused(409, "stale"), 409, "stale"),
         (InvalidArgument("x", "secret", "other"), 400, "invalid"),
         (DiskFull("secret"), 503, "storage"),
-        (Mistake("x", "secret", "other"), 500, "internal"),
+        (ProgramError("x", "secret", "other"), 500, "internal"),
         (ValueError("secret"), 500, "internal"),
     ],
 )
 def test_errors_have_an_answer(error: Exception, status: int, reason: str) -> None:
     """An error is answered with another status, or with its own words."""
-    refused = refusal_of(error)
+    refused = to_refusal(error)
     assert (refused.status, refused.reason) == (status, reason)
     assert "secret" not in str(refused.document)
     assert (refused.retry_after is not None) == (status == 503)
@@ -37,36 +37,36 @@ def test_errors_have_an_answer(error: Exception, status: int, reason: str) -> No
 
 def test_a_refusal_says_why() -> None:
     """The reason, the text or a detail is lost, or a detail overwrites the reason."""
-    assert Refused(409, "stale", epoch=3).document == {"error": "conflict", "reason": "stale", "epoch": 3}
-    assert Refused(409, "stale", error="too old").document == {"error": "too old", "reason": "stale"}
-    assert Refused(503, "busy", retry_after=0.2).headers == [(b"retry-after", b"1")]
-    assert Refused(401, "token").headers == [(b"www-authenticate", b"Bearer")]
+    assert RequestRefused(409, "stale", epoch=3).document == {"error": "conflict", "reason": "stale", "epoch": 3}
+    assert RequestRefused(409, "stale", error="too old").document == {"error": "too old", "reason": "stale"}
+    assert RequestRefused(503, "busy", retry_after=0.2).headers == [(b"retry-after", b"1")]
+    assert RequestRefused(401, "token").headers == [(b"www-authenticate", b"Bearer")]
 
 
 @pytest.mark.parametrize("reason", ["", "Bad", "two words", "bad\r\nx: 1", "x" * 41, "1st", None])
 def test_reasons_are_words_of_the_program(reason: str) -> None:
     """A client's text becomes a label or a header."""
-    with pytest.raises(Mistake, match="reason"):
-        Refused(400, reason)
+    with pytest.raises(ProgramError, match="reason"):
+        RequestRefused(400, reason)
 
 
 def test_other_mistakes() -> None:
     """A refusal is made that HTTP does not know."""
     for status in (200, 399, 600, 499):
-        with pytest.raises(Mistake, match="status"):
-            Refused(status, "x")
+        with pytest.raises(ProgramError, match="status"):
+            RequestRefused(status, "x")
     for seconds in (-1.0, float("inf"), float("nan")):
-        with pytest.raises(Mistake, match="retry_after"):
-            Refused(503, "x", retry_after=seconds)
+        with pytest.raises(ProgramError, match="retry_after"):
+            RequestRefused(503, "x", retry_after=seconds)
 
 
 def test_only_what_is_marked_is_sent() -> None:
     """A message that was marked safe is not sent, or a mistake of the program is."""
-    with pytest.raises(Refused) as caught, safe(422, "range"):
+    with pytest.raises(RequestRefused) as caught, mark_errors_safe(422, "range"):
         raise InvalidArgument("epoch", 7, "at most 3")
     assert caught.value.document == {"error": "epoch = 7 is not allowed: at most 3", "reason": "range"}
-    with pytest.raises(Mistake), safe():
-        Refused(200, "x")
+    with pytest.raises(ProgramError), mark_errors_safe():
+        RequestRefused(200, "x")
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_only_what_is_marked_is_sent() -> None:
 )
 def test_json_of_clients_is_strict(body: bytes) -> None:
     """A body that is not JSON, or not the same JSON for everybody, is taken or raises something else."""
-    with pytest.raises(Refused) as caught:
-        json_of(body)
+    with pytest.raises(RequestRefused) as caught:
+        parse_json_body(body)
     assert (caught.value.status, caught.value.reason) == (400, "json")
 
 
@@ -83,7 +83,7 @@ def test_a_place_is_a_file_and_a_line() -> None:
     """A log says more of an exception than where it was raised, or less."""
     with pytest.raises(ValueError, match="secret") as caught:
         raise ValueError("secret")
-    name, _, line = place(caught.value).partition(":")
+    name, _, line = locate_error(caught.value).partition(":")
     assert name == "test_refusals.py"
     assert int(line) > 0
-    assert place(ValueError()) == "unknown"
+    assert locate_error(ValueError()) == "unknown"

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 import bandanna
-from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.server import serve
 from bandanna.errors import InvalidArgument
 
@@ -142,7 +142,7 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 
 def test_bad_arguments_are_named(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     """A port, host or certificate that cannot be used is not named."""
-    options = {"host": "127.0.0.1", "port": 0, "cert": None, "key": None, "log": Log("x")}
+    options = {"host": "127.0.0.1", "port": 0, "cert": None, "key": None, "log": EventLog("x")}
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(InvalidArgument, match=r"port = .* free"):
         serve(nothing, **{**options, "port": other.getsockname()[1]})  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="port"):

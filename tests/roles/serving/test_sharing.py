@@ -6,9 +6,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bandanna.deployment.http.application import application
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import Mistake
+from bandanna.deployment.http.application import build_application
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import ProgramError
 
 from .running import TOKEN, Running
 
@@ -75,8 +75,8 @@ def test_only_routes_can_be_public(name: str) -> None:
     async def nothing() -> None:
         return None
 
-    with pytest.raises(Mistake, match="public"):
-        application(
+    with pytest.raises(ProgramError, match="public"):
+        build_application(
             role="example",
             routes=[("GET", "/task", handle), ("POST", "/admin/rotate", handle)],
             public=["GET /task", name],
@@ -85,6 +85,6 @@ def test_only_routes_can_be_public(name: str) -> None:
             health=dict,
             status=dict,
             metrics=Metrics(),
-            log=Log("example"),
+            log=EventLog("example"),
             token=None,
         )

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bandanna.deployment.http.metrics import FORBIDDEN
-from bandanna.deployment.messages.canonical import SEED, Opener, mask, unpacked
+from bandanna.deployment.http.metrics import FORBIDDEN_KEYS
+from bandanna.deployment.messages.canonical import SEED, Opener, decode_base64url, expand_mask
 from bandanna.deployment.messages.report import Record, report_info, sealing_info
 
 from .taps import SOURCE
@@ -65,7 +65,7 @@ def test_logs_name_nobody(model: str, deployed: Deployments) -> None:
         for values in (known.users, known.slots, known.keys, known.tags, known.bodies):
             assert seen(values, log) == 0
         assert SOURCE.encode() not in log
-        assert not FORBIDDEN & {key for line in lines for key in line}
+        assert not FORBIDDEN_KEYS & {key for line in lines for key in line}
 
 
 @every_model
@@ -128,7 +128,7 @@ def _plain(found: Deployed) -> list[np.ndarray[Any, Any]]:
         width = 8 * _length(found) if found.task.mixers == 2 else len(record.body)
         numbers = np.frombuffer(record.body[:width], dtype="<u8" if found.task.mixers == 2 else "<u4").astype(np.int64)
         if found.task.mixers == 2:
-            numbers = numbers + mask(_seed(found, record, Opener(keys["helper"].seal)), len(numbers))
+            numbers = numbers + expand_mask(_seed(found, record, Opener(keys["helper"].seal)), len(numbers))
         made.append(numbers)
     return made
 
@@ -195,5 +195,5 @@ def test_a_sealed_report_is_read_by_the_analyzer_alone(deployed: Deployments) ->
 
 def _texts(body: bytes, where: bytes) -> list[bytes]:
     text = base64.urlsafe_b64encode(body).rstrip(b"=")
-    assert unpacked(text.decode()) == body
+    assert decode_base64url(text.decode()) == body
     return [text] if text in where else [b""]

@@ -16,11 +16,11 @@ from typing import Any
 
 import httpx
 
-from bandanna.deployment.client.load_simulation import Account, Crowd, Http
+from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers, SimulationTotals
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.report import Answer, Record, Ticket
+from bandanna.deployment.messages.report import Record, RecordAnswer, Ticket
 from bandanna.deployment.processes import free_ports
-from bandanna.deployment.task.creation import create, write
+from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.simulation.environments.linear import LinearContextual
 
@@ -59,7 +59,7 @@ class Known:
         return [each.body for each in self.records]
 
 
-class Watched(Http):
+class Watched(HttpDeployment):
     """The devices' side, which writes down what it sends; names of users are such that nothing else has them."""
 
     def __init__(self, task: Task, token: str, look: Any) -> None:
@@ -74,7 +74,7 @@ class Watched(Http):
         self.known.tickets += made
         return made
 
-    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+    def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
         """One request; before the sixth one, everything that is stored is looked at."""
         self._uploads += 1
         if self._uploads == 6:
@@ -97,7 +97,7 @@ class Deployed:
         self.taps = {role: Tap(number) for number, role in enumerate(names)}
         batch: dict[str, Any] = {} if "CSDP" in algorithm or "UCB" in algorithm else {"batch": 10}
         own: dict[str, Any] = {"width": 0.2} if "UCB" in algorithm else {}
-        self.task, made = create(
+        self.task, made = create_task(
             {
                 "title": "watched",
                 "algorithm": algorithm,
@@ -108,14 +108,14 @@ class Deployed:
             },
             expect=False,
         )
-        write(folder, self.task, made)
+        write_task(folder, self.task, made)
         self.secrets: dict[str, Secrets] = {each.role: each for each in made}
         self._processes: list[Child] = []
         self.plans: list[Batch] = []
         self.before: dict[str, bytes] = {}
         self.after: dict[str, bytes] = {}
 
-    def run(self) -> Account:
+    def run(self) -> SimulationTotals:
         """Start, play, wait until everything is settled, stop."""
         try:
             self.begin()
@@ -129,7 +129,7 @@ class Deployed:
             self._start(role)
         self._wait()
 
-    def play(self, look: Callable[[], None] = lambda: None) -> Account:
+    def play(self, look: Callable[[], None] = lambda: None) -> SimulationTotals:
         """A crowd; `look` is called while its first batch is open."""
 
         def both() -> None:
@@ -139,7 +139,7 @@ class Deployed:
         watched = Watched(self.task, self.secrets["registrar"].token, both)
         self.known = watched.known
         world = LinearContextual(dim=2, n_arms=4)
-        account = Crowd(self.task, watched, world, rounds=self._rounds, concurrency=1, wait=600).run()
+        account = SimulatedUsers(self.task, watched, world, rounds=self._rounds, concurrency=1, wait=600).run()
         watched.close()
         self.plans = [batch for view in account.publications for batch in view.batches]
         self._settle()

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from bandanna.errors import BandannaError, MissingExtra
-from bandanna.storage.database.base import Database, Fenced, StorageFailed
+from bandanna.storage.database.base import Database, FencedError, StorageError
 from bandanna.storage.database.schema import open_database
 
 from ...postgres import account, server
@@ -35,7 +35,7 @@ try:
     for written in range(1000):
         with one.transaction() as transaction:
             transaction.many("insert into things (whole, body) values (?, ?)", [(written, bytes(1000))] * 10)
-except StorageFailed as error:
+except StorageError as error:
     tell(str(error))
 with one.reading() as transaction:
     tell(transaction.execute("select count(*) from things") == [(1 + 10 * written,)])
@@ -71,11 +71,11 @@ def test_a_full_disk(tmp_path: Path) -> None:
 def test_a_failing_statement(database: Database) -> None:
     """A statement that fails is an error of the driver, or leaves a database that does nothing more."""
     write(database, "a")
-    with pytest.raises(StorageFailed, match=r"(?i)unique"):
+    with pytest.raises(StorageError, match=r"(?i)unique"):
         write(database, "a")
-    with pytest.raises(StorageFailed, match="nowhere"), database.reading() as transaction:
+    with pytest.raises(StorageError, match="nowhere"), database.reading() as transaction:
         transaction.execute("select * from nowhere")
-    with pytest.raises(StorageFailed), database.transaction() as transaction:
+    with pytest.raises(StorageError), database.transaction() as transaction:
         transaction.execute(ADD, 1)  # a value is missing
     write(database, "b")
     assert words(database) == ["a", "b"]
@@ -96,7 +96,7 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
             transaction.execute(ADD, 1, None)
 
     def refused() -> None:
-        with pytest.raises(StorageFailed, match=r"x\.db failed: .*; .*folder"):
+        with pytest.raises(StorageError, match=r"x\.db failed: .*; .*folder"):
             attempt()
 
     with tempfile.TemporaryDirectory() as name:  # which others can reach, unlike pytest's
@@ -131,7 +131,7 @@ def test_locked_for_too_long(database: Database, opened: Opening, monkeypatch: p
     impatient = opened()
     with database.transaction() as transaction:
         transaction.execute(ADD, 1, "a")
-        with pytest.raises(StorageFailed, match="for too long"):
+        with pytest.raises(StorageError, match="for too long"):
             write(impatient, "b")
         assert words(impatient) == []
     write(impatient, "c")
@@ -143,10 +143,10 @@ def test_a_file_that_is_replaced(tmp_path: Path) -> None:
     database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     write(database, "a")
     (tmp_path / "x.db").rename(tmp_path / "y.db")
-    with pytest.raises(StorageFailed, match="No such file"):
+    with pytest.raises(StorageError, match="No such file"):
         write(database, "b")
     (tmp_path / "x.db").write_bytes((tmp_path / "y.db").read_bytes())
-    with pytest.raises(StorageFailed, match="was replaced while it was open"):
+    with pytest.raises(StorageError, match="was replaced while it was open"):
         write(database, "b")
     (tmp_path / "y.db").replace(tmp_path / "x.db")
     write(database, "c")
@@ -165,9 +165,9 @@ def test_a_server_that_restarts() -> None:
     write(database, "a")
     assert words(database) == ["a"]
     postgres.stop()
-    with pytest.raises(StorageFailed, match="see that the server runs"):
+    with pytest.raises(StorageError, match="see that the server runs"):
         write(database, "b")
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageError):
         words(database)
     postgres.start()
     write(database, "c")  # as if nothing had been
@@ -179,7 +179,7 @@ def test_a_server_that_restarts() -> None:
             postgres.stop()
             postgres.start()
 
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageError):
         interrupted()
     assert words(database) == ["a", "c"]
     postgres.stop()
@@ -198,15 +198,15 @@ def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     postgres.stop()
     postgres.start()
     second.claim()
-    with pytest.raises(StorageFailed, match="connects anew"):
+    with pytest.raises(StorageError, match="connects anew"):
         write(first, "b")
     with monkeypatch.context() as hurried:
         hurried.setattr(Database, "claiming", 0.2)
-        with pytest.raises(Fenced, match="taken over by another process"):
+        with pytest.raises(FencedError, match="taken over by another process"):
             write(first, "b")
     write(second, "c")
     second.close()
-    with pytest.raises(Fenced, match="taken over by another process"):
+    with pytest.raises(FencedError, match="taken over by another process"):
         write(first, "d")  # nobody serves, and what it remembers is old
     third = open_database(url, role="things", schema=TABLE)
     third.claim()
@@ -223,7 +223,7 @@ def test_a_session_that_was_lost_while_nobody_wrote() -> None:
     write(database, "a")
     postgres.stop()
     postgres.start()
-    with pytest.raises(StorageFailed):
+    with pytest.raises(StorageError):
         write(database, "b")  # so that whoever wanted to write reads what is there
     assert words(database) == ["a"]
     write(database, "c")
@@ -241,7 +241,7 @@ def test_a_commit_without_an_answer() -> None:
             transaction.execute(ADD, 1, "a")
             transaction._link._sql.pgconn.finish()  # the cable
 
-    with pytest.raises(StorageFailed, match="whether it was committed is not known"):
+    with pytest.raises(StorageError, match="whether it was committed is not known"):
         cut()
     assert words(database) == []
     database.close()
@@ -253,7 +253,7 @@ def test_a_read_only_server() -> None:
     name = url.partition("@/")[2].partition("?")[0]
     with psycopg.connect(server().url("postgres"), autocommit=True) as sql:
         sql.execute(f"alter database {name} set default_transaction_read_only = on")
-        with pytest.raises(StorageFailed, match="it can only be read here"):
+        with pytest.raises(StorageError, match="it can only be read here"):
             open_database(url, role="things", schema=TABLE)
         sql.execute(f"alter database {name} reset default_transaction_read_only")
     database = open_database(url, role="things", schema=TABLE)
@@ -269,7 +269,7 @@ def test_servers_that_are_not_there() -> None:
         f"postgresql://me:secret@/x?host={server().folder}",
         "postgresql://me:secret@/x?hots=1",
     ):
-        with pytest.raises(StorageFailed) as caught:
+        with pytest.raises(StorageError) as caught:
             open_database(url, role="things", schema=TABLE)
         assert "secret" not in str(caught.value)
 

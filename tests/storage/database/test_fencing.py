@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bandanna.storage.database.base import Database, Fenced, StorageFailed
+from bandanna.storage.database.base import Database, FencedError, StorageError
 
 from .conftest import Opening
 
@@ -44,10 +44,10 @@ def test_a_process_of_another_generation_writes_nothing_more(opened: Opening) ->
     sleeper.claim()
     sleeper.check_claim()
     raised(beside)
-    with pytest.raises(Fenced), sleeper.transaction() as rows:
+    with pytest.raises(FencedError), sleeper.transaction() as rows:
         rows.execute("insert into things (whole) values (1)")
     for attempt in (sleeper.check_claim, sleeper.claim, lambda: generation(sleeper)):
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             attempt()
     assert sleeper.fenced
     with beside.transaction() as rows:  # which has no claim, and needs none
@@ -61,7 +61,7 @@ def test_an_answer_from_memory_needs_the_claim(opened: Opening) -> None:
     sleeper, beside = opened(), opened()
     sleeper.claim()
     raised(beside)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         sleeper.check_claim()
     assert sleeper.fenced
 
@@ -73,7 +73,7 @@ def test_a_lock_file_that_was_removed(tmp_path: Path, opened: Opening) -> None:
     sleeper.claim()
     (tmp_path / "things.db-served").unlink()
     other.claim()
-    with pytest.raises(Fenced), sleeper.transaction():
+    with pytest.raises(FencedError), sleeper.transaction():
         pass
     with other.transaction() as rows:
         rows.execute("insert into things (whole) values (1)")
@@ -81,6 +81,6 @@ def test_a_lock_file_that_was_removed(tmp_path: Path, opened: Opening) -> None:
 
 def test_being_fenced_is_a_failure_of_the_store() -> None:
     """False if a client of a fenced process were told that its request is wrong, and gave up."""
-    error = pickle.loads(pickle.dumps(Fenced("taken over")))
-    assert isinstance(error, StorageFailed)
+    error = pickle.loads(pickle.dumps(FencedError("taken over")))
+    assert isinstance(error, StorageError)
     assert str(error) == "taken over"

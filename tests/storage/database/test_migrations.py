@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.storage.database.base import Database, StorageFailed
+from bandanna.storage.database.base import Database, StorageError
 from bandanna.storage.database.schema import open_database
 
 from .conftest import Opening
@@ -62,11 +62,11 @@ def test_another_role_is_refused(opened: Opening) -> None:
 
 def test_a_schema_is_made_as_a_whole(opened: Opening) -> None:
     """A schema that fails leaves no table and no version behind."""
-    with pytest.raises(StorageFailed, match="nowhere"):
+    with pytest.raises(StorageError, match="nowhere"):
         opened(FIRST + FAILS)
     database = opened(FIRST)
     assert state(database, "a") == [[(1, "things")], [(1, 1)]]
-    with pytest.raises(StorageFailed), database.reading() as transaction:
+    with pytest.raises(StorageError), database.reading() as transaction:
         transaction.execute("select * from d")
 
 
@@ -102,7 +102,7 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BandannaError, match="other tables than ours"):
         open_database(str(tmp_path / "other.db"), role="things", schema=FIRST)
     (tmp_path / "letter").write_text("Dear reader, " * 100)
-    with pytest.raises(StorageFailed, match="something else than a database"):
+    with pytest.raises(StorageError, match="something else than a database"):
         open_database(str(tmp_path / "letter"), role="things", schema=FIRST)
     assert (tmp_path / "letter").read_text() == "Dear reader, " * 100
 

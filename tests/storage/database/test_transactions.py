@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.storage.database.base import Database, StorageFailed
+from bandanna.storage.database.base import Database, StorageError
 
 from ...trouble import Interrupt, in_a_fork
 from .conftest import Opening
@@ -57,7 +57,7 @@ def test_many_rows_come_back_in_their_order(database: Database, count: int) -> N
     with database.transaction() as transaction:
         transaction.many(sql, rows)
     for bad in ((2**63, b"", None), (0, b"", math.nan), (np.int64(1), b"", None), (0, b"")):
-        with pytest.raises((InvalidArgument, StorageFailed)), database.transaction() as transaction:
+        with pytest.raises((InvalidArgument, StorageError)), database.transaction() as transaction:
             transaction.many(sql, [*rows, bad, *rows])
     with database.reading() as transaction:
         assert transaction.execute("select whole, body, real from things order by id") == rows
@@ -117,13 +117,13 @@ def test_a_failed_statement_undoes_the_others(database: Database) -> None:
     def half(failing: str) -> None:
         with database.transaction() as transaction:
             transaction.execute(ADD, 1, "a")
-            with pytest.raises(StorageFailed):
+            with pytest.raises(StorageError):
                 transaction.execute(ADD, 2, "a") if failing == "execute" else transaction.many(ADD, [(2, "a")])
-            with pytest.raises(StorageFailed, match="does nothing more"):
+            with pytest.raises(StorageError, match="does nothing more"):
                 transaction.execute(ADD, 3, "b")
 
     for failing in ("execute", "many"):
-        with pytest.raises(StorageFailed, match="this transaction has failed"):
+        with pytest.raises(StorageError, match="this transaction has failed"):
             half(failing)
     with database.transaction() as transaction:
         assert transaction.execute(WORDS) == []
@@ -134,7 +134,7 @@ def test_a_misfit_in_many_is_told(opened: Opening) -> None:
     """A value that its column cannot hold is stored, or leaves the database unusable."""
     database = opened("create table strict (n integer check (n < 5))")
     for rows in ([(1,), (7,)], [(1,), ("word" * 9, "two")]):
-        with pytest.raises(StorageFailed), database.transaction() as transaction:
+        with pytest.raises(StorageError), database.transaction() as transaction:
             transaction.many("insert into strict (n) values (?)", rows)
     with database.transaction() as transaction:
         transaction.many("insert into strict values (?)", [(1,), (2,)])
@@ -167,7 +167,7 @@ def test_a_reader_sees_nothing_uncommitted(database: Database, opened: Opening) 
 
 def test_readers_cannot_write(database: Database) -> None:
     """Something is written without the writer's lock."""
-    with pytest.raises(StorageFailed), database.reading() as transaction:
+    with pytest.raises(StorageError), database.reading() as transaction:
         transaction.execute(ADD, 1, "a")
     with database.reading() as transaction:
         assert transaction.execute(WORDS) == []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bandanna.data.features.columns import Counts, HashColumn, OneHotColumn, RangeColumn, Report
-from bandanna.data.features.map import Ball, Hash, Intercept, Map, Mapped, OneHot, Project, Range, corners
+from bandanna.data.features.map import Hash, Intercept, Map, Mapped, OneHot, Project, Range, UnitBall, corners
 from bandanna.data.features.private import Fitted, fit_privately
 
 __all__ = [
-    "Ball",
+    "UnitBall",
     "Counts",
     "Fitted",
     "Hash",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.device.domain import Domain, Statistic
-from bandanna.errors import FeatureWarning, InvalidArgument, InvalidStatistic, Summary
+from bandanna.errors import FeatureWarning, InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
@@ -30,13 +30,13 @@ from bandanna.types import Bools, Floats, Ints
 # number.
 
 
-Raw = NDArray[Any] | Sequence[Any]  # an array of numbers, with NaN for what is missing, or anything
+RawColumn = NDArray[Any] | Sequence[Any]  # an array of numbers, with NaN for what is missing, or anything
 
 _PLAIN = frozenset({int, float, bool, type(None), np.float64, np.bool_})
 MISSING, UNKNOWN = -2, -1
 
 
-def number_of(value: Any) -> float:
+def to_number(value: Any) -> float:
     """A number as a float, infinite beyond the floats; NaN for what is none, or is missing."""
     if isinstance(value, np.bool_):
         return float(value)
@@ -50,7 +50,7 @@ def number_of(value: Any) -> float:
         return math.nan
 
 
-def numbers(raw: Raw) -> Floats:
+def to_numbers(raw: RawColumn) -> Floats:
     """The numbers of a column, (n,), with NaN where there is none."""
     if isinstance(raw, np.ndarray):
         with np.errstate(over="ignore"):
@@ -60,17 +60,17 @@ def numbers(raw: Raw) -> Floats:
             return np.array(raw, dtype=float)  # None is NaN
         except OverflowError:
             pass
-    return np.fromiter(map(number_of, raw), dtype=float, count=len(raw))
+    return np.fromiter(map(to_number, raw), dtype=float, count=len(raw))
 
 
-def codes(raw: Raw, places: Mapping[Any, int]) -> Ints:
+def to_codes(raw: RawColumn, places: Mapping[Any, int]) -> Ints:
     """The place of each value in a list of categories, (n,); MISSING and UNKNOWN for others."""
     if isinstance(raw, np.ndarray):
-        return _numeric_codes(numbers(raw), places)
+        return _numeric_codes(to_numbers(raw), places)
     try:
         found = np.fromiter((places.get(value, UNKNOWN) for value in raw), dtype=np.int64, count=len(raw))
     except Exception:  # not hashable, or will not be compared
-        found = np.fromiter((_place(value, places) for value in raw), dtype=np.int64, count=len(raw))
+        found = np.fromiter((_find_code(value, places) for value in raw), dtype=np.int64, count=len(raw))
     for row in np.flatnonzero(found == UNKNOWN).tolist():
         value = raw[row]
         if type(value) is str:
@@ -78,7 +78,7 @@ def codes(raw: Raw, places: Mapping[Any, int]) -> Ints:
         if isinstance(value, bytes):
             found[row] = places.get(value.decode("utf-8", "replace"), UNKNOWN)
         elif not isinstance(value, str):
-            number = number_of(value)  # as in an array of numbers, which a column is where nobody has a text
+            number = to_number(value)  # as in an array of numbers, which a column is where nobody has a text
             found[row] = MISSING if math.isnan(number) else places.get(number, UNKNOWN)
     return found
 
@@ -91,7 +91,7 @@ def _numeric_codes(given: Floats, places: Mapping[Any, int]) -> Ints:
     return found
 
 
-def _place(value: Any, places: Mapping[Any, int]) -> int:
+def _find_code(value: Any, places: Mapping[Any, int]) -> int:
     try:
         return places.get(value, UNKNOWN) if isinstance(value, Hashable) else UNKNOWN
     except Exception:
@@ -128,29 +128,29 @@ def hash_tokens(values: Sequence[Any], *, words: bool, buckets: int, seed: int) 
             others.append(value)
     places = np.where(places >= 0, places, len(texts) + ~places)  # after the texts
     found = [_words(text, words) for text in texts]
-    rest = [_checks(value, words) for value in others]
+    rest = [_token_hashes(value, words) for value in others]
     lengths = np.fromiter(map(len, chain(found, (each or () for each in rest))), dtype=np.int64)
     checks = chain(map(zlib.crc32, chain.from_iterable(found), repeat(_TEXT)), *(each or () for each in rest))
     flat = np.fromiter(checks, dtype=np.uint32, count=int(lengths.sum()))
     absent = np.array([False] * len(texts) + [each is None for each in rest], dtype=bool)
-    return _counted(flat, lengths, buckets, seed), places, absent
+    return _count_tokens(flat, lengths, buckets, seed), places, absent
 
 
 def _words(text: str, words: bool) -> list[bytes]:
-    content = _utf8(text)
+    content = _encode_utf8(text)
     return _WORD.findall(content.lower()) if words else [content]
 
 
-def _checks(value: Any, words: bool) -> list[int] | None:
+def _token_hashes(value: Any, words: bool) -> list[int] | None:
     """CRC-32 of the tokens of what is not plainly a text; None where there are none."""
     if isinstance(value, str | bytes):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
         return [zlib.crc32(word, _TEXT) for word in _words(text, words)]
-    number = number_of(value)
+    number = to_number(value)
     return None if number != number else [zlib.crc32(struct.pack(">d", number + 0.0), _NUMBER)]  # -0 + 0 = 0
 
 
-def _utf8(text: str) -> bytes:
+def _encode_utf8(text: str) -> bytes:
     """Half a character becomes U+FFFD, as browsers have it."""
     try:
         return text.encode()
@@ -158,8 +158,8 @@ def _utf8(text: str) -> bytes:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _counted(checks: NDArray[np.uint32], lengths: Ints, buckets: int, seed: int) -> Floats:
-    h = mixed(checks, seed)
+def _count_tokens(checks: NDArray[np.uint32], lengths: Ints, buckets: int, seed: int) -> Floats:
+    h = mix_hash(checks, seed)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     places = rows * buckets + (h >> np.uint32(1)).astype(np.int64) % buckets
     signs = 1.0 - 2.0 * (h & np.uint32(1))
@@ -167,7 +167,7 @@ def _counted(checks: NDArray[np.uint32], lengths: Ints, buckets: int, seed: int)
     return counts.reshape(len(lengths), buckets)
 
 
-def mixed(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
+def mix_hash(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
     """fmix32 of MurmurHash3 (Appleby, public domain), of CRC-32 + seed."""
     h = checks + np.uint32(seed)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
@@ -274,7 +274,7 @@ class Column(ABC):
     treatments: ClassVar[tuple[str, ...]] = ("zero", "refuse")
 
     def __post_init__(self) -> None:
-        _text("column", self.name)
+        _check_text("column", self.name)
         if not 0 < len(self.name) <= _LETTERS:
             raise InvalidArgument("column", self.name, f"a name of 1 to {_LETTERS} letters")
         validation.one_of("missing", self.missing, self.treatments)
@@ -290,7 +290,7 @@ class Column(ABC):
         """How many features there are."""
 
     @abstractmethod
-    def fill(self, raw: Raw, out: Floats) -> Counts:
+    def fill(self, raw: RawColumn, out: Floats) -> Counts:
         """Put the features into `out`, (n, width), which is zero: vectors no longer than 1."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -302,7 +302,9 @@ class Column(ABC):
     def _refuse(self, rows: Bools, what: str, allowed: str, begin: int = 0) -> None:
         """Name the first of these rows; its value is a person's, and not shown."""
         if rows.any():
-            raise InvalidStatistic(f"records[{begin + int(np.argmax(rows))}][{self.name!r}]", Summary(what), allowed)
+            raise InvalidStatistic(
+                f"records[{begin + int(np.argmax(rows))}][{self.name!r}]", ValueSummary(what), allowed
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,9 +336,9 @@ class RangeColumn(Column):
         """1."""
         return 1
 
-    def fill(self, raw: Raw, out: Floats) -> Counts:
+    def fill(self, raw: RawColumn, out: Floats) -> Counts:
         """2 (x - low)/(high - low) - 1."""
-        given = numbers(raw)
+        given = to_numbers(raw)
         absent, outside = np.isnan(given), (given < self.low) | (given > self.high)
         if self.outside == "refuse":
             self._refuse(outside, "a number out of range", f"numbers from {self.low:g} to {self.high:g}")
@@ -359,8 +361,8 @@ class OneHotColumn(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = validation.several(self.name, self.values, "a list of categories: texts or numbers")
-        object.__setattr__(self, "values", tuple(_category(self.name, value) for value in given))
+        given = validation.list_entries(self.name, self.values, "a list of categories: texts or numbers")
+        object.__setattr__(self, "values", tuple(_check_category(self.name, value) for value in given))
         if not 0 < len(set(self.values)) == len(self.values) <= _MOST:
             allowed = f"1 to {_MOST:,} categories, all different"
             raise InvalidArgument(self.name, f"{len(self.values)} categories", allowed)
@@ -384,9 +386,9 @@ class OneHotColumn(Column):
     def _places(self) -> dict[Category, int]:
         return {value: place for place, value in enumerate(self.values)}
 
-    def fill(self, raw: Raw, out: Floats) -> Counts:
+    def fill(self, raw: RawColumn, out: Floats) -> Counts:
         """A single 1."""
-        found = codes(raw, self._places)
+        found = to_codes(raw, self._places)
         counts = {}
         for name, code, treatment in (("unknown", UNKNOWN, self.unknown), ("missing", MISSING, self.missing)):
             rows = found == code
@@ -412,9 +414,9 @@ class HashColumn(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.whole, "buckets", most=_MOST)
-        validation.store(self, validation.whole, "seed", least=0, most=2**32 - 1)
-        validation.store(self, validation.flag, "words")
+        validation.set_validated(self, validation.integer, "buckets", most=_MOST)
+        validation.set_validated(self, validation.integer, "seed", least=0, most=2**32 - 1)
+        validation.set_validated(self, validation.boolean, "words")
 
     @property
     def features(self) -> list[str]:
@@ -426,7 +428,7 @@ class HashColumn(Column):
         """Buckets."""
         return self.buckets
 
-    def fill(self, raw: Raw, out: Floats) -> Counts:
+    def fill(self, raw: RawColumn, out: Floats) -> Counts:
         """Signed counts of words, divided by their length as a vector; each different text is looked at once."""
         values = raw.tolist() if isinstance(raw, np.ndarray) else raw
         absent = 0
@@ -441,17 +443,17 @@ class HashColumn(Column):
         return Counts(missing=absent)
 
 
-def _category(name: str, value: Any) -> Category:
+def _check_category(name: str, value: Any) -> Category:
     """A text, or a number as its equals are written."""
     allowed = "categories that are texts or finite numbers"
     if isinstance(value, str):
-        return _text(name, value)
+        return _check_text(name, value)
     number = float(value) if isinstance(value, np.bool_) else value
     number = validation.finite(name, float(number) if isinstance(number, bool) else number, allowed)
-    return int(number) if number.is_integer() and abs(number) <= validation.EXACT else number
+    return int(number) if number.is_integer() and abs(number) <= validation.LARGEST_EXACT_INTEGER else number
 
 
-def _text(name: str, value: Any) -> str:
+def _check_text(name: str, value: Any) -> str:
     """A text that all languages can write."""
     try:
         return str(value.encode().decode())
@@ -459,7 +461,7 @@ def _text(name: str, value: Any) -> str:
         raise InvalidArgument(name, value, "a text, of whole characters") from None
 
 
-def share_of(columns: int) -> float:
+def length_per_column(columns: int) -> float:
     """How long the features of each of so many columns may be: sqrt(m) of these are 1."""
     return 1 / math.sqrt(columns)
 
@@ -469,7 +471,7 @@ def share_of(columns: int) -> float:
 
 @stored_as("Cells")
 @dataclass(frozen=True, kw_only=True)
-class Cells(Domain):
+class CellCountDomain(Domain):
     """Counts of `columns` grids of `cells` each: one person is a single 1 on every grid.
 
     Sensitivity: two people differ in at most two cells of each grid, by 1: sqrt(2 columns), in l1 2 columns.
@@ -480,7 +482,7 @@ class Cells(Domain):
     cells: int
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "columns", "cells", most=10**6)
+        validation.set_validated(self, validation.integer, "columns", "cells", most=10**6)
         object.__setattr__(self, "dim", self.columns * self.cells)
         super().__post_init__()
 

@@ -14,18 +14,25 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from bandanna import validation
-from bandanna.data.features.columns import Column, HashColumn, OneHotColumn, RangeColumn, Report, share_of
-from bandanna.data.features.tables import Table, read
-from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, Unreadable, place_in_json, raise_alone
-from bandanna.storage.encoding import checked
+from bandanna.data.features.columns import Column, HashColumn, OneHotColumn, RangeColumn, Report, length_per_column
+from bandanna.data.features.tables import RecordTable, read_records
+from bandanna.errors import (
+    BandannaError,
+    InvalidArgument,
+    InvalidBudget,
+    Unreadable,
+    describe_json_error,
+    raise_without_context,
+)
+from bandanna.storage.encoding import check_fields
 from bandanna.types import Floats
-from bandanna.validation import inside, keys, require_room
+from bandanna.validation import check_keys, check_memory, prefix_errors
 
 # What a map is made of: columns, and what is done with all their features together.
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Columns:
+class ColumnGroup:
     """Several columns of one kind."""
 
     columns: tuple[Column, ...]
@@ -39,7 +46,7 @@ class Columns:
         return f"{type(self).__name__}({', '.join(each.name for each in self.columns)})"
 
 
-class Range(Columns):
+class Range(ColumnGroup):
     """Numbers with public ranges: `Range(age=(18, 80))`, or `Range({"CD4 count": (0, 1200)})`.
 
     outside  "clip" to the nearer end, or "refuse"
@@ -50,15 +57,15 @@ class Range(Columns):
         self, columns: Mapping[str, Any] | None = None, /, *, outside: str = "clip", missing: str = "zero", **named: Any
     ) -> None:
         made: list[Column] = []
-        for name, limits in _named("Range", columns, named).items():
-            ends = validation.several(f"Range.{name}", limits, "two numbers, (least, largest)")
+        for name, limits in _merge_columns("Range", columns, named).items():
+            ends = validation.list_entries(f"Range.{name}", limits, "two numbers, (least, largest)")
             if len(ends) != 2:
                 raise InvalidArgument(f"Range.{name}", limits, "two numbers, (least, largest)")
             made.append(RangeColumn(name=name, low=ends[0], high=ends[1], outside=outside, missing=missing))
         self._keep(made)
 
 
-class OneHot(Columns):
+class OneHot(ColumnGroup):
     """Categories from public lists: `OneHot(site=["north", "south"])`.
 
     unknown  what is not listed: "zero", "other" (a place of its own), or "refuse"
@@ -68,13 +75,13 @@ class OneHot(Columns):
     def __init__(
         self, columns: Mapping[str, Any] | None = None, /, *, unknown: str = "zero", missing: str = "zero", **named: Any
     ) -> None:
-        lists = _named("OneHot", columns, named)
+        lists = _merge_columns("OneHot", columns, named)
         self._keep(
             [OneHotColumn(name=name, values=values, unknown=unknown, missing=missing) for name, values in lists.items()]
         )
 
 
-class Hash(Columns):
+class Hash(ColumnGroup):
     """Texts, or categories without a list, in so many buckets: `Hash("text", buckets=64)`.
 
     words    True: the words of a text; False: the whole text is one category
@@ -99,12 +106,12 @@ class Project:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "dim", most=10_000)
-        validation.store(self, validation.whole, "seed", least=0, most=validation.EXACT)
+        validation.set_validated(self, validation.integer, "dim", most=10_000)
+        validation.set_validated(self, validation.integer, "seed", least=0, most=validation.LARGEST_EXACT_INTEGER)
 
 
 @dataclass(frozen=True)
-class Ball:
+class UnitBall:
     """Vectors times a public `scale`, clipped to length 1.
 
     Ranges are wide: most people are far from their ends, and their vectors short, while noise is that of vectors of
@@ -114,7 +121,7 @@ class Ball:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.moderate, "scale")
+        validation.set_validated(self, validation.bounded_factor, "scale")
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ class Intercept:
     """A last feature that is constant: (z, 1)/sqrt 2, with |z| <= 1. For `LinTS(intercept=True)`."""
 
 
-def _named(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, Any]:
+def _merge_columns(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, Any]:
     """Of a mapping, for names that are no words of Python, and of arguments; each once."""
     if columns is not None and not isinstance(columns, Mapping):
         raise InvalidArgument(kind, type(columns).__name__, "columns by name, or a mapping from their names")
@@ -142,7 +149,7 @@ def _named(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, Any]:
 
 
 FORMAT, VERSION = "bandanna features", 1
-Parts = tuple[list[Column], Project | None, Ball | None, bool]
+MapParts = tuple[list[Column], Project | None, UnitBall | None, bool]
 
 _KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (RangeColumn, OneHotColumn, HashColumn)}
 _FIELDS = ("format", "version", "columns", "project", "ball", "intercept")
@@ -155,7 +162,7 @@ _KEYS = {
 
 
 def write_document(
-    columns: Sequence[Column], project: Project | None, ball: Ball | None, intercept: bool
+    columns: Sequence[Column], project: Project | None, ball: UnitBall | None, intercept: bool
 ) -> dict[str, Any]:
     """The document."""
     return {
@@ -168,7 +175,7 @@ def write_document(
     }
 
 
-def read_document(document: Any) -> Parts:
+def read_document(document: Any) -> MapParts:
     """What a document says; Unreadable for one that `written` does not make."""
     try:
         if not isinstance(document, Mapping) or set(document) != set(_FIELDS):
@@ -177,55 +184,55 @@ def read_document(document: Any) -> Parts:
             raise ValueError(f"not {FORMAT} of version {VERSION}")
         if type(document["intercept"]) is not bool or not isinstance(document["columns"], list):
             raise ValueError("its columns are no list, or intercept neither true nor false")
-        columns = [_column(each) for each in document["columns"]]
+        columns = [_read_column(each) for each in document["columns"]]
         project, ball = (
-            None if document[name] is None else kind(**checked(kind, document[name]))
-            for name, kind in (("project", Project), ("ball", Ball))
+            None if document[name] is None else kind(**check_fields(kind, document[name]))
+            for name, kind in (("project", Project), ("ball", UnitBall))
         )
     except (BandannaError, AttributeError, TypeError, ValueError) as error:
         raise Unreadable(f"not a map of features: {error}") from error
     return columns, project, ball, document["intercept"]  # type: ignore[return-value]
 
 
-def _column(document: Any) -> Column:
+def _read_column(document: Any) -> Column:
     if not isinstance(document, Mapping) or document.get("kind") not in _KINDS:
         raise ValueError(f"a column that is none of {', '.join(_KINDS)}")
     parts = {name: value for name, value in document.items() if name != "kind"}
     kind = _KINDS[document["kind"]]
     if kind is OneHotColumn and isinstance(parts.get("values"), list):
         parts["values"] = tuple(parts["values"])
-    return kind(**checked(kind, parts))
+    return kind(**check_fields(kind, parts))
 
 
-def map_from_table(table: Mapping[str, Any]) -> Parts:
+def map_from_table(table: Mapping[str, Any]) -> MapParts:
     """What a table of a file says: `columns`, each a range, a list of categories or a table, and what is done then."""
-    given = keys(table, "features", _TABLE, needed=("columns",))
+    given = check_keys(table, "features", _TABLE, needed=("columns",))
     if not isinstance(given["columns"], Mapping):
         raise InvalidArgument("features.columns", given["columns"], "a table [features.columns]")
-    columns = [_tabled(name, value) for name, value in given["columns"].items()]
-    intercept = validation.flag("features.intercept", given.get("intercept", False))
-    with inside("features."):
-        project = _step(given, "project", ("dim", "seed"))
-        ball = _step(given, "ball", ("scale",))
+    columns = [_parse_column_table(name, value) for name, value in given["columns"].items()]
+    intercept = validation.boolean("features.intercept", given.get("intercept", False))
+    with prefix_errors("features."):
+        project = _parse_step(given, "project", ("dim", "seed"))
+        ball = _parse_step(given, "ball", ("scale",))
         return (
             columns,
             None if project is None else Project(**project),
-            Ball() if ball is None and "project" in given else None if ball is None else Ball(**ball),
+            UnitBall() if ball is None and "project" in given else None if ball is None else UnitBall(**ball),
             intercept,
         )
 
 
-def _step(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any] | None:
+def _parse_step(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any] | None:
     """A table, or `true` for its usual values."""
     value = given.get(name)
     if value is None or value is False or (value is True and name == "ball"):
         return {} if value else None
     if not isinstance(value, Mapping):
         raise InvalidArgument(name, value, f"a table with {', '.join(known)}")
-    return keys(value, name, known, needed=known[:1])
+    return check_keys(value, name, known, needed=known[:1])
 
 
-def _tabled(name: str, value: Any) -> Column:
+def _parse_column_table(name: str, value: Any) -> Column:
     """[least, largest], a list of texts, or a table with `range`, `values` or `buckets`."""
     where = f"features.columns.{name}"
     allowed = "[least, largest], a list of texts, or a table with one of range, values and buckets"
@@ -234,13 +241,13 @@ def _tabled(name: str, value: Any) -> Column:
     which = [key for key in _KEYS if isinstance(value, Mapping) and key in value]
     if len(which) != 1:
         raise InvalidArgument(where, value, allowed)
-    parts = keys(value, where, _KEYS[which[0]])
-    with inside("features.columns."):
+    parts = check_keys(value, where, _KEYS[which[0]])
+    with prefix_errors("features.columns."):
         if which == ["values"]:
             return OneHotColumn(name=name, **parts)
         if which == ["buckets"]:
             return HashColumn(name=name, **parts)
-        ends = validation.several(name, parts.pop("range"), "[least, largest]")
+        ends = validation.list_entries(name, parts.pop("range"), "[least, largest]")
         if len(ends) != 2:
             raise InvalidArgument(name, ends, "[least, largest]")
         return RangeColumn(name=name, low=ends[0], high=ends[1], **parts)
@@ -256,7 +263,7 @@ _BITS = 256
 
 
 @lru_cache(maxsize=16)
-def signs(inputs: int, outputs: int, seed: int) -> Floats:
+def projection_signs(inputs: int, outputs: int, seed: int) -> Floats:
     """(inputs, outputs), of -1 and 1."""
     blocks = range(-(-inputs // _BITS))
     texts = (f"bandanna project/{seed}/{i}/{block}".encode("ascii") for i in range(outputs) for block in blocks)
@@ -267,12 +274,12 @@ def signs(inputs: int, outputs: int, seed: int) -> Floats:
     return made
 
 
-def projected(x: Floats, outputs: int, seed: int) -> Floats:
+def project_features(x: Floats, outputs: int, seed: int) -> Floats:
     """(n, inputs) -> (n, outputs): sum_j sign x_j, added in the order of j, by sqrt(outputs).
 
     One column after the other: a row is the same to the last bit in any company, and in any language.
     """
-    table = signs(x.shape[1], outputs, seed)
+    table = projection_signs(x.shape[1], outputs, seed)
     total = np.zeros((len(x), outputs))
     for column, row in zip(x.T, table, strict=True):
         total += column[:, None] * row
@@ -293,7 +300,7 @@ _ROWS = 8_192  # at a time
 _CONSTANT = math.sqrt(0.5)
 _MOST = 1_000_000  # features
 
-Step = TypeVar("Step", Project, Ball, Intercept)
+Step = TypeVar("Step", Project, UnitBall, Intercept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,19 +325,21 @@ class Map:
 
     columns: tuple[Column, ...]
     project: Project | None
-    ball: Ball | None
+    ball: UnitBall | None
     intercept: bool
 
-    def __init__(self, *parts: Columns | Project | Ball | Intercept) -> None:
+    def __init__(self, *parts: ColumnGroup | Project | UnitBall | Intercept) -> None:
         columns: list[Column] = []
         for part in parts:
-            if not isinstance(part, Columns | Project | Ball | Intercept):
+            if not isinstance(part, ColumnGroup | Project | UnitBall | Intercept):
                 raise InvalidArgument("parts", part, "Range, OneHot, Hash, Project, Ball or Intercept")
-            if isinstance(part, Columns):
+            if isinstance(part, ColumnGroup):
                 columns += part.columns
-        self._set(columns, _one(parts, Project), _one(parts, Ball), _one(parts, Intercept) is not None)
+        self._set(
+            columns, _find_step(parts, Project), _find_step(parts, UnitBall), _find_step(parts, Intercept) is not None
+        )
 
-    def _set(self, columns: Sequence[Column], project: Project | None, ball: Ball | None, intercept: bool) -> None:
+    def _set(self, columns: Sequence[Column], project: Project | None, ball: UnitBall | None, intercept: bool) -> None:
         names = [each.name for each in columns]
         if not names or len(set(names)) != len(names):
             twice = next((name for place, name in enumerate(names) if name in names[:place]), "none")
@@ -350,7 +359,7 @@ class Map:
 
     @classmethod
     def of(
-        cls, columns: Sequence[Column], *, project: Project | None = None, ball: Ball | None = None, intercept: bool
+        cls, columns: Sequence[Column], *, project: Project | None = None, ball: UnitBall | None = None, intercept: bool
     ) -> Map:
         """From columns as a map has them."""
         made = cls.__new__(cls)
@@ -385,7 +394,7 @@ class Map:
 
         A `FeatureWarning` says where most of at least 10 rows were clipped, unknown or missing.
         """
-        table = read(records, [each.name for each in self.columns], names)
+        table = read_records(records, [each.name for each in self.columns], names)
         mapped = self._mapped(table)
         if said := mapped.report.warning():
             warnings.warn(said, stacklevel=2)
@@ -393,18 +402,18 @@ class Map:
 
     def mapped(self, records: Any, names: Sequence[str] | None = None) -> Mapped:
         """Features (n, d), with the counts of what was out of range, unknown, missing or clipped; never a warning."""
-        return self._mapped(read(records, [each.name for each in self.columns], names))
+        return self._mapped(read_records(records, [each.name for each in self.columns], names))
 
-    def _mapped(self, table: Table) -> Mapped:
+    def _mapped(self, table: RecordTable) -> Mapped:
         needed = 8 * table.rows * (self.dim + self.inputs)
-        require_room("records", f"{table.rows:,} rows", needed, of=f"{self.dim:,} features of each")
+        check_memory("records", f"{table.rows:,} rows", needed, of=f"{self.dim:,} features of each")
         x = np.zeros((table.rows, self.inputs))
         counts, begin = {}, 0
         for column in self.columns:
             end = begin + column.width
             counts[column.name] = column.fill(table.columns[column.name], x[:, begin:end])
             begin = end
-        x *= share_of(len(self.columns))
+        x *= length_per_column(len(self.columns))
         values, clipped = x, 0
         if self.project is not None or self.ball is not None or self.intercept:
             values = np.empty((table.rows, self.dim))
@@ -418,9 +427,9 @@ class Map:
         """Projected, stretched, clipped, with the constant: (n, d), and how many were clipped."""
         clipped = 0
         if self.project is not None:
-            x = projected(x, self.project.dim, self.project.seed)
+            x = project_features(x, self.project.dim, self.project.seed)
         if self.ball is not None:
-            x, clipped = _in_ball(x * self.ball.scale)
+            x, clipped = _clip_to_ball(x * self.ball.scale)
         if self.intercept:
             x = np.concatenate([x * _CONSTANT, np.full((len(x), 1), _CONSTANT)], axis=1)
         return x, clipped
@@ -450,7 +459,7 @@ class Map:
         try:
             document = json.loads(text)
         except (RecursionError, TypeError, ValueError) as error:
-            raise_alone(Unreadable(f"not a document of JSON: {place_in_json(error)}"))
+            raise_without_context(Unreadable(f"not a document of JSON: {describe_json_error(error)}"))
         return cls.from_dict(document)
 
     @classmethod
@@ -467,7 +476,7 @@ class Map:
         return hash(self._text)
 
 
-def _in_ball(x: Floats) -> tuple[Floats, int]:
+def _clip_to_ball(x: Floats) -> tuple[Floats, int]:
     """Rows no longer than 1, and how many were longer by more than rounding errors."""
     square = np.zeros(len(x))
     for column in x.T:  # in order, as in any language
@@ -478,7 +487,7 @@ def _in_ball(x: Floats) -> tuple[Floats, int]:
     return x / lengths[:, None], int(longer.sum())
 
 
-def _one(parts: Sequence[Any], kind: type[Step]) -> Step | None:
+def _find_step(parts: Sequence[Any], kind: type[Step]) -> Step | None:
     found = [part for part in parts if isinstance(part, kind)]
     if len(found) > 1:
         raise InvalidArgument(kind.__name__, f"{len(found)} of them", "at most one")
@@ -498,7 +507,7 @@ def corners(n: int) -> Floats:
     >>> corners(3).round(3).tolist()
     [[1.0, 0.0], [-0.5, 0.866], [-0.5, -0.866]]
     """
-    count = validation.whole("n", n, least=2, most=10_000)
+    count = validation.integer("n", n, least=2, most=10_000)
     made = np.zeros((count, count - 1))
     for place in range(count - 1):
         left = count - place  # corners that are not yet placed, as seen from the centre of theirs

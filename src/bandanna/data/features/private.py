@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.data.features.columns import Cells, RangeColumn, numbers
+from bandanna.data.features.columns import CellCountDomain, RangeColumn, to_numbers
 from bandanna.data.features.map import Range
-from bandanna.data.features.tables import read
+from bandanna.data.features.tables import read_records
 from bandanna.device.noise import NoiseSource, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.privacy.events import Event
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.privacy.ledger import Ledger
 from bandanna.protocols.comparison import release_recorded
-from bandanna.protocols.factory import open_batch
+from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.types import Floats, Ints
-from bandanna.validation import require_room
+from bandanna.validation import check_memory
 
 _MOST_BINS = 10_000
 
@@ -69,22 +69,26 @@ def fit_privately(
         raise InvalidBudget("privacy", getattr(privacy, "model", privacy), allowed)
     limits = Range(columns).columns
     low, high = (
-        validation.share("quantiles", each) for each in validation.several("quantiles", quantiles, "two shares")
+        validation.unit_interval("quantiles", each)
+        for each in validation.list_entries("quantiles", quantiles, "two shares")
     )
     if not low < high:
         raise InvalidArgument("quantiles", quantiles, "two shares, the first below the second")
-    bins = validation.whole("bins", bins, least=2, most=_MOST_BINS)
-    table = read(records, [each.name for each in limits])
-    domain = Cells(columns=len(limits), cells=bins + 1)
-    require_room("records", f"{table.rows:,} rows", 24 * table.rows * domain.dim, of="their reports")
+    bins = validation.integer("bins", bins, least=2, most=_MOST_BINS)
+    table = read_records(records, [each.name for each in limits])
+    domain = CellCountDomain(columns=len(limits), cells=bins + 1)
+    check_memory("records", f"{table.rows:,} rows", 24 * table.rows * domain.dim, of="their reports")
     if not table.rows:
         raise InvalidArgument("records", "no rows", "at least one person")
-    places = np.stack([_places(numbers(table.columns[each.name]), each, bins) for each in limits], axis=1)  # type: ignore[arg-type]
-    protocol = open_batch(privacy, domain, table.rows)
+    places = np.stack([_cell_numbers(to_numbers(table.columns[each.name]), each, bins) for each in limits], axis=1)  # type: ignore[arg-type]
+    protocol = protocol_for(privacy, domain, table.rows)
     own = SecureNoise() if source is None else source
     released = release_recorded(protocol, domain.statistic(places), own, ledger=ledger, task=task)
     counts = released.total.reshape(len(limits), bins + 1)
-    ends = {each.name: _ends(row, each, table.rows, (low, high)) for each, row in zip(limits, counts, strict=True)}  # type: ignore[arg-type]
+    ends = {
+        each.name: _quantile_edges(row, each, table.rows, (low, high))  # type: ignore[arg-type]
+        for each, row in zip(limits, counts, strict=True)
+    }
     return Fitted(
         range=Range(ends, outside=outside, missing=missing),
         counts={each.name: row for each, row in zip(limits, counts, strict=True)},
@@ -94,7 +98,7 @@ def fit_privately(
     )
 
 
-def _places(given: Floats, limits: RangeColumn, bins: int) -> Ints:
+def _cell_numbers(given: Floats, limits: RangeColumn, bins: int) -> Ints:
     """Which cell each number is in; numbers outside of the public limits count at their ends."""
     inside = np.clip(given, limits.low, limits.high)
     share = (np.where(np.isnan(inside), limits.low, inside) - limits.low) / (limits.high - limits.low)
@@ -102,7 +106,9 @@ def _places(given: Floats, limits: RangeColumn, bins: int) -> Ints:
     return np.where(np.isnan(given), bins, cells)
 
 
-def _ends(counts: Floats, limits: RangeColumn, people: int, quantiles: tuple[float, float]) -> tuple[float, float]:
+def _quantile_edges(
+    counts: Floats, limits: RangeColumn, people: int, quantiles: tuple[float, float]
+) -> tuple[float, float]:
     """The edges of the cells in which the quantiles are."""
     bins = len(counts) - 1
     balanced = counts - (counts.sum() - people) / len(counts)  # they add up to the people

@@ -11,16 +11,24 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.data.logs import Log
-from bandanna.data.ope.estimators import mean_of, value_of
-from bandanna.data.ope.intervals import Difference, Law, Value, ends
-from bandanna.data.ope.sums import Sums, Weighed, bounded, checked_privacy, exact_sums, read_sums, release
-from bandanna.data.ope.targets import Target, target_of
-from bandanna.device.weighted_report import Weights
+from bandanna.data.ope.estimators import mean_law, value_from_sums
+from bandanna.data.ope.intervals import DifferenceLaw, EstimateLaw, Value, interval_ends
+from bandanna.data.ope.sums import (
+    WeightedLog,
+    WeightedSums,
+    check_privacy,
+    exact_sums,
+    read_sums,
+    release_sum,
+    weigh_known_target,
+)
+from bandanna.data.ope.targets import TargetPolicy, to_target_policy
+from bandanna.device.weighted_report import ImportanceWeightDomain
 from bandanna.errors import InvalidArgument
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.types import Floats
-from bandanna.validation import by_name
+from bandanna.validation import checked_keywords
 
 _MOST = 1_000
 
@@ -63,26 +71,26 @@ class Comparison:
         of several together.
         """
         first, second = self[one], self[other]
-        level = validation.chance("level", level)
+        level = validation.open_probability("level", level)
         span = first.reward_range[1] - first.reward_range[0]
         law = self._law(one, other)
-        low, high = ends(law, (first.hidden, second.hidden.turned()), level)
+        low, high = interval_ends(law, (first.hidden, second.hidden.turned()), level)
         estimate = law.estimate
         return span * estimate, span * min(max(low, -1.0), estimate), span * max(min(high, 1.0), estimate)
 
-    def _law(self, one: str, other: str) -> Law:
+    def _law(self, one: str, other: str) -> EstimateLaw:
         first, second = self[one].law, self[other].law
         if self.terms is not None:
             places = list(self.values)
             terms, least, most = self.terms[..., places.index(one)] - self.terms[..., places.index(other)]
             far, mean = np.concatenate([least, most]), np.mean(terms)
-            law = mean_of(terms, (float(mean - np.min(far)), float(np.max(far) - mean)))
+            law = mean_law(terms, (float(mean - np.min(far)), float(np.max(far) - mean)))
             return replace(law, value=first.estimate - second.estimate)
         shared = 0.0
         if self.method == "ips":  # a person who weighs for one arm does not for the other: a covariance of -mean mean/n
             product = (first.estimate - 0.5) * (second.estimate - 0.5)
             shared = math.sqrt(2 * max(product, 0.0) / self[one].people)
-        return Difference(first=first, second=second, apart=self.exclusive, shared=shared)
+        return DifferenceLaw(first=first, second=second, apart=self.exclusive, shared=shared)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -100,7 +108,7 @@ class Comparison:
         return "\n".join([*lines, str(self.guarantee)])
 
 
-@by_name("bd.ope.compare")
+@checked_keywords("bd.ope.compare")
 def compare(
     log: Log,
     targets: Any,
@@ -118,38 +126,42 @@ def compare(
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
     validation.one_of("method", method, ("snips", "ips"))
-    trust, named = checked_privacy(privacy), _named(log, targets)
-    cases = {name: bounded(log, target, weight_bound, trust) for name, target in named.items()}
+    trust, named = check_privacy(privacy), _name_targets(log, targets)
+    cases = {name: weigh_known_target(log, target, weight_bound, trust) for name, target in named.items()}
     arms = [target.arm for target in named.values()]
     exclusive = None not in arms and len(set(arms)) == len(arms)
     if not trust.noisy:
         sums = {name: exact_sums(case) for name, case in cases.items()}
     else:
-        sums = _released(cases, trust, exclusive, seed, path)
-    values = {name: value_of(method, cases[name], sums[name], seed) for name in cases}
+        sums = _release_all(cases, trust, exclusive, seed, path)
+    values = {name: value_from_sums(method, cases[name], sums[name], seed) for name in cases}
     shared: dict[str, Any] = {"values": values, "method": method, "exclusive": exclusive}
     if trust.noisy:
         return Comparison(**shared)
-    return Comparison(**shared, terms=np.stack([_terms(method, cases[name], values[name]) for name in cases], axis=-1))
+    return Comparison(
+        **shared, terms=np.stack([_first_order_terms(method, cases[name], values[name]) for name in cases], axis=-1)
+    )
 
 
-def _named(log: Log, targets: Any) -> dict[str, Target]:
+def _name_targets(log: Log, targets: Any) -> dict[str, TargetPolicy]:
     if isinstance(targets, Mapping):
         pairs = [(str(name), target) for name, target in targets.items()]
     else:
-        some = validation.several("targets", targets, "several targets: a list, or names with targets")
+        some = validation.list_entries("targets", targets, "several targets: a list, or names with targets")
         pairs = [(each if isinstance(each, str) else f"target {place}", each) for place, each in enumerate(some)]
     if not 1 <= len(pairs) <= _MOST or len({name for name, _ in pairs}) != len(pairs):
         raise InvalidArgument("targets", f"{len(pairs)} targets", f"1 to {_MOST:,} targets, all different")
-    return {name: target_of(log, target, f"targets[{name!r}]") for name, target in pairs}
+    return {name: to_target_policy(log, target, f"targets[{name!r}]") for name, target in pairs}
 
 
-def _released(cases: dict[str, Weighed], trust: Privacy, exclusive: bool, seed: Any, path: str) -> dict[str, Sums]:
+def _release_all(
+    cases: dict[str, WeightedLog], trust: Privacy, exclusive: bool, seed: Any, path: str
+) -> dict[str, WeightedSums]:
     """One release of all, each by its own bound."""
-    domain = Weights(bound=1.0, targets=len(cases), moments=True, exclusive=exclusive)
+    domain = ImportanceWeightDomain(bound=1.0, targets=len(cases), moments=True, exclusive=exclusive)
     weights = np.stack([case.weights / case.bound for case in cases.values()], axis=-1)
     first = next(iter(cases.values()))
-    released = release(trust, domain.statistic(weights, first.rewards), seed=seed, path=path)
+    released = release_sum(trust, domain.statistic(weights, first.rewards), seed=seed, path=path)
     parts = domain.unpack(released.total)
     sums = {}
     for place, (name, case) in enumerate(cases.items()):
@@ -158,7 +170,7 @@ def _released(cases: dict[str, Weighed], trust: Privacy, exclusive: bool, seed: 
     return sums
 
 
-def _terms(method: str, case: Weighed, value: Value) -> Floats:
+def _first_order_terms(method: str, case: WeightedLog, value: Value) -> Floats:
     """What everybody contributes to an estimate, to first order: with their rewards, with 0 and with 1, (3, n)."""
     low, high = case.log.reward_range
     centre, weights = value.law.estimate, case.weights

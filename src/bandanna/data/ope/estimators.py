@@ -10,29 +10,29 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.data.logs import Log
-from bandanna.data.ope.intervals import Hidden, Law, Mean, Ratio, Value
+from bandanna.data.ope.intervals import ClippedMass, EstimateLaw, MeanLaw, RatioLaw, Value
 from bandanna.data.ope.sums import (
-    Spread,
-    Sums,
-    Weighed,
-    checked_privacy,
-    cut_off,
+    ErrorSpread,
+    WeightedLog,
+    WeightedSums,
+    check_privacy,
     exact_sums,
-    missing,
-    nothing_promised,
+    guarantee_without_privacy,
+    mean_cut_off,
+    missing_weight,
     read_sums,
-    release,
-    weighed,
+    release_sum,
+    weigh_log,
 )
-from bandanna.device.domain import all_finite, reals
-from bandanna.device.linear_report import LinearReport, PerArmReport, Regression
-from bandanna.device.weighted_report import Corrections, Weights
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
-from bandanna.policies.linear.lints import posterior
+from bandanna.device.domain import check_all_finite, read_real_array
+from bandanna.device.linear_report import LinearReport, PerArmReport, RegressionReport
+from bandanna.device.weighted_report import DoublyRobustDomain, ImportanceWeightDomain
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
+from bandanna.policies.linear.lints import compute_posterior
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.types import Floats
-from bandanna.validation import by_name, result_of
+from bandanna.validation import call_with_user_data, checked_keywords
 
 # Where a log and a target meet: how weights are distributed. Computed from raw rows, for whoever may see those.
 
@@ -40,16 +40,16 @@ from bandanna.validation import by_name, result_of
 _BINS = 20
 
 
-@by_name("bd.ope.overlap")
+@checked_keywords("bd.ope.overlap")
 def overlap(log: Log, target: Any, *, weight_bound: float | None = None) -> dict[str, Any]:
     """The weights of a target, from raw rows and without any privacy: for choosing a bound on data that one may see.
 
     A bound that was chosen after looking at the log tells of the log: choose it on other data, or by design.
     """
-    return details_of(weighed(log, target, weight_bound, none()))
+    return describe_case(weigh_log(log, target, weight_bound, none()))
 
 
-def details_of(case: Weighed) -> dict[str, Any]:
+def describe_case(case: WeightedLog) -> dict[str, Any]:
     """Plain values for JSON."""
     raw, total = np.sort(case.raw), float(case.raw.sum())
     most = max(float(raw[-1]), 1e-12)
@@ -78,7 +78,7 @@ def details_of(case: Weighed) -> dict[str, Any]:
 # nothing more.
 
 
-@by_name("bd.ope.ips")
+@checked_keywords("bd.ope.ips")
 def ips(
     log: Log,
     target: Any,
@@ -100,12 +100,12 @@ def ips(
                   rewards are told with the least noise, and half the bias of clipping on either side
     seed          of noise, in tests and simulations only: it protects nobody. `path` as in `bd.simulate`, with a seed
     """
-    trust = checked_privacy(privacy)
-    case = weighed(log, target, weight_bound, trust)
-    return value_of("ips", case, _sums(case, trust, seed, path), seed, baseline=baseline)
+    trust = check_privacy(privacy)
+    case = weigh_log(log, target, weight_bound, trust)
+    return value_from_sums("ips", case, _release_sums(case, trust, seed, path), seed, baseline=baseline)
 
 
-@by_name("bd.ope.snips")
+@checked_keywords("bd.ope.snips")
 def snips(
     log: Log,
     target: Any,
@@ -116,24 +116,24 @@ def snips(
     path: str = "messages",
 ) -> Value:
     """Self-normalised: sum w r / sum w; the one to take unless there is a reason. Arguments as of `ips`."""
-    trust = checked_privacy(privacy)
-    case = weighed(log, target, weight_bound, trust)
-    return value_of("snips", case, _sums(case, trust, seed, path), seed)
+    trust = check_privacy(privacy)
+    case = weigh_log(log, target, weight_bound, trust)
+    return value_from_sums("snips", case, _release_sums(case, trust, seed, path), seed)
 
 
-def _sums(case: Weighed, trust: Privacy, seed: Any, path: str) -> Sums:
+def _release_sums(case: WeightedLog, trust: Privacy, seed: Any, path: str) -> WeightedSums:
     """What one release tells of a target, or what is exact without privacy."""
     if not trust.noisy:
         return exact_sums(case)
-    domain = Weights(bound=case.bound, moments=True)
+    domain = ImportanceWeightDomain(bound=case.bound, moments=True)
     statistic = domain.statistic(case.weights[:, None], case.rewards)
-    released = release(trust, statistic, seed=seed, path=path)
+    released = release_sum(trust, statistic, seed=seed, path=path)
     return read_sums(case, domain.unpack(released.total)[0], released, domain.units)
 
 
-def value_of(method: str, case: Weighed, sums: Sums, seed: Any, *, baseline: Any = None) -> Value:
+def value_from_sums(method: str, case: WeightedLog, sums: WeightedSums, seed: Any, *, baseline: Any = None) -> Value:
     """IPS or SNIPS of sums. Clipping hides a share of the probability, on which rewards may be 0 or 1."""
-    law: Law = Ratio(sums=sums)
+    law: EstimateLaw = RatioLaw(sums=sums)
     below = law.estimate
     if method == "ips":
         low, high = case.log.reward_range
@@ -141,8 +141,8 @@ def value_of(method: str, case: Weighed, sums: Sums, seed: Any, *, baseline: Any
         below = middle if baseline is None else (_reward("baseline", baseline, low, high) - low) / (high - low)
         law = _ips_law(sums, below)
     share, error = sums.hidden
-    hidden = Hidden(share=share, stderr=error, below=below, above=1 - below)
-    return finished(method, case, law, hidden, seed, guarantee=sums.guarantee, size=sums.size)
+    hidden = ClippedMass(share=share, stderr=error, below=below, above=1 - below)
+    return make_value(method, case, law, hidden, seed, guarantee=sums.guarantee, size=sums.size)
 
 
 def _reward(argument: str, value: Any, low: float, high: float) -> float:
@@ -153,7 +153,7 @@ def _reward(argument: str, value: Any, low: float, high: float) -> float:
     return number
 
 
-def _ips_law(sums: Sums, b: float) -> Mean:
+def _ips_law(sums: WeightedSums, b: float) -> MeanLaw:
     """b + mean w (rho - beta), beta = b - 1/2."""
     n, beta = sums.people, b - 0.5
     mean = (sums.value - beta * sums.weight) / n
@@ -166,10 +166,12 @@ def _ips_law(sums: Sums, b: float) -> Mean:
     third = float(sums.third(beta, square)) - 3 * centre * square + 2 * n * centre**3
     wobble = sums.wobble(beta) + (2 * centre) ** 2 * noise
     below, above = max(sums.largest * b + centre, 0.0), max(sums.largest * (1 - b) - centre, 0.0)
-    steepest = (_steepest(spread, below, n), _steepest(spread, above, n)) if sums.private else None
-    return Mean(
+    steepest = (
+        (_bound_third_cumulant(spread, below, n), _bound_third_cumulant(spread, above, n)) if sums.private else None
+    )
+    return MeanLaw(
         value=b + mean,
-        spread=Spread(
+        spread=ErrorSpread(
             sampled=spread, noise=noise, error=math.sqrt(wobble), third=third, steepest=steepest, laplace=sums.laplace
         ).over(n),
         surprise=(below / n, above / n),
@@ -177,24 +179,24 @@ def _ips_law(sums: Sums, b: float) -> Mean:
     )
 
 
-def _steepest(square: float, most: float, n: int) -> float:
+def _bound_third_cumulant(square: float, most: float, n: int) -> float:
     """An upper bound of the third cumulant of n numbers: of mean 0, at most `most`, and with this sum of squares."""
     return max(square, 0.0) * (most - max(square, 0.0) / (n * most)) if most > 0 else 0.0
 
 
-def mean_of(terms: Floats, surprise: tuple[float, float]) -> Mean:
+def mean_law(terms: Floats, surprise: tuple[float, float]) -> MeanLaw:
     """Of numbers that are known, (n,); one unseen person may be so far below and above them."""
     n, apart = len(terms), terms - terms.mean()
     sampled = float(np.sum(apart**2)) * n / (n - 1) if n > 1 else math.inf
-    spread = Spread(sampled=sampled, third=float(np.sum(apart**3))).over(n)
-    return Mean(value=float(np.mean(terms)), spread=spread, surprise=(surprise[0] / n, surprise[1] / n))
+    spread = ErrorSpread(sampled=sampled, third=float(np.sum(apart**3))).over(n)
+    return MeanLaw(value=float(np.mean(terms)), spread=spread, surprise=(surprise[0] / n, surprise[1] / n))
 
 
-def finished(
+def make_value(
     method: str,
-    case: Weighed,
-    law: Law,
-    hidden: Hidden,
+    case: WeightedLog,
+    law: EstimateLaw,
+    hidden: ClippedMass,
     seed: Any,
     *,
     guarantee: Guarantee | None,
@@ -210,12 +212,12 @@ def finished(
         weight_bound=math.inf if method == "dm" else case.bound,
         clipped_mass=max(hidden.share, 0.0),
         effective_sample_size=size,
-        guarantee=guarantee or nothing_promised(Weights(bound=1.0)),
+        guarantee=guarantee or guarantee_without_privacy(ImportanceWeightDomain(bound=1.0)),
         reward_range=(low, high),
         seeded=guarantee is not None and seed is not None,
         law=law,
         hidden=hidden,
-        details={} if guarantee is not None else details_of(case),
+        details={} if guarantee is not None else describe_case(case),
     )
 
 
@@ -225,26 +227,28 @@ def finished(
 _ALLOWED = "rewards expected of the arms, (arms,) or (n, arms), a function of contexts to them, or a reward model"
 
 
-def tables_of(case: Weighed, q: Any) -> tuple[Floats, Floats]:
+def reward_tables(case: WeightedLog, q: Any) -> tuple[Floats, Floats]:
     """Expected rewards on the scale of [0, 1]: of every arm, (n, K), and of the logged one, (n,)."""
     log = case.log
     low, high = log.reward_range
     if callable(q):
-        made = result_of("q", q, log.contexts, _ALLOWED)
+        made = call_with_user_data("q", q, log.contexts, _ALLOWED)
     else:
         made = q
-    expected = reals("q", made, _ALLOWED)
+    expected = read_real_array("q", made, _ALLOWED)
     if expected.shape not in ((log.n_arms,), (len(log), log.n_arms)):
-        raise InvalidStatistic("shape of q", Summary(expected.shape), f"({log.n_arms},) or ({len(log)}, {log.n_arms})")
-    all_finite("q", expected)
+        raise InvalidStatistic(
+            "shape of q", ValueSummary(expected.shape), f"({log.n_arms},) or ({len(log)}, {log.n_arms})"
+        )
+    check_all_finite("q", expected)
     scaled = np.broadcast_to((expected - low) / (high - low), (len(log), log.n_arms))
     return scaled, scaled[np.arange(len(log)), log.arms]
 
 
-def spread_of(q: Any, spread: Any, case: Weighed) -> float:
+def check_model_spread(q: Any, spread: Any, case: WeightedLog) -> float:
     """How far from the middle a model may be: as was said; of the same numbers for everybody, as far as they are."""
     if spread is not None:
-        half = validation.share("spread", spread)
+        half = validation.unit_interval("spread", spread)
         if half > 0.5:
             raise InvalidArgument("spread", spread, "a number in [0, 1/2]")
         return half
@@ -267,7 +271,7 @@ def spread_of(q: Any, spread: Any, case: Weighed) -> float:
 # (`core.corrections`).
 
 
-@by_name("bd.ope.dr")
+@checked_keywords("bd.ope.dr")
 def dr(
     log: Log,
     target: Any,
@@ -288,10 +292,10 @@ def dr(
 
     The other arguments are those of `ips`.
     """
-    return _robust("dr", log, target, q, weight_bound, privacy, spread, seed, path)
+    return _doubly_robust("dr", log, target, q, weight_bound, privacy, spread, seed, path)
 
 
-@by_name("bd.ope.switch")
+@checked_keywords("bd.ope.switch")
 def switch(
     log: Log,
     target: Any,
@@ -304,10 +308,10 @@ def switch(
     path: str = "messages",
 ) -> Value:
     """Doubly robust where w <= `weight_bound`, and the model alone where the target is too far from the log."""
-    return _robust("switch", log, target, q, weight_bound, privacy, spread, seed, path)
+    return _doubly_robust("switch", log, target, q, weight_bound, privacy, spread, seed, path)
 
 
-@by_name("bd.ope.dm")
+@checked_keywords("bd.ope.dm")
 def dm(
     log: Log,
     target: Any,
@@ -319,10 +323,10 @@ def dm(
     path: str = "messages",
 ) -> Value:
     """Direct method: what the model expects. Its interval is for the model's opinion, not for what it gets wrong."""
-    return _robust("dm", log, target, q, math.inf, privacy, spread, seed, path)
+    return _doubly_robust("dm", log, target, q, math.inf, privacy, spread, seed, path)
 
 
-def _robust(
+def _doubly_robust(
     method: str,
     log: Log,
     target: Any,
@@ -333,15 +337,15 @@ def _robust(
     seed: Any,
     path: str,
 ) -> Value:
-    trust = checked_privacy(privacy)
+    trust = check_privacy(privacy)
     cut = None if method == "dm" else weight_bound
     if method == "switch" and weight_bound is None:
         raise InvalidArgument("weight_bound", None, "a number: above it the model alone is believed")
-    case = weighed(log, target, cut, none() if method == "dm" else trust)
+    case = weigh_log(log, target, cut, none() if method == "dm" else trust)
     if trust.noisy:
         log.check_private()
-    expected, logged = tables_of(case, q)
-    half = spread_of(q, spread, case) if trust.noisy else 0.5
+    expected, logged = reward_tables(case, q)
+    half = check_model_spread(q, spread, case) if trust.noisy else 0.5
     if trust.noisy:
         expected, logged = (np.clip(each, 0.5 - half, 0.5 + half) for each in (expected, logged))
     weights = np.zeros(case.people) if method == "dm" else case.weights
@@ -350,32 +354,39 @@ def _robust(
     model = np.sum(case.target.chances * expected, axis=1)
     corrections = model - 0.5 + weights * (case.rewards - logged)
     if trust.noisy:
-        return _released(method, case, corrections, weights, half, trust, seed, path)
+        return _release_corrections(method, case, corrections, weights, half, trust, seed, path)
     worst, best = model - 0.5 - weights * logged, model - 0.5 + weights * (1 - logged)  # of rewards 0 and 1
     mean = np.mean(corrections)
-    law = mean_of(corrections + 0.5, (float(mean - np.min(worst)), float(np.max(best) - mean)))
-    share, error = (0.0, 0.0) if method == "dm" else cut_off(case.raw - weights)
-    hidden = Hidden(share=share, stderr=error, below=1.0, above=1.0)
-    return finished(method, case, law, hidden, seed, guarantee=None, size=exact_sums(case).size)
+    law = mean_law(corrections + 0.5, (float(mean - np.min(worst)), float(np.max(best) - mean)))
+    share, error = (0.0, 0.0) if method == "dm" else mean_cut_off(case.raw - weights)
+    hidden = ClippedMass(share=share, stderr=error, below=1.0, above=1.0)
+    return make_value(method, case, law, hidden, seed, guarantee=None, size=exact_sums(case).size)
 
 
-def _released(
-    method: str, case: Weighed, corrections: Floats, weights: Floats, half: float, trust: Privacy, seed: Any, path: str
+def _release_corrections(
+    method: str,
+    case: WeightedLog,
+    corrections: Floats,
+    weights: Floats,
+    half: float,
+    trust: Privacy,
+    seed: Any,
+    path: str,
 ) -> Value:
     """By the sums of d, w and d^2."""
     n = case.people
-    domain = Corrections(bound=0.0 if method == "dm" else case.bound, spread=half)
-    released = release(trust, domain.statistic(corrections, weights), seed=seed, path=path)
+    domain = DoublyRobustDomain(bound=0.0 if method == "dm" else case.bound, spread=half)
+    released = release_sum(trust, domain.statistic(corrections, weights), seed=seed, path=path)
     (total, weight, square), noise = domain.unpack(released.total), released.variance * domain.units**2
     mean, largest = float(total) / n, domain.largest
     centre = min(max(mean, -0.5), 0.5)
-    spread = Spread(
+    spread = ErrorSpread(
         sampled=float(square) - n * centre**2,
         noise=float(noise[0]),
         error=math.sqrt(noise[2] + (2 * centre) ** 2 * noise[0]),
         laplace=released.laplace,
     )
-    law = Mean(
+    law = MeanLaw(
         value=0.5 + mean,
         spread=spread.over(n),
         surprise=(max(largest + centre, 0.0) / n, max(largest - centre, 0.0) / n),
@@ -383,9 +394,9 @@ def _released(
     )
     share, error = 0.0, 0.0
     if method != "dm" and not case.safe:
-        share, error = missing(float(weight), case.bound * max(float(weight), 0.0), float(noise[1]), n)
-    hidden = Hidden(share=share, stderr=error, below=0.5 + half, above=0.5 + half)
-    return finished(method, case, law, hidden, seed, guarantee=released.guarantee, size=None)
+        share, error = missing_weight(float(weight), case.bound * max(float(weight), 0.0), float(noise[1]), n)
+    hidden = ClippedMass(share=share, stderr=error, below=0.5 + half, above=0.5 + half)
+    return make_value(method, case, law, hidden, seed, guarantee=released.guarantee, size=None)
 
 
 # A model of rewards that a log teaches, in any trust model: what doubly robust estimates begin with.
@@ -411,18 +422,18 @@ class RewardModel:
     n_arms: int
     reward_range: tuple[float, float]
     guarantee: Guarantee
-    domain: Regression
+    domain: RegressionReport
 
     def __call__(self, contexts: Any) -> Floats:
         """Expected rewards, within their range."""
-        shown = reals("contexts", contexts)
+        shown = read_real_array("contexts", contexts)
         own = isinstance(self.domain, PerArmReport)
         if shown.ndim != (2 if own else 3) or max(shown.shape[-1], int(own)) != self.domain.features:
             allowed = f"(n, {'' if own else 'arms, '}{self.domain.features})"
-            raise InvalidStatistic("shape of contexts", Summary(shown.shape), allowed)
-        all_finite("contexts", shown)
+            raise InvalidStatistic("shape of contexts", ValueSummary(shown.shape), allowed)
+        check_all_finite("contexts", shown)
         if own:
-            z = self.domain.seen(_some(shown))
+            z = self.domain.seen(_features_or_zeros(shown))
             scores = np.concatenate([z, np.ones((len(z), 1))], axis=1) @ self.theta.T + 0.5
         else:
             scores = self.domain.seen(shown) @ self.theta
@@ -430,7 +441,7 @@ class RewardModel:
         return np.asarray(low + (high - low) * np.clip(scores, 0.0, 1.0))
 
 
-@by_name("bd.ope.reward_model")
+@checked_keywords("bd.ope.reward_model")
 def reward_model(
     log: Log,
     *,
@@ -445,26 +456,26 @@ def reward_model(
     """
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
-    trust, size = checked_privacy(privacy), validation.moderate("prior", prior)
+    trust, size = check_privacy(privacy), validation.bounded_factor("prior", prior)
     if trust.noisy:
         log.check_private()
     own = log.of_users
-    domain: Regression = (
+    domain: RegressionReport = (
         PerArmReport(features=max(log.dim, 1), n_arms=log.n_arms)
         if own
         else LinearReport(features=log.dim, isometric=trust.isometric)
     )
     rows = np.arange(len(log))
-    features = _some(log.contexts) if own else log.contexts[rows, log.arms]
+    features = _features_or_zeros(log.contexts) if own else log.contexts[rows, log.arms]
     rewards = log.scaled_rewards() - (0.5 if own else 0.0)
     statistic = domain.statistic(features, rewards, arms=log.arms if own else None)
     if trust.noisy:
-        released = release(trust, statistic, seed=seed, path=path)
+        released = release_sum(trust, statistic, seed=seed, path=path)
         total, variance, guarantee = released.total, released.variance, released.guarantee
     else:
-        total, variance, guarantee = statistic.total(), 0.0, nothing_promised(domain)
+        total, variance, guarantee = statistic.total(), 0.0, guarantee_without_privacy(domain)
     vector, matrix = domain.variances
-    mean, _, _ = posterior(
+    mean, _, _ = compute_posterior(
         *domain.sums(total, len(log)),
         noise=(variance * vector, variance * matrix),
         second_moments=size**2 * domain.second_moments,
@@ -476,6 +487,6 @@ def reward_model(
     )  # fmt: skip
 
 
-def _some(contexts: Floats) -> Floats:
+def _features_or_zeros(contexts: Floats) -> Floats:
     """Features, or one that is 0 where there are none."""
     return contexts if contexts.shape[-1] else np.zeros((len(contexts), 1))

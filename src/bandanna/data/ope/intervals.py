@@ -13,7 +13,7 @@ import numpy as np
 from scipy import optimize, special
 
 from bandanna import validation
-from bandanna.data.ope.sums import Spread, Sums, beyond, mean_variance
+from bandanna.data.ope.sums import ErrorSpread, WeightedSums, mean_variance, tail_probability
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.types import Floats
 
@@ -53,7 +53,7 @@ from bandanna.types import Floats
 _GRID = np.linspace(0.0, 1.0, 33)
 
 
-def critical(level: float, apart: float) -> float:
+def critical_value(level: float, apart: float) -> float:
     """C with Phi(C + apart) - Phi(-C) = level; apart = D/se: from 1.96 for 0 down to 1.645, for 95 %."""
     most = float(special.ndtri((1 + level) / 2))
     if not apart > 0:
@@ -66,7 +66,7 @@ def critical(level: float, apart: float) -> float:
     return most if short(most) <= 0 else least if short(least) >= 0 else float(optimize.brentq(short, least, most))
 
 
-class Law(ABC):
+class EstimateLaw(ABC):
     """How an estimate is distributed about what it estimates."""
 
     estimate: float
@@ -79,7 +79,7 @@ class Law(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hidden:
+class ClippedMass:
     """The share of a target's probability that clipping has cut off, and how far it may pull the estimate, by sides.
 
     The value lies between estimate - `below` share and estimate + `above` share, whatever rewards are hidden. A
@@ -91,18 +91,18 @@ class Hidden:
     below: float = 0.0
     above: float = 0.0
 
-    def turned(self) -> Hidden:
+    def turned(self) -> ClippedMass:
         """Of the estimate with the other sign."""
-        return Hidden(share=self.share, stderr=self.stderr, below=self.above, above=self.below)
+        return ClippedMass(share=self.share, stderr=self.stderr, below=self.above, above=self.below)
 
 
-def ends(law: Law, hidden: tuple[Hidden, ...], level: float) -> tuple[float, float]:
+def interval_ends(law: EstimateLaw, hidden: tuple[ClippedMass, ...], level: float) -> tuple[float, float]:
     """An interval for what an estimate and hidden parts allow; the error of a hidden share counts in its end."""
     parts = [each for each in hidden if each.share > 0 or each.stderr > 0]
     below = sum(each.below * each.share for each in parts)
     above = sum(each.above * each.share for each in parts)
     apart = (below + above) / law.stderr if law.stderr > 0 else math.inf
-    z = critical(level, apart if below + above > 0 else 0.0)
+    z = critical_value(level, apart if below + above > 0 else 0.0)
     low, high = law.limits(z)
     down = math.hypot(law.estimate - low, *(z * each.below * each.stderr for each in parts))
     up = math.hypot(high - law.estimate, *(z * each.above * each.stderr for each in parts))
@@ -110,14 +110,14 @@ def ends(law: Law, hidden: tuple[Hidden, ...], level: float) -> tuple[float, flo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mean(Law):
+class MeanLaw(EstimateLaw):
     """A mean of numbers: `value`, put into `inside` where that is given, and the variance of its error.
 
     surprise  how far one unseen person may move the mean, down and up
     """
 
     value: float
-    spread: Spread
+    spread: ErrorSpread
     surprise: tuple[float, float] = (0.0, 0.0)
     inside: tuple[float, float] = (-math.inf, math.inf)
 
@@ -150,7 +150,7 @@ class Mean(Law):
         far = math.sqrt(mean_variance(spread))
 
         def surplus(distance: float) -> float:
-            return float(beyond(np.array(distance), spread)) - tail
+            return float(tail_probability(np.array(distance), spread)) - tail
 
         if not far > 0 or surplus(0.0) <= 0:
             return 0.0
@@ -160,10 +160,10 @@ class Mean(Law):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ratio(Law):
+class RatioLaw(EstimateLaw):
     """1/2 + U/V of sums, exact or released; in [0, 1], and 1/2 where nothing weighs anything."""
 
-    sums: Sums
+    sums: WeightedSums
 
     @property
     def _theta(self) -> float:
@@ -200,12 +200,12 @@ class Ratio(Law):
         def surplus(values: Floats) -> Floats:
             distance = np.abs(values - theta) * sums.weight
             spread = sums.spread(values).towards(side, sums.largest * (0.5 - side * values))
-            return beyond(distance, spread) - tail
+            return tail_probability(distance, spread) - tail
 
-        return _outermost(surplus, theta, 0.5 * side)
+        return _last_nonnegative(surplus, theta, 0.5 * side)
 
 
-def _outermost(surplus: Callable[[Floats], Floats], start: float, far: float) -> float:
+def _last_nonnegative(surplus: Callable[[Floats], Floats], start: float, far: float) -> float:
     """Search for the last point from start to far where the surplus is not negative: by a grid, then by its root."""
     points = start + (far - start) * _GRID
     places = np.flatnonzero(surplus(points) >= 0)
@@ -219,7 +219,7 @@ def _outermost(surplus: Callable[[Floats], Floats], start: float, far: float) ->
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference(Law):
+class DifferenceLaw(EstimateLaw):
     """Of two estimates with independent noise: the squares of what each may be off add up (Zou and Donner 2008).
 
     apart   sampling errors are uncorrelated, too, or as correlated as `shared` says; else they are added up, which
@@ -227,8 +227,8 @@ class Difference(Law):
     shared  standard deviation by which the difference varies more than if they were uncorrelated
     """
 
-    first: Law
-    second: Law
+    first: EstimateLaw
+    second: EstimateLaw
     apart: bool
     shared: float = 0.0
 
@@ -262,7 +262,7 @@ class Difference(Law):
         return math.hypot(sampled, *(each * math.sqrt(share) for each, share in zip((one, other), shares, strict=True)))
 
 
-def _noise_share(law: Law) -> float:
+def _noise_share(law: EstimateLaw) -> float:
     """Of the variance; none where it is not known."""
     return min((law.noise / law.stderr) ** 2, 1.0) if 0 < law.stderr < math.inf else 0.0
 
@@ -299,8 +299,8 @@ class Value:
     guarantee: Guarantee
     reward_range: tuple[float, float]
     seeded: bool = False
-    law: Law = field(repr=False)  # of the estimate on rewards in [0, 1]
-    hidden: Hidden = field(default=Hidden(), repr=False)  # what was cut off, and how far that may pull
+    law: EstimateLaw = field(repr=False)  # of the estimate on rewards in [0, 1]
+    hidden: ClippedMass = field(default=ClippedMass(), repr=False)  # what was cut off, and how far that may pull
     details: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -323,7 +323,7 @@ class Value:
         low <= estimate <= high. Cut to the range of rewards, except where an estimate without privacy is outside: it is
         an end then. What a model of rewards gets wrong is not in the direct method's.
         """
-        low, high = ends(self.law, (self.hidden,), validation.chance("level", level))
+        low, high = interval_ends(self.law, (self.hidden,), validation.open_probability("level", level))
         least, span = self.reward_range[0], self._span
         return min(least + span * max(low, 0.0), self.estimate), max(least + span * min(high, 1.0), self.estimate)
 
@@ -333,8 +333,8 @@ class Value:
         return {
             **self.to_dict(),
             "interval_width": high - low,
-            "noise_share": 0.0 if self.stderr == 0 else _number((self.noise_std / self.stderr) ** 2),
-            "sample_share": _share(self.effective_sample_size, self.people),
+            "noise_share": 0.0 if self.stderr == 0 else _format_number((self.noise_std / self.stderr) ** 2),
+            "sample_share": _format_share(self.effective_sample_size, self.people),
             **self.details,
         }
 
@@ -354,8 +354,8 @@ class Value:
         return {
             "method": self.method,
             "target": self.target,
-            **{name: _number(value) for name, value in numbers.items()},
-            "effective_sample_size": None if size is None else _number(size),
+            **{name: _format_number(value) for name, value in numbers.items()},
+            "effective_sample_size": None if size is None else _format_number(size),
             "people": self.people,
             "guarantee": self.guarantee.to_dict(),
         }
@@ -398,9 +398,9 @@ class Value:
         )
 
 
-def _number(value: float) -> float | None:
+def _format_number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _share(size: float | None, people: int) -> float | None:
-    return None if size is None else _number(size / people)
+def _format_share(size: float | None, people: int) -> float | None:
+    return None if size is None else _format_number(size / people)

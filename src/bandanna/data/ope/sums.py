@@ -12,14 +12,14 @@ from scipy import special
 
 from bandanna import validation
 from bandanna.data.logs import Log
-from bandanna.data.ope.targets import Target, target_of
+from bandanna.data.ope.targets import TargetPolicy, to_target_policy
 from bandanna.device.domain import Statistic
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import InvalidArgument
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import BatchProtocol
 from bandanna.protocols.clear import Clear
-from bandanna.protocols.factory import open_batch
+from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.protocols.spherical_cap import LocalUnit
@@ -35,7 +35,7 @@ _SEEDED = ("whoever knows the seed", "everything, because this is a test")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Released:
+class ReleasedSum:
     """A sum, the variance of the noise in each coordinate, and what is promised for it.
 
     variance  in every direction, or a bound on it where it depends on what is summed (`LocalUnit.std_along`)
@@ -48,28 +48,28 @@ class Released:
     laplace: bool = False
 
 
-def release(privacy: Privacy, statistic: Statistic, *, seed: Any, path: str) -> Released:
+def release_sum(privacy: Privacy, statistic: Statistic, *, seed: Any, path: str) -> ReleasedSum:
     """By the protocol of the trust model, calibrated for as many people; secure noise unless a seed is given."""
-    protocol = open_batch(privacy.preferring("auto"), statistic.domain, statistic.users)
+    protocol = protocol_for(privacy.with_default_protocol("auto"), statistic.domain, statistic.users)
     source, way = _source(seed, path)
     estimate = protocol.release(statistic, source, path=way)
     along = protocol.std_along(statistic.users) if isinstance(protocol, LocalUnit) else 0.0
-    return Released(
+    return ReleasedSum(
         total=estimate.total,
         variance=max(estimate.variance, along**2),
-        guarantee=promised(protocol, seed is not None),
+        guarantee=guarantee_for_log(protocol, seed is not None),
         laplace=isinstance(protocol, CentralLaplace),
     )
 
 
-def promised(protocol: BatchProtocol, seeded: bool = False) -> Guarantee:
+def guarantee_for_log(protocol: BatchProtocol, seeded: bool = False) -> Guarantee:
     """To the people in the log."""
     stated = protocol.guarantee
     observers = (_HOLDER, _PUBLIC, *((_SEEDED,) * seeded), *stated.observers)
     return replace(stated, protects=PROTECTS, observers=observers, one_process=False)  # the holder sees everything
 
 
-def nothing_promised(statistic_of: Any) -> Guarantee:
+def guarantee_without_privacy(statistic_of: Any) -> Guarantee:
     """Without privacy."""
     clear = Clear(domain=statistic_of).guarantee
     observers = (("everybody", "the estimate, computed without noise"),)
@@ -80,7 +80,7 @@ def _source(seed: Any, path: str) -> tuple[NoiseSource, str]:
     validation.one_of("path", path, ("messages", "law"))
     if seed is None:
         return SecureNoise(), "messages"
-    number = validation.whole("seed", seed, least=0, most=validation.SEEDS)
+    number = validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
     return FastNoise(np.random.default_rng(number)), path
 
 
@@ -91,14 +91,14 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Weighed:
+class WeightedLog:
     """A log and a target: w = pi/p of everybody, cut at `bound`, which is infinite where nothing is cut.
 
     safe: weights cannot exceed the bound, by what is public: the log's floor and the target's largest probability.
     """
 
     log: Log
-    target: Target
+    target: TargetPolicy
     bound: float
     safe: bool
 
@@ -125,7 +125,7 @@ class Weighed:
         return len(self.log)
 
 
-def checked_privacy(privacy: Any) -> Privacy:
+def check_privacy(privacy: Any) -> Privacy:
     """A trust model, or none."""
     if privacy is None:
         return none()
@@ -135,14 +135,14 @@ def checked_privacy(privacy: Any) -> Privacy:
     return privacy
 
 
-def weighed(log: Any, target: Any, weight_bound: Any, privacy: Privacy, name: str = "target") -> Weighed:
+def weigh_log(log: Any, target: Any, weight_bound: Any, privacy: Privacy, name: str = "target") -> WeightedLog:
     """With the bound that was given, or the one that is public."""
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
-    return bounded(log, target_of(log, target, name), weight_bound, privacy)
+    return weigh_known_target(log, to_target_policy(log, target, name), weight_bound, privacy)
 
 
-def bounded(log: Log, target: Target, weight_bound: Any, privacy: Privacy) -> Weighed:
+def weigh_known_target(log: Log, target: TargetPolicy, weight_bound: Any, privacy: Privacy) -> WeightedLog:
     """A target of known probabilities."""
     if privacy.noisy:
         log.check_private()
@@ -159,7 +159,7 @@ def bounded(log: Log, target: Target, weight_bound: Any, privacy: Privacy) -> We
         raise InvalidArgument("weight_bound", None, allowed)
     else:
         bound = public if privacy.noisy else math.inf
-    return Weighed(log=log, target=target, bound=bound, safe=bound >= public * (1 - _ROUNDING))
+    return WeightedLog(log=log, target=target, bound=bound, safe=bound >= public * (1 - _ROUNDING))
 
 
 # How far the error of a sum goes: the variance that is known of it, and the probability of an error.
@@ -172,7 +172,7 @@ _LONGEST_SKEW = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class ErrorSpread:
     """The variance of an error; each a number or an array, all of one shape.
 
     sampled  that of sampling, exact or as it was released: then perhaps negative
@@ -194,7 +194,7 @@ class Spread:
     extra: float | Floats = 0.0
     laplace: bool = False
 
-    def over(self, n: int) -> Spread:
+    def over(self, n: int) -> ErrorSpread:
         """Of the sum divided by n."""
         steepest = None if self.steepest is None else (self.steepest[0] / n**3, self.steepest[1] / n**3)
         return replace(
@@ -207,7 +207,7 @@ class Spread:
             lean=self.lean / n**3,
         )
 
-    def towards(self, side: int, surprise: float | Floats) -> Spread:
+    def towards(self, side: int, surprise: float | Floats) -> ErrorSpread:
         """As it matters for an end above (1) or below (-1) the estimate, with one more person so far on that side.
 
         A negative third cumulant brings the end nearer. An estimated one does so as far as the upper bound allows. A
@@ -227,7 +227,7 @@ def _shares() -> Floats:
     return (np.arange(_NODES) + 0.5) / _NODES
 
 
-def variances(spread: Spread) -> tuple[Floats, Floats]:
+def possible_variances(spread: ErrorSpread) -> tuple[Floats, Floats]:
     """Variances that the sum may have, (..., nodes), and their weights: a normal law cut at the noise, times v."""
     sampled, noise, error, extra = (
         np.asarray(each, dtype=float)[..., None] for each in (spread.sampled, spread.noise, spread.error, spread.extra)
@@ -243,26 +243,26 @@ def variances(spread: Spread) -> tuple[Floats, Floats]:
     return v + extra, v
 
 
-def mean_variance(spread: Spread) -> float:
+def mean_variance(spread: ErrorSpread) -> float:
     """Of one sum."""
-    v, weights = variances(spread)
+    v, weights = possible_variances(spread)
     return float(np.sum(v * weights) / np.sum(weights))
 
 
-def beyond(distance: Floats, spread: Spread) -> Floats:
+def tail_probability(distance: Floats, spread: ErrorSpread) -> Floats:
     """The probability of an error of this distance or more, where `third` is as `towards` a side has it."""
-    v, weights = variances(spread)
+    v, weights = possible_variances(spread)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(v)
         d = np.where(v > 0, distance[..., None] / root, np.where(distance[..., None] > 0, np.inf, 0.0))
         g = np.where(v > 0, np.asarray(spread.third)[..., None] / (v * root), 0.0)
-        y = deviation(d, g)
+        y = skewed_deviate(d, g)
         share = np.where(v > 0, np.asarray(spread.noise)[..., None] / v, 0.0)
     chance = laplace_tail(y, np.clip(share, 0.0, 1.0)) if spread.laplace else special.ndtr(-y)
     return np.asarray(np.sum(weights * chance, axis=-1) / np.sum(weights, axis=-1))
 
 
-def deviation(d: Floats, g: Floats) -> Floats:
+def skewed_deviate(d: Floats, g: Floats) -> Floats:
     """The normal deviate as likely as a studentised sum at d, of skewness g; g > 0 where this side's end is farther.
 
     There the variance under what is tested is v (1 + g d), and the tail of a sum of that variance is short; on the
@@ -297,7 +297,7 @@ _MULTIPLES = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sums:
+class WeightedSums:
     """Of one target, with rho = r - 1/2.
 
     value, weight  sums of w rho and of w
@@ -363,12 +363,12 @@ class Sums:
         """The variance of the noise in the sum of w (rho - theta)."""
         return self.noise[0] + theta**2 * self.noise[1]
 
-    def spread(self, theta: Floats) -> Spread:
+    def spread(self, theta: Floats) -> ErrorSpread:
         """The variance of the sum of w (rho - theta) if the value is theta, so that its mean is 0; of any shape."""
         sampled, error, lean = self._second(theta)
         third = self.third(theta, sampled)
         steepest = None if self.cubes is not None else (self._steepest(theta, -1), self._steepest(theta, 1))
-        return Spread(
+        return ErrorSpread(
             sampled=sampled, noise=self.added(theta), error=error, third=third, steepest=steepest, lean=lean,
             laplace=self.laplace,
         )  # fmt: skip
@@ -438,7 +438,7 @@ class Sums:
         return np.asarray(cube * c / self.weight)
 
 
-def cut_off(excess: Floats) -> tuple[float, float]:
+def mean_cut_off(excess: Floats) -> tuple[float, float]:
     """The mean of what was cut off, (n,), and its standard error; nothing is nothing."""
     share, n = float(np.mean(excess)), len(excess)
     if share < 1e-12:
@@ -446,31 +446,31 @@ def cut_off(excess: Floats) -> tuple[float, float]:
     return min(share, 1.0), float(np.std(excess, ddof=min(1, n - 1))) / math.sqrt(n)
 
 
-def missing(weight: float, square: float, noise: float, people: int) -> tuple[float, float]:
+def missing_weight(weight: float, square: float, noise: float, people: int) -> tuple[float, float]:
     """1 - the mean of released weights, and its standard error: E w = 1 where nothing was cut off."""
     mean = weight / people
     spread = max(square / people - mean**2, 0.0) / people + noise / people**2
     return min(1 - mean, 1.0), math.sqrt(spread)
 
 
-def exact_sums(case: Weighed, *, hidden: tuple[float, float] | None = None) -> Sums:
+def exact_sums(case: WeightedLog, *, hidden: tuple[float, float] | None = None) -> WeightedSums:
     """Without privacy; what is clipped is seen."""
     w, rho = case.weights, case.rewards - 0.5
-    return Sums(
+    return WeightedSums(
         value=float(np.sum(w * rho)),
         weight=float(np.sum(w)),
         squares=tuple(float(np.sum(w * w * rho**power)) for power in (2, 1, 0)),  # type: ignore[arg-type]
         cubes=tuple(float(np.sum(w**3 * rho**power)) for power in (3, 2, 1, 0)),  # type: ignore[arg-type]
         people=case.people,
         largest=float(np.max(w)),
-        hidden=cut_off(case.raw - w) if hidden is None else hidden,
+        hidden=mean_cut_off(case.raw - w) if hidden is None else hidden,
     )
 
 
-def read_sums(case: Weighed, parts: Floats, released: Released, units: Floats) -> Sums:
+def read_sums(case: WeightedLog, parts: Floats, released: ReleasedSum, units: Floats) -> WeightedSums:
     """Released ones, (5,), in which the noise was multiplied by `units`."""
     noise = released.variance * units**2
-    sums = Sums(
+    sums = WeightedSums(
         value=float(parts[0]),
         weight=float(parts[1]),
         squares=(float(parts[2]), float(parts[3]), float(parts[4])),
@@ -483,4 +483,4 @@ def read_sums(case: Weighed, parts: Floats, released: Released, units: Floats) -
     )
     if case.safe:
         return sums
-    return replace(sums, hidden=missing(sums.weight, sums.possible[2], float(noise[1]), case.people))
+    return replace(sums, hidden=missing_weight(sums.weight, sums.possible[2], float(noise[1]), case.people))

@@ -16,14 +16,21 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.data.features.map import Map
-from bandanna.data.logs import Log, listed
-from bandanna.data.replay import all_chances, check_fits
-from bandanna.device.domain import all_finite, numbers, reals
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, Summary, did_you_mean, raise_alone
+from bandanna.data.logs import Log, list_arms
+from bandanna.data.replay import all_action_probabilities, check_log_fits
+from bandanna.device.domain import check_all_finite, read_numeric_array, read_real_array
+from bandanna.errors import (
+    BandannaError,
+    InvalidArgument,
+    InvalidStatistic,
+    ValueSummary,
+    did_you_mean,
+    raise_without_context,
+)
 from bandanna.policies.base import Policy
-from bandanna.storage.files import write_whole
+from bandanna.storage.files import replace_file
 from bandanna.types import Floats
-from bandanna.validation import result_of
+from bandanna.validation import call_with_user_data
 
 if TYPE_CHECKING:
     from bandanna.data.ope.intervals import Value
@@ -40,7 +47,7 @@ _ALLOWED = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Target:
+class TargetPolicy:
     """`chances` (n, K), whose rows add up to 1; `constant` (K,): the same for everybody, and therefore public."""
 
     name: str
@@ -61,7 +68,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Learned:
+class LearnedPolicy:
     """A policy and what it has learned; the names of its arms, and the map of its records, where it has them."""
 
     policy: Policy[Any]
@@ -77,91 +84,97 @@ class Learned:
         return log.ordered(self.arms)
 
 
-def target_of(
+def to_target_policy(
     log: Log, given: Any, name: str = "target", progress: Callable[[int, int, str], None] | None = None
-) -> Target:
+) -> TargetPolicy:
     """The target that somebody means, for the people in a log; `progress` is told of how many of them it is known."""
-    if isinstance(given, Target):
+    if isinstance(given, TargetPolicy):
         return given
     if isinstance(given, str):
-        return _named(log, given, name)
+        return _target_by_name(log, given, name)
     if isinstance(given, Policy):
         allowed = "with what it has learned: an agent, or a pair (policy, snapshot)"
         raise InvalidArgument(name, type(given).__name__, allowed)
     if isinstance(getattr(given, "policy", None), Policy) and hasattr(given, "snapshot"):  # an agent
         arms = getattr(given, "arms", None)
-        return _of_policy(log, Learned(policy=given.policy, snapshot=given.snapshot, arms=arms), name, progress)
+        return _target_from_policy(
+            log, LearnedPolicy(policy=given.policy, snapshot=given.snapshot, arms=arms), name, progress
+        )
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], Policy):
-        return _of_policy(log, Learned(policy=given[0], snapshot=given[1]), name, progress)
+        return _target_from_policy(log, LearnedPolicy(policy=given[0], snapshot=given[1]), name, progress)
     if callable(given):
-        return Target(name=getattr(given, "__name__", name).strip("<>"), chances=_called(log, given, name))
-    chances = reals(name, given, _ALLOWED)
+        return TargetPolicy(
+            name=getattr(given, "__name__", name).strip("<>"), chances=_target_from_function(log, given, name)
+        )
+    chances = read_real_array(name, given, _ALLOWED)
     if chances.shape == (log.n_arms,):
         if chances.min() < -_ROUNDING or not abs(chances.sum() - 1) <= _ROUNDING:
             raise InvalidArgument(name, chances.tolist(), "probabilities >= 0 that add up to 1, one for each arm")
-        constant = _checked(log, np.broadcast_to(chances, (len(log), log.n_arms)), name)[0].copy()
-        return Target(name=name, chances=np.broadcast_to(constant, (len(log), log.n_arms)), constant=constant)
-    return Target(name=name, chances=_checked(log, chances, name))
+        constant = _check_target(log, np.broadcast_to(chances, (len(log), log.n_arms)), name)[0].copy()
+        return TargetPolicy(name=name, chances=np.broadcast_to(constant, (len(log), log.n_arms)), constant=constant)
+    return TargetPolicy(name=name, chances=_check_target(log, chances, name))
 
 
-def _named(log: Log, given: str, name: str) -> Target:
+def _target_by_name(log: Log, given: str, name: str) -> TargetPolicy:
     """Always one arm, or any of those that could be given."""
     n, arms = len(log), log.n_arms
     if given == "uniform":
         if log.eligible is not None:
-            return Target(name="uniform", chances=log.eligible / log.eligible.sum(axis=1, keepdims=True))
+            return TargetPolicy(name="uniform", chances=log.eligible / log.eligible.sum(axis=1, keepdims=True))
         constant = np.full(arms, 1 / arms)
-        return Target(name="uniform", chances=np.broadcast_to(constant, (n, arms)), constant=constant)
+        return TargetPolicy(name="uniform", chances=np.broadcast_to(constant, (n, arms)), constant=constant)
     known = [str(each) for each in log.names]
     if not given.startswith("arm:") or given[4:] not in known:
         near = did_you_mean(given, ["uniform", *(f"arm:{each}" for each in known if not log.found)])
         allowed = "arm:NAME" if given.startswith("arm:") else _ALLOWED
-        raise InvalidArgument(name, given, f"{near}{allowed}, for one of {listed(known[:20], found=log.found)}")
+        raise InvalidArgument(name, given, f"{near}{allowed}, for one of {list_arms(known[:20], found=log.found)}")
     constant = np.zeros(arms)
     constant[known.index(given[4:])] = 1.0
-    chances = _checked(log, np.broadcast_to(constant, (n, arms)), name)
-    return Target(name=f"always {given[4:]}", chances=chances, constant=constant)
+    chances = _check_target(log, np.broadcast_to(constant, (n, arms)), name)
+    return TargetPolicy(name=f"always {given[4:]}", chances=chances, constant=constant)
 
 
-def _of_policy(log: Log, learned: Learned, name: str, progress: Callable[[int, int, str], None] | None) -> Target:
+def _target_from_policy(
+    log: Log, learned: LearnedPolicy, name: str, progress: Callable[[int, int, str], None] | None
+) -> TargetPolicy:
     called = type(learned.policy).__name__
-    check_fits(learned.policy, log)
+    check_log_fits(learned.policy, log)
     seen = learned.seen(log)
     try:
-        chances = all_chances(learned.policy, learned.snapshot, seen, progress)
+        chances = all_action_probabilities(learned.policy, learned.snapshot, seen, progress)
     except TypeError:  # whose text may hold a user's value
-        raise_alone(InvalidArgument(name, called, "a policy whose devices choose by its snapshot"))
-    return Target(name=called, chances=chances[:, [seen.names.index(each) for each in log.names]])
+        raise_without_context(InvalidArgument(name, called, "a policy whose devices choose by its snapshot"))
+    return TargetPolicy(name=called, chances=chances[:, [seen.names.index(each) for each in log.names]])
 
 
-def _called(log: Log, function: Any, name: str) -> Floats:
-    made = result_of(name, function, log.contexts, _ALLOWED)
-    arms = numbers(f"{name}(contexts)", made, _ALLOWED)
+def _target_from_function(log: Log, function: Any, name: str) -> Floats:
+    made = call_with_user_data(name, function, log.contexts, _ALLOWED)
+    arms = read_numeric_array(f"{name}(contexts)", made, _ALLOWED)
     if arms.shape == (len(log),) and arms.dtype.kind in "iu":
         if arms.min() < 0 or arms.max() >= log.n_arms:
             raise InvalidStatistic(f"{name}(contexts)", arms, f"arms from 0 to {log.n_arms - 1}")
-        return _checked(log, np.eye(log.n_arms)[arms], f"{name}(contexts)")
-    return _checked(log, reals(f"{name}(contexts)", arms, _ALLOWED), f"{name}(contexts)")
+        return _check_target(log, np.eye(log.n_arms)[arms], f"{name}(contexts)")
+    return _check_target(log, read_real_array(f"{name}(contexts)", arms, _ALLOWED), f"{name}(contexts)")
 
 
-def _checked(log: Log, chances: Floats, name: str) -> Floats:
+def _check_target(log: Log, chances: Floats, name: str) -> Floats:
     """Probabilities, rows that add up to 1, nothing for arms that could not be given."""
     if chances.shape != (len(log), log.n_arms):
         raise InvalidStatistic(
-            f"shape of {name}", Summary(chances.shape), f"({len(log)}, {log.n_arms}), events and arms"
+            f"shape of {name}", ValueSummary(chances.shape), f"({len(log)}, {log.n_arms}), events and arms"
         )
-    all_finite(name, chances)
+    check_all_finite(name, chances)
     sums = chances.sum(axis=1)
     least, fine = chances.min(axis=1), np.abs(sums - 1) <= _ROUNDING
     if least.min() < -_ROUNDING:
         row = int(np.argmax(least < -_ROUNDING))
-        raise InvalidStatistic(f"{name}, row {row}", Summary("a number below 0"), "probabilities, none below 0")
+        raise InvalidStatistic(f"{name}, row {row}", ValueSummary("a number below 0"), "probabilities, none below 0")
     if not fine.all():
         row = int(np.argmin(fine))
-        raise InvalidStatistic(f"{name}, row {row}", Summary("another sum"), "probabilities that add up to 1")
+        raise InvalidStatistic(f"{name}, row {row}", ValueSummary("another sum"), "probabilities that add up to 1")
     if log.eligible is not None and np.any(chances[~log.eligible] > _ROUNDING):
         row = int(np.argmax(np.any((chances > _ROUNDING) & ~log.eligible, axis=1)))
-        raise InvalidStatistic(f"{name}, row {row}", Summary("an arm that was not eligible"), "eligible arms only")
+        raise InvalidStatistic(f"{name}, row {row}", ValueSummary("an arm that was not eligible"), "eligible arms only")
     return np.maximum(chances, 0.0)
 
 
@@ -173,28 +186,28 @@ _PLACES_ALLOWED = (
 )
 
 
-def learned_at(place: str) -> Learned:
+def load_learned_policy(place: str) -> LearnedPolicy:
     """Policy and newest snapshot, arms and features: signed and verified where a task has published them."""
     if place.startswith(("http://", "https://")):
-        from bandanna.deployment.task.document import analyzer_of, find_task
-        from bandanna.deployment.task.export import newest
+        from bandanna.deployment.task.document import find_analyzer_url, find_task
+        from bandanna.deployment.task.export import fetch_newest
 
         task = find_task(place)
-        return _of_task(task, newest(task, analyzer_of(task, place)).content)
+        return _learned_from_task(task, fetch_newest(task, find_analyzer_url(task, place)).content)
     path = validation.path("target", place, folder=True)
     if path.is_dir():
-        return _exported(path)
+        return _load_exported(path)
     if path.is_file():
         from bandanna.agent.agent import Agent
 
         agent = Agent.load(path, release="manual")
-        return Learned(policy=agent.policy, snapshot=agent.snapshot, arms=agent.arms, features=agent.features)
+        return LearnedPolicy(policy=agent.policy, snapshot=agent.snapshot, arms=agent.arms, features=agent.features)
     raise InvalidArgument(
-        "target", place, f"there is no such file; {did_you_mean(path.name, _beside(path))}{_PLACES_ALLOWED}"
+        "target", place, f"there is no such file; {did_you_mean(path.name, _read_beside(path))}{_PLACES_ALLOWED}"
     )
 
 
-def _beside(path: Path) -> list[str]:
+def _read_beside(path: Path) -> list[str]:
     """What else is in its folder, and the words that are no files."""
     names = ["uniform"]
     with suppress(OSError):
@@ -202,20 +215,20 @@ def _beside(path: Path) -> list[str]:
     return names
 
 
-def _exported(folder: Path) -> Learned:
-    from bandanna.deployment.task.export import verified
+def _load_exported(folder: Path) -> LearnedPolicy:
+    from bandanna.deployment.task.export import verify_folder
 
-    task, published = verified(folder)
+    task, published = verify_folder(folder)
     if not published:
         raise BandannaError(f"{folder} has no publications: fetch them with `bandanna task export`")
-    return _of_task(task, published[-1].content)
+    return _learned_from_task(task, published[-1].content)
 
 
-def _of_task(task: Any, content: dict[str, Any]) -> Learned:
-    from bandanna.policies.serialization import encoding_of
+def _learned_from_task(task: Any, content: dict[str, Any]) -> LearnedPolicy:
+    from bandanna.policies.serialization import make_encoding
 
-    snapshot, arms = encoding_of().loads(content["snapshot"]), task.arms
-    return Learned(
+    snapshot, arms = make_encoding().loads(content["snapshot"]), task.arms
+    return LearnedPolicy(
         policy=task.policy, snapshot=snapshot, arms=None if arms is None else arms.ids, features=task.features
     )
 
@@ -246,15 +259,15 @@ _WORDS = {
 
 def write_page(value: Value, path: str | PathLike[str]) -> None:
     """Whole or not at all."""
-    text = page_of(value)
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
+    text = render_value_page(value)
+    replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
 
 
-def page_of(value: Value) -> str:
+def render_value_page(value: Value) -> str:
     """The HTML."""
     told = value.diagnostics()
     rows = "".join(
-        f"<tr><td>{escape(words)}</td><td>{_shown(told[name])}</td></tr>"
+        f"<tr><td>{escape(words)}</td><td>{_format_count(told[name])}</td></tr>"
         for name, words in _WORDS.items()
         if name in told
     )
@@ -262,23 +275,23 @@ def page_of(value: Value) -> str:
     if histogram is None:
         weights = "<p>How weights are distributed was not released: it would tell of people in the log.</p>"
     else:
-        weights = f"<h2>Weights</h2>{_bars(histogram)}"
+        weights = f"<h2>Weights</h2>{_draw_bars(histogram)}"
     first, *rest = str(value).splitlines()
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(value.target)}</title>'
-        f"<style>{_STYLE}</style><h1>{escape(first)}</h1>{_interval(value)}<table>{rows}</table>{weights}"
+        f"<style>{_STYLE}</style><h1>{escape(first)}</h1>{_draw_interval(value)}<table>{rows}</table>{weights}"
         f"<h2>In words</h2><pre>{escape(chr(10).join(rest))}</pre></html>\n"
     )
 
 
-def _shown(number: Any) -> str:
+def _format_count(number: Any) -> str:
     """Counts in full, as are large numbers; others with four digits."""
     if number is None:
         return "not released, or unlimited"
     return f"{number:,.0f}" if isinstance(number, int) or abs(number) >= 1000 else f"{number:.4g}"
 
 
-def _interval(value: Value) -> str:
+def _draw_interval(value: Value) -> str:
     """A line over the range of rewards."""
     low, high = value.reward_range
 
@@ -297,7 +310,7 @@ def _interval(value: Value) -> str:
     )
 
 
-def _bars(histogram: dict[str, Any]) -> str:
+def _draw_bars(histogram: dict[str, Any]) -> str:
     counts, edges = histogram["counts"], histogram["edges"]
     tallest, width = max(*counts, 1), 780 / len(counts)
     bars = "".join(

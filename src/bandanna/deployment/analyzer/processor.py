@@ -13,43 +13,43 @@ from typing import Any
 import numpy as np
 
 from bandanna.deployment.analyzer import publication
-from bandanna.deployment.analyzer.publication import Published
+from bandanna.deployment.analyzer.publication import ServedPublication
 from bandanna.deployment.analyzer.query_answers import (
-    Burned,
-    Charge,
-    FromRows,
+    LedgerCharge,
     Share,
-    charge,
+    TrustedServerRunner,
+    UnusableBatch,
+    charge_ledger,
     check_share,
-    from_views,
-    played_of,
-    rows_of,
-    views_of,
+    decode_shares,
+    estimate_from_views,
+    played_from_rows,
+    rows_from_share,
 )
-from bandanna.deployment.calls import Unreachable
+from bandanna.deployment.calls import RoleUnreachable
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import Opener, Signer, digest, dumps, loads, verify
-from bandanna.deployment.messages.publication import Pin, cosigned
+from bandanna.deployment.messages.publication import PublicationPin, is_cosigned
 from bandanna.deployment.messages.report import read_seal_key, report_info
 from bandanna.deployment.task.document import Task
 from bandanna.deployment.task.query_plan import (
-    Planned,
-    asks_of_round,
-    batch_of,
+    QueryPlan,
     check_deployable,
-    next_asks,
+    count_reporters,
+    make_batch,
+    next_query_or_state,
+    queries_of_round,
     sends_rows,
-    users_of,
 )
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import BandannaError, BudgetExceeded
-from bandanna.numeric.rng import Coins, SecureCoins, StreamCoins, Streams
-from bandanna.policies.base import Desk, Episode, Played, Policy
-from bandanna.policies.serialization import as_columns, encoding_of, from_columns
+from bandanna.numeric.rng import DeviceRandomness, SecureRandomness, StreamRandomness, Streams
+from bandanna.policies.base import Episode, PlayedRounds, Policy, RunnerState
+from bandanna.policies.serialization import columns_from_played, make_encoding, played_from_columns
 from bandanna.privacy.events import Event
 from bandanna.privacy.ledger import Ledger
-from bandanna.privacy.stores.base import Entry
+from bandanna.privacy.stores.base import LedgerEntry
 from bandanna.privacy.stores.database import TransactionStore
 from bandanna.storage.database.base import Database, Transaction
 from bandanna.storage.encoding import Encoding
@@ -58,7 +58,7 @@ from bandanna.storage.encoding import Encoding
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class AnalyzerProgress:
     """Before round `round` of batch `epoch`.
 
     state       of the policy, before the batch's episode;  streams: of stream protocols (raw sums in the central model)
@@ -75,10 +75,10 @@ class Progress:
     next_epoch: int = 1
     round: int = 0
     streams: Mapping[int, Any] = field(default_factory=dict)
-    kept: Mapping[str, tuple[Played, ...]] = field(default_factory=dict)
+    kept: Mapping[str, tuple[PlayedRounds, ...]] = field(default_factory=dict)
 
 
-def read(rows: Transaction, encoding: Encoding) -> Progress | None:
+def read_progress(rows: Transaction, encoding: Encoding) -> AnalyzerProgress | None:
     """The row; None before the first."""
     columns = "task, status, epoch, next_epoch, round, state, streams, kept, source"
     found = rows.execute(f"select {columns} from progress")
@@ -86,7 +86,7 @@ def read(rows: Transaction, encoding: Encoding) -> Progress | None:
         return None
     task, status, epoch, next_epoch, round_, *texts = found[0]
     state, streams, kept, source = map(encoding.loads, texts)
-    return Progress(
+    return AnalyzerProgress(
         task=task,
         status=status,
         epoch=epoch,
@@ -94,14 +94,14 @@ def read(rows: Transaction, encoding: Encoding) -> Progress | None:
         round=round_,
         state=state,
         streams=streams,
-        kept={name: tuple(map(from_columns, each)) for name, each in kept.items()},
+        kept={name: tuple(map(played_from_columns, each)) for name, each in kept.items()},
         source=source,
     )
 
 
-def write(rows: Transaction, progress: Progress, encoding: Encoding) -> None:
+def write_progress(rows: Transaction, progress: AnalyzerProgress, encoding: Encoding) -> None:
     """Replace the row."""
-    kept = {name: [as_columns(each) for each in some] for name, some in progress.kept.items()}
+    kept = {name: [columns_from_played(each) for each in some] for name, some in progress.kept.items()}
     texts = map(encoding.dumps, (progress.state, dict(progress.streams), kept, progress.source))
     rows.execute("delete from progress")
     rows.execute(
@@ -113,13 +113,13 @@ def write(rows: Transaction, progress: Progress, encoding: Encoding) -> None:
 # Where the analyzer's noise comes from: the operating system, or in a seeded test the streams of a simulation.
 
 
-class Randomness:
+class AnalyzerRandomness:
     """Noise and coins, from where they were; `stream`: the noise of stream protocols."""
 
     def __init__(self, policy: Policy[Any], seed: int | None, state: Any) -> None:
         self.source: NoiseSource = SecureNoise()
         self.stream: NoiseSource = self.source
-        self.coins: Coins = SecureCoins()
+        self.coins: DeviceRandomness = SecureRandomness()
         self._rngs: dict[str, np.random.Generator] = {}
         if seed is not None:
             streams, names = Streams([seed]), (policy.noise_stream, policy.stream_noise or policy.noise_stream)
@@ -128,7 +128,7 @@ class Randomness:
                 if state is not None:
                     rng.bit_generator.state = state[name]
             self.source, self.stream = (FastNoise(self._rngs[name]) for name in names)
-            self.coins = StreamCoins(streams).of(0)
+            self.coins = StreamRandomness(streams).of(0)
 
     def state(self) -> Any:
         """Where seeded noise is now; None for secure noise."""
@@ -144,11 +144,11 @@ class Randomness:
 
 
 RUNNING, EXHAUSTED, FINISHED = "running", "exhausted", "finished"
-_PRICES = 100  # of a ledger's summary
+_MAX_PRICES = 100  # of a ledger's summary
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class ShareResult:
     """What became of a share: 201 released, 422 burned, 200 known, each with a receipt; 202 stored, or released or
     burned in a publication that is pending: the receipt comes later.
     """
@@ -160,7 +160,7 @@ class Taken:
 Witness = Callable[[bytes], tuple[int, Any]]  # tells the registrar; its answer, or Unreachable
 
 
-class Conflict(BandannaError):
+class ShareRejected(BandannaError):
     """A share that cannot be taken; `reason` is one word, or two."""
 
     def __init__(self, reason: str, text: str) -> None:
@@ -169,15 +169,15 @@ class Conflict(BandannaError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Now:
+class BatchPlan:
     """The running batch, and the one after it where it is known."""
 
     episode: Episode | None
     batches: tuple[Batch, ...]
-    plan: Planned
+    plan: QueryPlan
 
 
-class Learner:
+class BatchProcessor:
     """The analyzer's heart, without sockets: shares go in, publications come out.
 
     witness    tells the registrar of a publication
@@ -189,47 +189,47 @@ class Learner:
         self, database: Database, task: Task, *, sign: Signer, opener: Opener | None, witness: Witness
     ) -> None:
         self._database, self.task, self._sign, self._opener = database, task, sign, opener
-        self._witness, self._settling = witness, threading.Lock()
+        self._witness, self._settle_lock = witness, threading.Lock()
         self.heard: Callable[[], None] = lambda: None  # called in any thread when another publication is served
-        self._published: Published | None = None
+        self._published: ServedPublication | None = None
         self.policy: Policy[Any] = task.policy
         check_deployable(self.policy)
-        self._encoding = encoding_of()
+        self._encoding = make_encoding()
         self._lock = threading.RLock()
         self.rolled_back = False  # whether the registrar has cosigned a publication that this database does not know
         self.mixers = {0: ("analyzer",), 1: ("shuffler",), 2: ("helper", "shuffler")}[task.mixers]
         self._seal_key: dict[str, Any] | None = None  # as the helper has told it last; None: the task's own
         with database.transaction() as rows:
-            if read(rows, self._encoding) is None:
+            if read_progress(rows, self._encoding) is None:
                 self._begin(rows)
         self._restore()
 
     def _restore(self) -> None:
         """From the rows."""
         with self._database.reading() as rows:
-            found = read(rows, self._encoding)
+            found = read_progress(rows, self._encoding)
             assert found is not None
             if found.task != self.task.id:
                 raise BandannaError(f"the database belongs to task {found.task}: every task has its own")
-            self._newest = publication.newest(rows)
+            self._newest = publication.read_publication_row(rows)
         self._seal_key = self._newest.said("helper")
-        self._see(found)
-        self._doubt = False
+        self._set_progress(found)
+        self._reload_needed = False
 
     @contextmanager
-    def _sure(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Alone, and where the rows are: a commit of which nobody knows whether it happened may have been one, and
         what was released is never drawn again.
         """
         with self._lock:
-            if self._doubt:
+            if self._reload_needed:
                 self._restore()
             try:
                 yield
-            except Conflict:
+            except ShareRejected:
                 raise
             except BaseException:
-                self._doubt = True
+                self._reload_needed = True
                 raise
 
     def check_claim(self) -> None:
@@ -239,39 +239,39 @@ class Learner:
     def _begin(self, rows: Transaction) -> None:
         """Before the first batch."""
         state = self.policy.init(self.task.fixed_features)
-        source = Randomness(self.policy, self.task.seed, None).state()
-        first = Progress(task=self.task.id, status=RUNNING, state=state, source=source)
+        source = AnalyzerRandomness(self.policy, self.task.seed, None).state()
+        first = AnalyzerProgress(task=self.task.id, status=RUNNING, state=state, source=source)
         self._publish(rows, self._settled(first), (), outcome="begun")
 
-    def _settled(self, progress: Progress) -> Progress:
+    def _settled(self, progress: AnalyzerProgress) -> AnalyzerProgress:
         """Finished where nothing more is released."""
         episode = self.policy.episode(progress.state)
         over = episode is None or not episode.released
         return replace(progress, status=FINISHED) if over and progress.status == RUNNING else progress
 
-    def _see(self, progress: Progress, now: Now | None = None) -> None:
+    def _set_progress(self, progress: AnalyzerProgress, now: BatchPlan | None = None) -> None:
         self.progress, self.now = progress, self._now(progress) if now is None else now
 
-    def _now(self, progress: Progress) -> Now:
+    def _now(self, progress: AnalyzerProgress) -> BatchPlan:
         """The running batch and the one after it, from the progress alone."""
         episode = self.policy.episode(progress.state)
         if episode is None or progress.status != RUNNING:
-            return Now(episode=episode, batches=(), plan=Planned(asks=(), rounds=()))
+            return BatchPlan(episode=episode, batches=(), plan=QueryPlan(asks=(), rounds=()))
         count, seeded = self.task.mixers, self.task.seed is not None
-        batch, plan = batch_of(
+        batch, plan = make_batch(
             self.policy, progress.state, episode, epoch=progress.epoch, mixer_count=count, seeded=seeded
         )
         after = self.policy.following(episode) if self.task.content["max_age"] else None
         batches = [batch]
         if after is not None and after.released:
-            following, _ = batch_of(
+            following, _ = make_batch(
                 self.policy, progress.state, after, epoch=progress.next_epoch, mixer_count=count, seeded=seeded
             )
             batches.append(following)
-        return Now(episode=episode, batches=tuple(batches), plan=plan)
+        return BatchPlan(episode=episode, batches=tuple(batches), plan=plan)
 
     @property
-    def published(self) -> Published | None:
+    def published(self) -> ServedPublication | None:
         """The newest publication that the registrar has cosigned and that is served.
 
         None before this process has heard that its database is the newest.
@@ -279,7 +279,7 @@ class Learner:
         return self._published
 
     @published.setter
-    def published(self, published: Published | None) -> None:
+    def published(self, published: ServedPublication | None) -> None:
         self._published = published
         self.heard()
 
@@ -288,36 +288,36 @@ class Learner:
         """Epoch and round that are awaited."""
         return self.progress.epoch, self.progress.round
 
-    def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> Taken:
+    def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> ShareResult:
         """A mixer's share of a round: stored, and when all are there, released and learned from."""
         share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
         if mixer == "helper" and share["key"] is not None:
             read_seal_key(share["key"], task_id=self.task.id, key=self.task.key("helper"))
-        with self._sure():
+        with self._exclusive():
             self._check_settled()
             over = self.progress.status == EXHAUSTED and (epoch, round_) == self.running
             if (epoch, round_) < self.running or over:
-                return Taken(status=200, receipt=self.known(digest(content), mixer, epoch, round_))
+                return ShareResult(status=200, receipt=self.known(digest(content), mixer, epoch, round_))
             if (epoch, round_) > self.running or self.progress.status != RUNNING:
                 reason = "early" if self.progress.status == RUNNING else self.progress.status
-                raise Conflict(reason, f"batch {epoch}, round {round_} is not awaited")
+                raise ShareRejected(reason, f"batch {epoch}, round {round_} is not awaited")
             try:
                 with self._database.transaction() as rows:
                     if not self._store(rows, share, content):
-                        return Taken(status=202)
+                        return ShareResult(status=202)
                     outcome, after, published = self._release(rows)
                     now = self._planned
             except BudgetExceeded:
                 outcome, after, published = self._exhaust(epoch, round_)
                 now = self._planned
             self._newest = published
-            self._see(after, now)
+            self._set_progress(after, now)
         if not self.settle():
-            return Taken(status=202)
-        return Taken(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
+            return ShareResult(status=202)
+        return ShareResult(status=201 if outcome == "released" else 422, receipt=self.receipt(epoch, round_))
 
     @property
-    def pending(self) -> Published | None:
+    def pending(self) -> ServedPublication | None:
         """The publication that is committed and not served yet."""
         newest, served = self._newest, self.published
         return newest if served is None or served.number < newest.number else None
@@ -342,41 +342,41 @@ class Learner:
             Whether nothing is pending. If not, the registrar is away, or has cosigned another publication of this
             number, or a later one: then this database was restored, and `rolled_back` is set for good.
         """
-        with self._settling:
+        with self._settle_lock:
             pending = self.pending
             if pending is None or self.rolled_back:
                 return not self.rolled_back
             self.check_claim()
             try:
                 status, answer = self._witness(self._told(pending))
-            except Unreachable:
+            except RoleUnreachable:
                 return False
             said = answer if isinstance(answer, dict) else {}
             if status in (200, 201):
                 return self._serve(pending, said.get("cosignature"))
             if status == 409:
-                self.check_standing(said.get("witness"))
+                self.check_rollback(said.get("witness"))
             return False
 
-    def _told(self, published: Published) -> bytes:
+    def _told(self, published: ServedPublication) -> bytes:
         """What the registrar is told of a publication."""
         document = loads(published.document)
         told = {name: document[name] for name in ("number", "previous", "epoch")} | {"chain": published.chain}
         return dumps({**told, "signature": self._sign("witness", dumps(told))})
 
-    def _serve(self, pending: Published, cosignature: Any) -> bool:
+    def _serve(self, pending: ServedPublication, cosignature: Any) -> bool:
         """Show a publication, once the registrar's signature of it is stored."""
-        pin, key = Pin(pending.number, pending.chain), self.task.key("registrar")
-        if not cosigned(pin, cosignature, task_id=self.task.id, key=key):
+        pin, key = PublicationPin(pending.number, pending.chain), self.task.key("registrar")
+        if not is_cosigned(pin, cosignature, task_id=self.task.id, key=key):
             return False
-        with self._sure():
+        with self._exclusive():
             if pending.cosignature is None:
                 with self._database.transaction() as rows:
                     publication.keep_cosignature(rows, pending.number, cosignature)
             self._newest = self.published = replace(pending, cosignature=cosignature)
         return True
 
-    def check_standing(self, witness: Any) -> None:
+    def check_rollback(self, witness: Any) -> None:
         """Stop for good if this analyzer's own key has signed a publication that is not in this history.
 
         Nobody else can bring that about: what others have signed, or what is in this history, changes nothing.
@@ -388,28 +388,28 @@ class Learner:
         if not verify(own, self.task.id, "witness", dumps(told), signature):
             return
         with self._database.reading() as rows:
-            self.rolled_back |= publication.chain_of(rows, int(told["number"])) != told["chain"]
+            self.rolled_back |= publication.read_chain(rows, int(told["number"])) != told["chain"]
 
     def _check_settled(self) -> None:
         """Refuse whatever follows from a publication that is not served."""
         if self.rolled_back:
             text = "the registrar has cosigned a publication that this analyzer does not know: restore its database"
-            raise Conflict("rolled back", text)
+            raise ShareRejected("rolled back", text)
         if self.pending is not None:
-            raise Conflict("unwitnessed", "the registrar has not cosigned the newest publication yet")
+            raise ShareRejected("unwitnessed", "the registrar has not cosigned the newest publication yet")
 
     def _store(self, rows: Transaction, share: Share, content: bytes) -> bool:
         """Keep a share; whether all of them are there."""
         key = share["epoch"], share["round"], share["mixer"]
         found = rows.execute("select content from shares where epoch = ? and round = ? and mixer = ?", *key)
         if found and found[0][0] != content.decode():
-            raise Conflict("other", "another share of this batch is stored")
+            raise ShareRejected("other", "another share of this batch is stored")
         if not found:
             rows.execute("insert into shares values (?, ?, ?, ?)", *key, content.decode())
         present = rows.execute("select mixer from shares where epoch = ? and round = ?", *key[:2])
         return {name for (name,) in present} == set(self.mixers)
 
-    def _release(self, rows: Transaction) -> tuple[str, Progress, Published]:
+    def _release(self, rows: Transaction) -> tuple[str, AnalyzerProgress, ServedPublication]:
         """In the transaction of the last share: pay, answer, learn, and the document that will be in force."""
         epoch, round_ = self.running
         found = rows.execute("select content from shares where epoch = ? and round = ? order by mixer", epoch, round_)
@@ -421,9 +421,9 @@ class Learner:
         try:
             learn = self._from_rows if sends_rows(self.policy) else self._from_views
             after, answers = learn(rows, ledger, shares)
-        except Burned:
+        except UnusableBatch:
             outcome, answers = "burned", ()
-            after = self._burn(rows, ledger)
+            after = self._skip_unusable(rows, ledger)
         rows.execute("delete from shares where epoch = ? and round = ?", epoch, round_)
         rows.execute("delete from answers where epoch = ?", epoch)
         for place, answer in enumerate(answers):
@@ -440,58 +440,60 @@ class Learner:
 
     def _from_rows(
         self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
-    ) -> tuple[Progress, tuple[Estimate, ...]]:
+    ) -> tuple[AnalyzerProgress, tuple[Estimate, ...]]:
         progress, episode, (share,) = self.progress, self.now.episode, shares
         assert episode is not None
-        noise = Randomness(self.policy, self.task.seed, progress.source)
-        runner = FromRows(policy=self.policy, desk=Desk(streams=progress.streams, kept=progress.kept),
+        noise = AnalyzerRandomness(self.policy, self.task.seed, progress.source)
+        runner = TrustedServerRunner(policy=self.policy, desk=RunnerState(streams=progress.streams, kept=progress.kept),
                           source=noise.source, stream=noise.stream, coins=noise.coins)  # fmt: skip
-        state = runner.learn(progress.state, episode, played_of(self.policy, episode, rows_of(share)))
-        charge(ledger, runner.charges, task=self.task.id, batch=str(progress.epoch))
+        state = runner.learn(progress.state, episode, played_from_rows(self.policy, episode, rows_from_share(share)))
+        charge_ledger(ledger, runner.charges, task=self.task.id, batch=str(progress.epoch))
         return self._next(progress, state, runner.desk.streams, runner.desk.kept, noise), ()
 
     def _from_views(
         self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
-    ) -> tuple[Progress, tuple[Estimate, ...]]:
+    ) -> tuple[AnalyzerProgress, tuple[Estimate, ...]]:
         progress, now = self.progress, self.now
         assert now.episode is not None
-        answers, users = self._answers(rows), users_of(now.episode)
-        asks = asks_of_round(self.policy, progress.state, now.episode, answers, now.plan, progress.round)
+        answers, users = self._answers(rows), count_reporters(now.episode)
+        asks = queries_of_round(self.policy, progress.state, now.episode, answers, now.plan, progress.round)
         info = report_info(self.task.digest, progress.epoch, progress.round)
-        views = views_of(shares, now.batches[0].rounds[progress.round].parts, asks, users, self._opener, info)
+        views = decode_shares(shares, now.batches[0].rounds[progress.round].parts, asks, users, self._opener, info)
         if progress.round == 0:  # whatever else will be asked of these people is paid for now
-            self._pay(ledger, digest(dumps(list(shares))).encode())
-        noise = Randomness(self.policy, self.task.seed, progress.source)
-        streams, fresh = from_views(asks, views, progress.streams, noise.source)
+            self._charge_batch(ledger, digest(dumps(list(shares))).encode())
+        noise = AnalyzerRandomness(self.policy, self.task.seed, progress.source)
+        streams, fresh = estimate_from_views(asks, views, progress.streams, noise.source)
         answers = (*answers, *fresh)
         if progress.round + 1 < len(now.plan.rounds):
             return replace(progress, round=progress.round + 1, streams=streams, source=noise.state()), answers
-        ask, state = next_asks(self.policy, progress.state, now.episode, answers)
+        ask, state = next_query_or_state(self.policy, progress.state, now.episode, answers)
         if ask is not None:
             raise BandannaError(f"{type(self.policy).__name__} asks more than was planned")
         return self._next(progress, state, streams, {}, noise), ()
 
-    def _pay(self, ledger: Ledger | None, data: bytes) -> None:
+    def _charge_batch(self, ledger: Ledger | None, data: bytes) -> None:
         """All asks of the running batch."""
-        charges = [Charge(ask=ask, data=data) for ask in self.now.plan.asks]
-        charge(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
+        charges = [LedgerCharge(ask=ask, data=data) for ask in self.now.plan.asks]
+        charge_ledger(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
 
-    def _burn(self, rows: Transaction, ledger: Ledger | None) -> Progress:
+    def _skip_unusable(self, rows: Transaction, ledger: Ledger | None) -> AnalyzerProgress:
         """Totals that were seen are paid for; the episode begins anew, with other people."""
         progress = self.progress
         if progress.round == 0:
-            self._pay(ledger, b"burned")
+            self._charge_batch(ledger, b"burned")
         if any(part.stream is not None for each in self.now.batches[0].rounds for part in each.parts):
             return replace(progress, status=EXHAUSTED)  # a stream with a hole in it has no sums
         epoch = progress.next_epoch + (len(self.now.batches) - 1)  # the one after it was announced with another size
         return replace(progress, epoch=epoch, next_epoch=epoch + 1, round=0)
 
-    def _next(self, progress: Progress, state: Any, streams: Any, kept: Any, noise: Randomness) -> Progress:
+    def _next(
+        self, progress: AnalyzerProgress, state: Any, streams: Any, kept: Any, noise: AnalyzerRandomness
+    ) -> AnalyzerProgress:
         epoch = progress.next_epoch
         return replace(progress, state=state, streams=streams, kept=kept, source=noise.state(), epoch=epoch,
                        next_epoch=epoch + 1, round=0)  # fmt: skip
 
-    def _exhaust(self, epoch: int, round_: int) -> tuple[str, Progress, Published]:
+    def _exhaust(self, epoch: int, round_: int) -> tuple[str, AnalyzerProgress, ServedPublication]:
         """The budget refuses: nothing was released, and nothing more will be."""
         with self._database.transaction() as rows:
             after = replace(self.progress, status=EXHAUSTED)
@@ -510,7 +512,7 @@ class Learner:
             ledger, served = self._ledger(rows), self.published
             if ledger is None or served is None:
                 return None
-            view, hidden = ledger.view(), self._hidden(rows, served)
+            view, hidden = ledger.view(), self._pending_entries(rows, served)
         shown = view.releases[: len(view.releases) - len(hidden)]
         entries = [{"task": each.task, "batch": each.batch, "event": repr(each.event)} for each in shown]
         return {
@@ -527,17 +529,17 @@ class Learner:
             if ledger is None or served is None:
                 return None
             paid: Counter[Event] = sum(ledger.store.tasks().values(), Counter())
-            hidden = self._hidden(rows, served)
+            hidden = self._pending_entries(rows, served)
         paid -= Counter(each.event for each in hidden)
         return {
             "budget": str(ledger.budget),
             "participations": ledger.participations,
             "spent": served.said("spent"),
             "entries": sum(paid.values()),
-            "prices": [{"event": repr(event), "entries": often} for event, often in paid.most_common(_PRICES)],
+            "prices": [{"event": repr(event), "entries": often} for event, often in paid.most_common(_MAX_PRICES)],
         }
 
-    def _hidden(self, rows: Transaction, served: Published) -> list[Entry]:
+    def _pending_entries(self, rows: Transaction, served: ServedPublication) -> list[LedgerEntry]:
         """The ledger's entries of a publication that is pending."""
         query = "select task, batch from ledger_entries where number > ? order by number"
         store = TransactionStore(rows)
@@ -551,15 +553,15 @@ class Learner:
     def _publish(
         self,
         rows: Transaction,
-        after: Progress,
+        after: AnalyzerProgress,
         answers: Sequence[Estimate],
         *,
         outcome: str,
         of: tuple[int, int] = (0, 0),
         digests: dict[str, str] | None = None,
-    ) -> Published:
+    ) -> ServedPublication:
         """Progress, and the document that follows from it, signed and chained to the one before."""
-        write(rows, after, self._encoding)
+        write_progress(rows, after, self._encoding)
         self._planned = self._now(after)  # in force when the caller's transaction is committed
         ledger = self._ledger(rows)
         document = {
@@ -572,31 +574,31 @@ class Learner:
             "answers": [self._encoding.dumps(answer) for answer in answers],
             "batches": [batch.to_dict() for batch in self._planned.batches],
             "helper": self._seal_key,
-            "spent": _finite(None if ledger is None else ledger.spent()),
+            "spent": _finite_or_none(None if ledger is None else ledger.spent()),
         }
-        return publication.append(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
+        return publication.append_publication(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
 
     def receipt(self, epoch: int, round_: int) -> bytes:
         """For mixers: that a round was released, burned or refused, in which publication that is served; signed."""
         self._check_settled()
         with self._database.reading() as rows:
-            return publication.receipt(rows, self.task.id, epoch, round_, self._sign)
+            return publication.make_receipt(rows, self.task.id, epoch, round_, self._sign)
 
     def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
         """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
-        with self._sure():
+        with self._exclusive():
             self._check_settled()
             with self._database.reading() as rows:
-                known = publication.digests(rows, epoch, round_)
-                refused = publication.was(rows, epoch, round_, EXHAUSTED)  # nobody has looked at them
+                known = publication.read_share_digests(rows, epoch, round_)
+                refused = publication.has_outcome(rows, epoch, round_, EXHAUSTED)  # nobody has looked at them
             if not refused and known is None and (epoch, round_) >= self.running:
-                raise Conflict("awaited", f"batch {epoch}, round {round_} is not over")
+                raise ShareRejected("awaited", f"batch {epoch}, round {round_} is not over")
             if not refused and (known is None or known.get(mixer) != share):
-                raise Conflict("over", f"batch {epoch}, round {round_} is over, with other totals")
+                raise ShareRejected("over", f"batch {epoch}, round {round_} is over, with other totals")
             return self.receipt(epoch, round_)
 
 
-def _finite(epsilon: float | None) -> float | None:
+def _finite_or_none(epsilon: float | None) -> float | None:
     """What was spent, where it is a number: zCDP at delta 0 has none."""
     return epsilon if epsilon is not None and math.isfinite(epsilon) else None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bandanna.deployment.messages.canonical import Signer, dumps, loads
-from bandanna.deployment.messages.publication import HASH, LINKS, chained
+from bandanna.deployment.messages.publication import HASH, LINKS, chain_document
 from bandanna.deployment.messages.share import write_receipt
 from bandanna.storage.database.base import Transaction
 
@@ -18,7 +18,7 @@ _PLAIN = json.JSONDecoder()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class ServedPublication:
     """A document as it is served.
 
     entries      the number of the ledger's last entry when it was made
@@ -34,10 +34,10 @@ class Published:
 
     def said(self, name: str) -> Any:
         """A plain value of the document that comes after its texts."""
-        return _said(self.document.decode(), name)
+        return _read_plain_field(self.document.decode(), name)
 
 
-def newest(rows: Transaction, number: int | None = None) -> Published:
+def read_publication_row(rows: Transaction, number: int | None = None) -> ServedPublication:
     """The publication in force, or the one of a number."""
     columns = "select number, document, signature, chain, entries, cosignature from releases"
     if number is None:
@@ -48,7 +48,7 @@ def newest(rows: Transaction, number: int | None = None) -> Published:
         raise LookupError(number)
     count, document, *others = found[0]
     signature, chain, entries, cosignature = others
-    return Published(
+    return ServedPublication(
         number=count,
         document=document.encode(),
         signature=signature,
@@ -58,7 +58,7 @@ def newest(rows: Transaction, number: int | None = None) -> Published:
     )
 
 
-def history(rows: Transaction, after: int, most: int, last: int) -> list[dict[str, Any]]:
+def read_history(rows: Transaction, after: int, most: int, last: int) -> list[dict[str, Any]]:
     """One line for each of at most so many publications after one, up to the `last` one that is served, in order; fewer
     where documents are long.
     """
@@ -71,7 +71,7 @@ def history(rows: Transaction, after: int, most: int, last: int) -> list[dict[st
             f"{query} limit ?", found[-1]["number"] if found else after, last, min(_PIECE, most - len(found))
         )
         for number, epoch, round_, outcome, chain, document in piece:
-            said = {name: _said(document, name) for name in ("status", "spent")}
+            said = {name: _read_plain_field(document, name) for name in ("status", "spent")}
             found.append(
                 {"number": number, "epoch": epoch, "round": round_, "outcome": outcome, "chain": chain, **said}
             )
@@ -81,7 +81,7 @@ def history(rows: Transaction, after: int, most: int, last: int) -> list[dict[st
     return found
 
 
-def links(rows: Transaction, block: int, last: int, known: bytes = b"") -> bytes:
+def read_document_hashes(rows: Transaction, block: int, last: int, known: bytes = b"") -> bytes:
     """The hashes of the documents of a block of publications, up to number `last`; `known`: the first of them."""
     query = "select document from releases where number >= ? and number < ? order by number limit ?"
     found, end = bytearray(known), min(LINKS * (block + 1), last + 1)
@@ -90,12 +90,12 @@ def links(rows: Transaction, block: int, last: int, known: bytes = b"") -> bytes
     return bytes(found)
 
 
-def _said(document: str, name: str) -> Any:
+def _read_plain_field(document: str, name: str) -> Any:
     """A plain value of a canonical document, without reading the rest: inside of texts no quotation mark is bare."""
     return _PLAIN.raw_decode(document, document.index(f',"{name}":') + len(name) + 4)[0]
 
 
-def append(
+def append_publication(
     rows: Transaction,
     document: dict[str, Any],
     sign: Signer,
@@ -103,17 +103,17 @@ def append(
     outcome: str,
     of: tuple[int, int],
     digests: dict[str, str],
-) -> Published:
+) -> ServedPublication:
     """One more, in the caller's transaction; `of`: which round it follows upon, from shares with these digests."""
     last = rows.execute("select number, chain from releases order by number desc limit 1")
     number, previous = (last[0][0] + 1, last[0][1]) if last else (0, "")
     content = dumps({**document, "number": number, "previous": previous})
     ((entries,),) = rows.execute("select coalesce(max(number), 0) from ledger_entries")
-    made = Published(
+    made = ServedPublication(
         number=number,
         document=content,
         signature=sign("publication", content),
-        chain=chained(previous, content),
+        chain=chain_document(previous, content),
         entries=entries,
     )
     rows.execute(
@@ -128,26 +128,26 @@ def keep_cosignature(rows: Transaction, number: int, cosignature: str) -> None:
     rows.execute("update releases set cosignature = ? where number = ?", cosignature, number)
 
 
-def chain_of(rows: Transaction, number: int) -> str | None:
+def read_chain(rows: Transaction, number: int) -> str | None:
     """Of the publication of a number; None if there is none."""
     found = rows.execute("select chain from releases where number = ?", number)
     return None if not found else str(found[0][0])
 
 
-def digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None:
+def read_share_digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None:
     """Of the shares that a round was released from; None if it never was."""
     query = "select digests from releases where epoch = ? and round = ? and outcome in ('released', 'burned')"
     found = rows.execute(query, epoch, round_)
     return None if not found else dict(loads(found[0][0]))
 
 
-def was(rows: Transaction, epoch: int, round_: int, outcome: str) -> bool:
+def has_outcome(rows: Transaction, epoch: int, round_: int, outcome: str) -> bool:
     """Whether a round ended so."""
     query = "select 1 from releases where epoch = ? and round = ? and outcome = ?"
     return bool(rows.execute(query, epoch, round_, outcome))
 
 
-def receipt(rows: Transaction, task: str, epoch: int, round_: int, sign: Signer) -> bytes:
+def make_receipt(rows: Transaction, task: str, epoch: int, round_: int, sign: Signer) -> bytes:
     """That a round is over, in which publication; signed."""
     query = "select number, chain, outcome from releases where epoch = ? and round = ? and outcome <> 'begun'"
     ((number, chain, outcome),) = rows.execute(query + " order by number limit 1", epoch, round_)

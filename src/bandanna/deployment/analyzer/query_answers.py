@@ -9,19 +9,29 @@ from typing import Any
 import numpy as np
 
 from bandanna.deployment.messages.batch_plan import Part
-from bandanna.deployment.messages.canonical import ENCAPSULATION, Opener, unpacked
-from bandanna.device.domain import Estimate, Statistic, all_finite
+from bandanna.deployment.messages.canonical import ENCAPSULATION, Opener, decode_base64url
+from bandanna.device.domain import Estimate, Statistic, check_all_finite
 from bandanna.device.noise import NoiseSource
-from bandanna.errors import BandannaError, InvalidStatistic, Summary
-from bandanna.numeric.rng import Coins
-from bandanna.policies.base import Ask, Assigned, Desk, Episode, Played, Policy, close, entry_of, reported
+from bandanna.errors import BandannaError, InvalidStatistic, ValueSummary
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.base import (
+    AssignedArms,
+    Episode,
+    PlayedRounds,
+    Policy,
+    RunnerState,
+    SumQuery,
+    drive_learning,
+    form_reports,
+    ledger_key,
+)
 from bandanna.privacy.events import CompositionEvent
 from bandanna.privacy.ledger import Ledger
 from bandanna.protocols.base import StreamProtocol
 from bandanna.protocols.concurrent_shuffle import LevelMixer
-from bandanna.protocols.factory import mixed, mixers
-from bandanna.protocols.mixers import Adding, Full, Held, Mixer
-from bandanna.storage.encoding import conforms
+from bandanna.protocols.factory import make_mixer_encoding, mix_messages
+from bandanna.protocols.mixers import FullBatches, Mixer, MixerState, SummingMixer
+from bandanna.storage.encoding import matches_type
 from bandanna.types import Ints
 
 # Asks, answered from what arrived: from mixers' views, or from the rows that a trusted server is sent.
@@ -32,20 +42,20 @@ _INDEX = 2**31  # no arm or group has so large a number
 
 
 @dataclass(frozen=True, kw_only=True)
-class Charge:
+class LedgerCharge:
     """An ask that was answered, and what it was answered from."""
 
-    ask: Ask
+    ask: SumQuery
     data: bytes
 
 
-def charge(ledger: Ledger | None, charges: Sequence[Charge], *, task: str, batch: str) -> None:
+def charge_ledger(ledger: Ledger | None, charges: Sequence[LedgerCharge], *, task: str, batch: str) -> None:
     """Pay for asks, before anybody sees an answer: those about the same people are one entry, at the composed price."""
     if ledger is None:
         return
-    together: dict[tuple[str, str, str | None], list[Charge]] = {}
+    together: dict[tuple[str, str, str | None], list[LedgerCharge]] = {}
     for each in charges:
-        together.setdefault(entry_of(each.ask, task=task, batch=batch), []).append(each)
+        together.setdefault(ledger_key(each.ask, task=task, batch=batch), []).append(each)
     for (name, entry, group), some in together.items():
         events = tuple(each.ask.event(task) for each in some)
         ledger.release(
@@ -59,8 +69,8 @@ def charge(ledger: Ledger | None, charges: Sequence[Charge], *, task: str, batch
         )
 
 
-def from_views(
-    asks: Sequence[Ask], views: Sequence[tuple[Any, ...]], streams: Mapping[int, Any], source: NoiseSource
+def estimate_from_views(
+    asks: Sequence[SumQuery], views: Sequence[tuple[Any, ...]], streams: Mapping[int, Any], source: NoiseSource
 ) -> tuple[dict[int, Any], list[Estimate]]:
     """Estimates of a round's asks, and what the analyzer holds of streams after it: released numbers only."""
     held, estimates = dict(streams), []
@@ -76,46 +86,46 @@ def from_views(
 
 
 @dataclass(kw_only=True)
-class FromRows:
+class TrustedServerRunner:
     """A server that is trusted with rows: it is every device's reporter, the mixer and the analyzer at once."""
 
     policy: Policy[Any]
-    desk: Desk
+    desk: RunnerState
     source: NoiseSource
     stream: NoiseSource
-    coins: Coins
-    charges: list[Charge] = field(default_factory=list)
+    coins: DeviceRandomness
+    charges: list[LedgerCharge] = field(default_factory=list)
 
-    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+    def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
         """The state after an episode with these rows."""
         self.desk = self.desk.keep(self.policy.keeps, played)
-        return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
-    def _answer(self, ask: Ask, played: Played) -> Estimate:
+    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
         statistic = self._statistic(ask, self.desk.rows(ask, played))
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path="messages")
-        self.charges.append(Charge(ask=ask, data=_content(statistic)))
+        self.charges.append(LedgerCharge(ask=ask, data=_statistic_bytes(statistic)))
         return estimate
 
-    def _statistic(self, ask: Ask, rows: Played) -> Statistic:
+    def _statistic(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
         """What devices would report; a row that this policy cannot take is nobody's, or its sender would stop all."""
         try:
             return self._told(ask, rows)
         except Exception:
-            wrong = self._wrong(ask, rows, 0, rows.rewards.shape[0])
+            wrong = self._find_bad_rows(ask, rows, 0, rows.rewards.shape[0])
             if not wrong:
                 raise
-        return self._told(ask, _nobody(self.policy, rows, wrong))
+        return self._told(ask, _blank_rows(self.policy, rows, wrong))
 
-    def _told(self, ask: Ask, rows: Played) -> Statistic:
+    def _told(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
         """What devices would report, of finite numbers."""
         with np.errstate(all="ignore"):
-            statistic = reported(self.policy, ask, rows, self.coins)
-        all_finite("statistics", statistic.values)
+            statistic = form_reports(self.policy, ask, rows, self.coins)
+        check_all_finite("statistics", statistic.values)
         return statistic
 
-    def _wrong(self, ask: Ask, rows: Played, begin: int, end: int) -> list[int]:
+    def _find_bad_rows(self, ask: SumQuery, rows: PlayedRounds, begin: int, end: int) -> list[int]:
         """Places of rows that cannot be reported, found by halves."""
         try:
             self._told(ask, rows.at(slice(begin, end)))
@@ -123,31 +133,33 @@ class FromRows:
             if end - begin == 1:
                 return [begin]
             middle = (begin + end) // 2
-            return self._wrong(ask, rows, begin, middle) + self._wrong(ask, rows, middle, end)
+            return self._find_bad_rows(ask, rows, begin, middle) + self._find_bad_rows(ask, rows, middle, end)
         return []
 
 
-def _nobody(policy: Policy[Any], rows: Played, places: list[int]) -> Played:
+def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> PlayedRounds:
     """The same rows, but for those who count as if they had not answered."""
     told = np.ones(len(rows.rewards), dtype=bool) if rows.answered is None else rows.answered.copy()
     told[places] = False
     there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
     features = None if rows.features is None else np.where(told[:, None], rows.features, 0.0)
-    answered = rows.answered if policy.keeps or policy.asks_again else told
-    return replace(rows, rewards=np.where(there, rows.rewards, _nothing(policy)), features=features, answered=answered)
+    answered = rows.answered if policy.keeps or policy.has_several_queries else told
+    return replace(
+        rows, rewards=np.where(there, rows.rewards, _neutral_reward(policy)), features=features, answered=answered
+    )
 
 
-def _nothing(policy: Policy[Any]) -> float:
+def _neutral_reward(policy: Policy[Any]) -> float:
     """The reward of who has none: the one nearest to 0."""
     low, high = getattr(policy, "reward_range", (0.0, 0.0))
     return float(min(max(0.0, low), high))
 
 
-def _content(statistic: Statistic) -> bytes:
+def _statistic_bytes(statistic: Statistic) -> bytes:
     return np.ascontiguousarray(statistic.rows()).tobytes()
 
 
-def played_of(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any]) -> Played:
+def played_from_rows(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any]) -> PlayedRounds:
     """Rows (features, rewards, arm, group, answered), in the order of places, as a policy takes them.
 
     Nobody's reward is the one nearest to 0. A row that no policy could take counts as nobody's: its sender would
@@ -158,21 +170,21 @@ def played_of(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any])
     numbers = np.all(np.abs(rows) <= _LARGEST, axis=1) & np.all(np.abs(rows[:, -3:]) < _INDEX, axis=1)  # NaN is not
     told = numbers & (answered > 0) & (arms >= 0) & (groups >= 0)
     arms, groups = np.where(told, arms, 0.0), np.where(told, groups, 0.0)
-    if isinstance(episode, Assigned) and episode.clients is not None:
-        return Played(rewards=np.where(told[:, None], rewards, 0.0))
+    if isinstance(episode, AssignedArms) and episode.clients is not None:
+        return PlayedRounds(rewards=np.where(told[:, None], rewards, 0.0))
     chosen = arms.astype(np.int64)
-    if isinstance(episode, Assigned):
+    if isinstance(episode, AssignedArms):
         chosen = episode.arms_at(np.arange(len(rows)))
     elif count is not None:
         told, chosen = told & (chosen < count), np.minimum(chosen, count - 1)
-    made = Played(
-        rewards=np.where(told, rewards[:, 0], _nothing(policy)),
+    made = PlayedRounds(
+        rewards=np.where(told, rewards[:, 0], _neutral_reward(policy)),
         features=np.where(told[:, None], features, 0.0),
         arms=chosen,
         groups=np.minimum(groups.astype(np.int64), len(policy.keeps) - 1) if len(policy.keeps) > 1 else None,
         answered=None if told.all() else told,
     )
-    later = policy.keeps or policy.asks_again  # rows that are kept say it by zeros alone
+    later = policy.keeps or policy.has_several_queries  # rows that are kept say it by zeros alone
     return replace(made, answered=None) if later else made
 
 
@@ -187,7 +199,7 @@ _FIELDS: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Burned(BandannaError):
+class UnusableBatch(BandannaError):
     """Totals that were seen and cannot be used: they are paid for, and nothing is learned from them."""
 
 
@@ -195,51 +207,56 @@ def check_share(share: Any, *, task: str, epoch: int, round_: int, mixer: str) -
     """A share of this batch, from this mixer."""
     if not isinstance(share, dict) or set(_FIELDS) != set(share):
         raise InvalidStatistic("share", share, "a share of a batch")
-    if not all(conforms(share[name], hint) for name, hint in _FIELDS.items()):
-        raise InvalidStatistic("share", Summary("fields of wrong types"), "a share of a batch")
+    if not all(matches_type(share[name], hint) for name, hint in _FIELDS.items()):
+        raise InvalidStatistic("share", ValueSummary("fields of wrong types"), "a share of a batch")
     if (share["task"], share["epoch"], share["round"], share["mixer"]) != (task, epoch, round_, mixer):
         raise InvalidStatistic(
-            "share", Summary("of another batch"), f"one of batch {epoch}, round {round_}, from {mixer}"
+            "share", ValueSummary("of another batch"), f"one of batch {epoch}, round {round_}, from {mixer}"
         )
     return share
 
 
-def views_of(
-    shares: Sequence[Share], parts: Sequence[Part], asks: Sequence[Ask], users: int, opener: Opener | None, info: bytes
+def decode_shares(
+    shares: Sequence[Share],
+    parts: Sequence[Part],
+    asks: Sequence[SumQuery],
+    users: int,
+    opener: Opener | None,
+    info: bytes,
 ) -> list[tuple[Any, ...]]:
     """The views of every ask of a round; Burned if the mixers do not agree, or if their sum is no sum of counts."""
     first = shares[0]
     for share in shares:
         if (share["count"], share["checksum"]) != (first["count"], first["checksum"]) or share["bad"]:
-            raise Burned("the mixers have not added the same reports")
+            raise UnusableBatch("the mixers have not added the same reports")
         if share["count"] != users or len(share["parts"]) != len(parts):
-            raise Burned(f"a batch of {share['count']} users where {users} were announced")
+            raise UnusableBatch(f"a batch of {share['count']} users where {users} were announced")
     try:
-        views = _views(shares, parts, asks, opener, info)
+        views = _decode_parts(shares, parts, asks, opener, info)
         _check_users(views, parts, users)
         return views
-    except Burned:
+    except UnusableBatch:
         raise
     except (BandannaError, AttributeError, TypeError, ValueError) as error:  # whatever a mixer may have signed
-        raise Burned(f"shares that hold no views ({type(error).__name__})") from error
+        raise UnusableBatch(f"shares that hold no views ({type(error).__name__})") from error
 
 
-def _views(
-    shares: Sequence[Share], parts: Sequence[Part], asks: Sequence[Ask], opener: Opener | None, info: bytes
+def _decode_parts(
+    shares: Sequence[Share], parts: Sequence[Part], asks: Sequence[SumQuery], opener: Opener | None, info: bytes
 ) -> list[tuple[Any, ...]]:
     made = []
     seals: set[bytes] = set()  # of the round: each was drawn for one report
     for place, (part, ask) in enumerate(zip(parts, asks, strict=True)):
         texts = [share["parts"][place] for share in shares]
         if part.form == "sealed":
-            made.append(_opened(texts[0], part, ask.protocol.mixer, opener, info, seals))
+            made.append(_open_reports(texts[0], part, ask.protocol.mixer, opener, info, seals))
             continue
-        views = [mixers().loads(text) for text in texts]
-        made.append(views[0] if len(views) == 1 else _added(*views))
+        views = [make_mixer_encoding().loads(text) for text in texts]
+        made.append(views[0] if len(views) == 1 else _add_shares(*views))
         if not isinstance(made[-1], tuple) or not made[-1]:
-            raise Burned("a share without a view of one of its parts")
+            raise UnusableBatch("a share without a view of one of its parts")
         for view in made[-1]:
-            _check(view, ask.protocol.mixer)
+            _check_view(view, ask.protocol.mixer)
     return made
 
 
@@ -250,22 +267,22 @@ def _check_users(views: Sequence[tuple[Any, ...]], parts: Sequence[Part], users:
     """
     told = [[view.users for view in each] for each, part in zip(views, parts, strict=True) if part.stream is None]
     if any(len(each) != 1 for each in told):
-        raise Burned("a part of a round with other than one view")
+        raise UnusableBatch("a part of a round with other than one view")
     if parts[0].arm is not None:
         told = [[sum(each[0] for each in told)]]
     if any(each != [users] for each in told):
-        raise Burned(f"views of other than the {users} users who were announced")
+        raise UnusableBatch(f"views of other than the {users} users who were announced")
 
 
-def rows_of(share: Share) -> np.ndarray[Any, Any]:
+def rows_from_share(share: Share) -> np.ndarray[Any, Any]:
     """Rows as devices sent them, (n, length)."""
-    rows = mixers().loads(share["parts"][0])
+    rows = make_mixer_encoding().loads(share["parts"][0])
     if not isinstance(rows, np.ndarray) or rows.ndim != 2:
         raise InvalidStatistic("share", rows, "rows of numbers")
     return rows
 
 
-def _opened(
+def _open_reports(
     text: str, part: Part, mixer: Mixer, opener: Opener | None, info: bytes, seals: set[bytes]
 ) -> tuple[Any, ...]:
     """Reports that were sealed for the analyzer, in the order in which they came: sorted by their ciphertexts.
@@ -275,12 +292,12 @@ def _opened(
     """
     assert opener is not None
     plain = Part(form="plain", dtype=part.dtype, length=part.length)
-    sealed = mixers().loads(text)
+    sealed = make_mixer_encoding().loads(text)
     if not isinstance(sealed, list):
-        raise Burned("sealed reports that are none")
+        raise UnusableBatch("sealed reports that are none")
     _check_once(sealed, seals)
-    bodies = [_body(each, plain, mixer, opener, info) for each in sealed]
-    return mixed(mixer, mixer.empty(), plain.numbers(bodies))[1]
+    bodies = [_open_body(each, plain, mixer, opener, info) for each in sealed]
+    return mix_messages(mixer, mixer.empty(), plain.numbers(bodies))[1]
 
 
 def _check_once(sealed: list[Any], seals: set[bytes]) -> None:
@@ -291,18 +308,18 @@ def _check_once(sealed: list[Any], seals: set[bytes]) -> None:
     """
     for each in sealed:
         try:
-            seal = unpacked(each)[:ENCAPSULATION]
+            seal = decode_base64url(each)[:ENCAPSULATION]
         except BandannaError:  # which opens for nobody
             continue
         if seal in seals:
-            raise Burned("a sealed report that is there twice")
+            raise UnusableBatch("a sealed report that is there twice")
         seals.add(seal)
 
 
-def _body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes) -> bytes:
+def _open_body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes) -> bytes:
     """What was sealed, if it is a report."""
     try:
-        body = opener.open(unpacked(text), info)
+        body = opener.open(decode_base64url(text), info)
         if len(body) == plain.size:
             mixer.check(plain.numbers([body]))
             return body
@@ -311,40 +328,40 @@ def _body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes) -> 
     return bytes(plain.size)
 
 
-def _added(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+def _add_shares(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
     """Shares modulo 2^64."""
     if len(one) != len(other):
-        raise Burned("the mixers have closed different batches")
-    return tuple(_sum(left, right) for left, right in zip(one, other, strict=True))
+        raise UnusableBatch("the mixers have closed different batches")
+    return tuple(_add_modular(left, right) for left, right in zip(one, other, strict=True))
 
 
-def _sum(left: Any, right: Any) -> Any:
-    if isinstance(left, Full) and left.users == right.users:
+def _add_modular(left: Any, right: Any) -> Any:
+    if isinstance(left, FullBatches) and left.users == right.users:
         pairs = zip(left.levels, right.levels, strict=True)
-        return Full(users=left.users, levels=tuple(_sum(a, b) for a, b in pairs))
+        return FullBatches(users=left.users, levels=tuple(_add_modular(a, b) for a, b in pairs))
     if left.users != right.users or left.numbers.shape != right.numbers.shape:
-        raise Burned("the mixers have added different numbers of reports")
-    return Held(users=left.users, numbers=_wrapped(left.numbers) + _wrapped(right.numbers))
+        raise UnusableBatch("the mixers have added different numbers of reports")
+    return MixerState(users=left.users, numbers=_wrap_to_int64(left.numbers) + _wrap_to_int64(right.numbers))
 
 
-def _wrapped(numbers: Any) -> Ints:
+def _wrap_to_int64(numbers: Any) -> Ints:
     """Sums of int64 wrap, which is what modulo 2^64 means."""
     return np.asarray(numbers, dtype=np.int64)
 
 
-def _check(view: Any, mixer: Mixer) -> None:
+def _check_view(view: Any, mixer: Mixer) -> None:
     """What a mixer forwards: totals that counts of so many users can have; rows were checked one by one."""
     levels = isinstance(mixer, LevelMixer)
-    if isinstance(view, Full) != levels or isinstance(view, Held) == levels or view.users < mixer.least:
-        raise Burned("views that this mixer does not forward")
+    if isinstance(view, FullBatches) != levels or isinstance(view, MixerState) == levels or view.users < mixer.least:
+        raise UnusableBatch("views that this mixer does not forward")
     if isinstance(mixer, LevelMixer):
         if tuple(held.users for held in view.levels) != mixer.sizes[: mixer.full(view.users)]:
-            raise Burned("views of other levels than are full")
+            raise UnusableBatch("views of other levels than are full")
         for level, held in zip(mixer.levels, view.levels, strict=False):
-            _check(held, level)
-    elif isinstance(mixer, Adding):
+            _check_view(held, level)
+    elif isinstance(mixer, SummingMixer):
         totals, most = view.numbers, view.users * mixer.largest
         if totals.dtype != np.int64 or totals.shape != most.shape or np.any((totals < 0) | (totals > most)):
-            raise Burned("totals that no sum of counts can have")
+            raise UnusableBatch("totals that no sum of counts can have")
     else:
         mixer.check(view.numbers)

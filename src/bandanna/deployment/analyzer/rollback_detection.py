@@ -6,9 +6,9 @@ import threading
 import time
 from typing import Any
 
-from bandanna.deployment.analyzer.processor import Learner
-from bandanna.deployment.calls import Calls, Unreachable
-from bandanna.deployment.http.metrics import Log
+from bandanna.deployment.analyzer.processor import BatchProcessor
+from bandanna.deployment.calls import RoleConnection, RoleUnreachable
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.messages.canonical import loads
 from bandanna.errors import BandannaError
 
@@ -16,7 +16,7 @@ _TICK, _LONGEST = 0.02, 2.0
 _PATIENCE = 60.0  # seconds for which a registrar may be away before somebody has to look
 
 
-class Told:
+class WitnessCall:
     """Tells the registrar of publications.
 
     Parameters
@@ -27,7 +27,7 @@ class Told:
         The id of the task.
     """
 
-    def __init__(self, registrar: Calls, task: str) -> None:
+    def __init__(self, registrar: RoleConnection, task: str) -> None:
         self._registrar, self._path = registrar, f"/tasks/{task}/witness"
 
     def __call__(self, content: bytes) -> tuple[int, Any]:
@@ -36,13 +36,13 @@ class Told:
         try:
             return status, loads(answer)
         except BandannaError as error:
-            raise Unreachable("the registrar answers what is no document") from error
+            raise RoleUnreachable("the registrar answers what is no document") from error
 
 
-class Witnesses:
+class WitnessThread:
     """One thread: has cosigned what is pending, at the start of the process and whenever the registrar was away."""
 
-    def __init__(self, learner: Learner, *, log: Log) -> None:
+    def __init__(self, learner: BatchProcessor, *, log: EventLog) -> None:
         self._learner, self._log = learner, log
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._run, name="witness", daemon=True)
         self._since: float | None = None  # when something began to wait for the registrar

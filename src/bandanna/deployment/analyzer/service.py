@@ -12,15 +12,15 @@ from starlette.responses import Response
 
 from bandanna.deployment import collector
 from bandanna.deployment.analyzer import publication
-from bandanna.deployment.analyzer.processor import RUNNING, SCHEMA, Conflict, Learner
-from bandanna.deployment.analyzer.rollback_detection import Told, Witnesses
-from bandanna.deployment.calls import Calls
-from bandanna.deployment.collector import Closed, Collector, Plan
-from bandanna.deployment.collector_worker import CollectorRoutes, Pump, limits_of
-from bandanna.deployment.http.application import application
-from bandanna.deployment.http.limits import Bell, name_of
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import Refused, Route, Upload, in_thread, json_response
+from bandanna.deployment.analyzer.processor import RUNNING, SCHEMA, BatchProcessor, ShareRejected
+from bandanna.deployment.analyzer.rollback_detection import WitnessCall, WitnessThread
+from bandanna.deployment.calls import RoleConnection
+from bandanna.deployment.collector import ClosedRound, Collector, Plan
+from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
+from bandanna.deployment.http.application import build_application
+from bandanna.deployment.http.limits import ChangeNotifier, host_from_url
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, run_in_thread
 from bandanna.deployment.messages.canonical import Opener, dumps, loads, sign, verify
 from bandanna.deployment.messages.publication import HASH, LINKS
 from bandanna.deployment.messages.tickets import COLLECTOR
@@ -37,11 +37,11 @@ _PATIENCE = 5.0  # seconds in which the registrar has to answer
 class AnalyzerRoutes:
     """Publications, ledger and task for everybody; shares from mixers."""
 
-    def __init__(self, learner: Learner, database: Database, log: Log) -> None:
+    def __init__(self, learner: BatchProcessor, database: Database, log: EventLog) -> None:
         self._learner, self._database, self._log = learner, database, log
         self._task = learner.task
-        self._bell = Bell()
-        learner.heard = self._bell.ring
+        self._bell = ChangeNotifier()
+        learner.heard = self._bell.notify
         self._links: dict[int, bytes] = {}  # by block: 32 bytes of each publication that was asked about
 
     @property
@@ -77,15 +77,15 @@ class AnalyzerRoutes:
 
     def _check(self, params: Any) -> None:
         if params.get("task", self._task.id) != self._task.id:
-            raise Refused(404, "task")
+            raise RequestRefused(404, "task")
 
-    def _served(self) -> publication.Published:
+    def _served(self) -> publication.ServedPublication:
         """The publication in force, where there is one."""
         served = self._learner.published
         if self._learner.rolled_back:
-            raise Refused(503, "rolled-back", retry_after=60)
+            raise RequestRefused(503, "rolled-back", retry_after=60)
         if served is None:
-            raise Refused(503, "unwitnessed", retry_after=1)
+            raise RequestRefused(503, "unwitnessed", retry_after=1)
         return served
 
     async def task(self, request: Request) -> Response:
@@ -96,10 +96,13 @@ class AnalyzerRoutes:
     async def snapshot(self, request: Request) -> Response:
         """The publication in force; with ?after=n, one that is newer than n, waited for as long as ?wait= says."""
         self._check(request.path_params)
-        after, wait = _number(request, "after", -1.0), min(_number(request, "wait", 0.0), _LONGEST)
+        after, wait = (
+            _integer_parameter(request, "after", -1.0),
+            min(_integer_parameter(request, "wait", 0.0), _LONGEST),
+        )
         await self._bell.wait(request, lambda: self._learner.rolled_back or self._learner.number > after, wait)
         served = self._served()
-        return _shown(served) if served.number > after else Response(status_code=204)
+        return _publication_response(served) if served.number > after else Response(status_code=204)
 
     def end(self) -> None:
         """Nobody waits for a publication of a process that is to end."""
@@ -110,25 +113,25 @@ class AnalyzerRoutes:
         self._check(request.path_params)
         text = request.path_params["number"]
         if not text.isdecimal() or len(text) > 15:
-            raise Refused(404, "number")
+            raise RequestRefused(404, "number")
         if int(text) > self._served().number:
-            raise Refused(404, "number")
+            raise RequestRefused(404, "number")
         try:
-            return _shown(await in_thread(self._read, int(text)))
+            return _publication_response(await run_in_thread(self._read, int(text)))
         except LookupError:
-            raise Refused(404, "number") from None
+            raise RequestRefused(404, "number") from None
 
-    def _read(self, number: int) -> publication.Published:
+    def _read(self, number: int) -> publication.ServedPublication:
         with self._database.reading() as rows:
-            return publication.newest(rows, number)
+            return publication.read_publication_row(rows, number)
 
     async def links(self, request: Request) -> Response:
         """The hashes of 256 documents, 32 bytes each, in their order: who has missed some checks the chain by them."""
         self._check(request.path_params)
         text, newest = request.path_params["block"], self._served().number
         if not text.isdecimal() or len(text) > 15 or int(text) > newest // LINKS:
-            raise Refused(404, "block")
-        found = await in_thread(self._block, int(text), newest)
+            raise RequestRefused(404, "block")
+        found = await run_in_thread(self._block, int(text), newest)
         whole = len(found) == LINKS * HASH
         headers = {"cache-control": "public, max-age=31536000, immutable" if whole else "no-cache"}
         return Response(found, media_type="application/octet-stream", headers=headers)
@@ -137,46 +140,46 @@ class AnalyzerRoutes:
         known = self._links.get(block, b"")
         if len(known) < LINKS * HASH:
             with self._database.reading() as rows:
-                known = self._links[block] = publication.links(rows, block, newest, known)
+                known = self._links[block] = publication.read_document_hashes(rows, block, newest, known)
         return known
 
     async def history(self, request: Request) -> Response:
         """One line for each publication after ?after=n, at most ?most= of them: who watches need not read them all."""
         self._check(request.path_params)
-        after, most = _number(request, "after", -1.0), _number(request, "most", float(_LINES))
+        after, most = _integer_parameter(request, "after", -1.0), _integer_parameter(request, "most", float(_LINES))
         if not (-1 <= after < 2**53 and most >= 1):
-            raise Refused(400, "after" if most >= 1 else "most")
+            raise RequestRefused(400, "after" if most >= 1 else "most")
         newest = self._served().number
-        lines = await in_thread(self._lines, int(after), int(min(most, _LINES)), newest)
+        lines = await run_in_thread(self._lines, int(after), int(min(most, _LINES)), newest)
         return json_response({"task": self._task.id, "newest": newest, "lines": lines})
 
     def _lines(self, after: int, most: int, newest: int) -> list[dict[str, Any]]:
         with self._database.reading() as rows:
-            return publication.history(rows, after, most, newest)
+            return publication.read_history(rows, after, most, newest)
 
     async def summary(self, request: Request) -> Response:
         """What was spent, and how often each price was paid."""
         self._check(request.path_params)
         self._served()
-        return json_response({"task": self._task.id, "ledger": await in_thread(self._learner.ledger_summary)})
+        return json_response({"task": self._task.id, "ledger": await run_in_thread(self._learner.ledger_summary)})
 
     async def ledger(self, request: Request) -> Response:
         """What was spent, and for what."""
         self._check(request.path_params)
         self._served()
-        view = await in_thread(self._learner.ledger_view)
+        view = await run_in_thread(self._learner.ledger_view)
         return json_response({"task": self._task.id, "ledger": view})
 
     async def receipt(self, request: Request) -> Response:
         """Whether a mixer's share, by its digest, is the one that a round was released from."""
         self._check(request.path_params)
-        (epoch, round_), mixer = _batch(request.path_params["batch"]), request.path_params["mixer"]
+        (epoch, round_), mixer = _parse_batch(request.path_params["batch"]), request.path_params["mixer"]
         try:
-            found = await in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
-        except Conflict as conflict:
+            found = await run_in_thread(self._learner.known, request.path_params["digest"], mixer, epoch, round_)
+        except ShareRejected as conflict:
             if conflict.reason != "over":
-                raise _refused(conflict, 404) from None
-            raise Refused(409, "over", **await in_thread(self._receipt_of, epoch, round_)) from None
+                raise _refusal_of_share(conflict, 404) from None
+            raise RequestRefused(409, "over", **await run_in_thread(self._receipt_of, epoch, round_)) from None
         return json_response({"receipt": loads(found)})
 
     def _receipt_of(self, epoch: int, round_: int) -> dict[str, Any]:
@@ -188,50 +191,52 @@ class AnalyzerRoutes:
     async def share(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
         """A mixer's totals of a batch."""
         self._check(params)
-        mixer, (epoch, round_) = params["mixer"], _batch(params["batch"])
+        mixer, (epoch, round_) = params["mixer"], _parse_batch(params["batch"])
         if self._task.mixers == 0 or mixer not in self._learner.mixers:
-            raise Refused(404, "mixer")
+            raise RequestRefused(404, "mixer")
         if not verify(
             self._task.key(mixer), self._task.id, "share", body, headers.get(b"signature", b"").decode("latin-1")
         ):
-            raise Refused(401, "signature")
+            raise RequestRefused(401, "signature")
         try:
-            taken = await in_thread(self._learner.take, body, mixer, epoch, round_)
-        except Conflict as conflict:
+            taken = await run_in_thread(self._learner.take, body, mixer, epoch, round_)
+        except ShareRejected as conflict:
             if conflict.reason != "over":
-                raise _refused(conflict, 409) from conflict
-            said = await in_thread(self._receipt_of, epoch, round_)
-            raise Refused(409, "over", error=str(conflict), **said) from conflict
+                raise _refusal_of_share(conflict, 409) from conflict
+            said = await run_in_thread(self._receipt_of, epoch, round_)
+            raise RequestRefused(409, "over", error=str(conflict), **said) from conflict
         self._log.say("share", epoch=epoch, round=round_, status=taken.status)
         receipt = None if taken.receipt is None else loads(taken.receipt)
         return taken.status, dumps({"receipt": receipt} if receipt else {"stored": True}), None
 
 
-def _number(request: Request, name: str, default: float) -> float:
+def _integer_parameter(request: Request, name: str, default: float) -> float:
     try:
         number = float(request.query_params.get(name, default))
     except ValueError:
-        raise Refused(400, name) from None
+        raise RequestRefused(400, name) from None
     if math.isnan(number):  # nothing is later than that: a request would wait for ever
-        raise Refused(400, name)
+        raise RequestRefused(400, name)
     return number
 
 
-def _batch(text: str) -> tuple[int, int]:
+def _parse_batch(text: str) -> tuple[int, int]:
     epoch, _, round_ = text.partition(".")
     if not (epoch.isdecimal() and round_.isdecimal() and len(text) < 20):
-        raise Refused(404, "batch")
+        raise RequestRefused(404, "batch")
     return int(epoch), int(round_)
 
 
-def _refused(conflict: Conflict, status: int) -> Refused:
+def _refusal_of_share(conflict: ShareRejected, status: int) -> RequestRefused:
     """503 where the registrar has to be heard first, else as given."""
     waits = conflict.reason in ("unwitnessed", "rolled back")
     again = 1 if waits else None
-    return Refused(503 if waits else status, conflict.reason.replace(" ", "-"), retry_after=again, error=str(conflict))
+    return RequestRefused(
+        503 if waits else status, conflict.reason.replace(" ", "-"), retry_after=again, error=str(conflict)
+    )
 
 
-def _shown(published: publication.Published) -> Response:
+def _publication_response(published: publication.ServedPublication) -> Response:
     headers = {
         "signature": published.signature,
         "witness": published.cosignature or "",
@@ -241,10 +246,10 @@ def _shown(published: publication.Published) -> Response:
     return Response(published.document, media_type="application/json", headers=headers)
 
 
-class OwnCollector:
+class LocalCollector:
     """Of an analyzer that may see single reports: what its collector closes goes straight to the learner."""
 
-    def __init__(self, learner: Learner, rows: Database, secrets: Secrets) -> None:
+    def __init__(self, learner: BatchProcessor, rows: Database, secrets: Secrets) -> None:
         self._learner, self._told = learner, -1
         task = learner.task
         self.collector = Collector(
@@ -271,25 +276,25 @@ class OwnCollector:
         self._told = number
         return self._learner.now.batches, self._learner.running
 
-    def forward(self, closed: Closed) -> bytes | None:
+    def forward(self, closed: ClosedRound) -> bytes | None:
         """Released and learned from; its receipt, or None while the registrar has not cosigned what came of it."""
         if self._learner.pending is not None:
             return None
         return self._learner.take(closed.share, "analyzer", closed.epoch, closed.round).receipt
 
 
-def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: Any = True) -> Any:
+def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Any:
     """The application of a task's analyzer."""
     rows = open_database(database, role="analyzer", schema=SCHEMA + LEDGER_SCHEMA + collector.SCHEMA)
     rows.claim()
     opener = Opener(secrets.seal) if secrets.seal else None
-    registrar = Calls(task.url("registrar"), seconds=_PATIENCE, verify_tls=verify_tls)
-    told = Told(registrar, task.id)
-    learner = Learner(rows, task, sign=partial(sign, secrets.sign, task.id), opener=opener, witness=told)
+    registrar = RoleConnection(task.url("registrar"), seconds=_PATIENCE, verify_tls=verify_tls)
+    told = WitnessCall(registrar, task.id)
+    learner = BatchProcessor(rows, task, sign=partial(sign, secrets.sign, task.id), opener=opener, witness=told)
     metrics, routes = Metrics(), AnalyzerRoutes(learner, rows, log)
-    witnesses = Witnesses(learner, log=log)
-    own = OwnCollector(learner, rows, secrets) if task.mixers == 0 else None
-    pump = None if own is None else Pump(own.collector, forward=own.forward, plan=own.plan, log=log)
+    witnesses = WitnessThread(learner, log=log)
+    own = LocalCollector(learner, rows, secrets) if task.mixers == 0 else None
+    pump = None if own is None else CollectorThread(own.collector, forward=own.forward, plan=own.plan, log=log)
     reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
     metrics.gauge("publication", "Number of the publication in force.").follow(lambda: learner.number)
     metrics.gauge("unwitnessed_publications", "Publications that wait for the registrar's cosignature.").follow(
@@ -307,8 +312,8 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
 
     async def stop() -> None:
         if pump is not None:
-            await in_thread(pump.stop)
-        await in_thread(witnesses.stop)
+            await run_in_thread(pump.stop)
+        await run_in_thread(witnesses.stop)
         rows.close()
 
     def health() -> dict[str, Any]:
@@ -319,13 +324,13 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         public = {"publication": learner.number, "status": learner.status}
         return public | ({} if own is None else {"collector": own.collector.progress()})
 
-    return application(
+    return build_application(
         role="analyzer",
         routes=[*routes.routes, *(reports.routes if reports is not None else ())],
         uploads={**routes.uploads, **(reports.uploads if reports is not None else {})},
         public=[*routes.public, *(reports.public if reports is not None else ())],
         peers=routes.peers,
-        names=[name_of(task.url("analyzer"))],
+        names=[host_from_url(task.url("analyzer"))],
         start=start,
         stop=stop,
         ending=routes.end,
@@ -335,5 +340,5 @@ def build(task: Task, secrets: Secrets, *, database: str, log: Log, verify_tls: 
         log=log,
         token=secrets.token,
         database=lambda: rows,
-        limits=limits_of(learner.now.batches, shares=task.mixers > 0),
+        limits=compute_limits(learner.now.batches, shares=task.mixers > 0),
     )

@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bandanna.deployment.messages.canonical import digest, loads, unpacked
-from bandanna.device.arm_sets import FixedArms
+from bandanna.deployment.messages.canonical import decode_base64url, digest, loads
+from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.storage.encoding import Encoding, conforms
+from bandanna.storage.encoding import Encoding, matches_type
 
 TASK_VERSION = 1
 _FIELDS: dict[str, Any] = {
@@ -22,21 +22,21 @@ _FIELDS: dict[str, Any] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leaflet:
+class ClientTask:
     """What the document of a task says, without its policy."""
 
     document: bytes
     content: Mapping[str, Any]
 
     @classmethod
-    def from_bytes(cls, document: bytes, name: str | None = None) -> Leaflet:
+    def from_bytes(cls, document: bytes, name: str | None = None) -> ClientTask:
         """A document, of this name where one is given; BandannaError for any other."""
         content = loads(document)
         if not isinstance(content, dict) or content.get("format") != "bandanna task":
             raise Unreadable("this is not the document of a task")
         if content.get("version") != TASK_VERSION:
             raise Unreadable(f"a task of version {content.get('version')}: this client knows version {TASK_VERSION}")
-        wrong = next((each for each, hint in _FIELDS.items() if not conforms(content.get(each), hint)), None)
+        wrong = next((each for each, hint in _FIELDS.items() if not matches_type(content.get(each), hint)), None)
         if wrong is not None:
             raise Unreadable(f"a task whose {wrong} is none")
         made = cls(document=document, content=content)
@@ -45,7 +45,7 @@ class Leaflet:
         return made
 
     @classmethod
-    def read(cls, path: str | Path, name: str | None = None) -> Leaflet:
+    def read(cls, path: str | Path, name: str | None = None) -> ClientTask:
         """Of a file, or of the folder that `bandanna task create` has made; of this name where one is given."""
         place = Path(path)
         place = place / "task.json" if place.is_dir() else place
@@ -62,7 +62,7 @@ class Leaflet:
     @cached_property
     def digest(self) -> bytes:
         """The same as 32 bytes."""
-        return unpacked(self.id, 32)
+        return decode_base64url(self.id, 32)
 
     @property
     def mixers(self) -> int:
@@ -76,12 +76,12 @@ class Leaflet:
         return found
 
     @cached_property
-    def arms(self) -> FixedArms | None:
+    def arms(self) -> FixedArmSet | None:
         """Arms that stay."""
         if self.content["arms"] is None:
             return None
         ids, features, of_users = Encoding({}).loads(self.content["arms"])
-        return FixedArms(ids=ids, features=features, of_users=of_users)
+        return FixedArmSet(ids=ids, features=features, of_users=of_users)
 
     def url(self, role: str) -> str:
         """Where a role is found, and where this task is found there."""

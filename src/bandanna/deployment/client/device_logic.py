@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.messages.batch_plan import VERSION, Batch, check_batch
-from bandanna.deployment.messages.report import Ticket, body_of
-from bandanna.device.action_selection import ByPlace, Chooser, Optimist
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.messages.batch_plan import VERSION, Batch, check_announced_batch
+from bandanna.deployment.messages.report import Ticket, encode_body
+from bandanna.device.action_selection import ActionSelector, AssignedSelector, OptimisticSelector
 from bandanna.device.base import Device
-from bandanna.device.domain import all_finite
+from bandanna.device.domain import check_all_finite
 from bandanna.device.linear_report import PerArmReport
 from bandanna.device.noise import NoiseSource
-from bandanna.device.randomizers import chooser, from_parameters, tell
-from bandanna.device.statistics import Tell
+from bandanna.device.randomizers import device_from_parameters, selector_from_parameters, statistic_from_parameters
+from bandanna.device.statistics import ReportStatistic
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.numeric.rng import Coins
+from bandanna.numeric.rng import DeviceRandomness
 from bandanna.storage.encoding import Encoding
 from bandanna.types import Floats
 
@@ -32,7 +32,7 @@ _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class PlayedArm:
     """What one user was given: features of the arm as the policy takes them, the arm, and a group it may be kept in."""
 
     features: tuple[float, ...]
@@ -41,7 +41,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slot:
+class ReportSlot:
     """A place in a batch, to which reports belong, by a ticket; `key` seals them, or their seeds."""
 
     batch: Batch
@@ -49,7 +49,7 @@ class Slot:
     key: str | None
 
 
-class Guide(ABC):
+class DeviceLogic(ABC):
     """Every draw is fresh: whoever calls keeps the bytes, and sends them again."""
 
     dim: int  # features of an arm
@@ -60,7 +60,7 @@ class Guide(ABC):
         """Features as they are scored and reported, (K, d)."""
 
     @abstractmethod
-    def choose(self, content: Content, seen: Floats, coins: Coins) -> tuple[int, int] | None:
+    def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
         """An arm and the row's group; None where the place in the batch says what is played."""
 
     @abstractmethod
@@ -68,12 +68,19 @@ class Guide(ABC):
         """The running batch (0), or the one after it (1), if it is what the task has promised; else BandannaError."""
 
     @abstractmethod
-    def zeros(self, content: Content, place: int, slot: Slot, source: NoiseSource) -> list[bytes]:
+    def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
         """Bodies of zero reports for all rounds."""
 
     @abstractmethod
     def final(
-        self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
+        self,
+        content: Content,
+        round_: int,
+        slot: ReportSlot,
+        given: PlayedArm,
+        reward: float,
+        source: NoiseSource,
+        coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
         """The body of what happened, for a round of the running batch; of nothing, and why, where that fails.
 
@@ -82,7 +89,7 @@ class Guide(ABC):
         """
 
 
-def announced(content: Content, place: int) -> Batch:
+def read_announced_batch(content: Content, place: int) -> Batch:
     """A batch of a publication, as it was announced."""
     batches = content["batches"]
     if not 0 <= place < len(batches):
@@ -90,17 +97,19 @@ def announced(content: Content, place: int) -> Batch:
     return Batch.from_dict(batches[place])
 
 
-class LightGuide(Guide):
+class DocumentDevice(DeviceLogic):
     """By the task's leaflet alone."""
 
-    def __init__(self, leaflet: Leaflet) -> None:
+    def __init__(self, leaflet: ClientTask) -> None:
         plain = leaflet.device
         assert plain is not None
         if plain.get("version") != VERSION:
             raise Unreadable(f"a task for clients of version {plain.get('version')}: this one knows {VERSION}")
         self._leaflet, self._plain = leaflet, plain
         try:
-            self.dim = self._chooser.features if isinstance(self._chooser, ByPlace) else self._chooser.domain.features
+            self.dim = (
+                self._chooser.features if isinstance(self._chooser, AssignedSelector) else self._chooser.domain.features
+            )
             self.participations = int(plain["participations"])
         except BandannaError:
             raise
@@ -108,48 +117,55 @@ class LightGuide(Guide):
             raise Unreadable("a task whose leaflet this client does not understand") from error
 
     @cached_property
-    def _chooser(self) -> Chooser | ByPlace:
-        return chooser(self._plain["choose"])
+    def _chooser(self) -> ActionSelector | AssignedSelector:
+        return selector_from_parameters(self._plain["choose"])
 
     @cached_property
-    def _tells(self) -> list[list[Tell | None]]:
+    def _tells(self) -> list[list[ReportStatistic | None]]:
         """By round and part; None for rows."""
-        return [[None if each == {"kind": "Row"} else tell(each) for each in part] for part in self._plain["tells"]]
+        return [
+            [None if each == {"kind": "Row"} else statistic_from_parameters(each) for each in part]
+            for part in self._plain["tells"]
+        ]
 
     def seen(self, features: Floats) -> Floats:
         """By the chooser."""
-        return features if isinstance(self._chooser, ByPlace) else np.asarray(self._chooser.seen(features[None])[0])
+        return (
+            features
+            if isinstance(self._chooser, AssignedSelector)
+            else np.asarray(self._chooser.seen(features[None])[0])
+        )
 
-    def choose(self, content: Content, seen: Floats, coins: Coins) -> tuple[int, int] | None:
+    def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
         """By the chooser, from a snapshot of finite numbers of the right shapes."""
-        if isinstance(self._chooser, ByPlace):
+        if isinstance(self._chooser, AssignedSelector):
             return None
-        snapshot = _snapshot(content["snapshot"])
-        if not _fits(self._chooser, snapshot, *seen.shape):
+        snapshot = _decode_snapshot(content["snapshot"])
+        if not _snapshot_fits(self._chooser, snapshot, *seen.shape):
             raise Unreadable("a publication whose snapshot is none of this task's")
         return int(self._chooser.act(snapshot, seen[None], coins).actions[0]), 0
 
     def batch(self, content: Content, place: int) -> Batch:
         """Of a plan that the document holds, with at least as many people as its noise is meant for."""
-        batch = announced(content, place)
+        batch = read_announced_batch(content, place)
         self._plan(batch)
         return batch
 
     def _plan(self, batch: Batch) -> Mapping[str, Any]:
         """What the document says of batches with such rounds."""
         arms = self._leaflet.arms
-        return check_batch(self._plain, batch, None if arms is None else len(arms.ids))
+        return check_announced_batch(self._plain, batch, None if arms is None else len(arms.ids))
 
     def _devices(self, batch: Batch, round_: int) -> list[Device | None]:
-        return [None if each is None else from_parameters(each) for each in self._plan(batch)["devices"][round_]]
+        return [None if each is None else device_from_parameters(each) for each in self._plan(batch)["devices"][round_]]
 
-    def zeros(self, content: Content, place: int, slot: Slot, source: NoiseSource) -> list[bytes]:
+    def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
         """Noised in full; rows of zeros where a server is trusted with them."""
         return [
             self._body(slot, round_, self._nothing(slot, round_, source)) for round_ in range(len(slot.batch.rounds))
         ]
 
-    def _nothing(self, slot: Slot, round_: int, source: NoiseSource) -> list[np.ndarray[Any, Any]]:
+    def _nothing(self, slot: ReportSlot, round_: int, source: NoiseSource) -> list[np.ndarray[Any, Any]]:
         """Messages of all parts about nothing."""
         devices, parts = self._devices(slot.batch, round_), slot.batch.rounds[round_].parts
         return [
@@ -158,7 +174,14 @@ class LightGuide(Guide):
         ]
 
     def final(
-        self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
+        self,
+        content: Content,
+        round_: int,
+        slot: ReportSlot,
+        given: PlayedArm,
+        reward: float,
+        source: NoiseSource,
+        coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
         """What is told, each part clipped and protected by its device."""
         zero = self._nothing(slot, round_, source)
@@ -169,8 +192,8 @@ class LightGuide(Guide):
             return self._body(slot, round_, zero), error
 
     def _told(
-        self, zero: list[np.ndarray[Any, Any]], round_: int, slot: Slot, given: Given, reward: float,
-        source: NoiseSource, coins: Coins,
+        self, zero: list[np.ndarray[Any, Any]], round_: int, slot: ReportSlot, given: PlayedArm, reward: float,
+        source: NoiseSource, coins: DeviceRandomness,
     ) -> list[np.ndarray[Any, Any]]:  # fmt: skip
         """Messages of all parts about what happened, as long as those about nothing."""
         features, rewards, arms = np.array([given.features]), np.array([reward]), np.array([given.arm])
@@ -178,20 +201,20 @@ class LightGuide(Guide):
         for how, device in zip(self._tells[round_], self._devices(slot.batch, round_), strict=True):
             if how is None or device is None:
                 rows.append(np.array([*given.features, reward, given.arm, given.group, 1.0]))
-                all_finite("row", rows[-1])
+                check_all_finite("row", rows[-1])
             else:
                 rows.append(device.report(how.statistic(device.domain, features, rewards, arms, coins), source)[0])
         if [row.shape for row in rows] != [row.shape for row in zero]:
             raise Unreadable("a report of another length than the batch wants")
         return rows
 
-    def _body(self, slot: Slot, round_: int, rows: list[np.ndarray[Any, Any]]) -> bytes:
+    def _body(self, slot: ReportSlot, round_: int, rows: list[np.ndarray[Any, Any]]) -> bytes:
         task = self._leaflet.digest
-        return body_of(rows, task=task, batch=slot.batch, round_=round_, ticket=slot.ticket, key=slot.key)
+        return encode_body(rows, task=task, batch=slot.batch, round_=round_, ticket=slot.ticket, key=slot.key)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Drawn:
+class _ThompsonSnapshot:
     """What Thompson draws from."""
 
     theta: Floats
@@ -200,7 +223,7 @@ class _Drawn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Index:
+class _LinUCBSnapshot:
     """What an optimist looks at."""
 
     theta: Floats
@@ -209,19 +232,19 @@ class _Index:
     explore: float = 0.0
 
 
-_SNAPSHOTS = Encoding({"Posterior": _Drawn, "LinUCBSnapshot": _Index})
+_SNAPSHOTS = Encoding({"Posterior": _ThompsonSnapshot, "LinUCBSnapshot": _LinUCBSnapshot})
 
 
-def _snapshot(text: str) -> Any:
+def _decode_snapshot(text: str) -> Any:
     return _SNAPSHOTS.loads(text)
 
 
-def _fits(chooser: Chooser, snapshot: Any, arms: int, dim: int) -> bool:
+def _snapshot_fits(chooser: ActionSelector, snapshot: Any, arms: int, dim: int) -> bool:
     """Whether it has what this chooser looks at, for so many arms with so many features: finite, of these shapes."""
     own = isinstance(chooser.domain, PerArmReport)
     d = dim + 1 if own else dim
     lead, plain = (arms,) if own else (), [snapshot.explore]
-    if isinstance(chooser, Optimist):
+    if isinstance(chooser, OptimisticSelector):
         arrays = [(snapshot.theta, (d,)), (snapshot.inverse, (d, d))]
         plain.append(snapshot.radius if abs(snapshot.radius) <= _LARGEST_RADIUS else math.inf)
     else:

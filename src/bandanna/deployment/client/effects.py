@@ -20,7 +20,7 @@ class NoTicket(BandannaError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class SendRequest:
     """Wants (status, headers in lower case, body); `role`: who is asked, for errors, which name no address."""
 
     role: str
@@ -31,7 +31,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TicketWanted:
+class GetTicket:
     """Wants a ticket for an epoch; `refused`: [epoch, slot, proof] of slots of this user that were not used."""
 
     epoch: int
@@ -39,21 +39,21 @@ class TicketWanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pause:
+class Sleep:
     """Wants some seconds to pass; answered with whether there is patience for it."""
 
     seconds: float
 
 
-Want = Request | TicketWanted | Pause
-Steps = Generator[Want, Any, Any]
+Effect = SendRequest | GetTicket | Sleep
+EffectSteps = Generator[Effect, Any, Any]
 
 
 # What a user is given, and what became of the reward.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class ClientDecision:
     """What a user is given.
 
     arm          its id;   action: its number

@@ -12,23 +12,32 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from bandanna import validation
-from bandanna.deployment.calls import Calls, Unreachable
-from bandanna.deployment.client.policy_device import Reporter, View
+from bandanna.deployment.calls import RoleConnection, RoleUnreachable
+from bandanna.deployment.client.policy_device import BodyEncoder, CurrentPublication
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import dumps, loads, packed
-from bandanna.deployment.messages.publication import Shown
-from bandanna.deployment.messages.report import FINAL, ZERO, Answer, Record, Ticket, answers, joined, ticket_of
+from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads
+from bandanna.deployment.messages.publication import SignedPublication
+from bandanna.deployment.messages.report import (
+    FINAL,
+    ZERO,
+    Record,
+    RecordAnswer,
+    Ticket,
+    join_records,
+    parse_answers,
+    ticket_from_plain,
+)
 from bandanna.deployment.task.description import world_for
 from bandanna.deployment.task.document import Task
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.numeric.rng import Coins, SecureCoins, Streams
-from bandanna.policies.base import Ask, Assigned, Frozen, Played
+from bandanna.numeric.rng import DeviceRandomness, SecureRandomness, Streams
+from bandanna.policies.base import AssignedArms, FixedLength, PlayedRounds, SumQuery
 from bandanna.protocols.base import StreamProtocol
 from bandanna.simulation import environments
-from bandanna.simulation.environments.base import Environment, random_play
+from bandanna.simulation.environments.base import Environment, regret_of_random_play
 from bandanna.simulation.environments.population import OneClientPerRound, Population
-from bandanna.simulation.players.reference import Seed
+from bandanna.simulation.players.reference import ReferenceRun
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.run import Tally
 
@@ -41,24 +50,26 @@ _PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
 class Deployment(Protocol):
     """What clients need of a deployment."""
 
-    def publication(self, after: int | None, wait: float) -> Shown | None:
+    def publication(self, after: int | None, wait: float) -> SignedPublication | None:
         """The publication in force, if it is newer."""
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
         """One for each user."""
 
-    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+    def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
         """Records of one request; returns when they are durable, or refused."""
 
 
-class Http:
+class HttpDeployment:
     """Over HTTP; what fails without an answer is tried again with the same bytes, for at most `patience` seconds."""
 
     def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
         self._task, self._token, self._patience = task, token, patience
-        self._calls = {role: Calls(task.url(role), verify_tls=verify_tls) for role in ("analyzer", "registrar")}
+        self._calls = {
+            role: RoleConnection(task.url(role), verify_tls=verify_tls) for role in ("analyzer", "registrar")
+        }
         if task.collector not in self._calls:
-            self._calls[task.collector] = Calls(task.url(task.collector), verify_tls=verify_tls)
+            self._calls[task.collector] = RoleConnection(task.url(task.collector), verify_tls=verify_tls)
         self.retries = 0
 
     def __enter__(self) -> Self:
@@ -68,10 +79,10 @@ class Http:
         for calls in self._calls.values():
             calls.close()
 
-    def publication(self, after: int | None, wait: float) -> Shown | None:
+    def publication(self, after: int | None, wait: float) -> SignedPublication | None:
         """From the analyzer."""
         analyzer = self._calls["analyzer"]
-        found: Shown | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
+        found: SignedPublication | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
         return found
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
@@ -79,7 +90,7 @@ class Http:
         asked: list[dict[str, Any]] = [{"user": user, "epoch": epoch} for user in users]
         for each, proofs in zip(asked, refused, strict=False):
             if proofs:
-                each["refused"] = [[e, packed(slot), packed(proof)] for e, slot, proof in proofs]
+                each["refused"] = [[e, encode_base64url(slot), encode_base64url(proof)] for e, slot, proof in proofs]
         content = dumps({"tickets": asked})
         headers = {"Authorization": f"Bearer {self._token}"}
         path = f"/tasks/{self._task.id}/tickets"
@@ -90,21 +101,21 @@ class Http:
         for each in loads(answer)["tickets"]:
             if "refused" in each:
                 raise BandannaError(f"the registrar refuses a ticket: {each['refused']}")
-            made.append(ticket_of(each))
+            made.append(ticket_from_plain(each))
         return made
 
-    def upload(self, records: Sequence[bytes]) -> list[Answer]:
+    def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
         """To the collector; it may hear of a batch a little later than we do."""
-        content, path = joined(list(records)), f"/tasks/{self._task.id}/reports"
+        content, path = join_records(list(records)), f"/tasks/{self._task.id}/reports"
 
-        def asked() -> list[Answer]:
+        def asked() -> list[RecordAnswer]:
             status, answer, _ = self._calls[self._task.collector].ask("POST", path, content)
-            told = answers(status, answer, len(records))
+            told = parse_answers(status, answer, len(records))
             if any(each.reason == "early" for each in told):
-                raise Unreachable("the batch is not open yet")
+                raise RoleUnreachable("the batch is not open yet")
             return told
 
-        made: list[Answer] = self._again(asked)
+        made: list[RecordAnswer] = self._again(asked)
         return made
 
     def _again(self, call: Any) -> Any:
@@ -113,7 +124,7 @@ class Http:
         while True:
             try:
                 return call()
-            except Unreachable:
+            except RoleUnreachable:
                 if time.monotonic() + pause > end:
                     raise
                 self.retries += 1
@@ -132,7 +143,7 @@ _WAIT = 20.0  # seconds in one request for a newer publication
 
 
 @dataclass(kw_only=True)
-class Account:
+class SimulationTotals:
     """What happened to a crowd."""
 
     users: int = 0
@@ -142,10 +153,10 @@ class Account:
     latencies: list[float] = field(default_factory=list)
     actions: list[int] = field(default_factory=list)
     refused: dict[str, int] = field(default_factory=dict)
-    publications: list[View] = field(default_factory=list)
+    publications: list[CurrentPublication] = field(default_factory=list)
 
 
-class Crowd:
+class SimulatedUsers:
     """Users of a task in an environment, `concurrency` of them at once.
 
     silent  the share of users who open a slot and never answer
@@ -170,11 +181,11 @@ class Crowd:
         self._environment, self._first = environment, first
         world = environment.begin(Streams([first]))
         self.tally = Tally(checkpoints=checkpoints_for(rounds, min(rounds, 200)), n_seeds=1)
-        self.seed = Seed(task.policy, world, self.tally, 0, "messages", False)
+        self.seed = ReferenceRun(task.policy, world, self.tally, 0, "messages", False)
         self._secure, self._choosing = SecureNoise(), np.random.default_rng(first)
-        self.account = Account()
+        self.account = SimulationTotals()
         self._pool = ThreadPoolExecutor(max_workers=concurrency)
-        self._view: View | None = None
+        self._view: CurrentPublication | None = None
         self._session = f"user {secrets.token_hex(4)}"  # other people than those of an earlier crowd
         self._numbered = 0
 
@@ -183,17 +194,17 @@ class Crowd:
         """What the regret of as many users would be if arms were chosen at random."""
         env = self._environment
         played = OneClientPerRound(population=env) if isinstance(env, Population) else env
-        return float(random_play(played, horizon=max(1, self.account.users), n_seeds=1, seed=self._first)[0])
+        return float(regret_of_random_play(played, horizon=max(1, self.account.users), n_seeds=1, seed=self._first)[0])
 
     @property
     def regret(self) -> float:
         """Against always playing the best arm."""
         return float(self.tally.total[0])
 
-    def run(self) -> Account:
+    def run(self) -> SimulationTotals:
         """Play until the rounds are over, or the task is."""
         began = time.monotonic()
-        view = self._newer(None)
+        view = self._await_publication(None)
         while self.seed.done < self._rounds and view.status == "running":
             batch = view.batches[0] if view.batches else None
             if batch is None or not self._play(view, batch):
@@ -205,79 +216,85 @@ class Crowd:
         self.account.retries = getattr(self._deployment, "retries", 0)
         return self.account
 
-    def _newer(self, before: View | None) -> View:
+    def _await_publication(self, before: CurrentPublication | None) -> CurrentPublication:
         """The next publication; BandannaError if none comes."""
         end = time.monotonic() + self._wait
         while time.monotonic() < end:
             found = self._deployment.publication(None if before is None else before.number, _WAIT)
             if found is not None:
-                self._view = View.read(self.task, found, before)
+                self._view = CurrentPublication.read(self.task, found, before)
                 self.account.publications.append(self._view)
                 return self._view
         raise BandannaError(f"the deployment has published nothing for {self._wait:g} seconds")
 
-    def after(self, epoch: int) -> View:
+    def after(self, epoch: int) -> CurrentPublication:
         """What is in force when a batch is over."""
         view = self._view
         while view is None or (view.running[0] <= epoch and view.status == "running"):
-            view = self._newer(view)
+            view = self._await_publication(view)
         return view
 
-    def _rest(self, view: View) -> None:
+    def _rest(self, view: CurrentPublication) -> None:
         """Who comes after the last release acts, and reports nothing."""
         left = self._rounds - self.seed.done
         episode = view.episode()
-        if left > 0 and view.status != "exhausted" and isinstance(episode, Frozen | Assigned):
+        if left > 0 and view.status != "exhausted" and isinstance(episode, FixedLength | AssignedArms):
             self.seed.state = view.state
             rows = (
                 self.seed.assigned(episode, min(left, episode.users))
-                if isinstance(episode, Assigned)
+                if isinstance(episode, AssignedArms)
                 else self.seed.frozen(left)
             )
             self._note(rows)
 
-    def _note(self, rows: Played) -> None:
+    def _note(self, rows: PlayedRounds) -> None:
         if rows.arms is not None:
             self.account.actions += rows.arms.tolist()
         self.account.users += len(rows.rewards)
         self._progress(self.account.users)
 
-    def _play(self, view: View, batch: Batch) -> bool:
+    def _play(self, view: CurrentPublication, batch: Batch) -> bool:
         """One batch, all its rounds; whether it was whole."""
         episode, seed = view.episode(), self.seed
-        if episode is None or not isinstance(episode, Frozen | Assigned) or episode.users > self._rounds - seed.done:
+        if (
+            episode is None
+            or not isinstance(episode, FixedLength | AssignedArms)
+            or episode.users > self._rounds - seed.done
+        ):
             return False
         tickets, reporter = self._tickets(batch), self._reporter(batch)
         asks = view.asks()
         seed.state = view.state
-        if isinstance(episode, Assigned) and not batch.clients:  # the place says which arm
+        if isinstance(episode, AssignedArms) and not batch.clients:  # the place says which arm
             places = self._open(reporter, batch, asks, tickets)
             tickets = [tickets[user] for user in np.argsort(places).tolist()]
             rows = seed.assigned(episode, episode.users)
         else:
-            rows = seed.assigned(episode, episode.users) if isinstance(episode, Assigned) else seed.frozen(batch.slots)
+            rows = (
+                seed.assigned(episode, episode.users) if isinstance(episode, AssignedArms) else seed.frozen(batch.slots)
+            )
         self._note(rows)
         rows = self.told(view, rows)
-        answering = self._answering(batch.slots)
+        answering = self._draw_answering(batch.slots)
         self._report(reporter, batch, 0, asks, tickets, rows, answering)
         for number in range(1, len(batch.rounds)):
-            view = self._newer(view)
+            view = self._await_publication(view)
             if view.running != (batch.epoch, number):
                 return True  # it was not used
             self._report(reporter, batch, number, view.asks(), tickets, rows, answering)
         return True
 
-    def told(self, view: View, rows: Played) -> Played:
+    def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
         """What a batch's people say that happened: the truth. An audit has one of them say something else."""
         return rows
 
-    def _answering(self, users: int) -> np.ndarray[Any, Any]:
+    def _draw_answering(self, users: int) -> np.ndarray[Any, Any]:
         """Who will answer."""
         return self._choosing.random(users) >= self._silent
 
-    def _reporter(self, batch: Batch) -> Reporter:
+    def _reporter(self, batch: Batch) -> BodyEncoder:
         number, key = (0, None) if self._view is None else self._view.seal_key
-        return Reporter(self.task, batch, key_id=number, seal_key=key)
+        return BodyEncoder(self.task, batch, key_id=number, seal_key=key)
 
     def _tickets(self, batch: Batch) -> list[Ticket]:
         names = [f"{self._session} {self._numbered + number}" for number in range(batch.slots)]
@@ -288,7 +305,7 @@ class Crowd:
         return made
 
     def _open(
-        self, reporter: Reporter, batch: Batch, asks: Sequence[tuple[Ask, ...]], tickets: Sequence[Ticket]
+        self, reporter: BodyEncoder, batch: Batch, asks: Sequence[tuple[SumQuery, ...]], tickets: Sequence[Ticket]
     ) -> list[int]:
         """Slots with zero reports; their places."""
         answers = self._send(
@@ -297,14 +314,21 @@ class Crowd:
         return [answer[0].place for answer in answers]
 
     def _zeros(
-        self, reporter: Reporter, batch: Batch, asks: Sequence[tuple[Ask, ...]], ticket: Ticket, rounds: Sequence[int]
+        self,
+        reporter: BodyEncoder,
+        batch: Batch,
+        asks: Sequence[tuple[SumQuery, ...]],
+        ticket: Ticket,
+        rounds: Sequence[int],
     ) -> list[bytes]:
         bodies = (
-            reporter.zero(number, asks[number] if asks else (), ticket, self._secure_or_seeded()) for number in rounds
+            reporter.zero(number, asks[number] if asks else (), ticket, self._noise_source()) for number in rounds
         )
-        return [_record(reporter, ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
+        return [
+            _record_bytes(reporter, ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)
+        ]
 
-    def _secure_or_seeded(self) -> NoiseSource:
+    def _noise_source(self) -> NoiseSource:
         """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
         if self.task.seed is None:
             return self._secure
@@ -312,12 +336,12 @@ class Crowd:
 
     def _report(
         self,
-        reporter: Reporter,
+        reporter: BodyEncoder,
         batch: Batch,
         number: int,
-        asks: Sequence[tuple[Ask, ...]],
+        asks: Sequence[tuple[SumQuery, ...]],
         tickets: Sequence[Ticket],
-        rows: Played,
+        rows: PlayedRounds,
         answering: np.ndarray[Any, Any],
     ) -> None:
         """Final reports of a round; who opens a slot with one has zero reports for the rounds after it."""
@@ -327,21 +351,21 @@ class Crowd:
         later = range(1, len(batch.rounds)) if number == 0 else ()
         for ticket, body, is_answered in zip(tickets, bodies, answering.tolist(), strict=True):
             if is_answered:
-                request = [_record(reporter, ticket, number, FINAL, body)]
+                request = [_record_bytes(reporter, ticket, number, FINAL, body)]
             else:
                 request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
             requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
         self._send([request for request in requests if request])
 
-    def _randomness(self, asks: Sequence[Ask]) -> tuple[NoiseSource, Coins]:
+    def _randomness(self, asks: Sequence[SumQuery]) -> tuple[NoiseSource, DeviceRandomness]:
         """Of a simulation with the task's seed; or everybody's own."""
         if self.task.seed is None:
-            return self._secure, SecureCoins()
+            return self._secure, SecureRandomness()
         stream = any(isinstance(ask.protocol, StreamProtocol) for ask in asks)
         own = self.seed.answers
         return (own.stream if stream else own.source), own.coins
 
-    def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[Answer]]:
+    def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[RecordAnswer]]:
         """Every user's request by itself, several at a time."""
         sent = list(self._pool.map(self._upload, requests))
         for some in sent:
@@ -352,20 +376,20 @@ class Crowd:
                     self.account.acknowledged += 1
         return sent
 
-    def _upload(self, request: Sequence[bytes]) -> list[Answer]:
+    def _upload(self, request: Sequence[bytes]) -> list[RecordAnswer]:
         began = time.monotonic()
         answer = self._deployment.upload(request)
         self.account.latencies.append(time.monotonic() - began)
         return answer
 
 
-def _record(reporter: Reporter, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
+def _record_bytes(reporter: BodyEncoder, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
     parts: dict[str, Any] = {"round_": number, "version": version, "key_id": reporter.key_id, "body": body}
     plan = reporter.batch.digest
     return Record.tagged(ticket.collector, plan, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
 
 
-def summary(crowd: Crowd) -> dict[str, Any]:
+def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
     """What a crowd has seen, in numbers for people."""
     account = crowd.account
     latencies = account.latencies or [float("nan")]
@@ -390,7 +414,7 @@ def summary(crowd: Crowd) -> dict[str, Any]:
 # Which world simulated users live in.
 
 
-def world_of(task: Task, name: str | None = None) -> Environment:
+def world_for_task(task: Task, name: str | None = None) -> Environment:
     """A typical one that fits the task's policy, or the one of this name, with the policy's numbers."""
     policy = task.policy
     if name is None:

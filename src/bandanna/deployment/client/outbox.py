@@ -12,10 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.effects import Request, Unreachable, Want
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.effects import Effect, SendRequest, Unreachable
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.publication import HASH, LINKS, Pin, Shown, check_between, read_publication
+from bandanna.deployment.messages.publication import (
+    HASH,
+    LINKS,
+    PublicationPin,
+    SignedPublication,
+    check_between,
+    read_publication,
+)
 from bandanna.errors import BandannaError, InvalidArgument
 
 # What a device keeps until it is acknowledged: decisions, the very bytes that were sent, and the newest publication.
@@ -42,7 +49,7 @@ create table if not exists claims (id text primary key, task text not null, user
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class PendingDecision:
     """One decision.
 
     content  number: of the publication it was made on; day: since 1970; arm, features, group, name; and when it has a
@@ -63,7 +70,7 @@ class Kept:
     reward: float | None = None
     revision: int = 0
 
-    def now(self, state: str, **content: Any) -> Kept:
+    def now(self, state: str, **content: Any) -> PendingDecision:
         """In another state, with more content."""
         return replace(self, state=state, content={**self.content, **content})
 
@@ -80,7 +87,7 @@ class Outbox:
         self._own, self._closed, self._pid = threading.RLock(), False, os.getpid()
         try:
             if str(path) != MEMORY:
-                _private(Path(path))
+                _create_private_file(Path(path))
             self._rows = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30.0)
             self._rows.execute("pragma journal_mode = wal")
             self._rows.execute("pragma synchronous = full")
@@ -90,7 +97,7 @@ class Outbox:
             raise BandannaError(f"the outbox {path} cannot be opened: {error}") from error
 
     @contextlib.contextmanager
-    def _written(self) -> Iterator[sqlite3.Connection]:
+    def _write_transaction(self) -> Iterator[sqlite3.Connection]:
         """Whole, and on the disk, or not at all."""
         with self._lock:
             self._open().execute("begin immediate")
@@ -113,17 +120,17 @@ class Outbox:
             raise BandannaError("the outbox is closed, as its session is")
         return self._rows
 
-    def keep(self, kept: Kept) -> Kept:
+    def keep(self, kept: PendingDecision) -> PendingDecision:
         """What was made of a decision, durable when this returns; or, if another process or thread was quicker, what
         that one has made of it: then nothing is written. So of two draws of noise only one is ever sent.
         """
-        with self._written() as rows:
+        with self._write_transaction() as rows:
             found = self.find(kept.task, kept.user, kept.id)
             if found is not None and found.revision != kept.revision:
                 return found
             return self._write(rows, kept)
 
-    def _write(self, rows: sqlite3.Connection, kept: Kept) -> Kept:
+    def _write(self, rows: sqlite3.Connection, kept: PendingDecision) -> PendingDecision:
         made = replace(kept, revision=kept.revision + 1)
         row = (made.id, made.task, made.user, made.state, json.dumps(made.content), made.zero, made.final)
         rows.execute(
@@ -131,12 +138,12 @@ class Outbox:
         )
         return made
 
-    def find(self, task: str, user: str, id_: str) -> Kept | None:
+    def find(self, task: str, user: str, id_: str) -> PendingDecision | None:
         """A decision of this user."""
         found = self._all("where task = ? and user = ? and id = ?", task, user, id_)
         return found[0] if found else None
 
-    def waiting(self, task: str, user: str) -> list[Kept]:
+    def waiting(self, task: str, user: str) -> list[PendingDecision]:
         """Decisions that are not over, the oldest first."""
         return self._all("where task = ? and user = ? and state <> 'over' order by rowid", task, user)
 
@@ -145,31 +152,31 @@ class Outbox:
         over = self._all("where task = ? and user = ? and state = 'over' order by rowid", task, user)
         return [proof for kept in over for proof in kept.content.get("refused", [])][-_PROOFS:]
 
-    def _all(self, where: str, *values: Any) -> list[Kept]:
+    def _all(self, where: str, *values: Any) -> list[PendingDecision]:
         columns = "select id, task, user, state, content, zero, final, reward, revision from decisions "
         with self._lock:
             rows = self._open().execute(columns + where, values).fetchall()
         return [
-            Kept(id=i, task=t, user=u, state=s, content=json.loads(c), zero=z, final=f, reward=r, revision=n)
+            PendingDecision(id=i, task=t, user=u, state=s, content=json.loads(c), zero=z, final=f, reward=r, revision=n)
             for i, t, u, s, c, z, f, r, n in rows
         ]
 
-    def over(self, kept: Kept) -> Kept:
+    def over(self, kept: PendingDecision) -> PendingDecision:
         """Nothing of it is left, not in the file's log either, but that it was there, so that nobody answers it twice;
         and proofs that its tickets were not used, which the user needs to get another.
         """
         unused = kept.state == DECIDED  # no slot is, or may be, its own: the claim is given back
         left = {} if "place" in kept.content else {"refused": kept.content.get("refused", [])}
-        made = self.keep(replace(Kept(id=kept.id, task=kept.task, user=kept.user, state=OVER, content=left),
+        made = self.keep(replace(PendingDecision(id=kept.id, task=kept.task, user=kept.user, state=OVER, content=left),
                                  revision=kept.revision))  # fmt: skip
         if unused and made.state == OVER:
-            with self._written() as rows:
+            with self._write_transaction() as rows:
                 rows.execute("delete from claims where id = ?", (kept.id,))
         with self._lock:
             self._rows.execute("pragma wal_checkpoint(truncate)").fetchall()
         return made
 
-    def pinned(self, task: str) -> tuple[Pin, Shown] | None:
+    def newest_seen(self, task: str) -> tuple[PublicationPin, SignedPublication] | None:
         """The newest publication that was seen, as it was shown."""
         with self._lock:
             found = (
@@ -180,36 +187,36 @@ class Outbox:
         if not found:
             return None
         number, chain, document, *signatures = found[0]
-        return Pin(number, chain), Shown(bytes(document), *signatures)
+        return PublicationPin(number, chain), SignedPublication(bytes(document), *signatures)
 
-    def pin(self, task: str, pin: Pin, shown: Shown, *, after: Pin | None) -> bool:
+    def pin(self, task: str, pin: PublicationPin, shown: SignedPublication, *, after: PublicationPin | None) -> bool:
         """Keep a publication that was compared with `after`, if that is still the newest that was seen; whether it was.
 
         So two processes never act upon two histories, each believed because the other one's was not looked at.
         """
-        with self._written() as rows:
+        with self._write_transaction() as rows:
             known = rows.execute("select number, chain from pins where task = ?", (task,)).fetchone()
-            if (None if known is None else Pin(*known)) != after:
+            if (None if known is None else PublicationPin(*known)) != after:
                 return False
             rows.execute("insert or replace into pins values (?, ?, ?, ?, ?, ?)", (task, *pin, *shown))
             return True
 
-    def begin(self, kept: Kept, most: int) -> Kept | None:
+    def begin(self, kept: PendingDecision, most: int) -> PendingDecision | None:
         """A new decision, and its claim to one of the user's `most` participations; None if there is none left.
 
         A claim is made before anybody is asked for a ticket: whatever is lost on the way, a person has no more reports
         under way than the task allows.
         """
-        with self._written() as rows:
+        with self._write_transaction() as rows:
             query = "select count(*) from claims where task = ? and user = ?"
             if rows.execute(query, (kept.task, kept.user)).fetchone()[0] >= most:
                 return None
             rows.execute("insert into claims values (?, ?, ?, null)", (kept.id, kept.task, kept.user))
             return self._write(rows, kept)
 
-    def claim(self, kept: Kept, epoch: int) -> bool:
+    def claim(self, kept: PendingDecision, epoch: int) -> bool:
         """A slot of an epoch for this decision; False if another decision of the user has it: slots are not shared."""
-        with self._written() as rows:
+        with self._write_transaction() as rows:
             query = "select 1 from claims where task = ? and user = ? and epoch = ? and id <> ?"
             if rows.execute(query, (kept.task, kept.user, epoch, kept.id)).fetchone():
                 return False
@@ -234,7 +241,7 @@ def default_path() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "bandanna" / "outbox.db"
 
 
-def _private(path: Path) -> None:
+def _create_private_file(path: Path) -> None:
     """A file of its owner's only."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -249,15 +256,15 @@ Content = dict[str, Any]
 _MOST = 1 << 20  # publications that a device may have missed
 
 
-class Published:
+class PublicationCache:
     """The publications of one task. What is asked for says nothing about who asks, nor what was seen before."""
 
-    def __init__(self, leaflet: Leaflet, outbox: Outbox) -> None:
+    def __init__(self, leaflet: ClientTask, outbox: Outbox) -> None:
         self._leaflet, self._outbox = leaflet, outbox
 
-    def newest(self, after: int | None = None) -> Generator[Want, Any, Content]:
+    def newest(self, after: int | None = None) -> Generator[Effect, Any, Content]:
         """The one in force; without an answer, the newest that was seen. `after`: what the same call was shown."""
-        known = self._outbox.pinned(self._leaflet.id)
+        known = self._outbox.newest_seen(self._leaflet.id)
         query = "" if after is None else f"?after={after}"
         try:
             status, headers, document = yield self._get(f"snapshot{query}")
@@ -265,14 +272,14 @@ class Published:
                 raise Unreachable("the analyzer has published nothing since")
             if status != 200:
                 raise Unreachable(f"the analyzer shows no publication: {status}")
-            content: Content = yield from self._pinned(Shown.of(document, headers), known and known[0])
+            content: Content = yield from self._pinned(SignedPublication.of(document, headers), known and known[0])
         except Unreachable:
             if known is None:
                 raise
             return self._read(known[1], None)[0]
         return content
 
-    def _pinned(self, shown: Shown, pin: Pin | None) -> Generator[Want, Any, Content]:
+    def _pinned(self, shown: SignedPublication, pin: PublicationPin | None) -> Generator[Effect, Any, Content]:
         """A publication that follows upon what was seen when it was asked for; the newest that was seen from now on."""
         while True:
             content, made = self._read(shown, pin)
@@ -281,13 +288,13 @@ class Published:
                 check_between(pin, content, hashes)
             if self._outbox.pin(self._leaflet.id, made, shown, after=pin):
                 return content
-            seen = self._outbox.pinned(self._leaflet.id)  # another process has seen one
+            seen = self._outbox.newest_seen(self._leaflet.id)  # another process has seen one
             assert seen is not None
             pin = seen[0]
             if pin.number > made.number:
                 return self._read(seen[1], made)[0]  # a newer one, that follows upon this
 
-    def _between(self, first: int, end: int) -> Generator[Want, Any, list[bytes]]:
+    def _between(self, first: int, end: int) -> Generator[Effect, Any, list[bytes]]:
         """Hashes of the documents of publications first, ..., end - 1: blocks of them, which many devices ask for."""
         if end - first > _MOST:
             raise BandannaError(f"publication {end} where {first} was expected: no analyzer publishes so often")
@@ -300,15 +307,15 @@ class Published:
             hashes += [content[HASH * each : HASH * (each + 1)] for each in range(low, high)]
         return hashes
 
-    def _get(self, what: str) -> Request:
-        return Request(role="analyzer", method="GET", url=f"{self._leaflet.url('analyzer')}/{what}")
+    def _get(self, what: str) -> SendRequest:
+        return SendRequest(role="analyzer", method="GET", url=f"{self._leaflet.url('analyzer')}/{what}")
 
     def seen(self) -> Content | None:
         """The newest that was seen."""
-        known = self._outbox.pinned(self._leaflet.id)
+        known = self._outbox.newest_seen(self._leaflet.id)
         return None if known is None else self._read(known[1], None)[0]
 
-    def _read(self, shown: Shown, before: Pin | None) -> tuple[Content, Pin]:
+    def _read(self, shown: SignedPublication, before: PublicationPin | None) -> tuple[Content, PublicationPin]:
         """Its parts, with the batches that take reports."""
         keys = {"key": self._leaflet.key("analyzer"), "registrar_key": self._leaflet.key("registrar")}
         content, made = read_publication(shown, task_id=self._leaflet.id, before=before, **keys)

@@ -9,25 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import Content, Given, Guide, Slot, announced
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import Content, DeviceLogic, PlayedArm, ReportSlot, read_announced_batch
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.publication import Pin, Shown, read_publication
-from bandanna.deployment.messages.report import Ticket, body_of, read_seal_key
-from bandanna.deployment.task.document import Task, checked
-from bandanna.deployment.task.query_plan import Planned, Published, asks_of_round, sends_rows
-from bandanna.device.domain import Estimate, all_finite
+from bandanna.deployment.messages.publication import PublicationPin, SignedPublication, read_publication
+from bandanna.deployment.messages.report import Ticket, encode_body, read_seal_key
+from bandanna.deployment.task.document import Task, check_planned_queries
+from bandanna.deployment.task.query_plan import QueryPlan, VerifiedPublication, queries_of_round, sends_rows
+from bandanna.device.domain import Estimate, check_all_finite
 from bandanna.device.noise import NoiseSource
-from bandanna.errors import BandannaError, InvalidArgument, Unreadable, raise_alone
-from bandanna.numeric.rng import Coins
-from bandanna.policies.base import Ask, Assigned, Desk, Episode, Played
-from bandanna.policies.serialization import encoding_of
+from bandanna.errors import BandannaError, InvalidArgument, Unreadable, raise_without_context
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.base import AssignedArms, Episode, PlayedRounds, RunnerState, SumQuery
+from bandanna.policies.serialization import make_encoding
 from bandanna.types import Floats
 
 # What happened, as bodies of records: rows for a trusted server, else protected reports, split or sealed as needed.
 
 
-class Reporter:
+class BodyEncoder:
     """Makes the bodies of some users' records; every call draws fresh noise, so bytes are kept until acknowledged."""
 
     def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
@@ -37,11 +37,11 @@ class Reporter:
     def final(
         self,
         round_: int,
-        asks: Sequence[Ask],
-        played: Played,
+        asks: Sequence[SumQuery],
+        played: PlayedRounds,
         tickets: Sequence[Ticket],
         source: NoiseSource,
-        coins: Coins,
+        coins: DeviceRandomness,
     ) -> list[bytes]:
         """Of users with these rows and tickets, in the order of their places where arms are assigned."""
         wanted, users = self.batch.rounds[round_], len(tickets)
@@ -52,12 +52,12 @@ class Reporter:
             own = np.arange(users) if part.arm is None else np.flatnonzero(played.arms == part.arm)
             if not len(own):
                 continue
-            statistic = self._task.policy.report(ask, Desk().rows(ask, played), coins)
+            statistic = self._task.policy.report(ask, RunnerState().rows(ask, played), coins)
             for place, row in zip(own.tolist(), ask.protocol.device.report(statistic, source), strict=True):
                 told[place].append(row)
         return [self._body(round_, rows, ticket) for rows, ticket in zip(told, tickets, strict=True)]
 
-    def zero(self, round_: int, asks: Sequence[Ask], ticket: Ticket, source: NoiseSource) -> bytes:
+    def zero(self, round_: int, asks: Sequence[SumQuery], ticket: Ticket, source: NoiseSource) -> bytes:
         """Of somebody who has not answered (yet): noised in full, so that nobody can tell."""
         wanted = self.batch.rounds[round_]
         if self._of_rows(round_):
@@ -72,7 +72,7 @@ class Reporter:
             raise BandannaError(f"batch {self.batch.epoch} is of rows, and the task trusts nobody with them")
         return rows
 
-    def _rows(self, played: Played, length: int) -> np.ndarray[Any, Any]:
+    def _rows(self, played: PlayedRounds, length: int) -> np.ndarray[Any, Any]:
         """Features, rewards, arm, group, and 1 for an answer."""
         users = len(played.rewards)
         rewards = played.rewards.reshape(users, -1)
@@ -87,23 +87,25 @@ class Reporter:
         return rows
 
     def _body(self, round_: int, told: Sequence[np.ndarray[Any, Any]], ticket: Ticket) -> bytes:
-        return body_of(told, task=self._task.digest, batch=self.batch, round_=round_, ticket=ticket, key=self._seal_key)
+        return encode_body(
+            told, task=self._task.digest, batch=self.batch, round_=round_, ticket=ticket, key=self._seal_key
+        )
 
 
 # A publication as a device reads it: verified, never older than one it has seen, and what it asks for.
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(Published):
+class CurrentPublication(VerifiedPublication):
     """What is in force: the policy's snapshot, the batches that take reports, and the running round."""
 
     task: Task
     chain: str
 
     @classmethod
-    def read(cls, task: Task, shown: Shown, before: View | None = None) -> View:
+    def read(cls, task: Task, shown: SignedPublication, before: CurrentPublication | None = None) -> CurrentPublication:
         """A publication of this task, signed and cosigned, not older than `before`; BandannaError for any other."""
-        pin = None if before is None else Pin(before.number, before.chain)
+        pin = None if before is None else PublicationPin(before.number, before.chain)
         keys = {"key": task.key("analyzer"), "registrar_key": task.key("registrar")}
         content, made = read_publication(shown, task_id=task.id, before=pin, **keys)
         return cls(task=task, content=content, chain=made.chain)
@@ -129,14 +131,14 @@ class View(Published):
     @cached_property
     def answers(self) -> tuple[Estimate, ...]:
         """Of earlier rounds of the running batch."""
-        return tuple(map(encoding_of().loads, self.content["answers"]))
+        return tuple(map(make_encoding().loads, self.content["answers"]))
 
     def episode(self, place: int = 0) -> Episode | None:
         """Of the running batch, or of the one after it."""
         episode = self.task.policy.episode(self.state)
         return episode if place == 0 or episode is None else self.task.policy.following(episode)
 
-    def asks(self, place: int = 0) -> tuple[tuple[Ask, ...], ...]:
+    def asks(self, place: int = 0) -> tuple[tuple[SumQuery, ...], ...]:
         """Of every round of a batch: what is reported; only the running round's are placed where they belong."""
         policy, episode = self.task.policy, self.episode(place)
         if episode is None:
@@ -151,49 +153,49 @@ class View(Published):
             number = self.running[1]
             if number >= len(rounds):
                 raise Unreadable(f"a publication that awaits round {number} of {len(rounds)}")
-            rounds[number] = asks_of_round(policy, self.state, episode, self.answers, plan, number)
+            rounds[number] = queries_of_round(policy, self.state, episode, self.answers, plan, number)
         return tuple(rounds)
 
-    def _checked(self, place: int, episode: Episode) -> Planned:
+    def _checked(self, place: int, episode: Episode) -> QueryPlan:
         """The asks of a batch, if it was announced as the policy means it: an analyzer that announces less noise, or
         fewer people, gets no reports.
         """
         if place >= len(self.batches):
             raise Unreadable("a publication without the batch that takes reports")
-        return checked(self.task, self.state, episode, self.batches[place])
+        return check_planned_queries(self.task, self.state, episode, self.batches[place])
 
 
 # A guide for every task that can be deployed: it asks the policy itself, and needs the whole library.
 
 
-class WholeGuide(Guide):
+class PolicyDevice(DeviceLogic):
     """As devices of the simulator do it."""
 
-    def __init__(self, leaflet: Leaflet) -> None:
+    def __init__(self, leaflet: ClientTask) -> None:
         self._task = Task.from_bytes(leaflet.document, leaflet.id)
         self._policy = self._task.policy
         self.dim = int(getattr(self._policy, "dim", 0))
         self.participations = self._policy.privacy.participations
 
-    def _view(self, content: Content) -> View:
-        return View(task=self._task, content=dict(content), chain="")
+    def _view(self, content: Content) -> CurrentPublication:
+        return CurrentPublication(task=self._task, content=dict(content), chain="")
 
     def seen(self, features: Floats) -> Floats:
         """By the policy."""
         return np.asarray(self._policy.seen(features[None])[0])
 
-    def choose(self, content: Content, seen: Floats, coins: Coins) -> tuple[int, int] | None:
+    def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
         """By the policy, unless it assigns arms."""
         view = self._view(content)
         episode = view.episode()
-        if isinstance(episode, Assigned):
+        if isinstance(episode, AssignedArms):
             return None
         choice = self._policy.act(view.snapshot, seen[None], coins)
         return int(choice.actions[0]), 0 if choice.groups is None else int(choice.groups[0])
 
     def batch(self, content: Content, place: int) -> Batch:
         """As the policy means it."""
-        batch = announced(content, place)
+        batch = read_announced_batch(content, place)
         if batch.clients:
             allowed = "one whose users play one arm each: here a client answers for all plays of a batch"
             raise InvalidArgument("task", self._task.content["algorithm"], allowed)
@@ -202,17 +204,26 @@ class WholeGuide(Guide):
         except BandannaError:
             raise
         except Exception as error:  # a state that is none of this policy's fails anywhere
-            raise_alone(Unreadable(f"a publication whose state is none of the policy's ({type(error).__name__})"))
+            raise_without_context(
+                Unreadable(f"a publication whose state is none of the policy's ({type(error).__name__})")
+            )
         return batch
 
-    def zeros(self, content: Content, place: int, slot: Slot, source: NoiseSource) -> list[bytes]:
+    def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
         """Of every round."""
         asks = self._view(content).asks(place)
         reporter, rounds = self._reporter(slot), range(len(slot.batch.rounds))
         return [reporter.zero(number, asks[number] if asks else (), slot.ticket, source) for number in rounds]
 
     def final(
-        self, content: Content, round_: int, slot: Slot, given: Given, reward: float, source: NoiseSource, coins: Coins
+        self,
+        content: Content,
+        round_: int,
+        slot: ReportSlot,
+        given: PlayedArm,
+        reward: float,
+        source: NoiseSource,
+        coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
         """By the policy's own report, where the publication says."""
         view = self._view(content)
@@ -227,13 +238,13 @@ class WholeGuide(Guide):
         wanted, reporter = asks[round_] if asks else (), self._reporter(slot)
         zero = reporter.zero(round_, wanted, slot.ticket, source)
         try:
-            played = Played(
+            played = PlayedRounds(
                 rewards=np.array([reward]),
                 features=np.array([given.features]) if given.features else np.zeros((1, 0)),
                 arms=np.array([given.arm]),
                 groups=np.array([given.group]),
             )
-            all_finite("rewards", played.rewards)
+            check_all_finite("rewards", played.rewards)
             with np.errstate(all="ignore"):
                 (body,) = reporter.final(round_, wanted, played, [slot.ticket], source, coins)
             if len(body) != len(zero):
@@ -242,5 +253,5 @@ class WholeGuide(Guide):
             return zero, error
         return body, None
 
-    def _reporter(self, slot: Slot) -> Reporter:
-        return Reporter(self._task, slot.batch, seal_key=slot.key)
+    def _reporter(self, slot: ReportSlot) -> BodyEncoder:
+        return BodyEncoder(self._task, slot.batch, seal_key=slot.key)

@@ -13,23 +13,30 @@ from pathlib import Path
 from typing import Any, Self
 
 from bandanna import validation
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import Guide, LightGuide
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import DeviceLogic, DocumentDevice
 from bandanna.deployment.client.effects import (
-    Decision,
+    ClientDecision,
+    EffectSteps,
+    GetTicket,
     NoTicket,
     Outcome,
-    Pause,
-    Request,
-    Steps,
-    TicketWanted,
+    SendRequest,
+    Sleep,
     Unreachable,
 )
 from bandanna.deployment.client.outbox import Outbox, default_path
-from bandanna.deployment.client.session_steps import Steward
-from bandanna.deployment.messages.canonical import authorities, dumps, loads, packed
-from bandanna.deployment.messages.report import Ticket, ticket_of
-from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic, MissingExtra, Unreadable, raise_alone
+from bandanna.deployment.client.session_steps import SessionSteps
+from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads, make_tls_context
+from bandanna.deployment.messages.report import Ticket, ticket_from_plain
+from bandanna.errors import (
+    BandannaError,
+    InvalidArgument,
+    InvalidStatistic,
+    MissingExtra,
+    Unreadable,
+    raise_without_context,
+)
 
 # Where a host's server gets its users' tickets. A device never has the registrar's token: it asks its host.
 
@@ -39,7 +46,7 @@ Tickets = Callable[[int, Refused], Any] | Callable[[int, Refused], Awaitable[Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registrar:
+class RegistrarClient:
     """For a session on the host's server, which has logged the user in.
 
     user   the host's name of the user, 1 to 200 characters; the registrar keeps a keyed hash of it
@@ -58,15 +65,17 @@ class Registrar:
     def __repr__(self) -> str:
         return "Registrar(...)"  # neither the name nor the token belongs into a log
 
-    def request(self, leaflet: Leaflet, wanted: TicketWanted) -> Request:
+    def request(self, leaflet: ClientTask, wanted: GetTicket) -> SendRequest:
         """What to ask the registrar."""
         asked: dict[str, Any] = {"user": self.user, "epoch": wanted.epoch}
         if wanted.refused:
-            asked["refused"] = [[epoch, packed(slot), packed(proof)] for epoch, slot, proof in wanted.refused]
+            asked["refused"] = [
+                [epoch, encode_base64url(slot), encode_base64url(proof)] for epoch, slot, proof in wanted.refused
+            ]
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         url = f"{leaflet.url('registrar')}/tickets"
         content = dumps({"tickets": [asked]})
-        return Request(role="registrar", method="POST", url=url, content=content, headers=headers)
+        return SendRequest(role="registrar", method="POST", url=url, content=content, headers=headers)
 
     def answered(self, status: int, content: bytes) -> Ticket:
         """What it has answered."""
@@ -75,13 +84,13 @@ class Registrar:
             (each,) = told["tickets"] if isinstance(told, dict) and len(told.get("tickets", ())) == 1 else (None,)
             if isinstance(each, Mapping) and "refused" in each:
                 raise NoTicket(str(each["refused"]))
-            return ticket_of(each)
+            return ticket_from_plain(each)
         if status == 401:
             raise InvalidArgument("token", "...", "that of the task's registrar")
         raise Unreachable(f"the registrar answers {status}")
 
 
-def as_ticket(given: Any) -> Ticket:
+def to_ticket(given: Any) -> Ticket:
     """What a host's own function has returned: a Ticket, or what the registrar said, as a dictionary."""
     if isinstance(given, Ticket):
         return given
@@ -90,9 +99,9 @@ def as_ticket(given: Any) -> Ticket:
     if isinstance(given, Mapping) and "refused" in given:
         raise NoTicket(str(given["refused"]))
     try:
-        return ticket_of(given)
+        return ticket_from_plain(given)
     except Unreadable as error:
-        raise_alone(InvalidStatistic("tickets", given, str(error)))
+        raise_without_context(InvalidStatistic("tickets", given, str(error)))
 
 
 # Sessions: the steps of `steps`, with requests sent by httpx, one after the other or by asyncio.
@@ -101,7 +110,7 @@ def as_ticket(given: Any) -> Ticket:
 _SECONDS = 30.0  # for one request
 
 
-def _httpx() -> Any:
+def _import_httpx() -> Any:
     try:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
@@ -109,17 +118,17 @@ def _httpx() -> Any:
     return httpx
 
 
-def _guide(leaflet: Leaflet) -> Guide:
+def _make_device_logic(leaflet: ClientTask) -> DeviceLogic:
     if leaflet.content["seed"] is not None:
         raise BandannaError("a seeded test is played by `bandanna simulate-clients`: its noise follows from the seed")
     if leaflet.device is not None:
-        return LightGuide(leaflet)
-    from bandanna.deployment.client.policy_device import WholeGuide  # the whole library: policies, accounting and all
+        return DocumentDevice(leaflet)
+    from bandanna.deployment.client.policy_device import PolicyDevice  # the whole library: policies, accounting and all
 
-    return WholeGuide(leaflet)
+    return PolicyDevice(leaflet)
 
 
-class _Sessions:
+class _BaseSession:
     """What both kinds have."""
 
     def __init__(
@@ -127,22 +136,22 @@ class _Sessions:
         task: Any,
         *,
         id: str | None = None,
-        tickets: Registrar | Tickets,
+        tickets: RegistrarClient | Tickets,
         user: str | None = None,
         outbox: Outbox | str | os.PathLike[str] | None = None,
         patience: float = 10.0,
         http: Any = None,
     ) -> None:
-        if not isinstance(tickets, Registrar) and not callable(tickets):
+        if not isinstance(tickets, RegistrarClient) and not callable(tickets):
             allowed = "Registrar(user=..., token=...) on the host's server, or a function (epoch, refused) -> ticket"
             raise InvalidArgument("tickets", type(tickets).__name__, allowed)  # a token is not for logs
-        self.task = _leaflet(task, id)
+        self.task = _find_client_task(task, id)
         self._tickets, self._patience = tickets, validation.non_negative("patience", patience)
         self._check_http(http)
         self._own_outbox = not isinstance(outbox, Outbox)
         self.outbox = outbox if isinstance(outbox, Outbox) else Outbox(default_path() if outbox is None else outbox)
-        name = user if user is not None else tickets.user if isinstance(tickets, Registrar) else ""
-        self._steward = Steward(self.task, _guide(self.task), self.outbox, name)
+        name = user if user is not None else tickets.user if isinstance(tickets, RegistrarClient) else ""
+        self._steward = SessionSteps(self.task, _make_device_logic(self.task), self.outbox, name)
         self._steward.forget()
         self._user, self._http = name, http
         self._own_http = http is None
@@ -162,7 +171,7 @@ class _Sessions:
         return self._steward.pending
 
     @property
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[ClientDecision]:
         """Those that wait for their reward, the oldest first: after a crash too."""
         return self._steward.decisions
 
@@ -174,7 +183,7 @@ class _Sessions:
         return answer.status_code, headers, answer.content
 
 
-class Session(_Sessions):
+class Session(_BaseSession):
     """One user of a task.
 
     task      the folder or file of `bandanna task create`, or the document's bytes, from wherever they come
@@ -194,26 +203,26 @@ class Session(_Sessions):
 
     @staticmethod
     def _check_http(http: Any) -> None:
-        if http is not None and not isinstance(http, _httpx().Client):
+        if http is not None and not isinstance(http, _import_httpx().Client):
             raise InvalidArgument("http", type(http).__name__, "an httpx.Client; AsyncSession takes an AsyncClient")
 
-    def act(self, contexts: Any = None) -> Decision:
+    def act(self, contexts: Any = None) -> ClientDecision:
         """Open a slot, and choose an arm: features of every arm as `Agent.act` takes them, those of the user where
         arms have names only, None where arms stay.
 
         Features that are none are an error; it is raised when the slot is open, and the user has taken part: who is
         missing from a batch must not tell what anybody's features are.
         """
-        made: Decision = self._run(self._steward.act(contexts))
+        made: ClientDecision = self._run(self._steward.act(contexts))
         return made
 
-    def report(self, decision: Decision | str, reward: float) -> Outcome:
+    def report(self, decision: ClientDecision | str, reward: float) -> Outcome:
         """The reward of a decision (or of its id), whenever it comes; offline it is kept, and `flush` sends it.
 
         A reward that is no finite number is an error, and so is a publication by which nothing can be computed; it is
         raised when a report of nothing was sent, for whether one is sent tells nobody anything.
         """
-        made: Outcome = self._run(self._steward.report(_id(decision), reward))
+        made: Outcome = self._run(self._steward.report(_decision_id(decision), reward))
         return made
 
     def flush(self) -> int:
@@ -221,7 +230,7 @@ class Session(_Sessions):
         left: int = self._run(self._steward.flush())
         return left
 
-    def _run(self, steps: Steps) -> Any:
+    def _run(self, steps: EffectSteps) -> Any:
         end = time.monotonic() + self._patience
         value: Any = None
         try:
@@ -237,27 +246,27 @@ class Session(_Sessions):
             return done.value
 
     def _answer(self, wanted: Any, end: float) -> Any:
-        if isinstance(wanted, Pause):
+        if isinstance(wanted, Sleep):
             if time.monotonic() + wanted.seconds > end:
                 return False
             time.sleep(wanted.seconds)
             return True
-        if isinstance(wanted, Request):
+        if isinstance(wanted, SendRequest):
             return self._asked(wanted)
-        assert isinstance(wanted, TicketWanted)
-        if not isinstance(self._tickets, Registrar):
-            return as_ticket(self._tickets(wanted.epoch, wanted.refused))
+        assert isinstance(wanted, GetTicket)
+        if not isinstance(self._tickets, RegistrarClient):
+            return to_ticket(self._tickets(wanted.epoch, wanted.refused))
         status, _, content = self._asked(self._tickets.request(self.task, wanted))
         return self._tickets.answered(status, content)
 
-    def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
-        httpx = _httpx()
+    def _asked(self, wanted: SendRequest) -> tuple[int, dict[str, str], bytes]:
+        httpx = _import_httpx()
         if self._http is None:
-            self._http = httpx.Client(timeout=_SECONDS, verify=authorities(environment=True))
+            self._http = httpx.Client(timeout=_SECONDS, verify=make_tls_context(environment=True))
         try:
-            answer = self._http.send(_plain(self._http, wanted), follow_redirects=False)
+            answer = self._http.send(_send_without_cookies(self._http, wanted), follow_redirects=False)
         except httpx.HTTPError as error:  # which holds the request
-            raise_alone(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
+            raise_without_context(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
         return self._answered(wanted, answer)
 
     def close(self) -> None:
@@ -274,24 +283,24 @@ class Session(_Sessions):
         self.close()
 
 
-class AsyncSession(_Sessions):
+class AsyncSession(_BaseSession):
     """As `Session`, for asyncio: `await session.act(...)`; `tickets` may be a coroutine function, `http` an
     httpx.AsyncClient.
     """
 
     @staticmethod
     def _check_http(http: Any) -> None:
-        if http is not None and not isinstance(http, _httpx().AsyncClient):
+        if http is not None and not isinstance(http, _import_httpx().AsyncClient):
             raise InvalidArgument("http", type(http).__name__, "an httpx.AsyncClient; Session takes a Client")
 
-    async def act(self, contexts: Any = None) -> Decision:
+    async def act(self, contexts: Any = None) -> ClientDecision:
         """As `Session.act`."""
-        made: Decision = await self._run(self._steward.act(contexts))
+        made: ClientDecision = await self._run(self._steward.act(contexts))
         return made
 
-    async def report(self, decision: Decision | str, reward: float) -> Outcome:
+    async def report(self, decision: ClientDecision | str, reward: float) -> Outcome:
         """As `Session.report`."""
-        made: Outcome = await self._run(self._steward.report(_id(decision), reward))
+        made: Outcome = await self._run(self._steward.report(_decision_id(decision), reward))
         return made
 
     async def flush(self) -> int:
@@ -299,7 +308,7 @@ class AsyncSession(_Sessions):
         left: int = await self._run(self._steward.flush())
         return left
 
-    async def _run(self, steps: Steps) -> Any:
+    async def _run(self, steps: EffectSteps) -> Any:
         end = time.monotonic() + self._patience
         value: Any = None
         try:
@@ -315,28 +324,28 @@ class AsyncSession(_Sessions):
             return done.value
 
     async def _answer(self, wanted: Any, end: float) -> Any:
-        if isinstance(wanted, Pause):
+        if isinstance(wanted, Sleep):
             if time.monotonic() + wanted.seconds > end:
                 return False
             await asyncio.sleep(wanted.seconds)
             return True
-        if isinstance(wanted, Request):
+        if isinstance(wanted, SendRequest):
             return await self._asked(wanted)
-        assert isinstance(wanted, TicketWanted)
-        if not isinstance(self._tickets, Registrar):
+        assert isinstance(wanted, GetTicket)
+        if not isinstance(self._tickets, RegistrarClient):
             given = self._tickets(wanted.epoch, wanted.refused)
-            return as_ticket(await given if inspect.isawaitable(given) else given)
+            return to_ticket(await given if inspect.isawaitable(given) else given)
         status, _, content = await self._asked(self._tickets.request(self.task, wanted))
         return self._tickets.answered(status, content)
 
-    async def _asked(self, wanted: Request) -> tuple[int, dict[str, str], bytes]:
-        httpx = _httpx()
+    async def _asked(self, wanted: SendRequest) -> tuple[int, dict[str, str], bytes]:
+        httpx = _import_httpx()
         if self._http is None:
-            self._http = httpx.AsyncClient(timeout=_SECONDS, verify=authorities(environment=True))
+            self._http = httpx.AsyncClient(timeout=_SECONDS, verify=make_tls_context(environment=True))
         try:
-            answer = await self._http.send(_plain(self._http, wanted), follow_redirects=False)
+            answer = await self._http.send(_send_without_cookies(self._http, wanted), follow_redirects=False)
         except httpx.HTTPError as error:  # which holds the request
-            raise_alone(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
+            raise_without_context(Unreachable(f"the {wanted.role} does not answer ({type(error).__name__})"))
         return self._answered(wanted, answer)
 
     async def close(self) -> None:
@@ -353,14 +362,14 @@ class AsyncSession(_Sessions):
         await self.close()
 
 
-def _plain(http: Any, wanted: Request) -> Any:
+def _send_without_cookies(http: Any, wanted: SendRequest) -> Any:
     """A request without cookies, whatever the client has been given: one would tell a device from all others."""
     request = http.build_request(wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers)
     request.headers.pop("cookie", None)
     return request
 
 
-def _leaflet(task: Any, id_: str | None) -> Leaflet:
+def _find_client_task(task: Any, id_: str | None) -> ClientTask:
     """Of a file of one's own; or of any document, if it is the one of this id: whoever serves it is not believed."""
     if id_ is not None and not (isinstance(id_, str) and re.fullmatch(r"[\w-]{43}", id_, re.ASCII)):
         raise InvalidArgument("id", type(id_).__name__, "the id that `bandanna task create` has printed, 43 characters")
@@ -368,7 +377,7 @@ def _leaflet(task: Any, id_: str | None) -> Leaflet:
         allowed = "a folder, a file, or the document's bytes and id=: `httpx.get(analyzer + '/task').content`"
         raise InvalidArgument("task", "an address", allowed)
     if isinstance(task, str | os.PathLike):
-        return Leaflet.read(Path(task), id_)
+        return ClientTask.read(Path(task), id_)
     document = task if isinstance(task, bytes) else getattr(task, "document", None)  # a Leaflet, or a Task
     if not isinstance(document, bytes):
         allowed = "the folder or file of `bandanna task create`, or the document's bytes and id="
@@ -376,11 +385,11 @@ def _leaflet(task: Any, id_: str | None) -> Leaflet:
     if id_ is None:
         allowed = "the task's id, which does not come from whoever serves the document: its noise is promised by the id"
         raise InvalidArgument("id", None, allowed)
-    return Leaflet.from_bytes(document, id_)
+    return ClientTask.from_bytes(document, id_)
 
 
-def _id(decision: Decision | str) -> str:
-    if isinstance(decision, Decision):
+def _decision_id(decision: ClientDecision | str) -> str:
+    if isinstance(decision, ClientDecision):
         return decision.id
     if isinstance(decision, str):
         return decision

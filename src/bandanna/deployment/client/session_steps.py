@@ -13,49 +13,67 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.deployment.client.client_task import Leaflet
-from bandanna.deployment.client.device_logic import Given, Guide, Slot
+from bandanna.deployment.client.client_task import ClientTask
+from bandanna.deployment.client.device_logic import DeviceLogic, PlayedArm, ReportSlot
 from bandanna.deployment.client.effects import (
-    Decision,
+    ClientDecision,
+    Effect,
+    GetTicket,
     NoTicket,
     Outcome,
-    Pause,
-    Request,
-    TicketWanted,
+    SendRequest,
+    Sleep,
     Unreachable,
-    Want,
 )
-from bandanna.deployment.client.outbox import ANSWERED, DECIDED, OPEN, OPENING, OVER, Kept, Outbox, Published
+from bandanna.deployment.client.outbox import (
+    ANSWERED,
+    DECIDED,
+    OPEN,
+    OPENING,
+    OVER,
+    Outbox,
+    PendingDecision,
+    PublicationCache,
+)
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.canonical import packed, unpacked
-from bandanna.deployment.messages.report import FINAL, ZERO, Answer, Record, Ticket, answers, joined, read_seal_key
-from bandanna.device.arm_sets import arms_of, of_user
+from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url
+from bandanna.deployment.messages.report import (
+    FINAL,
+    ZERO,
+    Record,
+    RecordAnswer,
+    Ticket,
+    join_records,
+    parse_answers,
+    read_seal_key,
+)
+from bandanna.device.arm_sets import parse_arms, repeat_user_features
 from bandanna.device.noise import SecureNoise
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
-from bandanna.numeric.rng import SecureCoins
+from bandanna.numeric.rng import SecureRandomness
 
 _DAY = 86_400  # seconds
-_NOTHING = "a report of nothing was made: the reward, or what the analyzer has published, gives no other"
-_DAYS = 30  # after which a decision is forgotten that nobody has reported on
+_NOTHING_REPORTED = "a report of nothing was made: the reward, or what the analyzer has published, gives no other"
+_MAX_DAYS = 30  # after which a decision is forgotten that nobody has reported on
 
 
-class Steward:
+class SessionSteps:
     """The steps of one user's session in a task.
 
     Who is asked for what, and how much is sent, follows from what is public and from which of `act`, `report` and
     `flush` were called: features, arms and rewards are looked at when a report of nothing could be sent as well.
     """
 
-    def __init__(self, leaflet: Leaflet, guide: Guide, outbox: Outbox, user: str) -> None:
+    def __init__(self, leaflet: ClientTask, guide: DeviceLogic, outbox: Outbox, user: str) -> None:
         self._leaflet, self._guide, self._outbox, self._user = leaflet, guide, outbox, user
-        self._published = Published(leaflet, outbox)
-        self._source, self._coins = SecureNoise(), SecureCoins()
+        self._published = PublicationCache(leaflet, outbox)
+        self._source, self._coins = SecureNoise(), SecureRandomness()
         waiting = outbox.waiting(leaflet.id, user)
         self._orphans = [kept.id for kept in waiting if "arm" not in kept.content]  # of a process that ended in `act`
 
     # Acting
 
-    def act(self, contexts: Any) -> Generator[Want, Any, Decision]:
+    def act(self, contexts: Any) -> Generator[Effect, Any, ClientDecision]:
         """Open a slot, and choose by the newest publication that was seen then; an error about features comes last.
 
         A decision of a process that ended while it acted is finished first: its slot is this one.
@@ -65,8 +83,10 @@ class Steward:
         self._forget(content)
         refused = self._outbox.refused(self._leaflet.id, self._user)
         made = {"number": content["number"], "day": _today(), "refused": refused}
-        orphan = self._orphan()
-        kept = orphan or Kept(id=secrets.token_urlsafe(16), task=self._leaflet.id, user=self._user, content=made)
+        orphan = self._take_orphan()
+        kept = orphan or PendingDecision(
+            id=secrets.token_urlsafe(16), task=self._leaflet.id, user=self._user, content=made
+        )
         reason = str(content["status"]) if content["status"] != "running" else ""
         begun = None if reason else orphan or self._outbox.begin(kept, self._guide.participations)
         if begun is not None:
@@ -82,7 +102,7 @@ class Steward:
             raise BandannaError(f"no arm is assigned without a place in a batch: {reason or 'offline'}")
         told = {"number": content["number"], **(chosen or {}), **kept.content}  # of what is over nothing is kept
         action, over = int(told["arm"]), reason or (OVER if kept.state == OVER else "")
-        return Decision(
+        return ClientDecision(
             id=kept.id,
             arm=ids[action],
             action=action,
@@ -91,7 +111,7 @@ class Steward:
             reason=over,
         )
 
-    def _orphan(self) -> Kept | None:
+    def _take_orphan(self) -> PendingDecision | None:
         """A decision without an arm that an earlier process has left, once."""
         while self._orphans:
             kept = self._outbox.find(self._leaflet.id, self._user, self._orphans.pop())
@@ -112,9 +132,9 @@ class Steward:
         """Ids of what can be chosen, and features (K, d) as they are scored and reported."""
         fixed = self._leaflet.arms
         if fixed is None:
-            ids, features = arms_of(contexts, self._guide.dim)
+            ids, features = parse_arms(contexts, self._guide.dim)
         else:
-            ids, features = of_user(fixed, contexts) if fixed.of_users else (fixed.ids, fixed.features)
+            ids, features = repeat_user_features(fixed, contexts) if fixed.of_users else (fixed.ids, fixed.features)
         with np.errstate(all="ignore"):
             return ids, self._guide.seen(features)
 
@@ -132,10 +152,12 @@ class Steward:
         name = ids[arm] if isinstance(ids[arm], str | int | float) else str(ids[arm])
         return {"arm": arm, "group": group, "features": seen[arm].tolist(), "name": name}
 
-    def _begun(self, kept: Kept, content: dict[str, Any]) -> Generator[Any, Any, tuple[Kept, str, dict[str, Any]]]:
+    def _begun(
+        self, kept: PendingDecision, content: dict[str, Any]
+    ) -> Generator[Any, Any, tuple[PendingDecision, str, dict[str, Any]]]:
         """With a slot, as far as it comes; an error before anything was sent leaves nothing behind."""
         try:
-            opened: tuple[Kept, str, dict[str, Any]] = yield from self._opened(kept, content, waits=True)
+            opened: tuple[PendingDecision, str, dict[str, Any]] = yield from self._opened(kept, content, waits=True)
         except Exception:
             found = self._outbox.find(kept.task, kept.user, kept.id)
             if found is not None and found.state == DECIDED:
@@ -146,8 +168,8 @@ class Steward:
     # Opening a slot
 
     def _opened(
-        self, kept: Kept, content: dict[str, Any], *, waits: bool = False
-    ) -> Generator[Want, Any, tuple[Kept, str, dict[str, Any]]]:
+        self, kept: PendingDecision, content: dict[str, Any], *, waits: bool = False
+    ) -> Generator[Effect, Any, tuple[PendingDecision, str, dict[str, Any]]]:
         """A decision with its slot, as far as it comes; why it takes no part, if that is certain; the publication.
 
         waits: nobody knows the arm yet, so while all batches are full the next publication may be waited for.
@@ -167,11 +189,11 @@ class Steward:
                     if place is None or place == len(content["batches"]):  # all are full: there will be another one
                         if not waits:
                             break
-                        if not (yield Pause(seconds=0.2)):
+                        if not (yield Sleep(seconds=0.2)):
                             return *(self._ended(kept, "full") if place is None else (kept, "")), content
                         content = yield from self._published.newest(after=content["number"])
                         continue
-                    kept = yield from self._with_zeros(kept, content, place)
+                    kept = yield from self._store_zero_reports(kept, content, place)
                     continue  # another process may have been quicker
                 answer = yield from self._sent(kept.zero or b"")
                 kept, reason = self._placed(kept, answer)
@@ -183,7 +205,7 @@ class Steward:
             return *self._ended(kept, str(error)), content
         return kept, "", content
 
-    def _place(self, kept: Kept, content: dict[str, Any]) -> int | None:
+    def _place(self, kept: PendingDecision, content: dict[str, Any]) -> int | None:
         """Which announced batch to try: the first that has not refused, or the one after all of them.
 
         None if the decision would be older than `max_age` releases when that batch is learned from.
@@ -194,44 +216,48 @@ class Steward:
         age = int(content["number"]) - kept.content["number"] + place
         return place if age <= self._leaflet.content["max_age"] else None
 
-    def _with_zeros(self, kept: Kept, content: dict[str, Any], place: int) -> Generator[Any, Any, Kept]:
+    def _store_zero_reports(
+        self, kept: PendingDecision, content: dict[str, Any], place: int
+    ) -> Generator[Any, Any, PendingDecision]:
         """A ticket, and the zero reports of all rounds, stored before they are sent."""
         batch = self._guide.batch(content, place)
         key_id, key = self._seal_key(content)
         if not self._outbox.claim(kept, batch.epoch):  # by another decision of this user: try the next batch
             return self._outbox.keep(kept.now(DECIDED, held=[*kept.content.get("held", ()), batch.epoch]))
-        refused = tuple((epoch, unpacked(slot), unpacked(proof)) for epoch, slot, proof in kept.content["refused"])
-        ticket: Ticket = yield TicketWanted(epoch=batch.epoch, refused=refused)
+        refused = tuple(
+            (epoch, decode_base64url(slot), decode_base64url(proof)) for epoch, slot, proof in kept.content["refused"]
+        )
+        ticket: Ticket = yield GetTicket(epoch=batch.epoch, refused=refused)
         if ticket.epoch != batch.epoch:
             raise NoTicket("ticket")
-        slot = Slot(batch=batch, ticket=ticket, key=key)
+        slot = ReportSlot(batch=batch, ticket=ticket, key=key)
         bodies = self._guide.zeros(content, place, slot, self._source)
-        records = [_record(ticket, batch, number, ZERO, key_id, body) for number, body in enumerate(bodies)]
+        records = [_record_bytes(ticket, batch, number, ZERO, key_id, body) for number, body in enumerate(bodies)]
         opening = kept.now(
             OPENING,
             batch=batch.to_dict(),
-            slot=packed(ticket.slot),
-            collector=packed(ticket.collector),
-            helper=None if ticket.helper is None else packed(ticket.helper),
+            slot=encode_base64url(ticket.slot),
+            collector=encode_base64url(ticket.collector),
+            helper=None if ticket.helper is None else encode_base64url(ticket.helper),
             key=key,
             key_id=key_id,
             round=0,
         )
-        return self._outbox.keep(replace(opening, zero=joined(records)))
+        return self._outbox.keep(replace(opening, zero=join_records(records)))
 
-    def _placed(self, kept: Kept, answer: list[Answer]) -> tuple[Kept, str]:
+    def _placed(self, kept: PendingDecision, answer: list[RecordAnswer]) -> tuple[PendingDecision, str]:
         """After the zero reports were answered."""
         first = next((each for each in answer if each.reason), answer[0])
         epoch = int(kept.content["batch"]["epoch"])
         if not first.reason:
-            found = {"place": first.place, **self._assigned(kept, first.place)}
+            found = {"place": first.place, **self._assigned_arm(kept, first.place)}
             return self._outbox.keep(replace(kept.now(OPEN, **found), zero=None)), ""
         if first.reason in ("full", "closed") and first.refusal:  # the slot is not used: another one may be
-            refused = [*kept.content["refused"], [epoch, kept.content["slot"], packed(first.refusal)]]
+            refused = [*kept.content["refused"], [epoch, kept.content["slot"], encode_base64url(first.refusal)]]
             return self._outbox.keep(replace(kept.now(DECIDED, refused=refused), zero=None)), ""
         return self._ended(kept, first.reason)
 
-    def _assigned(self, kept: Kept, place: int) -> dict[str, Any]:
+    def _assigned_arm(self, kept: PendingDecision, place: int) -> dict[str, Any]:
         """The arm of a place, where places say what is played."""
         batch = Batch.from_dict(kept.content["batch"])
         if not batch.arms or self._leaflet.arms is None:
@@ -239,7 +265,7 @@ class Steward:
         ids, seen = self._seen(None)
         return self._played(int(batch.arms_at(np.array([place]))[0]), 0, ids, seen)
 
-    def _ended(self, kept: Kept, reason: str) -> tuple[Kept, str]:
+    def _ended(self, kept: PendingDecision, reason: str) -> tuple[PendingDecision, str]:
         made = self._outbox.over(kept)
         return made, reason if made.state == OVER else ""
 
@@ -250,17 +276,17 @@ class Steward:
             return read_seal_key(content["helper"], task_id=self._leaflet.id, key=self._leaflet.key("helper"))
         return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
 
-    def _sent(self, content: bytes) -> Generator[Any, Any, list[Answer]]:
+    def _sent(self, content: bytes) -> Generator[Any, Any, list[RecordAnswer]]:
         """The same bytes until they are answered; a collector may hear of a batch a little later than we do."""
-        count, role = _count(content), "shuffler" if self._leaflet.mixers else "analyzer"
+        count, role = _count_records(content), "shuffler" if self._leaflet.mixers else "analyzer"
         while True:
             url = f"{self._leaflet.collector}/reports"
             headers = {"content-type": "application/octet-stream"}
-            status, _, told = yield Request(role=role, method="POST", url=url, content=content, headers=headers)
-            answer = answers(status, told, count)
+            status, _, told = yield SendRequest(role=role, method="POST", url=url, content=content, headers=headers)
+            answer = parse_answers(status, told, count)
             if not any(each.reason == "early" for each in answer):
                 return answer
-            if not (yield Pause(seconds=0.2)):
+            if not (yield Sleep(seconds=0.2)):
                 raise Unreachable("the batch is not open yet")
 
     # Reporting
@@ -272,7 +298,7 @@ class Steward:
             raise InvalidStatistic("decision", id_, "one of this session's user that takes part, from this outbox")
         if kept.state == OVER:
             return Outcome(reason=OVER)
-        number, wrong = _number(reward)
+        number, wrong = _parse_reward(reward)
         while kept.reward is None and kept.state != OVER:
             kept = self._outbox.keep(replace(kept, reward=number))  # or what somebody else has made of it
         if wrong is None and kept.reward not in (None, number):
@@ -282,19 +308,19 @@ class Steward:
         elif kept.state == OPEN and kept.content["round"]:  # `flush` answers later rounds
             outcome = Outcome(kept=True, pending=True)
         else:  # who answers is told nobody but the collector: nothing is asked for
-            outcome, error = yield from self._delivered(kept, self._published.seen())
+            outcome, error = yield from self._deliver(kept, self._published.seen())
             wrong = wrong or error
         if wrong is not None:
             raise wrong
         return outcome
 
-    def _delivered(
-        self, kept: Kept, content: dict[str, Any] | None
+    def _deliver(
+        self, kept: PendingDecision, content: dict[str, Any] | None
     ) -> Generator[Any, Any, tuple[Outcome, BandannaError | None]]:
         """As far as it can be sent now, by this publication; and why it is a report of nothing."""
         wrong: BandannaError | None = None
         if kept.state == OPEN and content is not None:
-            if self._passed(kept, content):
+            if self._is_passed(kept, content):
                 self._outbox.over(kept)
                 return Outcome(reason="closed"), None
             kept, wrong = self._drawn(kept, content)
@@ -304,32 +330,35 @@ class Steward:
             answer = yield from self._sent(kept.final or b"")
         except Unreachable:
             return Outcome(pending=True), wrong
-        return self._acknowledged(kept, answer[0]), wrong
+        return self._acknowledge(kept, answer[0]), wrong
 
-    def _passed(self, kept: Kept, content: dict[str, Any]) -> bool:
+    def _is_passed(self, kept: PendingDecision, content: dict[str, Any]) -> bool:
         """Whether its batch is over: what it reported first has been counted."""
         return int(content["epoch"]) > int(kept.content["batch"]["epoch"])
 
-    def _drawn(self, kept: Kept, content: dict[str, Any]) -> tuple[Kept, BandannaError | None]:
+    def _drawn(self, kept: PendingDecision, content: dict[str, Any]) -> tuple[PendingDecision, BandannaError | None]:
         """The final report of the awaited round, stored before it is sent; as it is if another round is awaited."""
         held, batch = kept.content, Batch.from_dict(kept.content["batch"])
         number = int(held["round"])
         if number and (int(content["epoch"]), int(content["round"])) != (batch.epoch, number):
             return kept, None
         assert kept.reward is not None
-        helper = None if held["helper"] is None else unpacked(held["helper"])
+        helper = None if held["helper"] is None else decode_base64url(held["helper"])
         ticket = Ticket(
-            slot=unpacked(held["slot"]), epoch=batch.epoch, collector=unpacked(held["collector"]), helper=helper
+            slot=decode_base64url(held["slot"]),
+            epoch=batch.epoch,
+            collector=decode_base64url(held["collector"]),
+            helper=helper,
         )
-        slot = Slot(batch=batch, ticket=ticket, key=held["key"])
-        given = Given(features=tuple(held.get("features", ())), arm=held.get("arm", -1), group=held.get("group", 0))
+        slot = ReportSlot(batch=batch, ticket=ticket, key=held["key"])
+        given = PlayedArm(features=tuple(held.get("features", ())), arm=held.get("arm", -1), group=held.get("group", 0))
         reward = kept.reward
         body, error = self._guide.final(content, number, slot, given, reward, self._source, self._coins)
-        record = _record(ticket, batch, number, FINAL, held["key_id"], body)
-        wrong = None if error is None else BandannaError(_NOTHING)
-        return self._outbox.keep(replace(kept.now(ANSWERED), final=joined([record]))), wrong
+        record = _record_bytes(ticket, batch, number, FINAL, held["key_id"], body)
+        wrong = None if error is None else BandannaError(_NOTHING_REPORTED)
+        return self._outbox.keep(replace(kept.now(ANSWERED), final=join_records([record]))), wrong
 
-    def _acknowledged(self, kept: Kept, answer: Answer) -> Outcome:
+    def _acknowledge(self, kept: PendingDecision, answer: RecordAnswer) -> Outcome:
         if answer.reason:
             self._outbox.over(kept)
             return Outcome(reason=answer.reason)
@@ -355,7 +384,7 @@ class Steward:
                     if kept.state in (DECIDED, OPENING):
                         kept, _, _ = yield from self._opened(kept, content)
                     if kept.state in (OPEN, ANSWERED) and kept.reward is not None:
-                        _, wrong = yield from self._delivered(kept, content)
+                        _, wrong = yield from self._deliver(kept, content)
                 except Exception as error:  # nobody's report waits for that of another decision
                     wrong = error
                 errors += [wrong] if wrong is not None else []
@@ -373,8 +402,8 @@ class Steward:
         for kept in self._outbox.waiting(self._leaflet.id, self._user):
             unopened = kept.state in (DECIDED, OPENING)
             if unopened or (kept.state == OPEN and kept.reward is None):
-                old = abs(_today() - int(kept.content["day"])) > _DAYS
-                if old or (not unopened and self._passed(kept, content)):
+                old = abs(_today() - int(kept.content["day"])) > _MAX_DAYS
+                if old or (not unopened and self._is_passed(kept, content)):
                     self._outbox.over(kept)
 
     @property
@@ -384,11 +413,11 @@ class Steward:
         return sum(kept.state != OPEN or kept.reward is not None for kept in waiting)
 
     @property
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[ClientDecision]:
         """Those that wait for their reward, the oldest first."""
         waiting = self._outbox.waiting(self._leaflet.id, self._user)
         return [
-            Decision(id=kept.id, arm=held["name"], action=int(held["arm"]), publication=int(held["number"]))
+            ClientDecision(id=kept.id, arm=held["name"], action=int(held["arm"]), publication=int(held["number"]))
             for kept in waiting
             if kept.reward is None and "arm" in (held := kept.content)
         ]
@@ -399,7 +428,7 @@ def _today() -> int:
     return int(time.time() // _DAY)
 
 
-def _number(reward: Any) -> tuple[float, BandannaError | None]:
+def _parse_reward(reward: Any) -> tuple[float, BandannaError | None]:
     """A reward as a number; infinity, for which nothing is reported, and an error, if it is none."""
     given = float(reward) if isinstance(reward, bool | np.bool_) else reward
     try:
@@ -408,12 +437,12 @@ def _number(reward: Any) -> tuple[float, BandannaError | None]:
         return math.inf, error
 
 
-def _record(ticket: Ticket, batch: Batch, number: int, version: int, key_id: int, body: bytes) -> bytes:
+def _record_bytes(ticket: Ticket, batch: Batch, number: int, version: int, key_id: int, body: bytes) -> bytes:
     parts: dict[str, Any] = {"round_": number, "version": version, "key_id": key_id, "body": body}
     return Record.tagged(ticket.collector, batch.digest, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
 
 
-def _count(request: bytes) -> int:
+def _count_records(request: bytes) -> int:
     """Records in a request."""
     place, count = 0, 0
     while place < len(request):

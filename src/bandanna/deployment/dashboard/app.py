@@ -23,20 +23,27 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from bandanna import validation
-from bandanna.deployment.calls import known_by
-from bandanna.deployment.dashboard.pages import failed, index, login, release, releases, task
-from bandanna.deployment.dashboard.poller import Silent, Watch, Web
-from bandanna.deployment.dashboard.readings import Reading
-from bandanna.deployment.dashboard.views import listed, page_of, release_of, releases_of, task_of
-from bandanna.deployment.http.application import application
+from bandanna.deployment.calls import trusted_certificates
+from bandanna.deployment.dashboard.pages import (
+    render_error,
+    render_index,
+    render_login,
+    render_release,
+    render_releases,
+    render_task,
+)
+from bandanna.deployment.dashboard.poller import HttpRoleClient, RoleUnavailable, TaskPoller
+from bandanna.deployment.dashboard.readings import PublicationReading
+from bandanna.deployment.dashboard.views import list_releases, list_tasks, select_page, show_release, show_task
+from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits
-from bandanna.deployment.http.metrics import Log, Metrics
-from bandanna.deployment.http.requests import Refused, Route, in_thread
+from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.requests import RequestRefused, Route, run_in_thread
 from bandanna.deployment.http.server import serve
 from bandanna.deployment.messages.canonical import digest, dumps
 from bandanna.deployment.task.document import Secrets, Task, is_url
-from bandanna.deployment.task.export import Publication
-from bandanna.deployment.task.query_plan import Published
+from bandanna.deployment.task.export import ExportedPublication
+from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage import files
 
@@ -44,18 +51,20 @@ from bandanna.storage import files
 
 
 COOKIE = "bandanna-session"
-LEAST = 16  # letters of a token
+MIN_TOKEN_LENGTH = 16  # letters of a token
 _HOURS = 12
 _SESSIONS = 64
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-class Admin:
+class AdminSessions:
     """A token, compared in constant time, and the sessions that it has opened: random names, kept in memory."""
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        if len(token) < LEAST or not token.isascii() or not token.isprintable() or " " in token:
-            raise InvalidArgument("token", "***", f"at least {LEAST} letters, digits and signs, without spaces")
+        if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
+            raise InvalidArgument(
+                "token", "***", f"at least {MIN_TOKEN_LENGTH} letters, digits and signs, without spaces"
+            )
         self.token = token
         self._digest, self._clock = _digest(token), clock
         self._sessions: dict[bytes, float] = {}  # digests of names, and when they end
@@ -64,7 +73,7 @@ class Admin:
         """Whether that is the token."""
         return hmac.compare_digest(_digest(token), self._digest)
 
-    def admits(self, headers: Mapping[str, str]) -> bool:
+    def is_admin(self, headers: Mapping[str, str]) -> bool:
         """By a cookie, or by `Authorization: Bearer`."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -81,15 +90,15 @@ class Admin:
             del self._sessions[next(iter(self._sessions))]
         name = secrets.token_urlsafe(32)
         self._sessions[_digest(name)] = now + 3600 * _HOURS
-        return _header(name, 3600 * _HOURS, headers, https=https)
+        return _cookie_header(name, 3600 * _HOURS, headers, https=https)
 
     def close(self, headers: Mapping[str, str], *, https: bool) -> str:
         """End the session that was shown; the header that takes its cookie away."""
         self._sessions.pop(_digest(_cookie(headers.get("cookie", ""))), None)
-        return _header("", 0, headers, https=https)
+        return _cookie_header("", 0, headers, https=https)
 
 
-def token_in(body: bytes) -> str:
+def read_form_token(body: bytes) -> str:
     """Of a form; "" where there is none."""
     try:
         fields = parse_qs(body.decode("ascii"), max_num_fields=4, encoding="utf-8", errors="replace")
@@ -98,7 +107,7 @@ def token_in(body: bytes) -> str:
     return fields.get("token", [""])[0]
 
 
-def own_form(headers: Mapping[str, str]) -> bool:
+def is_same_site_form(headers: Mapping[str, str]) -> bool:
     """Whether a form was sent from this very site, as browsers say of every form.
 
     They do so by Sec-Fetch-Site where a connection is safe, and by Origin elsewhere, which may be "null" beside it.
@@ -110,13 +119,13 @@ def own_form(headers: Mapping[str, str]) -> bool:
     return origin is None or urlsplit(origin).netloc == headers.get("host", "")
 
 
-def _header(name: str, seconds: int, headers: Mapping[str, str], *, https: bool) -> str:
+def _cookie_header(name: str, seconds: int, headers: Mapping[str, str], *, https: bool) -> str:
     """Only browsers on this machine may keep it without https."""
-    secure = "; Secure" if https or not _local(headers.get("host", "")) else ""
+    secure = "; Secure" if https or not _is_local(headers.get("host", "")) else ""
     return f"{COOKIE}={name}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}"
 
 
-def _local(host: str) -> bool:
+def _is_local(host: str) -> bool:
     try:
         return (urlsplit(f"//{host}").hostname or "") in _LOCAL
     except ValueError:
@@ -142,30 +151,30 @@ _SECONDS = 10.0  # that a page may wait for the analyzer
 _KEPT = 16  # publications that were asked for
 
 
-class NotThere(Exception):
+class PageNotFound(Exception):
     """There is no such page."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class RenderedPage:
     """A twin, and the page that is made of it."""
 
     document: dict[str, Any]
     page: Callable[..., bytes]
 
 
-class Board:
+class TaskBoard:
     """Tasks that are watched."""
 
-    def __init__(self, watches: Sequence[Watch]) -> None:
+    def __init__(self, watches: Sequence[TaskPoller]) -> None:
         self.watches = list(watches)
-        self._read: OrderedDict[tuple[str, int], Publication] = OrderedDict()
+        self._read: OrderedDict[tuple[str, int], ExportedPublication] = OrderedDict()
 
-    def watch(self, name: str) -> Watch:
+    def watch(self, name: str) -> TaskPoller:
         """The one of a task."""
         found = next((each for each in self.watches if each.known.id == name), None)
         if found is None:
-            raise NotThere(name)
+            raise PageNotFound(name)
         found.looked = found.clock()
         return found
 
@@ -176,39 +185,39 @@ class Board:
             each.looked = each.clock()
         return tuple(each.changes if inside else each.version for each in watches)
 
-    async def overview(self) -> Shown:
+    async def overview(self) -> RenderedPage:
         """All of it."""
-        return Shown(document={"tasks": listed([each.known for each in self.watches])}, page=index)
+        return RenderedPage(document={"tasks": list_tasks([each.known for each in self.watches])}, page=render_index)
 
-    async def task(self, name: str, *, admin: bool) -> Shown:
+    async def task(self, name: str, *, admin: bool) -> RenderedPage:
         """A task."""
-        return Shown(document=task_of(self.watch(name).known, admin=admin), page=task)
+        return RenderedPage(document=show_task(self.watch(name).known, admin=admin), page=render_task)
 
-    async def releases(self, name: str, number: int) -> Shown:
+    async def releases(self, name: str, number: int) -> RenderedPage:
         """A page of its history."""
         watch = self.watch(name)
-        pages, after, most = page_of(watch.known, number)
+        pages, after, most = select_page(watch.known, number)
         if number > pages:
-            raise NotThere(number)
+            raise PageNotFound(number)
         lines = []
         if watch.known.newest is not None:
             async with asyncio.timeout(_SECONDS):
                 lines = await watch.lines(after, most)
-        return Shown(document=releases_of(watch.known, lines, page=number, pages=pages), page=releases)
+        return RenderedPage(document=list_releases(watch.known, lines, page=number, pages=pages), page=render_releases)
 
-    async def release(self, name: str, number: int) -> Shown:
+    async def release(self, name: str, number: int) -> RenderedPage:
         """One publication."""
         watch = self.watch(name)
         if watch.known.newest is None or not 0 <= number <= watch.known.newest.number:
-            raise NotThere(number)
+            raise PageNotFound(number)
         async with asyncio.timeout(_SECONDS):
             publication = await self._publication(watch, number)
             now = await self._reading(watch, number)
             before = await self._reading(watch, number - 1) if number else None
-        document = release_of(watch.known, dict(publication.content), publication.chain, now, before)
-        return Shown(document=document, page=release)
+        document = show_release(watch.known, dict(publication.content), publication.chain, now, before)
+        return RenderedPage(document=document, page=render_release)
 
-    async def _publication(self, watch: Watch, number: int) -> Publication:
+    async def _publication(self, watch: TaskPoller, number: int) -> ExportedPublication:
         key = watch.known.id, number
         if key not in self._read:
             self._read[key] = await watch.read(number)
@@ -216,7 +225,7 @@ class Board:
                 self._read.popitem(last=False)
         return self._read[key]
 
-    async def _reading(self, watch: Watch, number: int) -> Reading:
+    async def _reading(self, watch: TaskPoller, number: int) -> PublicationReading:
         """As it was followed, or of the publication alone where more is known of it then."""
         known = next((each.reading for each in watch.known.points if each.number == number), None)
         if known is not None and (known.theta or known.plays):
@@ -224,9 +233,9 @@ class Board:
         publication = await self._publication(watch, number)
         assert watch.known.reader is not None
         try:
-            alone = await in_thread(watch.known.reader.read, Published(content=publication.content), None)
+            alone = await run_in_thread(watch.known.reader.read, VerifiedPublication(content=publication.content), None)
         except Exception as error:  # whatever somebody else has written
-            raise Silent(f"publication {number} cannot be read ({type(error).__name__})") from error
+            raise RoleUnavailable(f"publication {number} cannot be read ({type(error).__name__})") from error
         return alone if known is None else replace(known, theta=alone.theta, plays=alone.plays)
 
 
@@ -252,15 +261,15 @@ _LISTENERS = 64
 _TICK, _STILL = 0.5, 15.0  # seconds between two looks for news, and between two signs of life
 _LIMITS = Limits(body=1 << 14)
 
-Making = Callable[[], Awaitable[Shown]]
+PageMaker = Callable[[], Awaitable[RenderedPage]]
 
 
-class Routes:
+class DashboardRoutes:
     """Every page, its twin and its news."""
 
-    def __init__(self, board: Board, admin: Admin | None) -> None:
+    def __init__(self, board: TaskBoard, admin: AdminSessions | None) -> None:
         self._board, self._admin = board, admin
-        self._assets = {name: _asset(name) for name in _ASSETS}
+        self._assets = {name: _read_asset(name) for name in _ASSETS}
         self.listening = 0
         self.ending = False
 
@@ -283,26 +292,26 @@ class Routes:
             ("POST", "/logout", self.leave),
         ]
 
-    def _may(self, request: Request) -> bool:
-        return self._admin is not None and self._admin.admits(request.headers)
+    def _is_admin_request(self, request: Request) -> bool:
+        return self._admin is not None and self._admin.is_admin(request.headers)
 
-    async def _answer(self, request: Request, make: Making) -> Response:
+    async def _answer(self, request: Request, make: PageMaker) -> Response:
         """A twin or a page; an error as either."""
         status = 200
         try:
             shown = await make()
-        except NotThere:
+        except PageNotFound:
             status, words = 404, ""
-        except (Silent, TimeoutError) as error:
+        except (RoleUnavailable, TimeoutError) as error:
             status, words = 502, str(error)
         except BandannaError as error:
             status, words = 502, str(error)
         if status != 200:
-            shown = Shown(document={"error": words, "status": status}, page=failed)
+            shown = RenderedPage(document={"error": words, "status": status}, page=render_error)
         if _wants_json(request):
-            return twin(shown.document, status)
-        admin = None if self._admin is None else self._may(request)
-        return html(shown.page(shown.document, admin=admin), status)
+            return json_twin_response(shown.document, status)
+        admin = None if self._admin is None else self._is_admin_request(request)
+        return html_response(shown.page(shown.document, admin=admin), status)
 
     async def overview(self, request: Request) -> Response:
         """The list."""
@@ -310,24 +319,24 @@ class Routes:
 
     async def task(self, request: Request) -> Response:
         """A task; with what is not public for administrators."""
-        name = _plain(request.path_params["task"])
-        return await self._answer(request, lambda: self._board.task(name, admin=self._may(request)))
+        name = _check_plain_name(request.path_params["task"])
+        return await self._answer(request, lambda: self._board.task(name, admin=self._is_admin_request(request)))
 
     async def releases(self, request: Request) -> Response:
         """A page of a task's history."""
-        page = _whole(request.query_params.get("page", "1"))
+        page = _parse_whole_number(request.query_params.get("page", "1"))
         return await self._answer(request, lambda: self._board.releases(request.path_params["task"], page))
 
     async def release(self, request: Request) -> Response:
         """One publication."""
-        number = _whole(_plain(request.path_params["number"]))
+        number = _parse_whole_number(_check_plain_name(request.path_params["number"]))
         return await self._answer(request, lambda: self._board.release(request.path_params["task"], number))
 
     async def asset(self, request: Request) -> Response:
         """The stylesheet, the script, the icon."""
         found = self._assets.get(request.path_params["name"])
         if found is None:
-            raise Refused(404, "asset")
+            raise RequestRefused(404, "asset")
         content, tag, kind = found
         headers = {**HEADERS, "content-type": kind, "etag": f'"{tag}"', "cache-control": "no-cache"}
         return Response(content, headers=headers)
@@ -336,47 +345,51 @@ class Routes:
         """News, as they come: that there are some, and not what; a page is asked for again by who reads it."""
         name = request.path_params.get("task")
         if self.listening >= _LISTENERS or self.ending:
-            raise Refused(503, "listeners", retry_after=30.0)
+            raise RequestRefused(503, "listeners", retry_after=30.0)
         try:
             self._board.version(name)
-        except NotThere:
-            raise Refused(404, "task") from None
-        may = self._may(request)
-        return Events(self, lambda: self._board.version(name, inside=may))
+        except PageNotFound:
+            raise RequestRefused(404, "task") from None
+        may = self._is_admin_request(request)
+        return EventStream(self, lambda: self._board.version(name, inside=may))
 
     async def form(self, request: Request) -> Response:
         """For the token."""
         if self._admin is None:
-            raise Refused(404, "no-admin")
+            raise RequestRefused(404, "no-admin")
         return self._form(request, "", 200)
 
     def _form(self, request: Request, error: str, status: int) -> Response:
-        document = {"error": error, "admin": self._may(request)}
-        return twin(document, status) if _wants_json(request) else html(login(document), status)
+        document = {"error": error, "admin": self._is_admin_request(request)}
+        return (
+            json_twin_response(document, status)
+            if _wants_json(request)
+            else html_response(render_login(document), status)
+        )
 
     async def enter(self, request: Request) -> Response:
         """The token is right: a cookie, and back to the list."""
         if self._admin is None:
-            raise Refused(404, "no-admin")
-        if not own_form(request.headers):
-            raise Refused(403, "origin")
-        if not self._admin.agrees(token_in(await request.body())):
+            raise RequestRefused(404, "no-admin")
+        if not is_same_site_form(request.headers):
+            raise RequestRefused(403, "origin")
+        if not self._admin.agrees(read_form_token(await request.body())):
             return self._form(request, "That is not the token.", 401)
         cookie = self._admin.open(request.headers, https=request.url.scheme == "https")
         return Response(status_code=303, headers={**HEADERS, "location": "/", "set-cookie": cookie})
 
     async def leave(self, request: Request) -> Response:
         """No more."""
-        if self._admin is None or not own_form(request.headers):
-            raise Refused(403, "origin")
+        if self._admin is None or not is_same_site_form(request.headers):
+            raise RequestRefused(403, "origin")
         cookie = self._admin.close(request.headers, https=request.url.scheme == "https")
         return Response(status_code=303, headers={**HEADERS, "location": "/", "set-cookie": cookie})
 
 
-class Events(StreamingResponse):
+class EventStream(StreamingResponse):
     """Server-sent events, until the reader leaves or the server ends."""
 
-    def __init__(self, routes: Routes, version: Callable[[], Any]) -> None:
+    def __init__(self, routes: DashboardRoutes, version: Callable[[], Any]) -> None:
         headers = {
             **HEADERS,
             "content-type": "text/event-stream",
@@ -389,7 +402,7 @@ class Events(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One reader."""
         self._routes.listening += 1
-        left = asyncio.ensure_future(_left(receive))
+        left = asyncio.ensure_future(_wait_until_disconnected(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await self._tell(send, b"retry: 3000\n\n")
@@ -413,17 +426,17 @@ class Events(StreamingResponse):
         await send({"type": "http.response.body", "body": content, "more_body": True})
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def html(content: bytes, status: int = 200) -> Response:
+def html_response(content: bytes, status: int = 200) -> Response:
     """A page."""
     return Response(content, status_code=status, headers={**HEADERS, "content-type": "text/html; charset=utf-8"})
 
 
-def twin(document: dict[str, Any], status: int = 200) -> Response:
+def json_twin_response(document: dict[str, Any], status: int = 200) -> Response:
     """JSON that could not be taken for a page by anybody."""
     content = dumps(document)
     for each in b"<>&'":
@@ -438,24 +451,24 @@ def _wants_json(request: Request) -> bool:
     return "application/json" in accepted and "text/html" not in accepted
 
 
-def _plain(name: str) -> str:
+def _check_plain_name(name: str) -> str:
     return name.removesuffix(".json")
 
 
-def _whole(text: str) -> int:
+def _parse_whole_number(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 15:
-        raise Refused(404, "number")
+        raise RequestRefused(404, "number")
     return int(text)
 
 
-def _asset(name: str) -> tuple[bytes, str, str]:
+def _read_asset(name: str) -> tuple[bytes, str, str]:
     content = importlib.resources.files("bandanna.deployment.dashboard").joinpath("assets", name).read_bytes()
     return content, digest(content), _ASSETS[name]
 
 
-def build(board: Board, *, admin: Admin | None, log: Log, web: Any = None) -> Any:
+def build_dashboard(board: TaskBoard, *, admin: AdminSessions | None, log: EventLog, web: Any = None) -> Any:
     """The application: pages, and the loops that keep what they show up to date."""
-    routes = Routes(board, admin)
+    routes = DashboardRoutes(board, admin)
     metrics, running = Metrics(), list[asyncio.Task[None]]()
     metrics.gauge("listeners", "Readers who wait for news.").follow(lambda: float(routes.listening))
 
@@ -474,7 +487,7 @@ def build(board: Board, *, admin: Admin | None, log: Log, web: Any = None) -> An
     def ending() -> None:
         routes.ending = True
 
-    return application(
+    return build_application(
         role="dashboard",
         routes=routes.routes,
         start=start,
@@ -495,14 +508,16 @@ def build(board: Board, *, admin: Admin | None, log: Log, web: Any = None) -> An
 VARIABLE = "BANDANNA_DASHBOARD_TOKEN"
 
 
-def admin_of(file: Path | None, environment: Mapping[str, str] = os.environ) -> Admin | None:
+def admin_from_token(file: Path | None, environment: Mapping[str, str] = os.environ) -> AdminSessions | None:
     """Whose token is in a file, or in the environment; None without either. An argument would be seen by others."""
     if file is not None:
-        return Admin(files.read(file).decode("utf-8", errors="replace").strip())
-    return Admin(environment[VARIABLE].strip()) if environment.get(VARIABLE) else None
+        return AdminSessions(files.read_private_file(file).decode("utf-8", errors="replace").strip())
+    return AdminSessions(environment[VARIABLE].strip()) if environment.get(VARIABLE) else None
 
 
-def board_of(places: Sequence[str], web: Web, admin: Admin | None, named: Sequence[str] = ()) -> Board:
+def board_for_places(
+    places: Sequence[str], web: HttpRoleClient, admin: AdminSessions | None, named: Sequence[str] = ()
+) -> TaskBoard:
     """All of them, in their order; a place that is nothing is refused. `named`: roles that may be asked as well."""
     watches = []
     for url in named:
@@ -510,19 +525,19 @@ def board_of(places: Sequence[str], web: Web, admin: Admin | None, named: Sequen
             raise InvalidArgument("--ask", url, "a role's address (http://...), as the task has it")
     for place in places:
         if is_url(place):
-            watches.append(Watch(place.rstrip("/"), web, named=named, inside=admin is not None))
+            watches.append(TaskPoller(place.rstrip("/"), web, named=named, inside=admin is not None))
             continue
         path = validation.path("PLACE", place, folder=True)
         if not (path.is_file() or (path / "task.json").is_file()):
             raise InvalidArgument("PLACE", place, "an analyzer's address (http://...), or a task's folder or task.json")
         task = Task.read(path)
         folder = path if path.is_dir() else path.parent
-        tokens = {} if admin is None else _tokens(task, folder)
-        watches.append(Watch(place, web, task=task, tokens=tokens, inside=admin is not None))
-    return Board(watches)
+        tokens = {} if admin is None else _read_role_tokens(task, folder)
+        watches.append(TaskPoller(place, web, task=task, tokens=tokens, inside=admin is not None))
+    return TaskBoard(watches)
 
 
-def _tokens(task: Task, folder: Path) -> dict[str, str]:
+def _read_role_tokens(task: Task, folder: Path) -> dict[str, str]:
     """Of the roles whose secrets we may read; of those, nothing else is kept."""
     found = {}
     for role in task.roles:
@@ -548,12 +563,12 @@ def serve_board(
 ) -> None:
     """Until SIGTERM or SIGINT."""
 
-    number = validation.whole("--port", port, least=0, most=65535)
+    number = validation.integer("--port", port, least=0, most=65535)
     verify_tls: Any = True
     if trust is not None:
-        verify_tls = known_by(trust)
-    admin, web, log = admin_of(token), Web(verify_tls=verify_tls), Log("dashboard")
-    app = build(board_of(places, web, admin, named), admin=admin, log=log, web=web)
+        verify_tls = trusted_certificates(trust)
+    admin, web, log = admin_from_token(token), HttpRoleClient(verify_tls=verify_tls), EventLog("dashboard")
+    app = build_dashboard(board_for_places(places, web, admin, named), admin=admin, log=log, web=web)
     scheme, shown = "http" if cert is None else "https", f"[{host}]" if ":" in host else host
     serve(
         app,

@@ -18,7 +18,7 @@ _TICKS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ChartLine:
     """x, y and how far y may be off (or None), in order; `kind` is a class of the stylesheet."""
 
     points: Sequence[tuple[float, float, float | None]]
@@ -27,7 +27,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ChartRow:
     """A name, its number, and how far that may be off."""
 
     name: str
@@ -35,27 +35,27 @@ class Row:
     half: float | None
 
 
-def lines(name: str, title: str, summary: str, drawn: Sequence[Line], *, across: str) -> Element:
+def draw_lines(name: str, title: str, summary: str, drawn: Sequence[ChartLine], *, across: str) -> Element:
     """Curves with bands. `name` is for ids, and unique on a page."""
     xs = [x for line in drawn for x, _, _ in line.points]
     if not xs:
         return h.p("Nothing to draw yet.", class_="quiet")
     across_scale = _Scale(min(xs), max(xs), _LEFT, WIDTH - _RIGHT)
-    marks = ticks(*_reach(drawn))
+    marks = choose_ticks(*_find_range(drawn))
     up = _Scale(marks[0], marks[-1], HEIGHT - _BOTTOM, _TOP, cut=True)
-    body: list[Node] = [_grid(marks, up), _across(across_scale, across)]
+    body: list[Node] = [_draw_grid(marks, up), _draw_axis(across_scale, across)]
     for line in drawn:
         placed = [(across_scale(x), y, half) for x, y, half in line.points]
-        body += [_band(placed, up, line.kind), _curve(placed, up, line.kind)]
-    return _svg(name, title, summary, HEIGHT, body)
+        body += [_draw_band(placed, up, line.kind), _draw_curve(placed, up, line.kind)]
+    return _svg_element(name, title, summary, HEIGHT, body)
 
 
-def rows(name: str, title: str, summary: str, drawn: Sequence[Row], *, bars: bool) -> Element:
+def draw_rows(name: str, title: str, summary: str, drawn: Sequence[ChartRow], *, bars: bool) -> Element:
     """One row for each name: a bar from 0, of a number that cannot be less, or a dot; with what it may be off."""
     if not drawn:
         return h.p("Nothing to draw yet.", class_="quiet")
     ends = [end for row in drawn for end in (row.value - (row.half or 0.0), row.value + (row.half or 0.0))]
-    marks = ticks(0.0 if bars else min(0.0, *ends), max(0.0, *ends))
+    marks = choose_ticks(0.0 if bars else min(0.0, *ends), max(0.0, *ends))
     left = max(_LEFT, 16 + _LETTER * min(_LETTERS, max(len(row.name) for row in drawn)))
     scale = _Scale(marks[0], marks[-1], left, WIDTH - _RIGHT, cut=bars)
     bottom = _TOP + _ROW * len(drawn)
@@ -77,10 +77,10 @@ def rows(name: str, title: str, summary: str, drawn: Sequence[Row], *, bars: boo
             body += [h.line(x1=end, x2=end, y1=y - 4, y2=y + 4, class_="whisker") for end in (low, high)]
         if not bars:
             body.append(h.circle(cx=scale(row.value), cy=y, r=4, class_="dot"))
-    return _svg(name, title, summary, bottom + 26, body)
+    return _svg_element(name, title, summary, bottom + 26, body)
 
 
-def tree(name: str, title: str, summary: str, levels: Sequence[dict[str, Any]]) -> Element:
+def draw_tree(name: str, title: str, summary: str, levels: Sequence[dict[str, Any]]) -> Element:
     """Levels from the top down; on each, the batches of the one above that fills: full, filling, to come."""
     body: list[Node] = []
     left, width, step = 92.0, WIDTH - 92.0 - _RIGHT, 40.0
@@ -99,10 +99,10 @@ def tree(name: str, title: str, summary: str, levels: Sequence[dict[str, Any]]) 
             if share > 0:
                 filled = "full" if share >= 1 else "filling"
                 body.append(h.rect(x=x, y=y, width=max((each - gap) * min(share, 1.0), 0.5), height=20, class_=filled))
-    return _svg(name, title, summary, _TOP + step * len(levels), body)
+    return _svg_element(name, title, summary, _TOP + step * len(levels), body)
 
 
-def _reach(drawn: Sequence[Line]) -> tuple[float, float]:
+def _find_range(drawn: Sequence[ChartLine]) -> tuple[float, float]:
     """All values, and bands where they are no longer as wide as in the beginning: there they may be cut off."""
     ends = [y for line in drawn for _, y, _ in line.points]
     for line in drawn:
@@ -111,7 +111,7 @@ def _reach(drawn: Sequence[Line]) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+def choose_ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Round numbers from one below the least to one above the largest; `whole`: of things that are counted.
 
     >>> ticks(0.0, 0.93)
@@ -147,7 +147,7 @@ class _Scale:
         return round(min(max(self._begin + (value - self.low) * self._size, least), most), 1)
 
 
-def _svg(name: str, title: str, summary: str, height: float, body: Sequence[Node]) -> Element:
+def _svg_element(name: str, title: str, summary: str, height: float, body: Sequence[Node]) -> Element:
     return h.svg(
         h.title(title, id=f"{name}-title"),
         h.desc(summary, id=f"{name}-desc"),
@@ -159,7 +159,7 @@ def _svg(name: str, title: str, summary: str, height: float, body: Sequence[Node
     )
 
 
-def _grid(marks: Sequence[float], up: _Scale) -> Node:
+def _draw_grid(marks: Sequence[float], up: _Scale) -> Node:
     return [
         [
             h.line(x1=_LEFT, x2=WIDTH - _RIGHT, y1=up(mark), y2=up(mark), class_="zero" if mark == 0 else "grid"),
@@ -169,8 +169,8 @@ def _grid(marks: Sequence[float], up: _Scale) -> Node:
     ]
 
 
-def _across(scale: _Scale, label: str) -> Node:
-    marks = ticks(scale.low, scale.high, whole=True)
+def _draw_axis(scale: _Scale, label: str) -> Node:
+    marks = choose_ticks(scale.low, scale.high, whole=True)
     shown = [mark for mark in marks if scale.low - 1e-9 <= mark <= scale.high + 1e-9]
     shown = [scale.low] if scale.single else shown
     y = HEIGHT - _BOTTOM
@@ -181,7 +181,7 @@ def _across(scale: _Scale, label: str) -> Node:
     ]  # fmt: skip
 
 
-def _band(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind: str) -> Node:
+def _draw_band(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind: str) -> Node:
     known = [(x, y, half) for x, y, half in placed if half is not None]
     if len(known) < 2:
         return [h.line(x1=x, x2=x, y1=up(y - half), y2=up(y + half), class_="whisker") for x, y, half in known]
@@ -190,7 +190,7 @@ def _band(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind:
     return h.path(d=f"M{over} L{under} Z", class_=f"band {kind}")
 
 
-def _curve(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind: str) -> Node:
+def _draw_curve(placed: Sequence[tuple[float, float, float | None]], up: _Scale, kind: str) -> Node:
     if len(placed) == 1:
         return h.circle(cx=placed[0][0], cy=up(placed[0][1]), r=4, class_=f"dot {kind}")
     return h.polyline(points=" ".join(f"{x:g},{up(y):g}" for x, y, _ in placed), class_=f"curve {kind}")

@@ -23,11 +23,11 @@ Node: TypeAlias = "Element | str | int | float | Iterable[Node] | None"
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9-]*")
 _ADDRESSES = frozenset({"href", "src", "action", "data-events"})
-_INSIDE = re.compile(r"/(?!/)[A-Za-z0-9._~/?=&-]*|\?[A-Za-z0-9._~=&-]*|#[A-Za-z0-9._~-]+")
+_LOCAL_ADDRESS = re.compile(r"/(?!/)[A-Za-z0-9._~/?=&-]*|\?[A-Za-z0-9._~=&-]*|#[A-Za-z0-9._~-]+")
 _EMPTY = frozenset({"meta", "link", "input", "img", "br", "hr", "path", "line", "rect", "circle", "polyline"})
 _FORBIDDEN = frozenset({"style", "base", "object", "embed", "iframe", "foreignObject", "use", "animate", "set"})
 # Characters that a browser would obey, or that would turn the direction of what stands around them.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
 
@@ -45,7 +45,7 @@ class Element:
         self.name, self.children = name, children
         self.attributes = {_attribute(key): value for key, value in attributes.items()}
         for key in _ADDRESSES & self.attributes.keys():
-            if self.attributes[key] is not None and not _INSIDE.fullmatch(str(self.attributes[key])):
+            if self.attributes[key] is not None and not _LOCAL_ADDRESS.fullmatch(str(self.attributes[key])):
                 raise ValueError(f"{key} = {self.attributes[key]!r} is no address of this site")
 
     def __str__(self) -> str:
@@ -78,20 +78,20 @@ def _write(node: Node, pieces: list[str]) -> None:
     if node is None or node is False:
         return
     if isinstance(node, str):
-        pieces.append(escaped(node))
+        pieces.append(escape_text(node))
     elif isinstance(node, Element):
         pieces.append(f"<{node.name}")
         for name, value in node.attributes.items():
             if value is True:
                 pieces.append(f" {name}")
             elif value is not None and value is not False:
-                pieces.append(f' {name}="{escaped(_text(value))}"')
+                pieces.append(f' {name}="{escape_text(_text(value))}"')
         pieces.append(">")
         if node.name not in _EMPTY:
             for child in node.children:
                 _write(child, pieces)
             pieces.append(f"</{node.name}>")
-        elif node.name in _DRAWN:
+        elif node.name in _SVG_SHAPES:
             pieces.append(f"</{node.name}>")
     elif isinstance(node, int | float):
         pieces.append(_text(node))
@@ -100,7 +100,7 @@ def _write(node: Node, pieces: list[str]) -> None:
             _write(child, pieces)
 
 
-_DRAWN = frozenset({"path", "line", "rect", "circle", "polyline"})  # of SVG, where every element is closed
+_SVG_SHAPES = frozenset({"path", "line", "rect", "circle", "polyline"})  # of SVG, where every element is closed
 
 
 def _text(value: Any) -> str:
@@ -109,12 +109,12 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def escaped(text: str) -> str:
+def escape_text(text: str) -> str:
     """As text, and as the value of an attribute."""
-    return html.escape(_UNSEEN.sub("\ufffd", text), quote=True)
+    return html.escape(_INVISIBLE.sub("\ufffd", text), quote=True)
 
 
-def page(root: Element) -> bytes:
+def render_document(root: Element) -> bytes:
     """A whole document."""
     return f"<!doctype html>\n{root}\n".encode("utf-8", errors="replace")
 
@@ -125,7 +125,7 @@ def page(root: Element) -> bytes:
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
-def number(value: Any, digits: int = 4) -> str:
+def format_number(value: Any, digits: int = 4) -> str:
     """A few significant digits, thousands set apart; a dash for what is not known.
 
     >>> number(0.99873), number(12345.6), number(3), number(None)
@@ -142,16 +142,16 @@ def number(value: Any, digits: int = 4) -> str:
     return text.replace("-", "\N{MINUS SIGN}") if "e" not in text else text
 
 
-def band(value: Mapping[str, Any] | None, digits: int = 4) -> str:
+def format_band(value: Mapping[str, Any] | None, digits: int = 4) -> str:
     """A number and how far it may be off."""
     if value is None or value["value"] is None:
         return "\u2013"
     if value["half"] is None:
-        return number(value["value"], digits)
-    return f"{number(value['value'], digits)} \u00b1 {number(value['half'], max(2, digits - 1))}"
+        return format_number(value["value"], digits)
+    return f"{format_number(value['value'], digits)} \u00b1 {format_number(value['half'], max(2, digits - 1))}"
 
 
-def ordinal(n: int) -> str:
+def format_ordinal(n: int) -> str:
     """1st, 2nd, 3rd, 11th.
 
     >>> ordinal(1), ordinal(12), ordinal(233)
@@ -161,7 +161,7 @@ def ordinal(n: int) -> str:
     return f"{n:,}{ending}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """In the largest unit that makes it a whole number.
 
     >>> duration(600), duration(90), duration(1), duration(0.5)
@@ -174,22 +174,22 @@ def duration(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def closing(task: Task, slots: int) -> str:
+def describe_closing(task: Task, slots: int) -> str:
     """When a batch of so many slots closes."""
     if task.content["close"] == "answered":
         return f"closes when all {slots:,} have answered (a test)"
     grace = float(task.content["grace"])
-    return f"closes {f'{duration(grace)} after' if grace else 'with'} its {ordinal(slots)} slot"
+    return f"closes {f'{format_duration(grace)} after' if grace else 'with'} its {format_ordinal(slots)} slot"
 
 
-def moment(seconds: float | None) -> str | None:
+def format_time(seconds: float | None) -> str | None:
     """A time of the clock, in UTC."""
     if seconds is None or not 0 <= seconds < 2e11:
         return None
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def budget(spends: Budget | None) -> tuple[str, float | None]:
+def describe_budget(spends: Budget | None) -> tuple[str, float | None]:
     """In words, and its epsilon where it has one."""
     if isinstance(spends, ApproxDP):
         return f"epsilon = {spends.epsilon:g}, delta = {spends.delta:g}", _finite(spends.epsilon)

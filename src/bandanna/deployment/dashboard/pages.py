@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bandanna.deployment.dashboard import charts
-from bandanna.deployment.dashboard.charts import Line, Row
-from bandanna.deployment.dashboard.markup import Element, Node, band, h, number, page
+from bandanna.deployment.dashboard.charts import ChartLine, ChartRow
+from bandanna.deployment.dashboard.markup import Element, Node, format_band, format_number, h, render_document
 
 # What every page has: where one is, what there is, and what to read first; and parts that pages share.
 
@@ -25,7 +25,7 @@ STATES = {
 }
 
 
-def frame(
+def render_page(
     title: str,
     *main: Node,
     twin: str,
@@ -34,7 +34,7 @@ def frame(
     admin: bool | None = None,
 ) -> bytes:
     """A page. `trail`: the pages above it; `events`: where news of it come from; `admin`: None if there is no login."""
-    return page(
+    return render_document(
         h.html(
             h.head(
                 h.meta(charset="utf-8"),
@@ -79,13 +79,13 @@ def _login(admin: bool | None) -> Node:
     return h.form(h.button("Log out", type="submit"), method="post", action="/logout")
 
 
-def part(name: str, title: str, *inside: Node, class_: str = "card") -> Element:
+def render_section(name: str, title: str, *inside: Node, class_: str = "card") -> Element:
     """A section that is replaced when there is news."""
     heading = f"{name}-heading"
     return h.section(h.h2(title, id=heading), *inside, id=name, class_=class_, aria_labelledby=heading, data_live=True)
 
 
-def table(
+def render_table(
     caption: str, columns: Sequence[str], rows: Sequence[Sequence[Node]], *, left: Sequence[int] = (0,)
 ) -> Element:
     """With a header for every column, and for every row in its first cell; numbers to the right."""
@@ -105,23 +105,23 @@ def table(
     )
 
 
-def numbers(name: str, summary: str, inside: Node) -> Element:
+def render_chart_table(name: str, summary: str, inside: Node) -> Element:
     """The table behind a chart."""
     return h.details(h.summary(summary), inside, id=name)
 
 
-def pill(state: Any) -> Element:
+def render_state(state: Any) -> Element:
     """A state as a word with a colour; the word says it all."""
     words, kind = STATES.get(state, (str(state), "quiet")) if isinstance(state, str) else ("unknown", "quiet")
     return h.span(words, class_=f"pill {kind}")
 
 
-def fact(name: str, value: Node, note: Node = None) -> Element:
+def render_fact(name: str, value: Node, note: Node = None) -> Element:
     """One of the numbers at the top."""
     return h.div(h.dt(name), h.dd(value, h.small(note) if note else None))
 
 
-def warnings(found: Sequence[str], trouble: str) -> Node:
+def render_warnings(found: Sequence[str], trouble: str) -> Node:
     """What stands against what is shown."""
     shown = [h.li(each) for each in found]
     if trouble:
@@ -133,14 +133,14 @@ def warnings(found: Sequence[str], trouble: str) -> Node:
     return h.div(h.ul(shown), id="warnings", class_="warning", role="alert", data_live=True)
 
 
-def short(text: Any) -> Element:
+def shorten_hash(text: Any) -> Element:
     """The beginning of a hash."""
     return h.code(str(text)[:12] + "\u2026", class_="hash")
 
 
-def counted(count: Any, noun: str) -> str:
+def format_count(count: Any, noun: str) -> str:
     """With its plural."""
-    return f"{number(count)} {noun}{'s' * (count != 1)}"
+    return f"{format_number(count)} {noun}{'s' * (count != 1)}"
 
 
 # Parts of a task's page that are drawn from releases: rewards, regret, what is learned, which arms are played.
@@ -150,14 +150,16 @@ _SHOWN = 12  # rows of the table behind a curve
 _UNRELEASED = "How often each arm was played is not released."
 
 
-def across(document: dict[str, Any]) -> str:
+def choose_x_axis(document: dict[str, Any]) -> str:
     """What a chart has from left to right: users, where all points know how many there were; else publications."""
     return "users" if all(each["users"] is not None for each in document["series"]) else "publication"
 
 
-def curve(document: dict[str, Any], value: str, half: str | None = None) -> list[tuple[float, float, float | None]]:
+def make_curve(
+    document: dict[str, Any], value: str, half: str | None = None
+) -> list[tuple[float, float, float | None]]:
     """A number over time."""
-    key = across(document)
+    key = choose_x_axis(document)
     return [
         (float(each[key]), each[value], each[half] if half else None)
         for each in document["series"]
@@ -170,82 +172,92 @@ def _over_time(document: dict[str, Any], name: str, caption: str, value: str) ->
     known = [each for each in document["series"] if each[value] is not None]
     step = max(1, -(-len(known) // _SHOWN))
     rows = [
-        (str(each["publication"]), number(each["users"]), band({"value": each[value], "half": each[f"{value}_half"]}))
+        (
+            str(each["publication"]),
+            format_number(each["users"]),
+            format_band({"value": each[value], "half": each[f"{value}_half"]}),
+        )
         for each in known[::-step][::-1]
     ]
-    return numbers(f"{name}-numbers", "The numbers", table(caption, ("publication", "users", caption), rows))
+    return render_chart_table(
+        f"{name}-numbers", "The numbers", render_table(caption, ("publication", "users", caption), rows)
+    )
 
 
-def reward(document: dict[str, Any]) -> Node:
+def render_reward(document: dict[str, Any]) -> Node:
     """Mean reward so far, with the noise of the releases as a band."""
-    found, drawn = document["estimates"]["reward"], curve(document, "mean", "mean_half")
+    found, drawn = document["estimates"]["reward"], make_curve(document, "mean", "mean_half")
     if found["mean"] is None or not drawn:
-        return part("reward", "Rewards", h.p(found["note"]))
-    title, words = "Mean reward of a user so far", f"Mean reward of a user so far: {band(found['mean'])}."
-    return part(
+        return render_section("reward", "Rewards", h.p(found["note"]))
+    title, words = "Mean reward of a user so far", f"Mean reward of a user so far: {format_band(found['mean'])}."
+    return render_section(
         "reward",
         "Rewards",
-        charts.lines("reward-chart", title, words, [Line(points=drawn)], across=across(document)),
+        charts.draw_lines("reward-chart", title, words, [ChartLine(points=drawn)], across=choose_x_axis(document)),
         h.p(words, " ", found["note"], " Band: two standard deviations of the noise."),
         _over_time(document, "reward", "mean reward so far", "mean"),
     )
 
 
-def regret(document: dict[str, Any]) -> Node:
+def render_regret(document: dict[str, Any]) -> Node:
     """An estimate where there is one, and what was simulated before the task began."""
-    found, drawn = document["estimates"]["regret"], curve(document, "regret", "regret_half")
+    found, drawn = document["estimates"]["regret"], make_curve(document, "regret", "regret_half")
     forecast = h.p(h.strong("Simulated before it began: "), document["forecast"])
     if found["sum"] is None or not drawn:
-        return part("regret", "Regret", h.p(found["note"]), forecast)
-    title, words = "Estimated regret so far", f"Estimated regret of all users so far: {band(found['sum'], 3)}."
-    return part(
+        return render_section("regret", "Regret", h.p(found["note"]), forecast)
+    title, words = "Estimated regret so far", f"Estimated regret of all users so far: {format_band(found['sum'], 3)}."
+    return render_section(
         "regret",
         "Regret",
-        charts.lines("regret-chart", title, words, [Line(points=drawn, kind="two")], across=across(document)),
+        charts.draw_lines(
+            "regret-chart", title, words, [ChartLine(points=drawn, kind="two")], across=choose_x_axis(document)
+        ),
         h.p(words, " ", found["note"]),
         _over_time(document, "regret", "estimated regret", "regret"),
         forecast,
     )
 
 
-def theta(document: dict[str, Any]) -> Node:
+def render_theta(document: dict[str, Any]) -> Node:
     """Parameters or means, and arms that are left."""
     found, left = document["estimates"]["theta"], document["estimates"]["left"]
     kept = None if left is None else h.p(f"Arms that may still be the best: {', '.join(left)}.")
     if not found["rows"]:
-        return part("theta", "What is learned", kept or h.p("No parameter is published."))
+        return render_section("theta", "What is learned", kept or h.p("No parameter is published."))
     drawn = _named("theta", "Estimates", "Each estimate, and how far it may be off.", found, "parameter", bars=False)
-    return part("theta", "What is learned", drawn, kept)
+    return render_section("theta", "What is learned", drawn, kept)
 
 
-def plays(document: dict[str, Any]) -> Node:
+def render_plays(document: dict[str, Any]) -> Node:
     """How often each arm was played, as far as that is released or public."""
     found = document["estimates"]["plays"]
     if not found["rows"]:
-        return part("plays", "Arms played", h.p(_UNRELEASED))
+        return render_section("plays", "Arms played", h.p(_UNRELEASED))
     title = "How often each arm was played"
-    return part("plays", "Arms played", _named("plays", title, "A bar for each arm.", found, "arm", bars=True))
+    return render_section(
+        "plays", "Arms played", _named("plays", title, "A bar for each arm.", found, "arm", bars=True)
+    )
 
 
 def _named(name: str, title: str, summary: str, found: dict[str, Any], column: str, *, bars: bool) -> Node:
     rows = [each for each in found["rows"] if each["value"] is not None]
-    drawn = [Row(name=each["name"], value=each["value"], half=each["half"]) for each in rows]
-    listed = table(title, (column, "estimate"), [(each["name"], band(each)) for each in rows])
+    drawn = [ChartRow(name=each["name"], value=each["value"], half=each["half"]) for each in rows]
+    listed = render_table(title, (column, "estimate"), [(each["name"], format_band(each)) for each in rows])
     return [
-        charts.rows(f"{name}-chart", title, summary, drawn, bars=bars),
+        charts.draw_rows(f"{name}-chart", title, summary, drawn, bars=bars),
         h.p(found["note"]),
-        h.p(f"{number(found['more'])} more are not shown.") if found["more"] else None,
-        numbers(f"{name}-numbers", "The numbers", listed),
+        h.p(f"{format_number(found['more'])} more are not shown.") if found["more"] else None,
+        render_chart_table(f"{name}-numbers", "The numbers", listed),
     ]
 
 
 # The first page: tasks that are watched.
 
 
-def index(document: dict[str, Any], *, admin: bool | None) -> bytes:
+def render_index(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """The list of tasks."""
     main = h.h1("Bandanna"), _tasks(document["tasks"])
-    return frame("Overview", *main, twin="/index.json", events="/events", admin=admin)
+    return render_page("Overview", *main, twin="/index.json", events="/events", admin=admin)
 
 
 def _tasks(tasks: list[dict[str, Any]]) -> Node:
@@ -260,7 +272,7 @@ def _task(task: dict[str, Any]) -> Node:
     title, batch = task["title"], task["batch"]
     heading = h.h3(
         h.a(title, href=f"/tasks/{task['id']}") if task["id"] else title,
-        [" ", pill(task["status"])] if task["status"] else None,
+        [" ", render_state(task["status"])] if task["status"] else None,
     )
     if task["trouble"]:
         words = f"No news from the analyzer: {task['trouble']}. It is asked again."
@@ -268,7 +280,7 @@ def _task(task: dict[str, Any]) -> Node:
     sick = [each["role"] for each in task["roles"] if each["state"] in ("unwell", "silent")]
     said = "Nothing is published yet."
     if task["publication"] is not None:
-        said = f"Publication {number(task['publication'])}"
+        said = f"Publication {format_number(task['publication'])}"
         said += f", epsilon = {task['spent']:.4g} spent." if isinstance(task["spent"], int | float) else "."
     return h.article(
         heading,
@@ -281,8 +293,10 @@ def _task(task: dict[str, Any]) -> Node:
 
 def _filling(batch: dict[str, Any]) -> str:
     if batch["slots"] is None:
-        return f"Batch {batch['epoch']} has {number(batch['wanted'])} slots; how many are open is not told."
-    return f"Batch {batch['epoch']}: {number(batch['slots'])} of {number(batch['wanted'])} slots are open."
+        return f"Batch {batch['epoch']} has {format_number(batch['wanted'])} slots; how many are open is not told."
+    return (
+        f"Batch {batch['epoch']}: {format_number(batch['slots'])} of {format_number(batch['wanted'])} slots are open."
+    )
 
 
 # The form for an administrator's token, and what is said when something is not there.
@@ -296,9 +310,9 @@ _SAID = {
 }
 
 
-def login(document: dict[str, Any]) -> bytes:
+def render_login(document: dict[str, Any]) -> bytes:
     """With what was wrong the last time."""
-    return frame(
+    return render_page(
         "Log in",
         h.h1("Log in"),
         h.p(document["error"], class_="bad", role="alert") if document["error"] else None,
@@ -317,10 +331,10 @@ def login(document: dict[str, Any]) -> bytes:
     )  # fmt: skip
 
 
-def failed(document: dict[str, Any], *, admin: bool | None) -> bytes:
+def render_error(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """An error as a page."""
     words = _SAID.get(document["status"], "That did not work.")
-    return frame(
+    return render_page(
         "Error",
         h.h1("That did not work"),
         h.p(words),
@@ -335,7 +349,7 @@ def failed(document: dict[str, Any], *, admin: bool | None) -> bytes:
 # Parts of a task's page about its promise: what was spent, who sees what, and the tree of batches.
 
 
-def privacy(document: dict[str, Any]) -> Node:
+def render_privacy(document: dict[str, Any]) -> Node:
     """The ledger against the budget, and the guarantee in sentences."""
     found = document["privacy"]
     spent, limit = found["spent"], found["epsilon"]
@@ -343,10 +357,10 @@ def privacy(document: dict[str, Any]) -> Node:
     words = f"The budget of one person: {found['budget']}."
     if told:
         words += f" Spent by whoever took part most, at most: epsilon = {spent:.4g}."
-    often = "1 batch" if found["participations"] == 1 else f"{number(found['participations'])} batches"
-    entries = "" if found["entries"] is None else f" Entries so far: {number(found['entries'])}."
+    often = "1 batch" if found["participations"] == 1 else f"{format_number(found['participations'])} batches"
+    entries = "" if found["entries"] is None else f" Entries so far: {format_number(found['entries'])}."
     sight = [(each["role"], each["sees"], each["left"]) for each in found["sight"]]
-    return part(
+    return render_section(
         "privacy",
         "Privacy",
         h.p(words, id="spent-words"),
@@ -357,21 +371,21 @@ def privacy(document: dict[str, Any]) -> Node:
         _spent(document, words, limit),
         h.h3("What is promised"),
         h.p(found["promise"] or "The document's own words are not shown: they could not be checked."),
-        table("Who sees what", ("role", "sees", "left against it"), sight, left=(0, 1, 2)) if sight else None,
+        render_table("Who sees what", ("role", "sees", "left against it"), sight, left=(0, 1, 2)) if sight else None,
         _prices(found["prices"]),
     )
 
 
 def _spent(document: dict[str, Any], words: str, limit: float | None) -> Node:
-    drawn = curve(document, "spent")
+    drawn = make_curve(document, "spent")
     if len(drawn) < 2:
         return None
-    lines = [Line(points=drawn, kind="three")]
+    lines = [ChartLine(points=drawn, kind="three")]
     if limit:
         ends = drawn[0][0], drawn[-1][0]
-        lines.append(Line(points=[(end, limit, None) for end in ends], kind="limit"))
+        lines.append(ChartLine(points=[(end, limit, None) for end in ends], kind="limit"))
     return [
-        charts.lines("spent-chart", "Epsilon spent, and the budget", words, lines, across=across(document)),
+        charts.draw_lines("spent-chart", "Epsilon spent, and the budget", words, lines, across=choose_x_axis(document)),
         h.p("Line: epsilon spent; dashed: the budget.", class_="quiet") if limit else None,
     ]
 
@@ -379,34 +393,39 @@ def _spent(document: dict[str, Any], words: str, limit: float | None) -> Node:
 def _prices(prices: list[dict[str, Any]]) -> Node:
     if not prices:
         return None
-    rows = [(h.code(each["event"]), number(each["entries"])) for each in prices]
-    return numbers("prices", "What was paid for", table("Prices in the ledger", ("event", "times"), rows))
+    rows = [(h.code(each["event"]), format_number(each["entries"])) for each in prices]
+    return render_chart_table(
+        "prices", "What was paid for", render_table("Prices in the ledger", ("event", "times"), rows)
+    )
 
 
-def tree(document: dict[str, Any]) -> Node:
+def render_tree(document: dict[str, Any]) -> Node:
     """Of concurrent shufflers."""
     found = document["tree"]
     if found is None:
         return None
-    full = [f"{number(each['full'])} of {number(each['batches'])}" for each in found["levels"]]
+    full = [f"{format_number(each['full'])} of {format_number(each['batches'])}" for each in found["levels"]]
     levels = list(zip(found["levels"], full, strict=True))
     words = "; ".join(f"level {each['level']}: {many} batches are full" for each, many in levels)
-    rows = [(str(each["level"]), number(each["users"]), many, f"{100 * each['filled']:.0f} %") for each, many in levels]
+    rows = [
+        (str(each["level"]), format_number(each["users"]), many, f"{100 * each['filled']:.0f} %")
+        for each, many in levels
+    ]
     title = "Batches of each level inside the one above that fills"
-    return part(
+    return render_section(
         "tree",
         "Tree of batches",
-        charts.tree("tree-chart", title, words, found["levels"]),
+        charts.draw_tree("tree-chart", title, words, found["levels"]),
         h.p("Every user is in one batch of each level; those inside the batch above that fills are drawn."),
         h.p("Dark: full, and released. Lighter: it fills. Empty: to come."),
-        table("Levels", ("level", "users in a batch", "full", "the next is filled by"), rows),
+        render_table("Levels", ("level", "users in a batch", "full", "the next is filled by"), rows),
     )
 
 
 # A page of a task's history, and a publication's own.
 
 
-def releases(document: dict[str, Any], *, admin: bool | None) -> bytes:
+def render_releases(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """Newest first."""
     root = f"/tasks/{document['id']}"
     rows = [
@@ -415,24 +434,24 @@ def releases(document: dict[str, Any], *, admin: bool | None) -> bytes:
             each["outcome"],
             str(each["epoch"]),
             str(each["round"]),
-            number(each["spent"]),
+            format_number(each["spent"]),
             each["status"],
-            short(each["chain"]),
+            shorten_hash(each["chain"]),
         )
         for each in document["rows"]
     ]
     columns = ("publication", "outcome", "batch", "round", "epsilon spent", "status", "chain")
     meanings = [h.li(h.strong(name), f": {words}.") for name, words in document["meanings"].items()]
-    return frame(
+    return render_page(
         f"Releases of {document['title']}",
         h.h1("Releases"),
-        part(
+        render_section(
             "lines",
             "Publications",
-            table("Publications, newest first", columns, rows, left=(0, 1, 5, 6)),
+            render_table("Publications, newest first", columns, rows, left=(0, 1, 5, 6)),
             _pages(document, root),
         ),
-        part("meanings", "What became of a batch", h.ul(meanings)),
+        render_section("meanings", "What became of a batch", h.ul(meanings)),
         twin=f"{root}/releases.json?page={document['page']}",
         trail=[("Overview", "/"), (document["title"], root)],
         admin=admin,
@@ -443,42 +462,50 @@ def _pages(document: dict[str, Any], root: str) -> Node:
     page, pages = document["page"], document["pages"]
     newer = h.a("Newer", href=f"{root}/releases?page={page - 1}", rel="prev") if page > 1 else None
     older = h.a("Older", href=f"{root}/releases?page={page + 1}", rel="next") if page < pages else None
-    return h.nav(newer, h.span(f"Page {number(page)} of {number(pages)}"), older, aria_label="Pages", class_="pages")
+    return h.nav(
+        newer,
+        h.span(f"Page {format_number(page)} of {format_number(pages)}"),
+        older,
+        aria_label="Pages",
+        class_="pages",
+    )
 
 
-def release(document: dict[str, Any], *, admin: bool | None) -> bytes:
+def render_release(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """What was released, with its noise."""
     root, own = f"/tasks/{document['id']}", document["own"]
     place, newest = document["publication"], document["newest"]
     spent = f"{document['spent']:.4g}" if isinstance(document["spent"], int | float) else "\u2013"
     around = h.nav(
         h.a("The one before", href=f"{root}/releases/{place - 1}", rel="prev") if place > 0 else None,
-        h.span(f"Publication {number(place)}"),
+        h.span(f"Publication {format_number(place)}"),
         h.a("The next", href=f"{root}/releases/{place + 1}", rel="next") if place < newest else None,
         aria_label="Publications",
         class_="pages",
     )
-    return frame(
+    return render_page(
         f"Publication {place} of {document['title']}",
         h.h1(f"Publication {place}"),
         around,
-        part(
+        render_section(
             "said",
             "What it says",
             h.dl(
-                fact("Status", pill(document["status"])),
-                fact("Awaited batch", f"{document['epoch']}, round {document['round']}"),
-                fact("Epsilon spent", spent, f"of {document['budget']}"),
-                fact("Users in releases", number(document["users"])),
+                render_fact("Status", render_state(document["status"])),
+                render_fact("Awaited batch", f"{document['epoch']}, round {document['round']}"),
+                render_fact("Epsilon spent", spent, f"of {document['budget']}"),
+                render_fact("Users in releases", format_number(document["users"])),
                 class_="facts",
             ),
             h.p("Signed by the task's analyzer, and checked. Chain: ", h.code(document["chain"])),
             h.p("It follows upon: ", h.code(document["previous"])) if document["previous"] else None,
         ),
-        part("own", "What the batch before it has added", *_own(own, document)),
-        part("sums", "Sums so far", _sums(document)),
-        part("theta", "Estimates", *_listed(document["theta"], "parameter", "Estimates", document["left"])),
-        part("plays", "Arms played", *_listed(document["plays"], "arm", "How often each arm was played", None)),
+        render_section("own", "What the batch before it has added", *_own(own, document)),
+        render_section("sums", "Sums so far", _sums(document)),
+        render_section("theta", "Estimates", *_listed(document["theta"], "parameter", "Estimates", document["left"])),
+        render_section(
+            "plays", "Arms played", *_listed(document["plays"], "arm", "How often each arm was played", None)
+        ),
         twin=f"{root}/releases/{place}.json",
         trail=[("Overview", "/"), (document["title"], root), ("Releases", f"{root}/releases")],
         admin=admin,
@@ -488,26 +515,28 @@ def release(document: dict[str, Any], *, admin: bool | None) -> bytes:
 def _own(own: dict[str, Any] | None, document: dict[str, Any]) -> list[Node]:
     if own is None:
         return [h.p("Not known: nothing was released before it, or it does not follow from what is published.")]
-    words = f"{number(own['users'])} users."
+    words = f"{format_number(own['users'])} users."
     if own["reward"] is None:
         return [h.p(words, " ", document["reward"]["note"])]
-    return [h.p(words, f" Sum of their rewards: {band(own['reward'])}, off by two standard deviations of the noise.")]
+    return [
+        h.p(words, f" Sum of their rewards: {format_band(own['reward'])}, off by two standard deviations of the noise.")
+    ]
 
 
 def _sums(document: dict[str, Any]) -> Node:
     rows = [
-        (name, band(found["sum"], 5), found["note"])
+        (name, format_band(found["sum"], 5), found["note"])
         for name, found in (("rewards", document["reward"]), ("estimated regret", document["regret"]))
     ]
-    return table("Sums so far", ("of", "sum", "how it is known"), rows, left=(0, 2))
+    return render_table("Sums so far", ("of", "sum", "how it is known"), rows, left=(0, 2))
 
 
 def _listed(found: dict[str, Any], column: str, title: str, left: list[str] | None) -> list[Node]:
     kept = None if left is None else h.p(f"Arms that may still be the best: {', '.join(left)}.")
     if not found["rows"]:
         return [kept or h.p("None are published.")]
-    rows = [(each["name"], band(each)) for each in found["rows"]]
-    return [h.p(found["note"]), table(title, (column, "estimate"), rows), kept]
+    rows = [(each["name"], format_band(each)) for each in found["rows"]]
+    return [h.p(found["note"]), render_table(title, (column, "estimate"), rows), kept]
 
 
 # A task: how far it is, what was released of it, what that cost, and how its roles are.
@@ -519,18 +548,24 @@ _UNNAMED = (
 )
 
 
-def task(document: dict[str, Any], *, admin: bool | None) -> bytes:
+def render_task(document: dict[str, Any], *, admin: bool | None) -> bytes:
     """The page."""
     root = f"/tasks/{document['id']}"
-    return frame(
+    return render_page(
         document["title"],
         h.h1(document["title"]),
         _about(document),
-        warnings(document["warnings"], document["trouble"]),
+        render_warnings(document["warnings"], document["trouble"]),
         _now(document, root),
-        h.div(reward(document), regret(document), theta(document), plays(document), class_="grid"),
-        privacy(document),
-        tree(document),
+        h.div(
+            render_reward(document),
+            render_regret(document),
+            render_theta(document),
+            render_plays(document),
+            class_="grid",
+        ),
+        render_privacy(document),
+        render_tree(document),
         _roles(document),
         _inside(document),
         twin=f"{root}.json",
@@ -544,9 +579,9 @@ def _about(document: dict[str, Any]) -> Node:
     now = document["now"]
     return h.p(
         f"{document['algorithm']} \u00b7 {document['trust']} model \u00b7 task ",
-        short(document["id"]),
+        shorten_hash(document["id"]),
         " ",
-        pill(now["status"]) if now else None,
+        render_state(now["status"]) if now else None,
         [" ", h.span("a test: protects nobody", class_="pill bad")] if document["test"] else None,
         id="about",
         data_live=True,
@@ -556,21 +591,21 @@ def _about(document: dict[str, Any]) -> Node:
 def _now(document: dict[str, Any], root: str) -> Node:
     now, released = document["now"], document["released"]
     if now is None:
-        return part("now", "Now", h.p("Nothing was read from the analyzer yet."))
+        return render_section("now", "Now", h.p("Nothing was read from the analyzer yet."))
     mean, lost = document["estimates"]["reward"]["mean"], document["estimates"]["regret"]["sum"]
     spent = f"{now['spent']:.4g}" if isinstance(now["spent"], int | float) else "\u2013"
-    users = None if released["horizon"] is None else f"of {number(released['horizon'])}"
-    return part(
+    users = None if released["horizon"] is None else f"of {format_number(released['horizon'])}"
+    return render_section(
         "now",
         "Now",
         h.p(document["sentence"]),
         _batch(document["batch"]),
         h.dl(
-            fact("Publication", str(now["publication"]), f"seen here since {document['since']}"),
-            fact("Users in releases", number(released["users"]), users),
-            fact("Mean reward", band(mean), None if mean else "not released"),
-            fact("Estimated regret", band(lost, 3), None if lost else "not estimated"),
-            fact("Epsilon spent", spent, f"of {document['privacy']['budget']}"),
+            render_fact("Publication", str(now["publication"]), f"seen here since {document['since']}"),
+            render_fact("Users in releases", format_number(released["users"]), users),
+            render_fact("Mean reward", format_band(mean), None if mean else "not released"),
+            render_fact("Estimated regret", format_band(lost, 3), None if lost else "not estimated"),
+            render_fact("Epsilon spent", spent, f"of {document['privacy']['budget']}"),
             class_="facts",
         ),
         h.p(h.a("All releases", href=f"{root}/releases")),
@@ -588,22 +623,24 @@ def _batch(batch: dict[str, Any] | None) -> Node:
     if batch["closes_at"]:
         rule = f" It {batch['closes']}, at {batch['closes_at']} by its collector's clock."
     following = batch["next"]
-    after = f" Batch {following['epoch']}, of {counted(following['wanted'], 'slot')}, follows." if following else ""
-    wanted = counted(batch["wanted"], "slot")
+    after = (
+        f" Batch {following['epoch']}, of {format_count(following['wanted'], 'slot')}, follows." if following else ""
+    )
+    wanted = format_count(batch["wanted"], "slot")
     if batch["slots"] is None:
         return h.p(f"{name} has {wanted}; how many are open is not told.{rule}{after}")
     filled = min(batch["slots"], batch["wanted"])
     return [
-        h.p(f"{name}: {number(batch['slots'])} of {wanted} are open.{rule}{after}", id="batch-words"),
+        h.p(f"{name}: {format_number(batch['slots'])} of {wanted} are open.{rule}{after}", id="batch-words"),
         h.progress(f"{filled} of {wanted}", max=batch["wanted"], value=filled, aria_labelledby="batch-words"),
     ]
 
 
 def _roles(document: dict[str, Any]) -> Node:
-    rows = [(each["name"], pill(each["state"]), h.code(each["url"])) for each in document["roles"]]
-    shown = table("Health of the roles", ("role", "state", "address"), rows, left=(0, 1, 2))
+    rows = [(each["name"], render_state(each["state"]), h.code(each["url"])) for each in document["roles"]]
+    shown = render_table("Health of the roles", ("role", "state", "address"), rows, left=(0, 1, 2))
     unnamed = any(each["state"] == "unnamed" for each in document["roles"])
-    return part("roles", "Roles", shown, h.p(_UNNAMED) if unnamed else None)
+    return render_section("roles", "Roles", shown, h.p(_UNNAMED) if unnamed else None)
 
 
 def _inside(document: dict[str, Any]) -> Node:
@@ -612,16 +649,19 @@ def _inside(document: dict[str, Any]) -> Node:
     if found is None:
         return None
     counts = [
-        (each["role"], each["metric"], each["label"] or "\u2013", number(each["value"], 7)) for each in found["counts"]
+        (each["role"], each["metric"], each["label"] or "\u2013", format_number(each["value"], 7))
+        for each in found["counts"]
     ]
     statuses = [(each["role"], h.code(each["status"])) for each in found["statuses"]]
     told = h.p("Tokens of roles were not given: a task's folder with its secrets has them.")
     if statuses:
-        told = table("Status of the roles", ("role", "status"), statuses, left=(0, 1))
-    return part(
+        told = render_table("Status of the roles", ("role", "status"), statuses, left=(0, 1))
+    return render_section(
         "inside",
         "For administrators",
         h.p("Not public: counts of requests and answers, and why some were refused."),
-        table("Refusals and answers, by reason", ("role", "what", "reason or result", "times"), counts, left=(0, 1, 2)),
+        render_table(
+            "Refusals and answers, by reason", ("role", "what", "reason or result", "times"), counts, left=(0, 1, 2)
+        ),
         told,
     )

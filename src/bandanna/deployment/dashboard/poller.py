@@ -11,16 +11,23 @@ from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Protocol
 
-from bandanna.deployment.dashboard.readings import Reading, reader_of
-from bandanna.deployment.dashboard.views import Count, Filling, Known, Point, Role, Series
-from bandanna.deployment.http.requests import in_thread
+from bandanna.deployment.dashboard.readings import PublicationReading, reader_for
+from bandanna.deployment.dashboard.views import (
+    BatchStatus,
+    HistoryPoint,
+    MetricCount,
+    PublicationHistory,
+    RoleState,
+    TaskStatus,
+)
+from bandanna.deployment.http.requests import run_in_thread
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import loads
-from bandanna.deployment.messages.publication import Shown
-from bandanna.deployment.task.description import facts
+from bandanna.deployment.messages.publication import SignedPublication
+from bandanna.deployment.task.description import task_facts
 from bandanna.deployment.task.document import Task, check_announced, is_url
-from bandanna.deployment.task.export import Publication, checked
-from bandanna.deployment.task.query_plan import Published
+from bandanna.deployment.task.export import ExportedPublication, check_publication
+from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.errors import BandannaError, MissingExtra
 
 # Questions to the roles of a deployment: GET, with an end to what is waited for and to what is read.
@@ -30,12 +37,12 @@ MOST = 1 << 24  # bytes of an answer
 _SECONDS = 10.0
 
 
-class Silent(BandannaError):
+class RoleUnavailable(BandannaError):
     """Nobody answers, or not what was asked for; to be tried again."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class RoleResponse:
     """What came back."""
 
     status: int
@@ -45,24 +52,24 @@ class Answer:
     def document(self) -> Any:
         """As JSON; Silent if it is not one, or if the status is not 200."""
         if self.status != 200:
-            raise Silent(f"it answers {self.status}")
+            raise RoleUnavailable(f"it answers {self.status}")
         try:
             return loads(self.content)
         except BandannaError as error:
-            raise Silent(f"it answers what is no JSON: {error}") from error
+            raise RoleUnavailable(f"it answers what is no JSON: {error}") from error
 
 
-class Asking(Protocol):
+class RoleClient(Protocol):
     """Whoever can be sent with a question."""
 
-    async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> Answer:
+    async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> RoleResponse:
         """What is there; Silent if nobody answers."""
 
     async def close(self) -> None:
         """No more questions."""
 
 
-class Web:
+class HttpRoleClient:
     """Over HTTP, without following anybody elsewhere."""
 
     def __init__(self, *, verify_tls: Any = True, transport: Any = None) -> None:
@@ -80,12 +87,12 @@ class Web:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # nobody's are kept
         )
 
-    async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> Answer:
+    async def get(self, url: str, *, token: str = "", seconds: float = _SECONDS) -> RoleResponse:
         """Of at most MOST bytes."""
         headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {token}"} if token else {})
         content = bytearray()
         if not is_url(url):
-            raise Silent("it is said to be where nothing can be asked")
+            raise RoleUnavailable("it is said to be where nothing can be asked")
         try:
             async with (
                 asyncio.timeout(seconds),  # of all of it: whoever sends a byte now and then is not waited for
@@ -94,11 +101,11 @@ class Web:
                 async for part in answer.aiter_bytes():
                     content += part
                     if len(content) > MOST:
-                        raise Silent(f"it sends more than {MOST} bytes")
+                        raise RoleUnavailable(f"it sends more than {MOST} bytes")
                 told = {name.lower(): value for name, value in answer.headers.items()}
-                return Answer(status=answer.status_code, content=bytes(content), headers=told)
+                return RoleResponse(status=answer.status_code, content=bytes(content), headers=told)
         except (self._httpx.HTTPError, self._httpx.InvalidURL, ValueError, TimeoutError) as error:
-            raise Silent(f"it cannot be reached ({type(error).__name__})") from error
+            raise RoleUnavailable(f"it cannot be reached ({type(error).__name__})") from error
 
     async def close(self) -> None:
         """Hang up."""
@@ -109,7 +116,7 @@ class Web:
 
 
 _SAMPLE = re.compile(r'^(\w{1,60})(?:\{\w+="([^"\\]{0,60})"\})? ([0-9.e+-]{1,30})$', re.MULTILINE)
-_WATCHED = {  # metrics that are about refusals and answers, and what their label is
+_WATCHED_METRICS = {  # metrics that are about refusals and answers, and what their label is
     "refusals_total",
     "records_total",
     "tickets_total",
@@ -124,14 +131,14 @@ _COUNTS = 100  # of a role
 _LONGEST = 2000  # letters of a status
 
 
-def filling_of(answer: Answer) -> Filling:
+def parse_batch_status(answer: RoleResponse) -> BatchStatus:
     """Of `GET /tasks/{task}/open`."""
     told = answer.document()
     if not isinstance(told, dict):
-        raise Silent("it does not tell how far its batch is")
+        raise RoleUnavailable("it does not tell how far its batch is")
     at = told.get("closes_at")
     opened = told.get("open")
-    return Filling(
+    return BatchStatus(
         epoch=_whole(told.get("epoch")),
         round=_whole(told.get("round")),
         slots=_whole(told.get("slots")),
@@ -143,38 +150,38 @@ def filling_of(answer: Answer) -> Filling:
 
 def _whole(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**53:
-        raise Silent("it does not tell how far its batch is")
+        raise RoleUnavailable("it does not tell how far its batch is")
     return value
 
 
-def health_of(answer: Answer) -> str:
+def parse_health(answer: RoleResponse) -> str:
     """Of `GET /healthz`: 503 is a role that is not well, anything else but 200 a door that is closed to us."""
     if answer.status not in (200, 503):
         return "untold"
     try:
-        told = Answer(status=200, content=answer.content, headers={}).document()
-    except Silent:
+        told = RoleResponse(status=200, content=answer.content, headers={}).document()
+    except RoleUnavailable:
         return "untold"
     if not isinstance(told, dict) or type(told.get("ok")) is not bool:
         return "untold"
     return "well" if told["ok"] and answer.status == 200 else "unwell"
 
 
-def counts_of(role: str, answer: Answer) -> list[Count]:
+def parse_metrics(role: str, answer: RoleResponse) -> list[MetricCount]:
     """Of `GET /metrics`, those that somebody who watches wants to see."""
     if answer.status != 200:
         return []
     text = answer.content.decode("utf-8", errors="replace")
-    found: list[Count] = []
+    found: list[MetricCount] = []
     for metric, label, number in _SAMPLE.findall(text):
-        if metric in _WATCHED and len(found) < _COUNTS:
+        if metric in _WATCHED_METRICS and len(found) < _COUNTS:
             value = _number(number)
             if value is not None:
-                found.append(Count(role=role, metric=metric, label=label, value=value))
+                found.append(MetricCount(role=role, metric=metric, label=label, value=value))
     return found
 
 
-def status_of(answer: Answer) -> str:
+def parse_status(answer: RoleResponse) -> str:
     """Of `GET /status`, as one line."""
     if answer.status != 200:
         return f"it answers {answer.status}"
@@ -194,45 +201,45 @@ def _number(text: str) -> float | None:
 # Only roles of `known.asks` are called: those whose addresses the operator has given.
 
 
-async def fetch_filling(web: Asking, known: Known) -> Filling | None:
+async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus | None:
     """Of the running batch; None if its collector does not tell."""
     assert known.task is not None
     url = known.asks.get(known.task.collector)
     if url is None:
         return None
     try:
-        return filling_of(await web.get(f"{url}/tasks/{known.id}/open"))
-    except Silent:
+        return parse_batch_status(await web.get(f"{url}/tasks/{known.id}/open"))
+    except RoleUnavailable:
         return None
 
 
-async def fetch_health(web: Asking, known: Known) -> tuple[Role, ...]:
+async def fetch_health(web: RoleClient, known: TaskStatus) -> tuple[RoleState, ...]:
     """Every role's word about itself."""
-    return tuple([await _well(web, known, role) for role in known.roles])
+    return tuple([await _fetch_role_health(web, known, role) for role in known.roles])
 
 
-async def _well(web: Asking, known: Known, role: Role) -> Role:
+async def _fetch_role_health(web: RoleClient, known: TaskStatus, role: RoleState) -> RoleState:
     url = known.asks.get(role.name)
     if url is None:
         return replace(role, state="unnamed")
     try:
-        return replace(role, state=health_of(await web.get(f"{url}/healthz")))
-    except Silent:
+        return replace(role, state=parse_health(await web.get(f"{url}/healthz")))
+    except RoleUnavailable:
         return replace(role, state="silent")
 
 
 async def fetch_admin_metrics(
-    web: Asking, known: Known, tokens: Mapping[str, str]
-) -> tuple[tuple[Count, ...], tuple[tuple[str, str], ...]]:
+    web: RoleClient, known: TaskStatus, tokens: Mapping[str, str]
+) -> tuple[tuple[MetricCount, ...], tuple[tuple[str, str], ...]]:
     """What is for administrators: metrics and status of the roles whose token we were given."""
-    counts: list[Count] = []
+    counts: list[MetricCount] = []
     statuses: list[tuple[str, str]] = []
     for role, url in known.asks.items():
         try:
             if role in tokens:
-                counts += counts_of(role, await web.get(f"{url}/metrics", token=tokens[role]))
-                statuses.append((role, status_of(await web.get(f"{url}/status", token=tokens[role]))))
-        except Silent as error:
+                counts += parse_metrics(role, await web.get(f"{url}/metrics", token=tokens[role]))
+                statuses.append((role, parse_status(await web.get(f"{url}/status", token=tokens[role]))))
+        except RoleUnavailable as error:
             statuses.append((role, str(error)))
     return tuple(counts), tuple(statuses)
 
@@ -247,14 +254,14 @@ async def fetch_admin_metrics(
 _WAIT = 20.0  # seconds that the analyzer may let us wait for a newer publication
 _PAUSE, _WATCHING_LONGEST = 0.2, 30.0
 _BUSY, _IDLE = 1.0, 10.0  # seconds between two looks at a batch, while somebody looks at the page and else
-_ATTENTION = 30.0
+_ATTENTION_SECONDS = 30.0
 _HEALTH = 5  # looks at a batch for one at all roles
 _WARNINGS = 10
 
 _INSIDE = frozenset({"counts", "statuses"})  # for administrators: when they change, somebody has answered
 
 
-class Watch:
+class TaskPoller:
     """One task. `known` is replaced, never changed; `version` counts changes of what is public, `changes` all of them.
 
     task    where it was read from a folder: only then are the addresses that it names asked, and `tokens` sent to them
@@ -266,7 +273,7 @@ class Watch:
     def __init__(
         self,
         place: str,
-        web: Asking,
+        web: RoleClient,
         *,
         task: Task | None = None,
         tokens: Mapping[str, str] | None = None,
@@ -274,14 +281,14 @@ class Watch:
         inside: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.known = Known(place=place, url=place if task is None else task.url("analyzer"))
+        self.known = TaskStatus(place=place, url=place if task is None else task.url("analyzer"))
         self.version = self.changes = 0
         self.looked = 0.0  # when somebody last asked for a page
         self._web, self._given, self.clock = web, task, clock
         self._tokens, self._administered = dict(tokens or {}), inside
         self._named = frozenset(each.rstrip("/") for each in named)
-        self._series = Series()
-        self._last: tuple[Published, Reading] | None = None
+        self._series = PublicationHistory()
+        self._last: tuple[VerifiedPublication, PublicationReading] | None = None
         self._caught = -1  # the publication up to which the series is complete
         self._bad: set[int] = set()  # publications that cannot be
 
@@ -300,11 +307,11 @@ class Watch:
             try:
                 await self.step(_WAIT)
                 pause = _PAUSE
-            except Silent as error:
+            except RoleUnavailable as error:
                 self.tell(trouble=str(error))
                 pause = min(2 * pause, _WATCHING_LONGEST)
             except Exception as error:
-                self.warn(_said(error))
+                self.warn(_describe_error(error))
                 pause = min(2 * pause, _WATCHING_LONGEST)
             await asyncio.sleep(pause)
 
@@ -312,12 +319,12 @@ class Watch:
         """For ever: collector and roles; often while somebody looks at a page."""
         turn, rested = 0, 0.0
         while True:
-            wanted = self.clock() - self.looked < _ATTENTION or turn == 0
+            wanted = self.clock() - self.looked < _ATTENTION_SECONDS or turn == 0
             if self.known.task is not None and (wanted or rested >= _IDLE):
                 try:
                     await self.glance(everybody=turn % _HEALTH == 0)
                 except Exception as error:  # whatever a role has answered, it stops nobody
-                    self.warn(_said(error))
+                    self.warn(_describe_error(error))
                 turn, rested = turn + 1, 0.0
             await asyncio.sleep(_BUSY)
             rested += _BUSY
@@ -352,23 +359,25 @@ class Watch:
         if task is None:
             answer = await self._web.get(f"{self.known.url}/task")
             if answer.status != 200:
-                raise Silent(f"it answers {answer.status} to a question for its task")
+                raise RoleUnavailable(f"it answers {answer.status} to a question for its task")
         try:
             task = Task.from_bytes(answer.content) if task is None else task
-            reader = await in_thread(reader_of, task)
+            reader = await run_in_thread(reader_for, task)
             urls = {role: task.url(role) for role in task.roles}
         except Exception as error:  # somebody else has written it
-            raise Silent(f"what it serves is no task that this program can read ({_said(error)})") from error
-        told, wrong = await in_thread(_facts, task)
-        roles = tuple(Role(name=role, url=url) for role, url in urls.items())
+            raise RoleUnavailable(
+                f"what it serves is no task that this program can read ({_describe_error(error)})"
+            ) from error
+        told, wrong = await run_in_thread(_check_document, task)
+        roles = tuple(RoleState(name=role, url=url) for role, url in urls.items())
         asks = {role: url for role, url in urls.items() if self._given is not None or url in self._named}
         self.tell(task=task, reader=reader, facts=told, roles=roles, asks=asks | {"analyzer": self.known.url})
         self.warn(wrong)
 
-    async def _ask(self, what: str, *, seconds: float = 10.0) -> Answer:
+    async def _ask(self, what: str, *, seconds: float = 10.0) -> RoleResponse:
         return await self._web.get(f"{self.known.url}/tasks/{self.known.id}/{what}", seconds=seconds)
 
-    async def read(self, number: int) -> Publication:
+    async def read(self, number: int) -> ExportedPublication:
         """A publication of before, checked."""
         return self._checked(await self._ask(f"snapshot/{number}"), number)
 
@@ -377,16 +386,16 @@ class Watch:
         told = (await self._ask(f"history?after={after}&most={most}")).document()
         lines = told.get("lines") if isinstance(told, dict) else None
         if not isinstance(lines, list) or len(lines) > most or not all(isinstance(each, dict) for each in lines):
-            raise Silent("it tells no history")
+            raise RoleUnavailable("it tells no history")
         return lines
 
-    def _checked(self, answer: Answer, number: int | None) -> Publication:
+    def _checked(self, answer: RoleResponse, number: int | None) -> ExportedPublication:
         if answer.status != 200:
-            raise Silent(f"it answers {answer.status} to a question for a publication")
+            raise RoleUnavailable(f"it answers {answer.status} to a question for a publication")
         assert self.known.task is not None
-        return checked(self.known.task, Shown.of(answer.content, answer.headers), number)
+        return check_publication(self.known.task, SignedPublication.of(answer.content, answer.headers), number)
 
-    def _compare(self, new: Publication) -> None:
+    def _compare(self, new: ExportedPublication) -> None:
         """With the one before: an analyzer does not go back, and tells everybody the same."""
         old = self.known.newest
         if old is None:
@@ -396,7 +405,7 @@ class Watch:
         if new.number == old.number and new.chain != old.chain:
             raise BandannaError(f"There are two publications of number {new.number}.")
 
-    async def _catch_up(self, newest: Publication) -> None:
+    async def _catch_up(self, newest: ExportedPublication) -> None:
         """The newest, what the series lacks in order, then the newest once more with the one before it."""
         if not self.known.points:
             reading = await self._put(newest, None)
@@ -411,7 +420,7 @@ class Watch:
         reading = await self._put(newest, self._before(newest.number))
         self.tell(latest=reading, points=self._series.points)
         self._caught = newest.number
-        self.warn(await in_thread(self._announced, newest))
+        self.warn(await run_in_thread(self._announced, newest))
 
     async def _fill(self, number: int) -> None:
         """One of the series; one that cannot be is no reason not to read the others."""
@@ -419,22 +428,24 @@ class Watch:
             return
         try:
             await self._put(await self.read(number), self._before(number))
-        except Silent:
+        except RoleUnavailable:
             raise
         except BandannaError as error:
             self._bad.add(number)
             self.warn(f"Publication {number}: {error}")
 
-    def _before(self, number: int) -> tuple[Published, Reading] | None:
+    def _before(self, number: int) -> tuple[VerifiedPublication, PublicationReading] | None:
         """The publication before this one, if it was the last that was read."""
         return self._last if self._last is not None and self._last[0].number == number - 1 else None
 
-    async def _put(self, publication: Publication, before: tuple[Published, Reading] | None) -> Reading:
-        said = Published(content=publication.content)
-        reading, wrong = await in_thread(self._reading, said, before)
+    async def _put(
+        self, publication: ExportedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> PublicationReading:
+        said = VerifiedPublication(content=publication.content)
+        reading, wrong = await run_in_thread(self._reading, said, before)
         self.warn(wrong)
         content, spent = publication.content, publication.content.get("spent")
-        point = Point(
+        point = HistoryPoint(
             number=publication.number,
             epoch=int(content.get("epoch", 0)),
             chain=publication.chain,
@@ -447,37 +458,39 @@ class Watch:
         self._last = said, reading
         return reading
 
-    def _reading(self, said: Published, before: tuple[Published, Reading] | None) -> tuple[Reading, str]:
+    def _reading(
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> tuple[PublicationReading, str]:
         """Whatever a state is made of, it stops nobody; what cannot be read is not shown, and why."""
         assert self.known.reader is not None
         try:
             return self.known.reader.read(said, before), ""
         except Exception as error:
             kind = type(error).__name__
-            return Reading(), f"Publication {said.number} cannot be read as one of this policy ({kind})."
+            return PublicationReading(), f"Publication {said.number} cannot be read as one of this policy ({kind})."
 
-    def _link(self, point: Point) -> None:
+    def _link(self, point: HistoryPoint) -> None:
         before, after = self._series.link(point.number - 1), self._series.link(point.number + 1)
         if before is not None and point.previous != before.chain:
             self.warn(f"Publication {point.number} does not follow upon the one before it: another history.")
         if after is not None and after.previous != point.chain:
             self.warn(f"Publication {after.number} does not follow upon the one before it: another history.")
 
-    def _announced(self, publication: Publication) -> str:
+    def _announced(self, publication: ExportedPublication) -> str:
         """What is wrong with the batches that it announces."""
         assert self.known.task is not None
         try:
             batches = tuple(map(Batch.from_dict, publication.content["batches"]))
             check_announced(self.known.task, publication.content["state"], batches)
         except Exception as error:
-            return f"Publication {publication.number}: {_said(error)}"
+            return f"Publication {publication.number}: {_describe_error(error)}"
         return ""
 
     async def _ledger(self) -> None:
         """Its summary; not signed, so it has to agree with what is. Without it a page says less."""
         try:
             told = (await self._ask("ledger/summary")).document()
-        except Silent:
+        except RoleUnavailable:
             return
         ledger = told.get("ledger") if isinstance(told, dict) else None
         now = self.known.now
@@ -488,7 +501,7 @@ class Watch:
         """How far the batch is, and sometimes how the roles are."""
         if self.known.task is None:
             return
-        self.tell(filling=await fetch_filling(self._web, self.known))
+        self.tell(filling=await fetch_batch_status(self._web, self.known))
         if everybody:
             self.tell(roles=await fetch_health(self._web, self.known))
         if everybody and self._administered:
@@ -496,15 +509,15 @@ class Watch:
             self.tell(counts=counts, statuses=statuses)
 
 
-def _facts(task: Task) -> tuple[dict[str, Any] | None, str]:
+def _check_document(task: Task) -> tuple[dict[str, Any] | None, str]:
     """What the document says, computed again; or what is wrong with it."""
     try:
-        return facts(task), ""
+        return task_facts(task), ""
     except Exception as error:
-        return None, _said(error)
+        return None, _describe_error(error)
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """In words where they are ours, else by its kind: somebody else has written what it is about."""
     return (
         str(error)[:300]

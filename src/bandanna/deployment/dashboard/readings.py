@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from bandanna.deployment.task.document import Task
-from bandanna.deployment.task.query_plan import Published
+from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
-from bandanna.numeric.rng import NumberedCoins
-from bandanna.policies.base import Ask, Played
-from bandanna.policies.finite.base import FiniteArmed
+from bandanna.numeric.rng import NumberedRandomness
+from bandanna.policies.base import PlayedRounds, SumQuery
+from bandanna.policies.finite.base import FiniteArmedPolicy
 from bandanna.policies.finite.thompson import Thompson
-from bandanna.policies.finite.ucb import LDPUCB, EveryRound, UCBEpisodes
+from bandanna.policies.finite.ucb import LDPUCB, PerRoundUCB, UCBEpisodes
 from bandanna.policies.linear.lints import LinTS, Posterior
-from bandanna.policies.linear.linucb import LinUCB, Snapshot
+from bandanna.policies.linear.linucb import LinUCB, OptimisticSnapshot
 from bandanna.policies.linear.private_rewards import LinTSRewards
 from bandanna.protocols.base import BatchProtocol
 from bandanna.types import Floats
@@ -32,7 +32,7 @@ BRIEF = 60  # of them that are kept for every point of a history
 
 
 @dataclass(frozen=True, kw_only=True)
-class Band:
+class ValueBand:
     """A number, and how far it may be off: two standard deviations unless the reader's note says otherwise.
 
     None: not known, or not published.
@@ -47,15 +47,15 @@ class Band:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class NamedValue:
     """A parameter, or an arm."""
 
     name: str
-    band: Band
+    band: ValueBand
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class PublicationReading:
     """What one publication says.
 
     users   people in what was released
@@ -66,21 +66,21 @@ class Reading:
     """
 
     users: int | None = None
-    reward: Band | None = None
-    regret: Band | None = None
-    theta: tuple[Named, ...] = ()
-    plays: tuple[Named, ...] = ()
+    reward: ValueBand | None = None
+    regret: ValueBand | None = None
+    theta: tuple[NamedValue, ...] = ()
+    plays: tuple[NamedValue, ...] = ()
     left: tuple[str, ...] | None = None
 
     @property
-    def brief(self) -> Reading:
+    def brief(self) -> PublicationReading:
         """Without what would fill the memory, if all points of a history had it."""
         many = len(self.theta) + len(self.plays) > BRIEF
         return replace(self, theta=(), plays=()) if many else self
 
 
 @dataclass(frozen=True, kw_only=True)
-class Notes:
+class ReadingNotes:
     """What the numbers mean, or why they are not there: one sentence or two for each."""
 
     reward: str = "Not shown: what this policy publishes does not hold the sum of rewards."
@@ -89,10 +89,10 @@ class Notes:
     plays: str = "Not shown: arms are chosen on devices, and how often is not released."
 
 
-class Reader:
+class PublicationReader:
     """Of one task. What is not in a state but follows from plans, who was assigned what, is added up on the way."""
 
-    notes = Notes()
+    notes = ReadingNotes()
     independent = True  # whether the noise of a difference of two sums is that of the batches between them
 
     def __init__(self, task: Task) -> None:
@@ -102,18 +102,20 @@ class Reader:
         ids: Sequence[Any] = arms.ids if arms is not None else range(count or 0)
         self.arms = tuple(str(each) for each in ids[:MOST])
 
-    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
+    def read(
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> PublicationReading:
         """`before`: the publication before this one, where it was read."""
         users, plays = self.assigned(said, before)
         theta = self.task.policy.theta(said.snapshot)
-        return Reading(users=users, plays=plays, theta=self.named(theta), left=self._left(said.state))
+        return PublicationReading(users=users, plays=plays, theta=self.named(theta), left=self._left(said.state))
 
     def assigned(
-        self, said: Published, before: tuple[Published, Reading] | None
-    ) -> tuple[int | None, tuple[Named, ...]]:
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> tuple[int | None, tuple[NamedValue, ...]]:
         """How many people there were, and what they were assigned, by the plans of batches that are over."""
         if said.number == 0:
-            return 0, tuple(Named(name=name, band=Band(value=0.0, half=0.0)) for name in self.arms)
+            return 0, tuple(NamedValue(name=name, band=ValueBand(value=0.0, half=0.0)) for name in self.arms)
         if before is None or before[0].number != said.number - 1 or before[1].users is None:
             return None, ()
         earlier, known = before
@@ -124,10 +126,12 @@ class Reader:
             for arm, times in zip(over.arms, over.plays, strict=True):
                 if arm < len(self.arms):
                     counts[self.arms[arm]] = counts.get(self.arms[arm], 0.0) + times
-        plays = tuple(Named(name=name, band=Band(value=counts[name], half=0.0)) for name in self.arms if name in counts)
+        plays = tuple(
+            NamedValue(name=name, band=ValueBand(value=counts[name], half=0.0)) for name in self.arms if name in counts
+        )
         return users, plays if any(each.band.value for each in plays) else ()
 
-    def named(self, values: Any, halves: Any = None) -> tuple[Named, ...]:
+    def named(self, values: Any, halves: Any = None) -> tuple[NamedValue, ...]:
         """Parameters (d,) by the names of features, with their halves."""
         if values is None:
             return ()
@@ -135,7 +139,7 @@ class Reader:
         wide = [None] * len(flat) if halves is None else np.asarray(halves, dtype=float).reshape(-1)[:MOST].tolist()
         names = self.features(len(flat))
         return tuple(
-            Named(name=name, band=Band(value=value, half=half))
+            NamedValue(name=name, band=ValueBand(value=value, half=half))
             for name, value, half in zip(names, flat.tolist(), wide, strict=True)
         )
 
@@ -159,23 +163,23 @@ def finite(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def two(variance: Any) -> Any:
+def two_std(variance: Any) -> Any:
     """Two standard deviations."""
     return 2 * np.sqrt(np.maximum(variance, 0.0))
 
 
-def difference(after: Band, before: Band, *, independent: bool) -> Band:
+def band_between(after: ValueBand, before: ValueBand, *, independent: bool) -> ValueBand:
     """Of two running sums: the noise of what lies between, or at most that of both."""
     value = after.value - before.value
     if after.half is None or before.half is None:
-        return Band(value=value, half=None)
+        return ValueBand(value=value, half=None)
     if independent:
-        return Band(value=value, half=math.sqrt(max(after.half**2 - before.half**2, 0.0)))
-    return Band(value=value, half=after.half + before.half)
+        return ValueBand(value=value, half=math.sqrt(max(after.half**2 - before.half**2, 0.0)))
+    return ValueBand(value=value, half=after.half + before.half)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mean:
+class ArmMeans:
     """An arm's mean reward as it is estimated, (K,), and its half."""
 
     values: Floats
@@ -183,16 +187,16 @@ class Mean:
     chance: float = 0.5  # standard deviation of one reward
 
 
-def regret_of(users: int, reward: Band, means: Mean) -> Band | None:
+def estimate_regret(users: int, reward: ValueBand, means: ArmMeans) -> ValueBand | None:
     """users * (the best mean) - (the sum of rewards); off by what both are, and by the chance of rewards themselves."""
     known = np.isfinite(means.values)
     if not users or not known.any():
-        return Band(value=0.0, half=0.0) if not users else None
+        return ValueBand(value=0.0, half=0.0) if not users else None
     best = int(np.argmax(np.where(known, means.values, -np.inf)))
     noise = reward.half or 0.0
     chance = 2 * means.chance * math.sqrt(users)
     half = users * float(means.halves[best]) + math.hypot(noise, chance)
-    return Band(value=users * float(means.values[best]) - reward.value, half=half)
+    return ValueBand(value=users * float(means.values[best]) - reward.value, half=half)
 
 
 # Arms without features: sums of rewards for each, released, of arms that were assigned and so are public.
@@ -206,63 +210,69 @@ _MEANS = "Mean reward of each arm as it is released, and two standard deviations
 _PLAYS = "Arms are assigned, so these numbers are public and exact."
 
 
-class _Arms(Reader):
+class _ArmsReader(PublicationReader):
     """What both have."""
 
-    def means(self, values: Floats, variances: Floats) -> Mean:
+    def means(self, values: Floats, variances: Floats) -> ArmMeans:
         """With the largest variance that rewards of this range can have."""
         width = getattr(self.task.policy, "domain").width  # noqa: B009
-        return Mean(values=values, halves=two(variances), chance=width / 2)
+        return ArmMeans(values=values, halves=two_std(variances), chance=width / 2)
 
-    def listed(self, values: Floats, halves: Floats) -> tuple[Named, ...]:
+    def listed(self, values: Floats, halves: Floats) -> tuple[NamedValue, ...]:
         """By arms; without those of which nothing is known."""
         return tuple(
-            Named(name=name, band=Band(value=float(value), half=float(half)))
+            NamedValue(name=name, band=ValueBand(value=float(value), half=float(half)))
             for name, value, half in zip(self.arms, values, halves, strict=False)
             if np.isfinite(value)
         )
 
 
-class TalliesReader(_Arms):
+class TalliesReader(_ArmsReader):
     """Policies that learn from single users: sums and pulls of every arm."""
 
-    def __init__(self, task: Task, policy: FiniteArmed[object]) -> None:
+    def __init__(self, task: Task, policy: FiniteArmedPolicy[object]) -> None:
         super().__init__(task)
         self._policy = policy
         self._bits = isinstance(policy, LDPUCB | Thompson)  # sums are of rewards as bits
-        protocol = policy.ask.protocol if isinstance(policy, EveryRound) else None
+        protocol = policy.ask.protocol if isinstance(policy, PerRoundUCB) else None
         width = policy.domain.width if self._bits else 1.0
         self._std = width * protocol.std(1) if isinstance(protocol, BatchProtocol) else 0.0
-        self.notes = Notes(reward="Sum of what was released of every arm.", regret=_REGRET, theta=_MEANS, plays=_PLAYS)
+        self.notes = ReadingNotes(
+            reward="Sum of what was released of every arm.", regret=_REGRET, theta=_MEANS, plays=_PLAYS
+        )
 
-    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
+    def read(
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> PublicationReading:
         """From the state alone."""
         state, domain = said.state, self._policy.domain
         pulls = np.asarray(state.pulls, dtype=float)
         sums = pulls * domain.low + domain.width * state.sums if self._bits else np.asarray(state.sums)
         users, played = int(state.rounds), np.maximum(pulls, 1.0)
-        reward = Band(value=float(np.sum(sums)), half=float(two(self._std**2 * np.sum(pulls))))
+        reward = ValueBand(value=float(np.sum(sums)), half=float(two_std(self._std**2 * np.sum(pulls))))
         spread = (self._std**2 + domain.width**2 / 4) / played
         means = self.means(np.where(pulls > 0, sums / played, np.nan), spread)
-        return Reading(
+        return PublicationReading(
             users=users,
             reward=reward,
-            regret=regret_of(users, reward, means),
+            regret=estimate_regret(users, reward, means),
             theta=self.listed(means.values, means.halves),
             plays=self.listed(pulls, np.zeros_like(pulls)),
         )
 
 
-class EpisodesReader(_Arms):
+class EpisodesReader(_ArmsReader):
     """Policies that forget: a state has every arm's last episode, and the sum of all is added up on the way."""
 
     def __init__(self, task: Task, policy: UCBEpisodes) -> None:
         super().__init__(task)
         self._policy = policy
         reward = "Sums of all episodes as they were released, added up."
-        self.notes = Notes(reward=reward, regret=_REGRET, theta=_MEANS, plays=_PLAYS)
+        self.notes = ReadingNotes(reward=reward, regret=_REGRET, theta=_MEANS, plays=_PLAYS)
 
-    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
+    def read(
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> PublicationReading:
         """The state, and the sum of before."""
         state, width = said.state, self._policy.domain.width
         lengths = np.asarray(state.lengths)
@@ -270,18 +280,20 @@ class EpisodesReader(_Arms):
         noise = np.array([self._policy.protocol.std(int(each)) for each in shown]) / shown
         means = self.means(np.where(lengths > 0, state.estimates, np.nan), noise**2 + width**2 / 4 / shown)
         users, reward = int(state.rounds), self._reward(said, before)
-        return Reading(
+        return PublicationReading(
             users=users,
             reward=reward,
-            regret=None if reward is None else regret_of(users, reward, means),
+            regret=None if reward is None else estimate_regret(users, reward, means),
             theta=self.listed(means.values, means.halves),
             plays=self.listed(np.asarray(state.pulls, dtype=float), np.zeros(len(shown))),
         )
 
-    def _reward(self, said: Published, before: tuple[Published, Reading] | None) -> Band | None:
+    def _reward(
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> ValueBand | None:
         """With the episode that has ended since, if one has."""
         if said.number == 0:
-            return Band(value=0.0, half=0.0)
+            return ValueBand(value=0.0, half=0.0)
         if before is None or before[0].number != said.number - 1 or before[1].reward is None:
             return None
         earlier, known = before[0].state, before[1].reward
@@ -289,8 +301,8 @@ class EpisodesReader(_Arms):
         plays = np.asarray(state.pulls) - np.asarray(earlier.pulls)
         own = float(np.sum(np.where(plays > 0, state.estimates * plays, 0.0)))
         variance = sum(self._policy.protocol.std(int(each)) ** 2 for each in plays if each > 0)
-        half = float(np.hypot(known.half or 0.0, two(variance)))
-        return Band(value=known.value + own, half=half)
+        half = float(np.hypot(known.half or 0.0, two_std(variance)))
+        return ValueBand(value=known.value + own, half=half)
 
 
 # LinTS and LinUCB: the released running sums (x y, x x^T), their noise, and what follows from them.
@@ -300,7 +312,7 @@ _ARMS = 200  # of which plays are solved for
 _NEAR = 1e-9
 
 
-class LinearReader(Reader):
+class LinearReader(PublicationReader):
     """The sum of rewards is in a report that has a constant, or whose arms, which stay, have one in their span."""
 
     def __init__(self, task: Task, policy: LinTS | LinUCB) -> None:
@@ -311,17 +323,17 @@ class LinearReader(Reader):
         self.independent = policy.channel.independent
         stay = task.arms is not None and not task.arms.of_users and task.arms.features.shape[1] > 0
         self._rows = policy.domain.seen(task.arms.features) if stay and task.arms is not None else None  # (K, d)
-        self._constant = constant_of(self._rows) if not self._own else None
+        self._constant = solve_constant(self._rows) if not self._own else None
         if isinstance(policy.domain, InterceptReport):
             self._constant = np.eye(policy.domain.features)[-1]
-        self.notes = self._noted()
+        self.notes = self._reading_notes()
 
     @property
     def _own(self) -> bool:
         """Every arm has a parameter of its own."""
         return isinstance(self._policy.domain, PerArmReport)
 
-    def _noted(self) -> Notes:
+    def _reading_notes(self) -> ReadingNotes:
         missing = f"Who has not answered counts as {self._centre:g}."
         reward = "Not released: reports of this task hold x y and x x^T, of which the sum of rewards does not follow."
         if self._own:
@@ -336,21 +348,23 @@ class LinearReader(Reader):
                 "An estimate: users times the mean of the arm that looks best now, less the sum of rewards. The band"
                 f" adds the noise of both and the chance of rewards themselves. {missing}"
             )
-        return Notes(
+        return ReadingNotes(
             reward=reward,
             regret=regret,
-            theta=self._theta_noted(),
+            theta=self._theta_note(),
             plays="Estimated from released sums, and two standard deviations of their noise.",
         )
 
-    def _theta_noted(self) -> str:
+    def _theta_note(self) -> str:
         policy = self._policy
         if isinstance(policy, LinTS):
             return "Mean of the posterior, and two of its standard deviations: it knows the noise." * (policy.alpha > 0)
         sure = f"{100 * (1 - policy.failure):g} %"
         return f"The estimate, and how far the confidence set reaches that holds theta with probability {sure}."
 
-    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
+    def read(
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> PublicationReading:
         """From the state alone."""
         state = said.state
         users = int(self._policy.channel.sizes.before(state.batches))
@@ -360,8 +374,8 @@ class LinearReader(Reader):
         halves = self._halves(said.snapshot)
         regret = None
         if reward is not None and self._rows is not None:
-            regret = regret_of(users, reward, self._means(said.snapshot))
-        return Reading(
+            regret = estimate_regret(users, reward, self._means(said.snapshot))
+        return PublicationReading(
             users=users,
             reward=reward,
             regret=regret,
@@ -369,7 +383,7 @@ class LinearReader(Reader):
             plays=self._plays(matrix, variance),
         )
 
-    def _reward(self, vector: Floats, matrix: Floats, users: int, variance: float) -> Band | None:
+    def _reward(self, vector: Floats, matrix: Floats, users: int, variance: float) -> ValueBand | None:
         noise, counts = self._policy.domain.variances
         if self._own:
             value = float(np.sum(vector[:, -1] + self._centre * matrix[:, -1, -1]))
@@ -379,14 +393,14 @@ class LinearReader(Reader):
             spread = self._constant**2 @ noise
         else:
             return None
-        return Band(value=value, half=float(two(variance * spread)))
+        return ValueBand(value=value, half=float(two_std(variance * spread)))
 
     def _root(self, snapshot: Any) -> Floats | None:
         """M with M M^T the square of how far theta may be off, (..., d, d)."""
         if isinstance(snapshot, Posterior):
             alpha = self._policy.alpha if isinstance(self._policy, LinTS) else 0.0
             return 2 * snapshot.root / alpha if alpha > 0 else None
-        if isinstance(snapshot, Snapshot) and isinstance(self._policy, LinUCB) and self._policy.width > 0:
+        if isinstance(snapshot, OptimisticSnapshot) and isinstance(self._policy, LinUCB) and self._policy.width > 0:
             values, vectors = np.linalg.eigh(snapshot.inverse)
             root = vectors * np.sqrt(np.maximum(values, 0.0))
             return np.asarray(root * (snapshot.radius / self._policy.width))
@@ -396,12 +410,12 @@ class LinearReader(Reader):
         root = self._root(snapshot)
         return None if root is None else np.asarray(np.sqrt(np.sum(root**2, axis=-1)))
 
-    def _means(self, snapshot: Any) -> Mean:
+    def _means(self, snapshot: Any) -> ArmMeans:
         assert self._rows is not None
         root = self._root(snapshot)
         wide = np.full(len(self._rows), np.nan) if root is None else np.linalg.norm(self._rows @ root, axis=-1)
         values = self._rows @ snapshot.theta + self._centre
-        return Mean(values=values, halves=wide, chance=float(getattr(self._policy, "reward_std", 0.5)))
+        return ArmMeans(values=values, halves=wide, chance=float(getattr(self._policy, "reward_std", 0.5)))
 
     def features(self, count: int) -> list[str]:
         """With the constant, and for every arm where each has its own."""
@@ -415,7 +429,7 @@ class LinearReader(Reader):
             return names
         return [f"{arm}: {name}" for arm in self.arms for name in names][:count]
 
-    def _plays(self, matrix: Floats, variance: float) -> tuple[Named, ...]:
+    def _plays(self, matrix: Floats, variance: float) -> tuple[NamedValue, ...]:
         _, noise = self._policy.domain.variances
         if self._own:
             values, spreads = matrix[:, -1, -1], np.full(len(matrix), noise[-1, -1])
@@ -425,9 +439,9 @@ class LinearReader(Reader):
             values, spreads = solve @ matrix[upper], unit
         else:
             return ()
-        halves = two(variance * spreads)
+        halves = two_std(variance * spreads)
         return tuple(
-            Named(name=name, band=Band(value=float(value), half=float(half)))
+            NamedValue(name=name, band=ValueBand(value=float(value), half=float(half)))
             for name, value, half in zip(self.arms, values, halves, strict=False)
         )
 
@@ -449,7 +463,7 @@ class LinearReader(Reader):
         return solve, np.asarray(solve**2 @ spread)
 
 
-def constant_of(rows: Floats | None) -> Floats | None:
+def solve_constant(rows: Floats | None) -> Floats | None:
     """w with <w, x> = 1 for every arm, (K, d) -> (d,), where there is one."""
     if rows is None:
         return None
@@ -460,7 +474,7 @@ def constant_of(rows: Floats | None) -> Floats | None:
 # LinTS that protects rewards alone: a noisy sum of w x (r - 1/2), and exact sums of what is public.
 
 
-class RewardsReader(Reader):
+class RewardsReader(PublicationReader):
     """How a report weighs features is found out by making one: of a reward of 1, and of features that are known."""
 
     def __init__(self, task: Task, policy: LinTSRewards) -> None:
@@ -471,10 +485,10 @@ class RewardsReader(Reader):
         protocol = next(iter(policy.channel.protocols.values()))
         features = np.full(policy.dim, (policy.dim - policy.intercept or 1) ** -0.5)
         features[-1] = 1.0 if policy.intercept else features[-1]
-        self._weights = 2 * self._report(Ask(protocol=protocol), features) / features  # (d,)
+        self._weights = 2 * self._report(SumQuery(protocol=protocol), features) / features  # (d,)
         self._rows = None if task.arms is None else policy.seen(task.arms.features[None])[0]  # (K, d)
-        self._constant = np.eye(policy.dim)[-1] if policy.intercept else constant_of(self._rows)
-        self.notes = Notes(
+        self._constant = np.eye(policy.dim)[-1] if policy.intercept else solve_constant(self._rows)
+        self.notes = ReadingNotes(
             reward="Of those who answered, from the released sum; how many answered is public in this task."
             if self._constant is not None
             else "Not released: features have no constant in their span, so the sum of rewards does not follow.",
@@ -487,12 +501,14 @@ class RewardsReader(Reader):
             theta="Mean of the posterior, and two of its standard deviations: it knows the noise.",
         )
 
-    def _report(self, ask: Ask, features: Floats) -> Floats:
+    def _report(self, ask: SumQuery, features: Floats) -> Floats:
         """What a user with these features and a reward of 1 reports before noise."""
-        played = Played(features=features[None], rewards=np.ones(1))
-        return np.asarray(self._policy.report(ask, played, NumberedCoins(0, 0)).values[0])
+        played = PlayedRounds(features=features[None], rewards=np.ones(1))
+        return np.asarray(self._policy.report(ask, played, NumberedRandomness(0, 0)).values[0])
 
-    def read(self, said: Published, before: tuple[Published, Reading] | None) -> Reading:
+    def read(
+        self, said: VerifiedPublication, before: tuple[VerifiedPublication, PublicationReading] | None
+    ) -> PublicationReading:
         """From the state alone."""
         state, policy = said.state, self._policy
         users = int(policy.channel.sizes.before(state.batches))
@@ -501,17 +517,19 @@ class RewardsReader(Reader):
             count = self._answered(state.public)
             value = self._constant @ (state.released / self._weights) + count / 2
             spread = float(self._stds[state.batches]) ** 2 * np.sum((self._constant / self._weights) ** 2)
-            reward = Band(value=float(value), half=float(two(spread)))
+            reward = ValueBand(value=float(value), half=float(two_std(spread)))
             if self._rows is not None and policy.alpha > 0:
                 root = 2 * said.snapshot.root / policy.alpha
                 values = self._rows @ policy.theta(said.snapshot)
-                means = Mean(values=values, halves=np.linalg.norm(self._rows @ root, axis=-1), chance=policy.reward_std)
-                regret = regret_of(round(count), reward, means)
+                means = ArmMeans(
+                    values=values, halves=np.linalg.norm(self._rows @ root, axis=-1), chance=policy.reward_std
+                )
+                regret = estimate_regret(round(count), reward, means)
         halves = None
         if policy.alpha > 0:
-            halves = two(np.sum(said.snapshot.root**2, axis=-1)) / policy.alpha
+            halves = two_std(np.sum(said.snapshot.root**2, axis=-1)) / policy.alpha
         theta = self.named(policy.theta(said.snapshot), halves)
-        return Reading(users=users, reward=reward, regret=regret, theta=theta)
+        return PublicationReading(users=users, reward=reward, regret=regret, theta=theta)
 
     def _answered(self, public: Floats) -> float:
         """w^T (sum x x^T) w, the features' scale in a report undone."""
@@ -528,7 +546,7 @@ class RewardsReader(Reader):
 # Nothing is read but states, snapshots and plans as they were published: post-processing of releases.
 
 
-def reader_of(task: Task) -> Reader:
+def reader_for(task: Task) -> PublicationReader:
     """For the task's policy; one that nobody knows better is read by what all policies publish."""
     policy = task.policy
     if isinstance(policy, LinTS | LinUCB):
@@ -537,6 +555,6 @@ def reader_of(task: Task) -> Reader:
         return RewardsReader(task, policy)
     if isinstance(policy, UCBEpisodes):
         return EpisodesReader(task, policy)
-    if isinstance(policy, EveryRound | Thompson) and isinstance(policy, FiniteArmed):
+    if isinstance(policy, PerRoundUCB | Thompson) and isinstance(policy, FiniteArmedPolicy):
         return TalliesReader(task, policy)
-    return Reader(task)
+    return PublicationReader(task)

@@ -6,13 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bandanna.deployment.dashboard.markup import budget, closing, moment
-from bandanna.deployment.dashboard.readings import Band, Named, Reader, Reading, difference, finite
+from bandanna.deployment.dashboard.markup import describe_budget, describe_closing, format_time
+from bandanna.deployment.dashboard.readings import (
+    NamedValue,
+    PublicationReader,
+    PublicationReading,
+    ValueBand,
+    band_between,
+    finite,
+)
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.task.description import expectation
+from bandanna.deployment.task.description import describe_forecast
 from bandanna.deployment.task.document import Task
-from bandanna.deployment.task.export import Publication, sentence
-from bandanna.policies.base import RunningSums
+from bandanna.deployment.task.export import ExportedPublication, describe_progress
+from bandanna.policies.base import RunningSumPolicy
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 
 # Points of a history for drawing: never more than so many, evenly spaced, whatever the length of the history.
@@ -22,7 +29,7 @@ MOST = 256  # points
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class HistoryPoint:
     """What was kept of one publication."""
 
     number: int
@@ -30,14 +37,14 @@ class Point:
     chain: str
     previous: str
     spent: float | None
-    reading: Reading
+    reading: PublicationReading
 
 
-class Series:
+class PublicationHistory:
     """Publications 0, s, 2s, ... with s a power of two, and the newest: which ones depends on their number alone."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Point] = {}
+        self._kept: dict[int, HistoryPoint] = {}
         self._stride = 1
 
     def missing(self, newest: int) -> Iterator[int]:
@@ -47,7 +54,7 @@ class Series:
         self._thin(newest)
         return (number for number in range(0, newest, self._stride) if number not in self._kept)
 
-    def put(self, point: Point) -> None:
+    def put(self, point: HistoryPoint) -> None:
         """One more, or the same once more."""
         self._kept[point.number] = point
         while max(self._kept) // self._stride >= MOST:
@@ -59,11 +66,11 @@ class Series:
             del self._kept[number]
 
     @property
-    def points(self) -> tuple[Point, ...]:
+    def points(self) -> tuple[HistoryPoint, ...]:
         """In order."""
         return tuple(self._kept[number] for number in sorted(self._kept))
 
-    def link(self, number: int) -> Point | None:
+    def link(self, number: int) -> HistoryPoint | None:
         """The point of a number, where it was kept."""
         return self._kept.get(number)
 
@@ -72,7 +79,7 @@ class Series:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Role:
+class RoleState:
     """A role's own word about itself: well, unwell, silent (nobody answers), untold (not to us), or unasked.
 
     Or unnamed: it is where a document from elsewhere says, which is no reason to call there.
@@ -84,7 +91,7 @@ class Role:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filling:
+class BatchStatus:
     """What a collector tells everybody of its batches: the running one and its slots, and which takes new ones."""
 
     epoch: int
@@ -96,7 +103,7 @@ class Filling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Count:
+class MetricCount:
     """A number of a role's metrics: for administrators."""
 
     role: str
@@ -106,7 +113,7 @@ class Count:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class TaskStatus:
     """Everything that was read so far, and what stands against it.
 
     trouble   why the analyzer cannot be asked now;  warnings: what it said that cannot be, until the process ends
@@ -120,18 +127,18 @@ class Known:
     url: str = ""
     asks: Mapping[str, str] = field(default_factory=dict)
     task: Task | None = None
-    reader: Reader | None = None
+    reader: PublicationReader | None = None
     facts: Mapping[str, Any] | None = None
     trouble: str = "it was not asked yet"
     warnings: tuple[str, ...] = ()
-    newest: Publication | None = None
+    newest: ExportedPublication | None = None
     since: float = 0.0
-    latest: Reading = Reading()
-    points: tuple[Point, ...] = ()
-    filling: Filling | None = None
-    roles: tuple[Role, ...] = ()
+    latest: PublicationReading = PublicationReading()
+    points: tuple[HistoryPoint, ...] = ()
+    filling: BatchStatus | None = None
+    roles: tuple[RoleState, ...] = ()
     ledger: Mapping[str, Any] | None = None
-    counts: tuple[Count, ...] = ()
+    counts: tuple[MetricCount, ...] = ()
     statuses: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -160,12 +167,12 @@ class Known:
 _MOST = 48  # batches of a level that are drawn one by one
 
 
-def tree_of(task: Task, known: Known) -> dict[str, Any] | None:
+def build_tree(task: Task, known: TaskStatus) -> dict[str, Any] | None:
     """None for other tasks. Levels from the top down; on each, the batches inside the one above that fills.
 
     What is full was released; what fills counts the open slots of the running batch too, as its collector tells them.
     """
-    if task.trust != "concurrent" or not isinstance(task.policy, RunningSums) or not known.points:
+    if task.trust != "concurrent" or not isinstance(task.policy, RunningSumPolicy) or not known.points:
         return None
     stream = next(iter(task.policy.calibrated().values())).stream
     if not isinstance(stream, ConcurrentShuffle):
@@ -207,7 +214,7 @@ OUTCOMES = {
 _KINDS: dict[str, type] = {"number": int, "epoch": int, "round": int, "outcome": str, "chain": str, "status": str}
 
 
-def page_of(known: Known, number: int) -> tuple[int, int, int]:
+def select_page(known: TaskStatus, number: int) -> tuple[int, int, int]:
     """How many pages there are, and which publications are on this one: after, most. The newest are on page 1."""
     count = 0 if known.newest is None else known.newest.number + 1
     pages = max(1, -(-count // PAGE))
@@ -216,7 +223,7 @@ def page_of(known: Known, number: int) -> tuple[int, int, int]:
     return pages, first - 1, last - first + 1
 
 
-def releases_of(known: Known, lines: list[dict[str, Any]], *, page: int, pages: int) -> dict[str, Any]:
+def list_releases(known: TaskStatus, lines: list[dict[str, Any]], *, page: int, pages: int) -> dict[str, Any]:
     """Newest first."""
     assert known.task is not None
     rows = [_line(each) for each in reversed(lines[:PAGE])]
@@ -239,13 +246,13 @@ def _line(told: dict[str, Any]) -> dict[str, Any] | None:
     return {**line, "spent": spent if isinstance(spent, int | float) else None}
 
 
-def release_of(
-    known: Known, content: dict[str, Any], chain: str, now: Reading, before: Reading | None
+def show_release(
+    known: TaskStatus, content: dict[str, Any], chain: str, now: PublicationReading, before: PublicationReading | None
 ) -> dict[str, Any]:
     """One publication: what is known since, and what the batch before it has added."""
     assert known.task is not None
     assert known.reader is not None
-    words, _ = budget(known.task.policy.privacy.budget if known.task.policy.privacy.noisy else None)
+    words, _ = describe_budget(known.task.policy.privacy.budget if known.task.policy.privacy.noisy else None)
     notes = known.reader.notes
     return {
         "id": known.id,
@@ -260,7 +267,7 @@ def release_of(
         "chain": chain,
         "previous": content["previous"],
         "users": now.users,
-        "own": _own(known, now, before),
+        "own": _added_since(known, now, before),
         "reward": {"note": notes.reward, "sum": _plain(now.reward)},
         "regret": {"note": notes.regret, "sum": _plain(now.regret)},
         "theta": {"note": notes.theta, "rows": [{"name": each.name, **each.band.plain()} for each in now.theta[:200]]},
@@ -269,18 +276,20 @@ def release_of(
     }
 
 
-def _own(known: Known, now: Reading, before: Reading | None) -> dict[str, Any] | None:
+def _added_since(
+    known: TaskStatus, now: PublicationReading, before: PublicationReading | None
+) -> dict[str, Any] | None:
     """What has been added since the publication before it."""
     if before is None or now.users is None or before.users is None:
         return None
     assert known.reader is not None
     reward = None
     if now.reward is not None and before.reward is not None:
-        reward = difference(now.reward, before.reward, independent=known.reader.independent)
+        reward = band_between(now.reward, before.reward, independent=known.reader.independent)
     return {"users": now.users - before.users, "reward": _plain(reward)}
 
 
-def _plain(band: Band | None) -> dict[str, Any] | None:
+def _plain(band: ValueBand | None) -> dict[str, Any] | None:
     return None if band is None else band.plain()
 
 
@@ -290,12 +299,12 @@ def _plain(band: Band | None) -> dict[str, Any] | None:
 ROWS = 60  # parameters or arms on a page
 
 
-def listed(watched: Sequence[Known]) -> list[dict[str, Any]]:
+def list_tasks(watched: Sequence[TaskStatus]) -> list[dict[str, Any]]:
     """One line for every task, or for the place where one should be."""
     return [_tasks_line(known) for known in watched]
 
 
-def _tasks_line(known: Known) -> dict[str, Any]:
+def _tasks_line(known: TaskStatus) -> dict[str, Any]:
     now, batch = known.now, _batch(known)
     return {
         "place": known.place,
@@ -311,11 +320,11 @@ def _tasks_line(known: Known) -> dict[str, Any]:
     }
 
 
-def _title(known: Known) -> str:
+def _title(known: TaskStatus) -> str:
     return known.place if known.task is None else str(known.task.content["title"])
 
 
-def task_of(known: Known, *, admin: bool) -> dict[str, Any]:
+def show_task(known: TaskStatus, *, admin: bool) -> dict[str, Any]:
     """A whole task; `admin`: with what is not public."""
     task = known.task
     assert task is not None
@@ -331,39 +340,39 @@ def task_of(known: Known, *, admin: bool) -> dict[str, Any]:
         "warnings": list(known.warnings),
         "now": now,
         "sentence": None if now is None else _sentence(now),
-        "since": moment(known.since) if now is not None else None,
+        "since": format_time(known.since) if now is not None else None,
         "batch": _batch(known),
         "released": _released(known, reading),
         "estimates": _estimates(known, reading),
         "series": _series(known),
-        "forecast": expectation(task),
+        "forecast": describe_forecast(task),
         "expected": task.content["expected"],
         "privacy": _privacy(known, task),
-        "tree": tree_of(task, known),
-        "roles": [vars_of(each) for each in known.roles],
+        "tree": build_tree(task, known),
+        "roles": [flat_fields(each) for each in known.roles],
         "notes": list(known.facts["notes"]) if known.facts is not None else [],
     }
     if admin:
         document["admin"] = {
-            "counts": [vars_of(each) for each in known.counts],
+            "counts": [flat_fields(each) for each in known.counts],
             "statuses": [{"role": role, "status": text} for role, text in known.statuses],
         }
     return document
 
 
-def vars_of(value: Any) -> dict[str, Any]:
+def flat_fields(value: Any) -> dict[str, Any]:
     """A flat value's fields."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def _sentence(now: dict[str, Any]) -> str:
     try:
-        return sentence(now)
+        return describe_progress(now)
     except (TypeError, ValueError):  # somebody else has written it
         return "What it says of itself cannot be read."
 
 
-def _batch(known: Known) -> dict[str, Any] | None:
+def _batch(known: TaskStatus) -> dict[str, Any] | None:
     """The running batch: what is announced of it, and what its collector tells."""
     task, announced = known.task, _announced(known)
     if task is None or not announced or known.newest is None:
@@ -376,13 +385,13 @@ def _batch(known: Known) -> dict[str, Any] | None:
         "rounds": len(running.rounds),
         "wanted": running.slots,
         "slots": told.slots if same and told is not None else None,
-        "closes": closing(task, running.slots),
-        "closes_at": moment(told.closes_at) if same and told is not None else None,
+        "closes": describe_closing(task, running.slots),
+        "closes_at": format_time(told.closes_at) if same and told is not None else None,
         "next": None if len(announced) < 2 else {"epoch": announced[1].epoch, "wanted": announced[1].slots},
     }
 
 
-def _announced(known: Known) -> list[Batch]:
+def _announced(known: TaskStatus) -> list[Batch]:
     if known.newest is None or known.newest.content.get("status") != "running":
         return []
     try:
@@ -391,7 +400,7 @@ def _announced(known: Known) -> list[Batch]:
         return []
 
 
-def _released(known: Known, reading: Reading) -> dict[str, Any]:
+def _released(known: TaskStatus, reading: PublicationReading) -> dict[str, Any]:
     horizon = known.task.policy.horizon if known.task is not None else None
     return {
         "publications": 0 if known.newest is None else known.newest.number + 1,
@@ -401,7 +410,7 @@ def _released(known: Known, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _estimates(known: Known, reading: Reading) -> dict[str, Any]:
+def _estimates(known: TaskStatus, reading: PublicationReading) -> dict[str, Any]:
     notes = known.reader.notes if known.reader is not None else None
     users = reading.users or 0
     reward = None if reading.reward is None else reading.reward.plain()
@@ -420,17 +429,17 @@ def _estimates(known: Known, reading: Reading) -> dict[str, Any]:
     }
 
 
-def _rows(named: Sequence[Named]) -> dict[str, Any]:
+def _rows(named: Sequence[NamedValue]) -> dict[str, Any]:
     rows = [{"name": each.name, **each.band.plain()} for each in named[:ROWS]]
     return {"rows": rows, "more": max(0, len(named) - ROWS)}
 
 
-def _series(known: Known) -> list[dict[str, Any]]:
+def _series(known: TaskStatus) -> list[dict[str, Any]]:
     """What is drawn over time: as many points as were kept, whatever the length of the history."""
     return [_point(point.number, point.spent, point.reading) for point in known.points]
 
 
-def _point(number: int, spent: float | None, reading: Reading) -> dict[str, Any]:
+def _point(number: int, spent: float | None, reading: PublicationReading) -> dict[str, Any]:
     users, reward, regret = reading.users, reading.reward, reading.regret
     return {
         "publication": number,
@@ -443,9 +452,9 @@ def _point(number: int, spent: float | None, reading: Reading) -> dict[str, Any]
     }
 
 
-def _privacy(known: Known, task: Task) -> dict[str, Any]:
+def _privacy(known: TaskStatus, task: Task) -> dict[str, Any]:
     spends = task.policy.privacy
-    words, epsilon = budget(spends.budget if spends.noisy else None)
+    words, epsilon = describe_budget(spends.budget if spends.noisy else None)
     ledger, told = known.ledger or {}, known.facts or {}
     prices = [
         {"event": str(each.get("event"))[:400], "entries": each.get("entries")}

@@ -16,32 +16,41 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from bandanna.deployment.http.limits import AMONG, INSIDE, PLACE, Bodies, Doors, Gone, Limits, Place
-from bandanna.deployment.http.metrics import CONTENT_TYPE, Log, Metrics, Tallies
+from bandanna.deployment.http.limits import (
+    ADMITTED_REQUEST,
+    AMONG,
+    INSIDE,
+    AdmittedRequest,
+    BodyReader,
+    ClientGone,
+    Limits,
+    Listeners,
+)
+from bandanna.deployment.http.metrics import CONTENT_TYPE, EventLog, Metrics, RequestMetrics
 from bandanna.deployment.http.requests import (
     CLOSE,
+    CORS_HEADERS,
     GUARDED,
     JSON,
     PEERS,
-    SHARED,
     Headers,
-    Mistake,
-    Refused,
+    ProgramError,
+    RequestRefused,
     Route,
-    Table,
-    Target,
+    RouteTable,
+    RouteTarget,
     Upload,
-    busy,
-    canonical,
-    guarded,
-    in_thread,
+    add_preflight_targets,
+    add_security_headers,
+    encode_canonical,
+    headers_if_unchanged,
+    is_guarded,
     json_response,
-    place,
-    pool,
-    secured,
-    shared,
-    targets_of,
-    unchanged,
+    locate_error,
+    make_busy_refusal,
+    run_in_thread,
+    set_thread_pool,
+    targets_from_routes,
     upload_headers,
 )
 from bandanna.errors import InvalidArgument
@@ -53,10 +62,10 @@ if TYPE_CHECKING:
 # How an application begins and ends (ASGI's lifespan).
 
 
-_LOOK = 1.0  # seconds between two looks at the claim
+_FENCE_CHECK_SECONDS = 1.0  # seconds between two looks at the claim
 
 
-class Claimed(Protocol):
+class ClaimedDatabase(Protocol):
     """A database that one process serves."""
 
     @property
@@ -70,7 +79,7 @@ class Claimed(Protocol):
         """Begin a transaction that can write; it is committed when its block ends."""
 
 
-class Life:
+class Lifespan:
     """Start and stop of a role, around everything that is served; `failure` is what went wrong in either."""
 
     def __init__(
@@ -78,10 +87,10 @@ class Life:
         *,
         start: Callable[[], Awaitable[None]],
         stop: Callable[[], Awaitable[None]],
-        bodies: Bodies,
-        tallies: Tallies,
+        bodies: BodyReader,
+        tallies: RequestMetrics,
         limits: Limits,
-        database: Callable[[], Claimed | None],
+        database: Callable[[], ClaimedDatabase | None],
     ) -> None:
         self.failure: Exception | None = None
         self._database = database
@@ -91,7 +100,7 @@ class Life:
     async def __call__(self, receive: Receive, send: Send) -> None:
         """From "lifespan.startup" to "lifespan.shutdown"."""
         await receive()
-        threads = pool(self._limits.threads)
+        threads = set_thread_pool(self._limits.threads)
         watchers = [asyncio.ensure_future(each) for each in (self._bodies.watch(), self._look())]
         try:
             if await self._try("start", self._start):
@@ -116,18 +125,18 @@ class Life:
     async def _look(self) -> None:
         """Look at the claim once a second: whoever only reads, or sleeps, does not notice otherwise."""
         while not self.fenced:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_FENCE_CHECK_SECONDS)
             database = self._database()
             if database is not None:
                 with suppress(Exception):  # of a database that is away: it says nothing about the claim
-                    await in_thread(database.check_claim)
+                    await run_in_thread(database.check_claim)
 
     async def _try(self, name: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:
             await step()
         except Exception as error:
             self.failure = error
-            self._tallies.log.say(f"{name} failed", type=type(error).__name__, place=place(error))
+            self._tallies.log.say(f"{name} failed", type=type(error).__name__, place=locate_error(error))
             return False
         return True
 
@@ -142,7 +151,7 @@ _WAITING = 64  # answers that wait for it at once: others are given what was kno
 _FILLING = "x" * (1 << 16)  # more than a page: a full disk must not have room for it
 
 
-def write_row(database: Claimed) -> None:
+def write_row(database: ClaimedDatabase) -> None:
     """Write a row and delete it, in one transaction that reaches the disk; raises what the database raises."""
     with database.transaction() as rows:
         rows.execute("insert into about (role, version) values (?, ?)", _FILLING, -1)
@@ -169,8 +178,8 @@ class Health:
         self,
         role: str,
         said: Callable[[], dict[str, Any]],
-        database: Callable[[], Claimed | None],
-        tallies: Tallies,
+        database: Callable[[], ClaimedDatabase | None],
+        tallies: RequestMetrics,
     ) -> None:
         self._role, self._said, self._database, self._tallies = role, said, database, tallies
         self._writes, self._waiting = True, 0
@@ -180,7 +189,7 @@ class Health:
     async def document(self) -> dict[str, Any]:
         """All that is known: for the inside."""
         database = self._database()
-        writes = database is None or await self._tried(database)
+        writes = database is None or await self._has_written(database)
         try:
             document = {"ok": True, **self._said(), "role": self._role}
         except Exception:  # whatever it is, the role is not well
@@ -189,7 +198,7 @@ class Health:
             document = {**document, "ok": False, "fenced": True}
         return document if writes else {**document, "ok": False, "writes": False}
 
-    async def _tried(self, database: Claimed) -> bool:
+    async def _has_written(self, database: ClaimedDatabase) -> bool:
         """Whether the last write has worked; one is made if the last one is old."""
         now = asyncio.get_running_loop().time()
         if self._running is None and now - self._begun >= _EVERY:
@@ -203,9 +212,9 @@ class Health:
         stuck = self._running is not None and asyncio.get_running_loop().time() - self._begun > _STUCK
         return self._writes and not stuck
 
-    async def _try(self, database: Claimed) -> None:
+    async def _try(self, database: ClaimedDatabase) -> None:
         try:
-            await in_thread(write_row, database)
+            await run_in_thread(write_row, database)
             self._writes = True
         except Exception as error:
             self._writes = False
@@ -227,11 +236,11 @@ class Application:
     def __init__(
         self,
         *,
-        table: Table,
-        life: Life,
-        tallies: Tallies,
-        bodies: Bodies,
-        doors: Doors,
+        table: RouteTable,
+        life: Lifespan,
+        tallies: RequestMetrics,
+        bodies: BodyReader,
+        doors: Listeners,
         token: str | None,
         limits: Limits,
         ending: Callable[[], None],
@@ -260,17 +269,17 @@ class Application:
         tallies.flying += 1
         try:
             self.doors.check(scope, headers)
-            answer = self._upload if type(target) is Target and target.raw else self._other
+            answer = self._upload if type(target) is RouteTarget and target.raw else self._other
             status, said, body = await answer(target, values, headers, scope, receive, send)
-        except Gone:
+        except ClientGone:
             status, said, body = 0, [], b""  # nobody is there to be answered
         except (Exception, asyncio.CancelledError) as error:  # cancelled: there was no time left to finish
             status, said, body = self._refuse(error)
         finally:
             tallies.flying -= 1
         if said:
-            if type(target) is Target and target.public:
-                said += SHARED  # of refusals too: a client must see why
+            if type(target) is RouteTarget and target.public:
+                said += CORS_HEADERS  # of refusals too: a client must see why
             await send({"type": "http.response.start", "status": status, "headers": said})
             if status >= 400 and CLOSE in said:
                 await self._cut(body, receive, send)
@@ -290,7 +299,7 @@ class Application:
         """Bytes in, bytes out: nothing that is not needed."""
         door = self._enter(target, scope, headers)
         if self.life.fenced:
-            raise busy("fenced")
+            raise make_busy_refusal("fenced")
         places, kind = self.doors.places[door], target.kind
         places.take(kind)
         try:
@@ -306,7 +315,7 @@ class Application:
 
     async def _other(
         self,
-        target: Target | Refused,
+        target: RouteTarget | RequestRefused,
         values: dict[str, str],
         headers: dict[bytes, bytes],
         scope: Scope,
@@ -315,26 +324,26 @@ class Application:
     ) -> tuple[int, Headers, bytes]:
         """Of a handler that takes a request and gives a response; without headers if it was sent already."""
         door = self._enter(target, scope, headers)
-        if isinstance(target, Refused):
+        if isinstance(target, RequestRefused):
             raise target
         if target.light:
             response = await target.handle(door == INSIDE or self._has_token(headers))
             return self._plain(response, scope["method"], headers)
         if self.life.fenced:
-            raise busy("fenced")
+            raise make_busy_refusal("fenced")
         places = self.doors.places[door]
-        place = Place(places, target.kind)
+        place = AdmittedRequest(places, target.kind)
         try:
             body = await self._bodies.read(receive, headers, places, target.kind, self._address(scope, headers))
             self.tallies.received.value += len(body)  # the loop's thread alone writes it
             try:
                 scope["client"] = None  # no handler learns where a request came from
                 scope["path_params"] = values
-                scope[PLACE] = place
-                response = await target.handle(Request(scope, _replay(body, receive)))
+                scope[ADMITTED_REQUEST] = place
+                response = await target.handle(Request(scope, _replay_body(body, receive)))
                 if isinstance(getattr(response, "body", None), bytes) and response.background is None:
                     return self._plain(response, scope["method"], headers)
-                await response(scope, receive, _securing(send, SHARED if target.public else []))  # a stream
+                await response(scope, receive, _send_secured(send, CORS_HEADERS if target.public else []))  # a stream
                 return response.status_code, [], b""
             finally:
                 places.held[target.kind] -= len(body)
@@ -352,38 +361,38 @@ class Application:
         await send({"type": "http.response.body", "body": b""})
 
     def _plain(self, response: Response, method: str, asked: dict[bytes, bytes]) -> tuple[int, Headers, bytes]:
-        headers = secured(response.raw_headers)
+        headers = add_security_headers(response.raw_headers)
         if response.status_code == 200 and method in ("GET", "HEAD"):
-            kept = unchanged(headers, asked.get(b"if-none-match"))
+            kept = headers_if_unchanged(headers, asked.get(b"if-none-match"))
             if kept is not None:
                 return 304, kept, b""
         return response.status_code, headers, bytes(response.body)
 
     def _refuse(self, error: BaseException) -> tuple[int, Headers, bytes]:
         refused = self.tallies.refusal(error)
-        body = canonical(refused.document)
-        headers = secured([JSON, (b"content-length", b"%d" % len(body)), *refused.headers])
+        body = encode_canonical(refused.document)
+        headers = add_security_headers([JSON, (b"content-length", b"%d" % len(body)), *refused.headers])
         return refused.status, [*headers, CLOSE] if refused.status in _CUT else headers, body
 
-    def _enter(self, target: Target | Refused, scope: Scope, headers: dict[bytes, bytes]) -> str:
+    def _enter(self, target: RouteTarget | RequestRefused, scope: Scope, headers: dict[bytes, bytes]) -> str:
         """The listener, by which the target can be asked for."""
         door, path = self.doors.door(scope), scope["path"]
-        if type(target) is Target:
-            if door == INSIDE and not (target.inner or guarded(path)):
-                raise Refused(404, "unknown-path")
+        if type(target) is RouteTarget:
+            if door == INSIDE and not (target.inner or is_guarded(path)):
+                raise RequestRefused(404, "unknown-path")
             if target.kind == PEERS and not target.keyed and door != AMONG and AMONG in self.doors.kinds:
-                raise Refused(404, "unknown-path")
+                raise RequestRefused(404, "unknown-path")
             if target.keyed:
                 self._admit(headers)
-        if path.startswith(GUARDED) and guarded(path) and not (door == INSIDE and path in ("/metrics", "/status")):
+        if path.startswith(GUARDED) and is_guarded(path) and not (door == INSIDE and path in ("/metrics", "/status")):
             self._admit(headers)
         return door
 
     def _admit(self, headers: dict[bytes, bytes]) -> None:
         if self._token is None:
-            raise Refused(403, "no-admin")
+            raise RequestRefused(403, "no-admin")
         if not self._has_token(headers):
-            raise Refused(401, "token")
+            raise RequestRefused(401, "token")
 
     def _has_token(self, headers: dict[bytes, bytes]) -> bool:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -391,7 +400,7 @@ class Application:
         return right and scheme.lower() == b"bearer"
 
 
-def application(
+def build_application(
     *,
     role: str,
     routes: Sequence[Route],
@@ -405,11 +414,11 @@ def application(
     health: Callable[[], dict[str, Any]],
     status: Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]],
     metrics: Metrics,
-    log: Log,
+    log: EventLog,
     token: str | None,
     limits: Limits = _LIMITS,
     ending: Callable[[], None] = lambda: None,
-    database: Callable[[], Claimed | None] = lambda: None,
+    database: Callable[[], ClaimedDatabase | None] = lambda: None,
 ) -> Application:
     """A role's application, with /healthz, /metrics and /status.
 
@@ -427,18 +436,18 @@ def application(
     """
     if token == "":
         raise InvalidArgument("token", token, "a secret text, or None for no administration")
-    tallies = Tallies(role=role, metrics=metrics, log=log)
-    bodies, doors = Bodies(limits), Doors(names, limits)
-    life = Life(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits, database=database)
+    tallies = RequestMetrics(role=role, metrics=metrics, log=log)
+    bodies, doors = BodyReader(limits), Listeners(names, limits)
+    life = Lifespan(start=start, stop=stop, bodies=bodies, tallies=tallies, limits=limits, database=database)
     well = Health(role, health, database, tallies)
     own = [
-        Target(method="GET", template="/healthz", handle=_health(well), raw=False, light=True, inner=True),
-        Target(method="GET", template="/metrics", handle=_metrics(tallies), raw=False, light=True, inner=True),
-        Target(method="GET", template="/status", handle=_status(role, status), raw=False, inner=True),
+        RouteTarget(method="GET", template="/healthz", handle=_health(well), raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/metrics", handle=_metrics(tallies), raw=False, light=True, inner=True),
+        RouteTarget(method="GET", template="/status", handle=_status(role, status), raw=False, inner=True),
     ]
-    named = _marked(targets_of(routes, uploads or {}), peers, keyed)
+    named = _mark_targets(targets_from_routes(routes, uploads or {}), peers, keyed)
     return Application(
-        table=Table([*own, *shared(named, public)]),
+        table=RouteTable([*own, *add_preflight_targets(named, public)]),
         life=life,
         tallies=tallies,
         bodies=bodies,
@@ -449,11 +458,11 @@ def application(
     )
 
 
-def _marked(targets: Sequence[Target], peers: Collection[str], keyed: Collection[str]) -> list[Target]:
+def _mark_targets(targets: Sequence[RouteTarget], peers: Collection[str], keyed: Collection[str]) -> list[RouteTarget]:
     names = {f"{target.method} {target.template}" for target in targets}
     for name in (*peers, *keyed):
         if name not in names:
-            raise Mistake("peers" if name in peers else "keyed", name, "routes of the role")
+            raise ProgramError("peers" if name in peers else "keyed", name, "routes of the role")
     marked = []
     for target in targets:
         name = f"{target.method} {target.template}"
@@ -471,7 +480,7 @@ def _health(well: Health) -> Callable[[bool], Awaitable[Response]]:
     return healthz
 
 
-def _metrics(tallies: Tallies) -> Callable[[bool], Awaitable[Response]]:
+def _metrics(tallies: RequestMetrics) -> Callable[[bool], Awaitable[Response]]:
     async def metrics(_: bool) -> Response:
         return Response(tallies.text(), headers={"content-type": CONTENT_TYPE})
 
@@ -492,7 +501,7 @@ def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """A body that was read already, then whatever comes after it."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -502,12 +511,12 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _securing(send: Send, added: Headers) -> Send:
+def _send_secured(send: Send, added: Headers) -> Send:
     """For answers that are sent piece by piece."""
 
     async def secure(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*secured(message.get("headers", [])), *added]}
+            message = {**message, "headers": [*add_security_headers(message.get("headers", [])), *added]}
         await send(message)
 
     return secure

@@ -23,13 +23,13 @@ from bandanna.deployment.http.requests import (
     PEERS,
     UPLOADS,
     WAITERS,
-    Late,
-    Refused,
-    Unfinished,
-    busy,
-    canonical,
+    RequestRefused,
+    RequestTooSlow,
+    TooManyUnfinished,
+    encode_canonical,
+    make_busy_refusal,
 )
-from bandanna.errors import InvalidArgument, raise_alone
+from bandanna.errors import InvalidArgument, raise_without_context
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -66,8 +66,8 @@ class Limits:
     def __post_init__(self) -> None:
         """Every bound is positive; times may be fractions."""
         whole = ("body", "head", "held", "uploads", "waiters", "peers", "others", "unfinished", "rate", "threads")
-        validation.store(self, validation.whole, *whole)
-        validation.store(self, validation.positive, "patience", "seconds", "drain", "idle")
+        validation.set_validated(self, validation.integer, *whole)
+        validation.set_validated(self, validation.positive, "patience", "seconds", "drain", "idle")
 
     def slow(self, taken: int, seconds: float) -> bool:
         """Whether a request of which so many bytes came in so many seconds is not waited for any more.
@@ -95,11 +95,11 @@ _LINGER = 2.0  # seconds in which a refused client may still send, so that it re
 LINGER_BYTES = 1 << 20  # and how much; a client that sends more before it reads may find the connection reset
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client left before it had sent everything."""
 
 
-class _Reading:
+class _IncompleteBody:
     """A body that is not complete."""
 
     __slots__ = ("begun", "taken")
@@ -108,17 +108,17 @@ class _Reading:
         self.begun, self.taken = begun, 0
 
 
-class Bodies:
+class BodyReader:
     """Reads bodies. Deadlines are kept by one watcher for all of them: a timer for each would cost more than a read."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._reading: dict[asyncio.Task[Any], _Reading] = {}
+        self._reading: dict[asyncio.Task[Any], _IncompleteBody] = {}
         self._late: set[asyncio.Task[Any]] = set()
         self._unfinished: dict[str, int] = {}  # bodies that are not complete, by address: never more than limits allow
 
     async def read(
-        self, receive: Receive, headers: dict[bytes, bytes], places: Places, kind: str, address: str | None
+        self, receive: Receive, headers: dict[bytes, bytes], places: AdmissionControl, kind: str, address: str | None
     ) -> bytes:
         """One body; raises Refused (413, 408, 503) or Gone. The caller gives `held` back when it is done with it.
 
@@ -145,13 +145,13 @@ class Bodies:
             if b"transfer-encoding" not in headers:
                 return b""
         elif int(length) > self.limits.body:
-            raise Refused(413, "too-large", limit=self.limits.body)
+            raise RequestRefused(413, "too-large", limit=self.limits.body)
         unfinished = 0 if address is None else self._unfinished.get(address, 0)
         if unfinished >= self.limits.unfinished:
-            raise Unfinished()
+            raise TooManyUnfinished()
         task = asyncio.current_task()
         assert task is not None
-        reading = self._reading[task] = _Reading(asyncio.get_running_loop().time())
+        reading = self._reading[task] = _IncompleteBody(asyncio.get_running_loop().time())
         if address is not None:
             self._unfinished[address] = unfinished + 1
         try:
@@ -163,7 +163,7 @@ class Bodies:
             if task not in self._late:
                 raise
             task.uncancel()
-            raise Late() from None
+            raise RequestTooSlow() from None
         finally:
             del self._reading[task]
             self._late.discard(task)
@@ -177,26 +177,28 @@ class Bodies:
         else:
             del self._unfinished[address]
 
-    def _whole(self, body: bytes, places: Places, kind: str) -> bytes:
+    def _whole(self, body: bytes, places: AdmissionControl, kind: str) -> bytes:
         if len(body) > self.limits.body:
-            raise Refused(413, "too-large", limit=self.limits.body)
+            raise RequestRefused(413, "too-large", limit=self.limits.body)
         if places.held[kind] + len(body) > self.limits.held:
-            raise busy()
+            raise make_busy_refusal()
         places.held[kind] += len(body)
         return body
 
-    async def _rest(self, receive: Receive, message: Any, reading: _Reading, places: Places, kind: str) -> bytes:
+    async def _rest(
+        self, receive: Receive, message: Any, reading: _IncompleteBody, places: AdmissionControl, kind: str
+    ) -> bytes:
         body = bytearray()
         try:
             while message["type"] == "http.request":
                 body += self._whole(message.get("body", b""), places, kind)
                 reading.taken = len(body)
                 if len(body) > self.limits.body:
-                    raise Refused(413, "too-large", limit=self.limits.body)
+                    raise RequestRefused(413, "too-large", limit=self.limits.body)
                 if not message.get("more_body", False):
                     return bytes(body)
                 message = await receive()
-            raise Gone
+            raise ClientGone
         except BaseException:
             places.held[kind] -= len(body)
             raise
@@ -226,32 +228,32 @@ class Bodies:
             return
 
 
-def json_of(body: bytes) -> Any:
+def parse_json_body(body: bytes) -> Any:
     """A client's JSON: no duplicate keys, no NaN; anything else is refused with 400."""
     try:
-        return json.loads(body, object_pairs_hook=_distinct, parse_constant=_none)
+        return json.loads(body, object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse_nan)
     except (ValueError, RecursionError):
-        raise_alone(Refused(400, "json"))  # the other error holds the body
+        raise_without_context(RequestRefused(400, "json"))  # the other error holds the body
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     known = dict(pairs)
     if len(known) < len(pairs):
         raise ValueError
     return known
 
 
-def _none(_: str) -> Any:
+def _refuse_nan(_: str) -> Any:
     raise ValueError
 
 
 # Places of requests: each class has its own, so that no class of requests can stop another one.
 
 
-PLACE = "bandanna.place"  # of a scope
+ADMITTED_REQUEST = "bandanna.place"  # of a scope
 
 
-class Places:
+class AdmissionControl:
     """Requests in flight that came by one listener, and the bytes of their bodies, by class."""
 
     def __init__(self, limits: Limits) -> None:
@@ -267,7 +269,7 @@ class Places:
     def take(self, kind: str) -> None:
         """One place; Refused (503) if all of the class are taken."""
         if self.taken[kind] >= self.most[kind]:
-            raise busy()
+            raise make_busy_refusal()
         self.taken[kind] += 1
 
     def leave(self, kind: str) -> None:
@@ -275,10 +277,10 @@ class Places:
         self.taken[kind] -= 1
 
 
-class Place:
+class AdmittedRequest:
     """The place of one request, which may be changed for one of another class."""
 
-    def __init__(self, places: Places, kind: str) -> None:
+    def __init__(self, places: AdmissionControl, kind: str) -> None:
         places.take(kind)
         self._places, self.kind = places, kind
 
@@ -296,7 +298,7 @@ class Place:
         self._places.leave(self.kind)
 
 
-class Bell:
+class ChangeNotifier:
     """Wakes the requests that wait for something. `ring` may be called in any thread."""
 
     def __init__(self) -> None:
@@ -304,7 +306,7 @@ class Bell:
         self._waiters: set[asyncio.Future[None]] = set()
         self._over = False
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Let all waiters look again."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
@@ -334,11 +336,11 @@ class Bell:
         """
         if reached():
             return True
-        place: Place | None = request.scope.get(PLACE)
+        place: AdmittedRequest | None = request.scope.get(ADMITTED_REQUEST)
         if seconds <= 0 or self._over or (place is not None and not place.change(WAITERS)):
             return False
         self._loop = asyncio.get_running_loop()
-        left = asyncio.ensure_future(_left(request.receive))
+        left = asyncio.ensure_future(_wait_until_disconnected(request.receive))
         try:
             async with asyncio.timeout(seconds):
                 while not reached() and not self._over:
@@ -358,7 +360,7 @@ class Bell:
         finally:
             self._waiters.discard(waiter)
         if left.done():
-            raise Gone
+            raise ClientGone
 
     def _wake(self) -> None:
         for waiter in self._waiters:
@@ -366,7 +368,7 @@ class Bell:
                 waiter.set_result(None)
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_until_disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -381,12 +383,12 @@ _KEPT = 64  # values of Host, and addresses that were asked under them, that are
 _MAPPED = "::ffff:"
 
 
-def name_of(url: str) -> str:
+def host_from_url(url: str) -> str:
     """The name by which a role is asked for at this address; "" without one."""
     return urlsplit(url).hostname or ""
 
 
-class Doors:
+class Listeners:
     """The listeners of a process, and who may come by them.
 
     Parameters
@@ -398,12 +400,12 @@ class Doors:
     """
 
     def __init__(self, names: Iterable[str], limits: Limits) -> None:
-        self._names = {_checked(name) for name in names if name}
+        self._names = {_check_host_name(name) for name in names if name}
         self._right: set[tuple[bytes, str]] = set()
         self._proxies: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
         self._kinds: dict[int, str] = {}
         self.kinds = frozenset({OUTSIDE})
-        self.places = {kind: Places(limits) for kind in (OUTSIDE, AMONG, INSIDE)}
+        self.places = {kind: AdmissionControl(limits) for kind in (OUTSIDE, AMONG, INSIDE)}
 
     def open(self, kinds: dict[int, str], *, names: Iterable[str] = (), proxies: Iterable[str] = ()) -> None:
         """Say which port is which listener, which more names there are, and which proxies are believed.
@@ -418,8 +420,8 @@ class Doors:
             Addresses or networks whose `X-Forwarded-For` is believed; without it they are bounded by nothing here.
         """
         self._kinds, self.kinds = dict(kinds), frozenset({OUTSIDE, *kinds.values()})
-        self._names |= {_checked(name) for name in names}
-        self._proxies = [_network(each) for each in proxies]
+        self._names |= {_check_host_name(name) for name in names}
+        self._proxies = [_parse_network(each) for each in proxies]
         self._right.clear()
 
     def door(self, scope: Any) -> str:
@@ -437,7 +439,7 @@ class Doors:
         name = "" if found is None else (found[1] or found[2].removesuffix("."))
         own = asked[1].lower().removeprefix(_MAPPED)
         if not name or not (name in self._names or name == own or (name in _LOOPBACK and _is_loopback(own))):
-            raise Refused(421, "host")
+            raise RequestRefused(421, "host")
         if len(self._right) < _KEPT:
             self._right.add(asked)
 
@@ -457,12 +459,12 @@ class Doors:
             A key that is kept only as long as the request is not complete.
         """
         if not self._proxies or not self._trusted(host):
-            return _key(host)
+            return _address_key(host)
         told = b"" if headers is None else headers.get(b"x-forwarded-for", b"")
         for each in reversed(told.decode("latin-1").split(",")):
             address = each.strip()
             if address and not self._trusted(address):
-                return _key(address)
+                return _address_key(address)
         return None
 
     def _trusted(self, host: str) -> bool:
@@ -473,7 +475,7 @@ class Doors:
         return any(address in network for network in self._proxies)
 
 
-def _key(host: str) -> str:
+def _address_key(host: str) -> str:
     if ":" not in host:
         return host
     try:
@@ -490,14 +492,14 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _checked(name: str) -> str:
+def _check_host_name(name: str) -> str:
     text = name.strip("[]").lower()
     if not re.fullmatch(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}", text):
         raise InvalidArgument("--host-name", name, "a host name or address, without scheme and port")
     return text.removesuffix(".")
 
 
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -511,7 +513,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 _FRAMING = 8  # bytes on the wire for one of a body in chunks, at most
 
 
-class Connection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """One connection. `expire` is called about once a second, so that no request pays for a timer."""
 
     limits = Limits()
@@ -608,17 +610,17 @@ class Connection(HttpToolsProtocol):
         """Count a refusal."""
 
 
-def bounded(limits: Limits, refused: Callable[[str], None] | None) -> type[Connection]:
+def make_connection_class(limits: Limits, refused: Callable[[str], None] | None) -> type[LimitedConnection]:
     """Connections with these limits."""
     members: dict[str, Any] = {"limits": limits}
     if refused is not None:
         members["tell"] = staticmethod(refused)
-    return type("Bounded", (Connection,), members)
+    return type("Bounded", (LimitedConnection,), members)
 
 
-def _answer(status: int, reason: str) -> bytes:
+def _error_response(status: int, reason: str) -> bytes:
     known = HTTPStatus(status)
-    body = canonical({"error": known.phrase.lower(), "reason": reason})
+    body = encode_canonical({"error": known.phrase.lower(), "reason": reason})
     head = f"HTTP/1.1 {status} {known.phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     return (
         head.encode()
@@ -627,4 +629,4 @@ def _answer(status: int, reason: str) -> bytes:
     )
 
 
-_answers = {pair: _answer(*pair) for pair in ((400, "malformed"), (408, "slow"), (431, "head-too-large"))}
+_answers = {pair: _error_response(*pair) for pair in ((400, "malformed"), (408, "slow"), (431, "head-too-large"))}

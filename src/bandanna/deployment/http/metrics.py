@@ -14,20 +14,28 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Generic, TextIO, TypeVar
 
-from bandanna.deployment.http.requests import Mistake, Refused, Target, busy, is_storage, place, refusal_of
+from bandanna.deployment.http.requests import (
+    ProgramError,
+    RequestRefused,
+    RouteTarget,
+    is_storage,
+    locate_error,
+    make_busy_refusal,
+    to_refusal,
+)
 
 # One JSON line per event, in which no person can be named.
 
 
-Fact = bool | int | float | str | None
+LogValue = bool | int | float | str | None
 
-FORBIDDEN = frozenset({"address", "client", "ip", "slot", "user", "body", "record", "ticket"})
+FORBIDDEN_KEYS = frozenset({"address", "client", "ip", "slot", "user", "body", "record", "ticket"})
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TEXT = re.compile(r"[A-Za-z0-9_.,:/{}<>+= -]{0,120}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|::|[0-9A-Fa-f]+:[0-9A-Fa-f]+:")
 
 
-class Log:
+class EventLog:
     """What a role says of itself: events and numbers, never of whom it heard.
 
     Keys that name a person or what one sent are refused, alone or as a part (`client_ip`); plurals are counts
@@ -35,17 +43,19 @@ class Log:
     """
 
     def __init__(self, role: str, stream: TextIO | None = None) -> None:
-        self.role = _text("role", role)
+        self.role = _check_log_text("role", role)
         self._stream = sys.stderr if stream is None else stream
         self._lock = threading.Lock()
 
-    def say(self, event: str, **facts: Fact) -> None:
+    def say(self, event: str, **facts: LogValue) -> None:
         """Write one line; a stream that fails stops nobody."""
-        said: dict[str, Fact] = {"time": _now(), "role": self.role, "event": _text("event", event)}
+        said: dict[str, LogValue] = {"time": _now(), "role": self.role, "event": _check_log_text("event", event)}
         for key, value in facts.items():
-            if key in said or not _KEY.fullmatch(key) or not FORBIDDEN.isdisjoint(key.split("_")):
-                raise Mistake("key", key, f"a short lower-case name of a fact, none of {', '.join(sorted(FORBIDDEN))}")
-            said[key] = _fact(key, value)
+            if key in said or not _KEY.fullmatch(key) or not FORBIDDEN_KEYS.isdisjoint(key.split("_")):
+                raise ProgramError(
+                    "key", key, f"a short lower-case name of a fact, none of {', '.join(sorted(FORBIDDEN_KEYS))}"
+                )
+            said[key] = _check_log_value(key, value)
         line = json.dumps(said, separators=(",", ":"), allow_nan=False) + "\n"
         with self._lock:
             try:
@@ -59,17 +69,19 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _fact(key: str, value: Fact) -> Fact:
+def _check_log_value(key: str, value: LogValue) -> LogValue:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
-    return _text(key, value)
+    return _check_log_text(key, value)
 
 
-def _text(key: str, value: object) -> str:
+def _check_log_text(key: str, value: object) -> str:
     if not isinstance(value, str) or not _TEXT.fullmatch(value) or _ADDRESS.search(value):
-        raise Mistake(key, type(value).__name__, "a number, None, or a short text of letters, digits and _.,:/{}<>+=-")
+        raise ProgramError(
+            key, type(value).__name__, "a number, None, or a short text of letters, digits and _.,:/{}<>+=-"
+        )
     return value
 
 
@@ -82,7 +94,7 @@ OTHER = "other"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-class Cell:
+class SingleValue:
     """One number."""
 
     def __init__(self, lock: threading.Lock) -> None:
@@ -99,7 +111,7 @@ class Cell:
         self.value = x
 
 
-class Bins:
+class BinCounts:
     """How often values fell between given ones, and their sum."""
 
     def __init__(self, lock: threading.Lock, buckets: Sequence[float]) -> None:
@@ -115,7 +127,7 @@ class Bins:
             self.total += x
 
 
-SeriesT = TypeVar("SeriesT", Cell, Bins)
+SeriesT = TypeVar("SeriesT", SingleValue, BinCounts)
 
 
 class Metric(Generic[SeriesT]):
@@ -128,7 +140,7 @@ class Metric(Generic[SeriesT]):
     ) -> None:
         for word in (name, *labels):
             if not _NAME.fullmatch(word):
-                raise Mistake("name", word, "lower-case letters, digits and underscores, a letter first")
+                raise ProgramError("name", word, "lower-case letters, digits and underscores, a letter first")
         self.name, self.meaning, self.labels = name, meaning, tuple(labels)
         self._lock = threading.Lock()
         self._make: Callable[[threading.Lock], SeriesT] = make
@@ -139,7 +151,7 @@ class Metric(Generic[SeriesT]):
     def series(self, **labels: str) -> SeriesT:
         """The one with these label values; hold it where every microsecond counts."""
         if labels.keys() != set(self.labels):
-            raise Mistake("labels", sorted(labels), f"exactly {', '.join(self.labels) or 'none'}")
+            raise ProgramError("labels", sorted(labels), f"exactly {', '.join(self.labels) or 'none'}")
         values = tuple(str(labels[name]) for name in self.labels)
         with self._lock:
             if values not in self._series and len(self._series) >= SERIES:
@@ -148,7 +160,7 @@ class Metric(Generic[SeriesT]):
 
     def lines(self) -> Iterator[str]:
         """As Prometheus reads it."""
-        yield f"# HELP {self.name} {_escaped(self.meaning)}"
+        yield f"# HELP {self.name} {_escape_label(self.meaning)}"
         yield f"# TYPE {self.name} {self.kind}"
         with self._lock:
             known = sorted(self._series.items())
@@ -156,11 +168,11 @@ class Metric(Generic[SeriesT]):
             yield from self._samples(list(zip(self.labels, values, strict=True)), series)
 
     def _samples(self, labels: list[tuple[str, str]], series: SeriesT) -> Iterator[str]:
-        assert isinstance(series, Cell)
-        yield _sample(self.name, labels, series.value)
+        assert isinstance(series, SingleValue)
+        yield _format_sample(self.name, labels, series.value)
 
 
-class Counter(Metric[Cell]):
+class Counter(Metric[SingleValue]):
     """What only grows."""
 
     kind = "counter"
@@ -168,11 +180,11 @@ class Counter(Metric[Cell]):
     def add(self, n: float = 1, **labels: str) -> None:
         """Count `n` more."""
         if not n >= 0:
-            raise Mistake("n", n, "a number >= 0: counters never fall")
+            raise ProgramError("n", n, "a number >= 0: counters never fall")
         self.series(**labels).add(n)
 
 
-class Gauge(Metric[Cell]):
+class Gauge(Metric[SingleValue]):
     """What rises and falls."""
 
     kind = "gauge"
@@ -193,7 +205,7 @@ class Gauge(Metric[Cell]):
         yield from super().lines()
 
 
-class Histogram(Metric[Bins]):
+class Histogram(Metric[BinCounts]):
     """How values are spread."""
 
     kind = "histogram"
@@ -202,15 +214,15 @@ class Histogram(Metric[Bins]):
         """Count one value."""
         self.series(**labels).observe(x)
 
-    def _samples(self, labels: list[tuple[str, str]], series: Bins) -> Iterator[str]:
+    def _samples(self, labels: list[tuple[str, str]], series: BinCounts) -> Iterator[str]:
         with self._lock:
             counts, total = list(series.counts), series.total
         so_far = 0
         for end, count in zip((*series.buckets, math.inf), counts, strict=True):
             so_far += count
-            yield _sample(f"{self.name}_bucket", [*labels, ("le", _number(end))], so_far)
-        yield _sample(f"{self.name}_sum", labels, total)
-        yield _sample(f"{self.name}_count", labels, so_far)
+            yield _format_sample(f"{self.name}_bucket", [*labels, ("le", _format_number(end))], so_far)
+        yield _format_sample(f"{self.name}_sum", labels, total)
+        yield _format_sample(f"{self.name}_count", labels, so_far)
 
 
 class Metrics:
@@ -221,18 +233,18 @@ class Metrics:
 
     def counter(self, name: str, help: str, labels: Sequence[str] = ()) -> Counter:
         """What only grows; its name ends in `_total` by custom."""
-        return self._known(name, Counter(name, help, labels, Cell))
+        return self._known(name, Counter(name, help, labels, SingleValue))
 
     def gauge(self, name: str, help: str, labels: Sequence[str] = ()) -> Gauge:
         """What rises and falls."""
-        return self._known(name, Gauge(name, help, labels, Cell))
+        return self._known(name, Gauge(name, help, labels, SingleValue))
 
     def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
         """How values are spread; `buckets` are upper ends, ascending, and infinity is added."""
         ends = tuple(float(end) for end in buckets)
         if not ends or list(ends) != sorted(set(ends)) or not all(map(math.isfinite, ends)):
-            raise Mistake("buckets", buckets, "finite numbers, ascending, at least one")
-        return self._known(name, Histogram(name, help, labels, lambda lock: Bins(lock, ends)))
+            raise ProgramError("buckets", buckets, "finite numbers, ascending, at least one")
+        return self._known(name, Histogram(name, help, labels, lambda lock: BinCounts(lock, ends)))
 
     def text(self) -> str:
         """Everything, in Prometheus' text format."""
@@ -242,24 +254,24 @@ class Metrics:
     def _known(self, name: str, new: MetricT) -> MetricT:
         known = self._metrics.setdefault(name, new)
         if not isinstance(known, type(new)) or known.labels != new.labels:
-            raise Mistake("name", name, f"a new one, or a {known.kind} with labels {list(known.labels)} as before")
+            raise ProgramError("name", name, f"a new one, or a {known.kind} with labels {list(known.labels)} as before")
         return known
 
 
 MetricT = TypeVar("MetricT", Counter, Gauge, Histogram)
 
 
-def _sample(name: str, labels: list[tuple[str, str]], value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(text, quote=True)}"' for key, text in labels)
-    return f"{name}{{{inside}}} {_number(value)}" if inside else f"{name} {_number(value)}"
+def _format_sample(name: str, labels: list[tuple[str, str]], value: float) -> str:
+    inside = ",".join(f'{key}="{_escape_label(text, quote=True)}"' for key, text in labels)
+    return f"{name}{{{inside}}} {_format_number(value)}" if inside else f"{name} {_format_number(value)}"
 
 
-def _escaped(text: str, *, quote: bool = False) -> str:
+def _escape_label(text: str, *, quote: bool = False) -> str:
     text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", " ")
     return text.replace('"', '\\"') if quote else text
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     if math.isfinite(value):
         return repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(float(value))
     return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
@@ -273,10 +285,10 @@ _QUIET = 1.0  # seconds between two lines about the same failure
 _KNOWN = 100  # failures told apart
 
 
-class Tallies:
+class RequestMetrics:
     """Requests by route template and class of status, their seconds, refusals by reason; no label is a client's."""
 
-    def __init__(self, *, role: str, metrics: Metrics, log: Log) -> None:
+    def __init__(self, *, role: str, metrics: Metrics, log: EventLog) -> None:
         self.flying = 0
         self.log = log
         self._role = role
@@ -286,12 +298,12 @@ class Tallies:
         self._flying = metrics.gauge("in_flight", "Requests being answered.")
         self.received = metrics.counter("received_bytes_total", "Bytes of requests' bodies.").series()
         self._metrics = metrics
-        self._cells: dict[tuple[str, int], tuple[Cell, Bins]] = {}
+        self._cells: dict[tuple[str, int], tuple[SingleValue, BinCounts]] = {}
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def request(self, target: Target | Refused, status: int, seconds: float) -> None:
+    def request(self, target: RouteTarget | RequestRefused, status: int, seconds: float) -> None:
         """One is over; status 0 is a client that left."""
-        route = target.template if isinstance(target, Target) else OTHER
+        route = target.template if isinstance(target, RouteTarget) else OTHER
         key = route, status // 100
         found = self._cells.get(key)
         if found is None:
@@ -306,17 +318,17 @@ class Tallies:
         """Count a refusal."""
         self._refusals.add(reason=reason)
 
-    def refusal(self, error: BaseException) -> Refused:
+    def refusal(self, error: BaseException) -> RequestRefused:
         """What to answer to an error: counted, and logged if the fault is ours - by its type and place alone."""
-        refused = busy("stopping") if isinstance(error, asyncio.CancelledError) else refusal_of(error)
+        refused = make_busy_refusal("stopping") if isinstance(error, asyncio.CancelledError) else to_refusal(error)
         self.refused(refused.reason)
-        if not isinstance(error, Refused) and (refused.status == 500 or is_storage(error)):
+        if not isinstance(error, RequestRefused) and (refused.status == 500 or is_storage(error)):
             self.failed(refused.reason, error)
         return refused
 
     def failed(self, event: str, error: BaseException) -> None:
         """Say so, at most once a second for the same place; `more` are those since the last line."""
-        key = type(error).__name__, place(error)
+        key = type(error).__name__, locate_error(error)
         now = time.monotonic()
         last, more = self._said.get(key, (-_QUIET, 0))
         if now - last < _QUIET:

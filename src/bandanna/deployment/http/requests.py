@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 ValueT = TypeVar("ValueT")
 
 
-def pool(threads: int) -> ThreadPoolExecutor:
+def set_thread_pool(threads: int) -> ThreadPoolExecutor:
     """The running loop's threads from now on. Their queue is as short as the application's limit of requests."""
     threads_of_loop = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="blocking")
     asyncio.get_running_loop().set_default_executor(threads_of_loop)
     return threads_of_loop
 
 
-async def in_thread(function: Callable[..., ValueT], *args: object) -> ValueT:
+async def run_in_thread(function: Callable[..., ValueT], *args: object) -> ValueT:
     """`function(*args)`, while others are served. It runs to its end even if nobody waits for it any more."""
     call = partial(contextvars.copy_context().run, function, *args)
     return await asyncio.get_running_loop().run_in_executor(None, call)
@@ -51,11 +51,11 @@ _STATUSES = frozenset(status.value for status in HTTPStatus if status.value >= 4
 _BUSY = 1.0  # seconds after which to come again
 
 
-class Mistake(InvalidArgument):
+class ProgramError(InvalidArgument):
     """A fault of the program, not of a client: answered 500 wherever it comes from."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """What a handler raises instead of answering: {"error": text, "reason": reason, **details}, counted by reason.
 
     The text is the status' own phrase unless `error=` is among the details. A reason is a short word from the program,
@@ -64,11 +64,11 @@ class Refused(Exception):
 
     def __init__(self, status: int, reason: str, *, retry_after: float | None = None, **details: Any) -> None:
         if status not in _STATUSES:
-            raise Mistake("status", status, "a known status from 400 on")
+            raise ProgramError("status", status, "a known status from 400 on")
         if not isinstance(reason, str) or not _REASON.fullmatch(reason):
-            raise Mistake("reason", reason, "a short word of lower-case letters, digits, - and _, a letter first")
+            raise ProgramError("reason", reason, "a short word of lower-case letters, digits, - and _, a letter first")
         if retry_after is not None and not 0 <= retry_after < math.inf:
-            raise Mistake("retry_after", retry_after, "seconds, a finite number >= 0")
+            raise ProgramError("retry_after", retry_after, "seconds, a finite number >= 0")
         self.status, self.reason, self.retry_after, self.details = status, reason, retry_after, details
         super().__init__(reason)
 
@@ -84,14 +84,14 @@ class Refused(Exception):
         return [*headers, (b"www-authenticate", b"Bearer")] if self.status == 401 else headers
 
 
-class Late(Refused):
+class RequestTooSlow(RequestRefused):
     """A client took too long to send its request."""
 
     def __init__(self) -> None:
         super().__init__(408, "slow")
 
 
-class Unfinished(Refused):
+class TooManyUnfinished(RequestRefused):
     """An address has too many requests whose bodies are not complete."""
 
     def __init__(self) -> None:
@@ -103,43 +103,43 @@ class Unfinished(Refused):
         return [*super().headers, (b"connection", b"close")]
 
 
-def busy(reason: str = "busy") -> Refused:
+def make_busy_refusal(reason: str = "busy") -> RequestRefused:
     """Come again soon."""
-    return Refused(503, reason, retry_after=_BUSY)
+    return RequestRefused(503, reason, retry_after=_BUSY)
 
 
 @contextmanager
-def safe(status: int = 400, reason: str = "invalid") -> Iterator[None]:
+def mark_errors_safe(status: int = 400, reason: str = "invalid") -> Iterator[None]:
     """Mark what is inside as free of other people's data: its errors' messages may be sent to whoever asked."""
     try:
         yield
-    except Mistake:
+    except ProgramError:
         raise
     except BandannaError as error:
-        raise Refused(status, reason, error=str(error)) from error
+        raise RequestRefused(status, reason, error=str(error)) from error
 
 
-def refusal_of(error: BaseException) -> Refused:
+def to_refusal(error: BaseException) -> RequestRefused:
     """What to answer: errors of clients by their reason alone, failures of ours without any word of theirs."""
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         return error
     if is_storage(error):
-        return busy("fenced" if _is_a("Fenced", error) else "storage")
-    if isinstance(error, BandannaError) and not isinstance(error, Mistake):
-        return Refused(400, "invalid")
-    return Refused(500, "internal", error="internal error")
+        return make_busy_refusal("fenced" if _has_class_name("FencedError", error) else "storage")
+    if isinstance(error, BandannaError) and not isinstance(error, ProgramError):
+        return RequestRefused(400, "invalid")
+    return RequestRefused(500, "internal", error="internal error")
 
 
 def is_storage(error: BaseException) -> bool:
     """Whether a store failed: known by name, so that a role without a database loads none."""
-    return _is_a("StorageFailed", error)
+    return _has_class_name("StorageError", error)
 
 
-def _is_a(name: str, error: BaseException) -> bool:
+def _has_class_name(name: str, error: BaseException) -> bool:
     return any(each.__name__ == name for each in type(error).__mro__)
 
 
-def place(error: BaseException) -> str:
+def locate_error(error: BaseException) -> str:
     """Where it was raised, as file:line: all that a log says of an exception beside its type."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if not frames:
@@ -168,7 +168,7 @@ UPLOADS, WAITERS, PEERS, OTHERS = "uploads", "waiters", "peers", "others"  # cla
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Target:
+class RouteTarget:
     """One method of one template."""
 
     method: str
@@ -182,31 +182,31 @@ class Target:
     inner: bool = False  # what every role has for its operator
 
 
-class Table:
+class RouteTable:
     """All targets. A literal path is found before a template, templates in the order in which they were given."""
 
-    def __init__(self, targets: Sequence[Target]) -> None:
-        self._literal: dict[str, dict[str, Target]] = {}
-        templates: dict[str, dict[str, Target]] = {}
+    def __init__(self, targets: Sequence[RouteTarget]) -> None:
+        self._literal: dict[str, dict[str, RouteTarget]] = {}
+        templates: dict[str, dict[str, RouteTarget]] = {}
         for target in targets:
             if not _TEMPLATE.fullmatch(target.template) or target.method not in METHODS:
                 allowed = f"{', '.join(sorted(METHODS))}, and a path such as /tasks/{{task}}/reports"
-                raise Mistake("route", f"{target.method} {target.template}", allowed)
+                raise ProgramError("route", f"{target.method} {target.template}", allowed)
             among = templates if "{" in target.template else self._literal
             methods = among.setdefault(target.template, {})
             if methods.setdefault(target.method, target) is not target:
-                raise Mistake("route", f"{target.method} {target.template}", "a handler for each, not two")
-        self._templates = [(_pattern(template), methods) for template, methods in templates.items()]
+                raise ProgramError("route", f"{target.method} {target.template}", "a handler for each, not two")
+        self._templates = [(_compile_template(template), methods) for template, methods in templates.items()]
 
-    def find(self, method: str, path: str) -> tuple[Target | Refused, dict[str, str]]:
+    def find(self, method: str, path: str) -> tuple[RouteTarget | RequestRefused, dict[str, str]]:
         """The target and the template's values, or why there is none. HEAD is GET without a body."""
         methods, values = self._methods(path)
         if methods is None:
-            return Refused(404, "unknown-path"), values
+            return RequestRefused(404, "unknown-path"), values
         target = methods.get("GET" if method == "HEAD" else method)
-        return (target, values) if target is not None else (Unsuited(sorted(methods)), values)
+        return (target, values) if target is not None else (MethodNotAllowed(sorted(methods)), values)
 
-    def _methods(self, path: str) -> tuple[dict[str, Target] | None, dict[str, str]]:
+    def _methods(self, path: str) -> tuple[dict[str, RouteTarget] | None, dict[str, str]]:
         known = self._literal.get(path)
         if known is not None:
             return known, {}
@@ -217,7 +217,7 @@ class Table:
         return None, {}
 
 
-class Unsuited(Refused):
+class MethodNotAllowed(RequestRefused):
     """The path is there, the method is not."""
 
     def __init__(self, methods: Sequence[str]) -> None:
@@ -230,21 +230,21 @@ class Unsuited(Refused):
         return [(b"allow", self.allow.encode("ascii"))]
 
 
-def targets_of(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[Target]:
+def targets_from_routes(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[RouteTarget]:
     """Of a role. An upload's method is POST, or stands before its path: "PUT /jobs/{job}"."""
-    targets = [Target(method=method, template=path, handle=handle, raw=False) for method, path, handle in routes]
+    targets = [RouteTarget(method=method, template=path, handle=handle, raw=False) for method, path, handle in routes]
     for key, upload in uploads.items():
         method, _, path = key.rpartition(" ")
-        targets.append(Target(method=method or "POST", template=path, handle=upload, raw=True, kind=UPLOADS))
+        targets.append(RouteTarget(method=method or "POST", template=path, handle=upload, raw=True, kind=UPLOADS))
     return targets
 
 
-def guarded(path: str) -> bool:
+def is_guarded(path: str) -> bool:
     """Whether only the administrator may ask."""
     return path in GUARDED or path.startswith("/admin/")
 
 
-def _pattern(template: str) -> re.Pattern[str]:
+def _compile_template(template: str) -> re.Pattern[str]:
     return re.compile(_PARAMETER.sub(_VALUE, re.escape(template)))
 
 
@@ -260,7 +260,7 @@ _TAG = re.compile(r"[!#-~]{1,128}")  # what may stand between the quotes of an e
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-def canonical(value: Any) -> bytes:
+def encode_canonical(value: Any) -> bytes:
     """As documents travel: what a role signs and what it sends are the same bytes."""
     return dumps(value)
 
@@ -274,10 +274,10 @@ def json_response(
     added = dict(headers or {})
     if etag is not None:
         if not _TAG.fullmatch(etag):
-            raise Mistake("etag", etag, "up to 128 visible ASCII characters without quotes")
+            raise ProgramError("etag", etag, "up to 128 visible ASCII characters without quotes")
         added["etag"] = f'"{etag}"'
         added.setdefault("cache-control", "no-cache")  # may be kept, and is asked for again
-    return Response(canonical(value), status_code=status, headers=added, media_type="application/json")
+    return Response(encode_canonical(value), status_code=status, headers=added, media_type="application/json")
 
 
 def upload_headers(headers: UploadHeaders, length: int) -> Headers:
@@ -289,22 +289,24 @@ def upload_headers(headers: UploadHeaders, length: int) -> Headers:
     said = [(name.lower(), text) for name, text in headers]
     if not any(name == b"content-type" for name, _ in said):
         said.append(JSON)
-    return secured([*(pair for pair in said if pair[0] != b"content-length"), (b"content-length", b"%d" % length)])
+    return add_security_headers(
+        [*(pair for pair in said if pair[0] != b"content-length"), (b"content-length", b"%d" % length)]
+    )
 
 
-def secured(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
+def add_security_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
     """With what every answer has: no guessing of types, no copies unless the handler allows them.
 
     A line break would begin a header of its own; it is refused here, while something else can still be answered.
     """
     if _CONTROL.search(b"".join([part for pair in headers for part in pair])):
-        raise Mistake("headers", [name for name, _ in headers], "values without control characters")
+        raise ProgramError("headers", [name for name, _ in headers], "values without control characters")
     names = {name for name, _ in headers}
     added = [pair for pair in (NOSNIFF, NO_STORE) if pair[0] not in names]
     return [*headers, *added]
 
 
-def unchanged(headers: Headers, wanted: bytes | None) -> Headers | None:
+def headers_if_unchanged(headers: Headers, wanted: bytes | None) -> Headers | None:
     """The headers of a 304 if the client's tags (If-None-Match) contain the answer's; else None."""
     tag = next((text for name, text in headers if name == b"etag"), None)
     if tag is None or wanted is None:
@@ -322,28 +324,28 @@ def unchanged(headers: Headers, wanted: bytes | None) -> Headers | None:
 # page read what everybody may fetch anyway, and never with cookies or other credentials; nothing here has any.
 
 
-_ANYBODY = (b"access-control-allow-origin", b"*")
-SHARED: Headers = [_ANYBODY, (b"access-control-expose-headers", b"etag, retry-after, signature, witness")]
+_ANY_ORIGIN = (b"access-control-allow-origin", b"*")
+CORS_HEADERS: Headers = [_ANY_ORIGIN, (b"access-control-expose-headers", b"etag, retry-after, signature, witness")]
 _KEPT = 86_400  # seconds for which a browser need not ask again
 
 
-def shared(targets: Sequence[Target], public: Collection[str]) -> list[Target]:
+def add_preflight_targets(targets: Sequence[RouteTarget], public: Collection[str]) -> list[RouteTarget]:
     """The targets, those of `public` ("GET /task") marked so, and the answers to browsers that ask before they send."""
     names = {f"{target.method} {target.template}" for target in targets}
     for name in public:
-        if name not in names or guarded(name.partition(" ")[2]):
-            raise Mistake("public", name, "routes of the role, none of them its administrator's")
+        if name not in names or is_guarded(name.partition(" ")[2]):
+            raise ProgramError("public", name, "routes of the role, none of them its administrator's")
     marked = [replace(target, public=f"{target.method} {target.template}" in public) for target in targets]
     methods: dict[str, list[str]] = {}
     for target in marked:
         if target.public:
             methods.setdefault(target.template, []).append(target.method)
-    return [*marked, *(_asked(template, found) for template, found in methods.items())]
+    return [*marked, *(_preflight_target(template, found) for template, found in methods.items())]
 
 
-def _asked(template: str, methods: Sequence[str]) -> Target:
+def _preflight_target(template: str, methods: Sequence[str]) -> RouteTarget:
     handle = _preflight(", ".join(sorted(methods)))
-    return Target(method="OPTIONS", template=template, handle=handle, raw=False, light=True, public=True)
+    return RouteTarget(method="OPTIONS", template=template, handle=handle, raw=False, light=True, public=True)
 
 
 def _preflight(methods: str) -> Callable[..., Awaitable[Response]]:

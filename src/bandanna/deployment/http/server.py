@@ -22,9 +22,9 @@ from starlette.types import ASGIApp
 
 from bandanna import validation
 from bandanna.deployment.http.application import Application
-from bandanna.deployment.http.limits import AMONG, INSIDE, Connection, Limits, bounded
-from bandanna.deployment.http.metrics import Log
-from bandanna.deployment.http.requests import place
+from bandanna.deployment.http.limits import AMONG, INSIDE, LimitedConnection, Limits, make_connection_class
+from bandanna.deployment.http.metrics import EventLog
+from bandanna.deployment.http.requests import locate_error
 from bandanna.errors import InvalidArgument
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -37,7 +37,7 @@ def serve(
     port: int,
     cert: Path | None,
     key: Path | None,
-    log: Log,
+    log: EventLog,
     ready: Callable[[int], None] | None = None,
     inside: tuple[str, int] | None = None,
     peers: tuple[str, int] | None = None,
@@ -48,7 +48,7 @@ def serve(
 
     What runs has `Limits.drain` seconds to finish. Port 0 is any free one; `ready` is told which, when requests are
     accepted. What the role's start or stop raises is raised here. `inside` and `peers` are addresses of two more
-    listeners, for the operator and for other roles; `names` and `proxies` are those of `Doors.open`.
+    listeners, for the operator and for other roles; `names` and `proxies` are those of `Listeners.open`.
     """
     limits = app.limits if isinstance(app, Application) else Limits()
     refused = app.tallies.refused if isinstance(app, Application) else None
@@ -57,7 +57,7 @@ def serve(
         raise InvalidArgument(
             "inside" if inside is not None else "peers", app, "left out: the application has one door"
         )
-    _allow_files()
+    _raise_file_limit()
     listening: list[socket.socket] = []
     try:
         for at in ((host, port), *more.values()):
@@ -69,7 +69,7 @@ def serve(
             app.doors.open(dict(zip(ports[1:], more, strict=True)), names=names, proxies=proxies)
         config = uvicorn.Config(
             app,
-            http=bounded(limits, refused),
+            http=make_connection_class(limits, refused),
             ws="none",
             lifespan="on" if isinstance(app, Application) else "auto",
             interface="asgi3",
@@ -80,10 +80,10 @@ def serve(
             date_header=False,
             timeout_keep_alive=math.ceil(limits.idle),
             timeout_graceful_shutdown=math.ceil(limits.drain),
-            **_tls(cert, key),
+            **_make_tls_context(cert, key),
         )
-        server = _Server(config, log, ready, app if isinstance(app, Application) else None)
-        with _quiet(log), asyncio.Runner(loop_factory=_loop()) as runner:
+        server = _RoleServer(config, log, ready, app if isinstance(app, Application) else None)
+        with _redirect_logging(log), asyncio.Runner(loop_factory=_make_event_loop()) as runner:
             runner.run(server.accept(listening))
     finally:
         for each in listening:
@@ -92,13 +92,13 @@ def serve(
         raise app.life.failure
 
 
-class _Server(uvicorn.Server):
+class _RoleServer(uvicorn.Server):
     """uvicorn's, which returns after a signal instead of dying of it, and looks after its connections."""
 
     def __init__(
         self,
         config: uvicorn.Config,
-        log: Log,
+        log: EventLog,
         ready: Callable[[int], None] | None,
         app: Application | None,
     ) -> None:
@@ -139,13 +139,13 @@ class _Server(uvicorn.Server):
         half_open: dict[str, int] = {}
         for connection in list(self.server_state.connections):
             try:
-                if isinstance(connection, Connection):
+                if isinstance(connection, LimitedConnection):
                     connection.expire(now)
                     self._count(connection, half_open, now)
             except Exception as error:  # one connection stops no server
-                self._log.say("unhandled", type=type(error).__name__, place=place(error))
+                self._log.say("unhandled", type=type(error).__name__, place=locate_error(error))
 
-    def _count(self, connection: Connection, half_open: dict[str, int], now: float) -> None:
+    def _count(self, connection: LimitedConnection, half_open: dict[str, int], now: float) -> None:
         """End what an address holds half-open beyond its bound: requests without a head take no places, but files."""
         if self._app is None or connection.client is None or not connection.half_open(now):
             return
@@ -185,10 +185,10 @@ class _Server(uvicorn.Server):
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if error is not None and not isinstance(error, OSError):  # broken connections and handshakes are no news
-            self._log.say("unhandled", type=type(error).__name__, place=place(error))
+            self._log.say("unhandled", type=type(error).__name__, place=locate_error(error))
 
 
-def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
+def _make_event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     if sys.platform == "win32":  # where uvloop is not to be had
         return asyncio.new_event_loop
     import uvloop
@@ -197,7 +197,7 @@ def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    port = validation.whole("port", port, least=0, most=65535)
+    port = validation.integer("port", port, least=0, most=65535)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind, protocol)
@@ -212,7 +212,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _allow_files() -> None:
+def _raise_file_limit() -> None:
     """As many open files as this process may have: each connection is one."""
     if sys.platform != "win32":
         import resource
@@ -222,7 +222,7 @@ def _allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _tls(cert: Path | None, key: Path | None) -> dict[str, Any]:
+def _make_tls_context(cert: Path | None, key: Path | None) -> dict[str, Any]:
     if cert is None and key is None:
         return {}
     if cert is None or key is None:
@@ -234,10 +234,10 @@ def _tls(cert: Path | None, key: Path | None) -> dict[str, Any]:
     return {"ssl_certfile": cert, "ssl_keyfile": key}
 
 
-class _Errors(logging.Handler):
+class _ErrorHandler(logging.Handler):
     """Errors that uvicorn or asyncio report, by type and place: their words may quote what a client sent."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: EventLog) -> None:
         super().__init__(logging.ERROR)
         self._log = log
 
@@ -245,15 +245,15 @@ class _Errors(logging.Handler):
         """One line."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            self._log.say("server", type=type(error).__name__, place=place(error))
+            self._log.say("server", type=type(error).__name__, place=locate_error(error))
 
 
 @contextmanager
-def _quiet(log: Log) -> Iterator[None]:
+def _redirect_logging(log: EventLog) -> Iterator[None]:
     """Nothing but `log` writes of uvicorn and asyncio, as long as the server runs."""
     loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")]
     before = [(each.handlers, each.propagate, each.level) for each in loggers]
-    handler = _Errors(log)
+    handler = _ErrorHandler(log)
     for each in loggers:
         each.handlers, each.propagate = [handler], False
         each.setLevel(logging.ERROR)

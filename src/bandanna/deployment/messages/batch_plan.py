@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.deployment.messages.canonical import OVERHEAD, SEED, dumps, packed
+from bandanna.deployment.messages.canonical import OVERHEAD, SEED, dumps, encode_base64url
 from bandanna.deployment.messages.tickets import MAC
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.numeric.exact_sums import arms_at
-from bandanna.storage.encoding import conforms
+from bandanna.numeric.exact_sums import assigned_arms
+from bandanna.storage.encoding import matches_type
 from bandanna.types import Ints
 
 # What is public about a batch before it begins: how many slots it has, and what a report of each round is made like.
@@ -24,8 +24,8 @@ from bandanna.types import Ints
 
 DTYPES = {"<u4": 4, "<u8": 8, "<i8": 8, "<f8": 8}
 FORMS = ("row", "plain", "shares", "sealed")
-EXACT = 2**53 - 1  # the largest whole number that every program reads alike
-SEALED = SEED + MAC + OVERHEAD  # bytes of what is sealed for the helper: a seed, and the ticket's key for it
+MAX_EXACT_INTEGER = 2**53 - 1  # the largest whole number that every program reads alike
+SEALED_LENGTH = SEED + MAC + OVERHEAD  # bytes of what is sealed for the helper: a seed, and the ticket's key for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ class Round:
     @cached_property
     def size(self) -> int:
         """Bytes of a body: the same for everybody."""
-        return sum(part.size for part in self.own) + (SEALED if self.split else 0)
+        return sum(part.size for part in self.own) + (SEALED_LENGTH if self.split else 0)
 
     def cut(self, body: bytes) -> list[bytes]:
         """The bodies of the parts that a user reports for."""
@@ -105,7 +105,7 @@ class Round:
 
     def sealed(self, body: bytes) -> bytes:
         """What is sealed for the helper in a body whose numbers are split: its end."""
-        return body[-SEALED:]
+        return body[-SEALED_LENGTH:]
 
     @cached_property
     def _ends(self) -> list[tuple[int, int]]:
@@ -134,7 +134,7 @@ class Batch:
 
     def arms_at(self, places: Ints) -> Ints:
         """Which arms were assigned to these places."""
-        return arms_at(places, arms=np.array(self.arms), plays=np.array(self.plays), in_turn=self.in_turn)
+        return assigned_arms(places, arms=np.array(self.arms), plays=np.array(self.plays), in_turn=self.in_turn)
 
     @cached_property
     def digest(self) -> bytes:
@@ -144,7 +144,7 @@ class Batch:
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        rounds = [{"parts": tuple(_plain(part) for part in each.parts)} for each in self.rounds]
+        rounds = [{"parts": tuple(_part_to_dict(part) for part in each.parts)} for each in self.rounds]
         return {**plain, "rounds": rounds, "arms": list(self.arms), "plays": list(self.plays)}
 
     @classmethod
@@ -153,14 +153,14 @@ class Batch:
         if not isinstance(plain, Mapping) or set(plain) != {each.name for each in fields(cls)}:
             raise Unreadable("a batch with other fields than this program knows")
         for name in ("arms", "plays"):
-            _listed(plain, name)
+            _read_list(plain, name)
         rounds = tuple(
-            Round(parts=tuple(_made(Part, part) for part in _listed(each, "parts")))
-            for each in _listed(plain, "rounds")
+            Round(parts=tuple(_from_plain(Part, part) for part in _read_list(each, "parts")))
+            for each in _read_list(plain, "rounds")
         )
         if any(set(each) != {"parts"} for each in plain["rounds"]):
             raise Unreadable("a round with other fields than its parts")
-        made: Batch = _made(
+        made: Batch = _from_plain(
             cls, {**plain, "rounds": rounds, "arms": tuple(plain["arms"]), "plays": tuple(plain["plays"])}
         )
         for part in (part for each in made.rounds for part in each.parts):
@@ -175,11 +175,11 @@ class Batch:
         return made
 
 
-def _each(value: Any) -> Any:
+def _plain_values(value: Any) -> Any:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _listed(plain: Any, name: str) -> list[Any]:
+def _read_list(plain: Any, name: str) -> list[Any]:
     if not isinstance(plain, Mapping) or not isinstance(plain.get(name), list | tuple):
         raise Unreadable(f"a batch without {name}")
     return list(plain[name])
@@ -192,19 +192,21 @@ _HINTS: dict[type, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _plain(part: Part) -> dict[str, Any]:
+def _part_to_dict(part: Part) -> dict[str, Any]:
     """As `dataclasses.asdict`, which copies every value: every report of a batch has its plan's digest."""
     return {name: getattr(part, name) for name in _PART}
 
 
-def _made(kind: Any, plain: Any) -> Any:
+def _from_plain(kind: Any, plain: Any) -> Any:
     """A value of a kind, if every field is there and of its type."""
     names = {each.name for each in fields(kind)}
     if not isinstance(plain, Mapping) or set(plain) != names:
         raise Unreadable(f"a {kind.__name__.lower()} with other fields than {', '.join(sorted(names))}")
-    if not all(conforms(plain[name], hint) for name, hint in _HINTS[kind].items()):
+    if not all(matches_type(plain[name], hint) for name, hint in _HINTS[kind].items()):
         raise Unreadable(f"a {kind.__name__.lower()} with a field of a wrong type")
-    if any(type(each) is int and abs(each) > EXACT for value in plain.values() for each in _each(value)):
+    if any(
+        type(each) is int and abs(each) > MAX_EXACT_INTEGER for value in plain.values() for each in _plain_values(value)
+    ):
         raise Unreadable(f"a {kind.__name__.lower()} with a number that other programs cannot read")
     return kind(**plain)
 
@@ -220,10 +222,10 @@ def rounds_digest(batch: Mapping[str, Any]) -> str:
 
     Where everybody reports for the arm of the own place, in one way for all arms, it is that of one arm, arm = null.
     """
-    return packed(hashlib.sha256(dumps([_of_any_arm(each) for each in batch["rounds"]])).digest())
+    return encode_base64url(hashlib.sha256(dumps([_without_arm(each) for each in batch["rounds"]])).digest())
 
 
-def _of_any_arm(round_: Mapping[str, Any]) -> dict[str, Any]:
+def _without_arm(round_: Mapping[str, Any]) -> dict[str, Any]:
     parts = [dict(part) for part in round_["parts"]]
     arms = [part["arm"] for part in parts]
     alike = [{**part, "arm": None} for part in parts]
@@ -231,7 +233,7 @@ def _of_any_arm(round_: Mapping[str, Any]) -> dict[str, Any]:
     return {"parts": alike[:1] if one else parts}
 
 
-def check_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None) -> Mapping[str, Any]:
+def check_announced_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None) -> Mapping[str, Any]:
     """What a task's document says of the reports of a batch, if the batch was announced as the document means it.
 
     `clients/js` has the same function: both refuse the same batches.
@@ -253,7 +255,7 @@ def check_batch(device: Mapping[str, Any], batch: Batch, arms: int | None = None
     rounds, least = rounds_digest(told), least_users(told)
     plan: Mapping[str, Any] | None = next((each for each in device["plans"] if each["rounds"] == rounds), None)
     assigned = device["choose"]["kind"] == "PlaceChooser"
-    known = all(0 <= arm < (EXACT if arms is None else arms) for arm in batch.arms)
+    known = all(0 <= arm < (MAX_EXACT_INTEGER if arms is None else arms) for arm in batch.arms)
     if plan is None or least < plan["users"] or bool(batch.arms) != assigned or not known:
         raise BandannaError(f"batch {batch.epoch} was announced with another plan than the task has")
     return plan
@@ -270,15 +272,15 @@ def least_users(batch: Mapping[str, Any]) -> int:
     return int(batch["slots"]) if everybody else int(min(plays))
 
 
-BROWSERS = frozenset(
+BROWSER_KINDS = frozenset(
     {"Counts", "Rounded", "Copies", "Answer", "Sign", "Levels", "Plain"}
 )  # devices that clients/js has
 
 
-def clients(leaflet: Mapping[str, Any] | None) -> list[str]:
+def list_supported_clients(leaflet: Mapping[str, Any] | None) -> list[str]:
     """Who can play a task: Python with the whole library, a light Python client, browsers."""
     if leaflet is None:
         return ["python, with the whole library"]
     devices = [device for plan in leaflet["plans"] for part in plan["devices"] for device in part if device is not None]
     kinds = {kind for device in devices for kind in (device["kind"], *(e["kind"] for e in device.get("levels", ())))}
-    return ["python", *(["browser"] if kinds <= BROWSERS else [])]
+    return ["python", *(["browser"] if kinds <= BROWSER_KINDS else [])]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bandanna.errors import BandannaError, MissingExtra, Unreadable, place_in_json, raise_alone
+from bandanna.errors import BandannaError, MissingExtra, Unreadable, describe_json_error, raise_without_context
 from bandanna.types import Ints
 
 # Documents as bytes: one JSON text for one value, its hash, and texts that fit into addresses.
@@ -31,15 +31,15 @@ def loads(content: bytes | str) -> Any:
     try:
         return json.loads(content, parse_constant=_refuse)
     except (RecursionError, ValueError) as error:  # which holds the document
-        raise_alone(Unreadable(f"not a document of JSON: {place_in_json(error)}"))
+        raise_without_context(Unreadable(f"not a document of JSON: {describe_json_error(error)}"))
 
 
 def digest(content: bytes) -> str:
     """SHA-256, as a text for addresses."""
-    return packed(hashlib.sha256(content).digest())
+    return encode_base64url(hashlib.sha256(content).digest())
 
 
-def packed(content: bytes) -> str:
+def encode_base64url(content: bytes) -> str:
     """Bytes as a text for addresses, without padding.
 
     >>> packed(b"any bytes")
@@ -48,12 +48,12 @@ def packed(content: bytes) -> str:
     return base64.urlsafe_b64encode(content).decode("ascii").rstrip("=")
 
 
-def unpacked(text: Any, length: int | None = None) -> bytes:
+def decode_base64url(text: Any, length: int | None = None) -> bytes:
     """The inverse of `packed`, of so many bytes."""
     try:
         content = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (TypeError, ValueError):
-        raise_alone(Unreadable("not bytes in base64url"))
+        raise_without_context(Unreadable("not bytes in base64url"))
     if length is not None and len(content) != length:
         raise Unreadable(f"{len(content)} bytes where {length} belong")
     return content
@@ -99,18 +99,20 @@ _SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM
 def signing_key() -> tuple[str, str]:
     """A new pair, secret and public."""
     key = Ed25519PrivateKey.generate()
-    return packed(key.private_bytes_raw()), packed(key.public_key().public_bytes_raw())
+    return encode_base64url(key.private_bytes_raw()), encode_base64url(key.public_key().public_bytes_raw())
 
 
 def sealing_key() -> tuple[str, str]:
     """A new pair, secret and public: to seal for its owner, or to agree with its owner upon a key."""
     key = X25519PrivateKey.generate()
-    return packed(key.private_bytes_raw()), packed(key.public_key().public_bytes_raw())
+    return encode_base64url(key.private_bytes_raw()), encode_base64url(key.public_key().public_bytes_raw())
 
 
 def public_half(secret: str) -> str:
     """Of a secret of `sealing_key`."""
-    return packed(X25519PrivateKey.from_private_bytes(unpacked(secret, 32)).public_key().public_bytes_raw())
+    return encode_base64url(
+        X25519PrivateKey.from_private_bytes(decode_base64url(secret, 32)).public_key().public_bytes_raw()
+    )
 
 
 def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
@@ -122,7 +124,7 @@ def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
     public : a text that somebody else has written
     """
     try:
-        key = unpacked(public, 32)
+        key = decode_base64url(public, 32)
         if kind == "sign":
             Ed25519PublicKey.from_public_bytes(key)
             return key[:31] + bytes([key[31] & 0x7F]) not in _SMALL
@@ -139,13 +141,15 @@ def agreed_key(secret: str, public: str, *, salt: bytes, info: bytes) -> bytes:
     secret, public : one owner's secret, the other owner's public half
     salt, info : where and for what it is used
     """
-    own, other = unpacked(secret, 32), unpacked(public, 32)
+    own, other = decode_base64url(secret, 32), decode_base64url(public, 32)
     try:
         shared = X25519PrivateKey.from_private_bytes(own).exchange(X25519PublicKey.from_public_bytes(other))
     except ValueError:  # of an all-zero result
         shared = bytes(32)
     if not any(shared):
-        raise_alone(Unreadable("a public key for agreement that is none: everybody would know what is agreed upon"))
+        raise_without_context(
+            Unreadable("a public key for agreement that is none: everybody would know what is agreed upon")
+        )
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(shared)
 
 
@@ -168,7 +172,9 @@ def sign(secret: str, task: str, kind: Kind, content: bytes) -> str:
     str
         The signature of `bandanna KIND`, a line feed, the task's id, a line feed and the bytes.
     """
-    return packed(Ed25519PrivateKey.from_private_bytes(unpacked(secret, 32)).sign(_stated(task, kind, content)))
+    return encode_base64url(
+        Ed25519PrivateKey.from_private_bytes(decode_base64url(secret, 32)).sign(_signed_bytes(task, kind, content))
+    )
 
 
 def verify(public: str, task: str, kind: Kind, content: bytes, signature: Any) -> bool:
@@ -177,28 +183,28 @@ def verify(public: str, task: str, kind: Kind, content: bytes, signature: Any) -
     Kind and task are what the caller expects, and are never read from what was sent.
     """
     try:
-        key = Ed25519PublicKey.from_public_bytes(unpacked(public, 32))
-        key.verify(unpacked(signature, 64), _stated(task, kind, content))
+        key = Ed25519PublicKey.from_public_bytes(decode_base64url(public, 32))
+        key.verify(decode_base64url(signature, 64), _signed_bytes(task, kind, content))
     except (InvalidSignature, Unreadable):
         return False
     return True
 
 
-def _stated(task: str, kind: Kind, content: bytes) -> bytes:
+def _signed_bytes(task: str, kind: Kind, content: bytes) -> bytes:
     """What is signed: no kind and no task has a line feed, so that two texts are never one."""
     return f"bandanna {kind}\n{task}\n".encode() + content
 
 
 def seal(public: str, content: bytes, info: bytes) -> bytes:
     """For the owner of a key; `info` says what it belongs to, and must be said again to open it."""
-    return _SUITE.encrypt(content, X25519PublicKey.from_public_bytes(unpacked(public, 32)), info)
+    return _SUITE.encrypt(content, X25519PublicKey.from_public_bytes(decode_base64url(public, 32)), info)
 
 
 class Opener:
     """Opens what was sealed for one key; made once, used often."""
 
     def __init__(self, secret: str) -> None:
-        self._key = X25519PrivateKey.from_private_bytes(unpacked(secret, 32))
+        self._key = X25519PrivateKey.from_private_bytes(decode_base64url(secret, 32))
 
     def open(self, content: bytes, info: bytes) -> bytes:
         """What was sealed; BandannaError if it was not sealed for this key and for this."""
@@ -213,12 +219,12 @@ def draw_seed() -> bytes:
     return secrets.token_bytes(SEED)
 
 
-def masks(seed: bytes, lengths: Sequence[int]) -> list[Ints]:
+def expand_masks(seed: bytes, lengths: Sequence[int]) -> list[Ints]:
     """Those of the parts of one report: pieces of one mask."""
-    return np.split(mask(seed, sum(lengths)), np.cumsum(lengths)[:-1])
+    return np.split(expand_mask(seed, sum(lengths)), np.cumsum(lengths)[:-1])
 
 
-def mask(seed: bytes, length: int) -> Ints:
+def expand_mask(seed: bytes, length: int) -> Ints:
     """A uniform vector modulo 2^64, as int64: AES-128 in counter mode from 0, for a seed that is used once."""
     stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * length))
     return np.frombuffer(stream, dtype="<i8").astype(np.int64)
@@ -227,7 +233,7 @@ def mask(seed: bytes, length: int) -> Ints:
 # Whose certificates are believed, where nobody says otherwise: read once, not for every connection.
 
 
-def authorities(*, environment: bool = False) -> ssl.SSLContext:
+def make_tls_context(*, environment: bool = False) -> ssl.SSLContext:
     """httpx's own; with `environment`, those that SSL_CERT_FILE or SSL_CERT_DIR names.
 
     Without a context every client of httpx reads all of them anew: 50 ms, of a call that takes one.

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bandanna.deployment.messages.canonical import digest, dumps, loads, unpacked, verify
+from bandanna.deployment.messages.canonical import decode_base64url, digest, dumps, loads, verify
 from bandanna.errors import BandannaError, Unreadable
-from bandanna.storage.encoding import conforms
+from bandanna.storage.encoding import matches_type
 
 _FIELDS: dict[str, Any] = {
     "number": int, "previous": str, "status": str, "epoch": int, "round": int, "state": str, "snapshot": str,
@@ -20,14 +20,14 @@ LINKS = 256  # hashes of documents in one block: block k has those of publicatio
 HASH = 32  # bytes of each
 
 
-class Pin(NamedTuple):
+class PublicationPin(NamedTuple):
     """The newest publication that somebody has seen."""
 
     number: int
     chain: str
 
 
-class Shown(NamedTuple):
+class SignedPublication(NamedTuple):
     """A publication as the analyzer shows it: with its signature, and the registrar's cosignature."""
 
     document: bytes
@@ -35,47 +35,47 @@ class Shown(NamedTuple):
     cosignature: str
 
     @classmethod
-    def of(cls, document: bytes, headers: Mapping[str, str]) -> Shown:
+    def of(cls, document: bytes, headers: Mapping[str, str]) -> SignedPublication:
         """An answer of the analyzer; names of headers are in lower case."""
         return cls(document, headers.get("signature", ""), headers.get("witness", ""))
 
 
-def chained(previous: str, document: bytes) -> str:
+def chain_document(previous: str, document: bytes) -> str:
     """The chain of a publication, whose document names the chain of the one before."""
-    return folded(previous, [hashlib.sha256(document).digest()])
+    return extend_chain(previous, [hashlib.sha256(document).digest()])
 
 
-def folded(chain: str, hashes: Iterable[bytes]) -> str:
+def extend_chain(chain: str, hashes: Iterable[bytes]) -> str:
     """The chain after documents with these hashes."""
     for each in hashes:
-        chain = digest((unpacked(chain, HASH) if chain else b"") + each)
+        chain = digest((decode_base64url(chain, HASH) if chain else b"") + each)
     return chain
 
 
-def head(pin: Pin) -> bytes:
+def cosigned_statement(pin: PublicationPin) -> bytes:
     """State, for the registrar's cosignature, which publication has a number."""
     return dumps({"chain": pin.chain, "number": pin.number})
 
 
-def cosigned(pin: Pin, cosignature: Any, *, task_id: str, key: str) -> bool:
+def is_cosigned(pin: PublicationPin, cosignature: Any, *, task_id: str, key: str) -> bool:
     """Tell whether the registrar, by its `key`, says that this is the publication of its number."""
-    return verify(key, task_id, "cosignature", head(pin), cosignature)
+    return verify(key, task_id, "cosignature", cosigned_statement(pin), cosignature)
 
 
-def check_cosigned(pin: Pin, cosignature: Any, *, task_id: str, key: str) -> None:
+def check_cosigned(pin: PublicationPin, cosignature: Any, *, task_id: str, key: str) -> None:
     """Refuse a publication that the registrar, by its `key`, does not say to be the one of its number."""
-    if not cosigned(pin, cosignature, task_id=task_id, key=key):
+    if not is_cosigned(pin, cosignature, task_id=task_id, key=key):
         raise BandannaError(f"publication {pin.number} is not cosigned by the task's registrar")
 
 
 def read_publication(
-    shown: Shown,
+    shown: SignedPublication,
     *,
     task_id: str,
     key: str,
     registrar_key: str,
-    before: Pin | None = None,
-) -> tuple[dict[str, Any], Pin]:
+    before: PublicationPin | None = None,
+) -> tuple[dict[str, Any], PublicationPin]:
     """Check a publication, and give its parts.
 
     Parameters
@@ -103,18 +103,18 @@ def read_publication(
     content = loads(document)
     if not isinstance(content, dict) or content.get("task") != task_id:
         raise Unreadable("a publication of another task")
-    if not set(_FIELDS) <= set(content) or not all(conforms(content[name], _FIELDS[name]) for name in _FIELDS):
+    if not set(_FIELDS) <= set(content) or not all(matches_type(content[name], _FIELDS[name]) for name in _FIELDS):
         raise Unreadable("a publication with other fields than it has to have")
     if not all(0 <= content[name] < 2**32 for name in ("number", "epoch", "round")):
         raise Unreadable("a publication with numbers that are none")
-    made = Pin(int(content["number"]), chained(content["previous"], document))
+    made = PublicationPin(int(content["number"]), chain_document(content["previous"], document))
     check_cosigned(made, shown.cosignature, task_id=task_id, key=registrar_key)
     if before is not None:
-        _follows(made, content["previous"], before)
+        _check_follows(made, content["previous"], before)
     return content, made
 
 
-def check_between(before: Pin, content: dict[str, Any], hashes: Sequence[bytes]) -> None:
+def check_between(before: PublicationPin, content: dict[str, Any], hashes: Sequence[bytes]) -> None:
     """Refuse a publication that does not continue the history of `before`.
 
     Parameters
@@ -126,12 +126,12 @@ def check_between(before: Pin, content: dict[str, Any], hashes: Sequence[bytes])
     hashes
         Of all documents between the two.
     """
-    if folded(before.chain, hashes) != content["previous"]:
+    if extend_chain(before.chain, hashes) != content["previous"]:
         number = content["number"]
         raise BandannaError(f"publication {number} has another history than {before.number}: the analyzer tells two")
 
 
-def _follows(made: Pin, previous: str, before: Pin) -> None:
+def _check_follows(made: PublicationPin, previous: str, before: PublicationPin) -> None:
     """Refuse what is older, and what is of another history as far as two publications can tell."""
     if made.number < before.number:
         raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")

@@ -15,17 +15,17 @@ import numpy as np
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import (
     Signer,
+    decode_base64url,
     draw_seed,
     dumps,
+    encode_base64url,
+    expand_masks,
     is_sound,
     loads,
-    masks,
-    packed,
     seal,
-    unpacked,
     verify,
 )
-from bandanna.deployment.messages.tickets import MAC, SLOT, agrees, label, mac
+from bandanna.deployment.messages.tickets import MAC, SLOT, encode_label, is_equal_mac, mac
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 
 # Reports as devices send them: a fixed header and a body of one length for everybody.
@@ -44,7 +44,7 @@ from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 
 _HEADER = struct.Struct(f"<{SLOT}s{MAC}sIHBB")
 _TAIL = struct.Struct("<IHBB")
-_LABEL = label("record")
+_LABEL = encode_label("record")
 HEADER = _HEADER.size  # 40 bytes
 ZERO, FINAL = 0, 1  # versions
 EPOCHS = 2**32 - 1
@@ -112,26 +112,26 @@ def record_tag(
 def is_tagged(record: Fields, key: bytes, plan: bytes) -> bool:
     """Whether a record has the tag that its fields must have; compared in constant time."""
     slot, tag, epoch, round_, version, key_id, body = record
-    return agrees(tag, record_tag(key, plan, slot, epoch, round_, version, key_id, body))
+    return is_equal_mac(tag, record_tag(key, plan, slot, epoch, round_, version, key_id, body))
 
 
-def split(content: bytes, most: int) -> list[Fields]:
+def split_records(content: bytes, most: int) -> list[Fields]:
     """The records of a request, each with its length before it (u32), as tuples: this is where time is spent."""
     length, size = content[:4], 4 + int.from_bytes(content[:4], "little")
     places = range(0, len(content), size)
     whole = size >= 4 + HEADER and not len(content) % size and len(places) <= most
     if whole and {content[place : place + 4] for place in places} == {length}:  # all of one length, as honest ones are
-        return list(_of(size).iter_unpack(content))
-    return list(_one_by_one(content, most))
+        return list(_split_equal(size).iter_unpack(content))
+    return list(_split_any(content, most))
 
 
 @lru_cache(maxsize=64)
-def _of(size: int) -> struct.Struct:
+def _split_equal(size: int) -> struct.Struct:
     """Records of `size` bytes with their length."""
     return struct.Struct(f"<4x{_HEADER.format[1:]}{size - 4 - HEADER}s")
 
 
-def _one_by_one(content: bytes, most: int) -> Iterator[Fields]:
+def _split_any(content: bytes, most: int) -> Iterator[Fields]:
     place, end, count = 0, len(content), 0
     while place < end:
         count += 1
@@ -144,7 +144,7 @@ def _one_by_one(content: bytes, most: int) -> Iterator[Fields]:
         place = stop
 
 
-def joined(records: Iterator[bytes] | list[bytes]) -> bytes:
+def join_records(records: Iterator[bytes] | list[bytes]) -> bytes:
     """A request of some records."""
     return b"".join(len(record).to_bytes(4, "little") + record for record in records)
 
@@ -169,7 +169,7 @@ class Ticket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class RecordAnswer:
     """What the collector says of one record: its place, or why it was not kept, with a proof that it was not used."""
 
     place: int = -1
@@ -177,28 +177,28 @@ class Answer:
     refusal: bytes = b""
 
 
-def ticket_of(plain: Any) -> Ticket:
+def ticket_from_plain(plain: Any) -> Ticket:
     """As the registrar writes it: {"epoch", "slot", "collector", "helper"?}; Unreadable for anything else."""
     wanted = {"epoch", "slot", "collector"}
     if not isinstance(plain, Mapping) or not wanted <= set(plain) or type(plain["epoch"]) is not int:
         raise Unreadable(
             'a ticket is {"epoch", "slot", "collector"}, as the registrar gives it, "helper" if it has one'
         )
-    slot, collector = unpacked(plain["slot"], SLOT), unpacked(plain["collector"], MAC)
-    helper = unpacked(plain["helper"], MAC) if "helper" in plain else None
+    slot, collector = decode_base64url(plain["slot"], SLOT), decode_base64url(plain["collector"], MAC)
+    helper = decode_base64url(plain["helper"], MAC) if "helper" in plain else None
     return Ticket(slot=slot, epoch=plain["epoch"], collector=collector, helper=helper)
 
 
-def answers(status: int, content: bytes, count: int) -> list[Answer]:
+def parse_answers(status: int, content: bytes, count: int) -> list[RecordAnswer]:
     """A collector's answer, one for each of `count` records."""
     document = loads(content)
     try:
         if status == 201:
-            found = [Answer(place=_place(place)) for place in document["places"]]
+            found = [RecordAnswer(place=_parse_place(place)) for place in document["places"]]
         elif "results" not in document:
-            found = [Answer(reason=str(document.get("reason", status)))] * count
+            found = [RecordAnswer(reason=str(document.get("reason", status)))] * count
         else:
-            found = [_answer(each) for each in document["results"]]
+            found = [_parse_answer(each) for each in document["results"]]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable("an answer that no collector gives") from error
     if len(found) != count:
@@ -206,16 +206,18 @@ def answers(status: int, content: bytes, count: int) -> list[Answer]:
     return found
 
 
-def _place(plain: Any) -> int:
+def _parse_place(plain: Any) -> int:
     if type(plain) is not int or not 0 <= plain < _PLACES:
         raise ValueError("no place of a batch")
     return plain
 
 
-def _answer(plain: Mapping[str, Any]) -> Answer:
+def _parse_answer(plain: Mapping[str, Any]) -> RecordAnswer:
     if "place" in plain:
-        return Answer(place=_place(plain["place"]))
-    return Answer(reason=str(plain["reason"]), refusal=unpacked(plain["refusal"]) if "refusal" in plain else b"")
+        return RecordAnswer(place=_parse_place(plain["place"]))
+    return RecordAnswer(
+        reason=str(plain["reason"]), refusal=decode_base64url(plain["refusal"]) if "refusal" in plain else b""
+    )
 
 
 # What sealed texts belong to, for whom seeds are sealed, and the digest by which two mixers compare their slots.
@@ -232,15 +234,15 @@ def sealing_info(task: bytes, batch: Batch, round_: int, slot: bytes) -> bytes:
     the record is not in it: the helper would learn who has answered, and a share with the seed of another version is
     noise, which the shuffler can add without it.
     """
-    return _INFO.pack(label("seed"), task, batch.epoch, round_, slot, batch.digest)
+    return _INFO.pack(encode_label("seed"), task, batch.epoch, round_, slot, batch.digest)
 
 
 def report_info(task: bytes, epoch: int, round_: int) -> bytes:
     """For HPKE: a whole report, sealed for the analyzer, which must not know the slot."""
-    return _REPORT.pack(label("report"), task, epoch, round_)
+    return _REPORT.pack(encode_label("report"), task, epoch, round_)
 
 
-def checksum(slots: Iterable[bytes]) -> str:
+def slots_checksum(slots: Iterable[bytes]) -> str:
     """SHA-256 of the sorted slots, in hexadecimal: equal for equal sets, in any order.
 
     >>> checksum([b"one", b"two"]) == checksum([b"two", b"one"])
@@ -275,7 +277,7 @@ def read_seal_key(told: Any, *, task_id: str, key: str) -> tuple[int, str]:
 # The body of a report: numbers as they are, sealed for the analyzer, or split for two mixers.
 
 
-def body_of(
+def encode_body(
     rows: Sequence[np.ndarray[Any, Any]], *, task: bytes, batch: Batch, round_: int, ticket: Ticket, key: str | None
 ) -> bytes:
     """The body of one user's record for a round.
@@ -296,7 +298,7 @@ def body_of(
     if ticket.helper is None:
         raise BandannaError("a ticket without the helper's key, in a task of two mixers: the host must pass it on")
     seed = draw_seed()
-    hidden = zip(asked.own, rows, masks(seed, asked.lengths), strict=True)
+    hidden = zip(asked.own, rows, expand_masks(seed, asked.lengths), strict=True)
     shares = b"".join(part.to_bytes(np.asarray(row, dtype=np.int64) - mask) for part, row, mask in hidden)  # mod 2^64
     return shares + seal(key, seed + ticket.helper, sealing_info(task, batch, round_, ticket.slot))
 
@@ -318,7 +320,7 @@ REASONS = {
 }
 
 
-class Verdict(NamedTuple):
+class RecordVerdict(NamedTuple):
     """Kept, at a place of the batch; or refused, for a reason, with a proof that the slot was not used."""
 
     place: int = -1
@@ -326,10 +328,10 @@ class Verdict(NamedTuple):
     refusal: bytes = b""
 
 
-MALFORMED = Verdict(reason="malformed")
+MALFORMED = RecordVerdict(reason="malformed")
 
 
-def answer(verdicts: Sequence[Verdict]) -> tuple[int, bytes]:
+def encode_verdicts(verdicts: Sequence[RecordVerdict]) -> tuple[int, bytes]:
     """Status and body: 201 with places, 400 for what is no record, 409 with a reason for each that was refused."""
     if not any(reason for _, reason, _ in verdicts):
         return 201, f'{{"places":[{",".join([str(place) for place, _, _ in verdicts])}]}}'.encode()
@@ -337,7 +339,7 @@ def answer(verdicts: Sequence[Verdict]) -> tuple[int, bytes]:
         return 400, json.dumps({"error": REASONS["malformed"], "reason": "malformed"}).encode()
     results = [
         {"reason": each.reason, "error": REASONS[each.reason]}
-        | ({"refusal": packed(each.refusal)} if each.refusal else {})
+        | ({"refusal": encode_base64url(each.refusal)} if each.refusal else {})
         if each.reason
         else {"place": each.place}
         for each in verdicts

@@ -11,7 +11,7 @@ _KEY = 64  # bytes of a key for HMAC-SHA256, which are those that SHA-256 takes 
 _PADS = tuple(bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
-def label(purpose: str) -> bytes:
+def encode_label(purpose: str) -> bytes:
     """What a hash, a MAC or a seal is for, as 32 bytes.
 
     >>> label("record")
@@ -22,9 +22,9 @@ def label(purpose: str) -> bytes:
     return text.ljust(32, b"\0")
 
 
-def pair_info(verifier: str) -> bytes:
+def ticket_key_info(verifier: str) -> bytes:
     """For HKDF: whose pair key it is."""
-    return label("pair") + label(verifier)
+    return encode_label("pair") + encode_label(verifier)
 
 
 def mac(key: bytes, *parts: bytes) -> bytes:
@@ -37,17 +37,17 @@ def mac(key: bytes, *parts: bytes) -> bytes:
     return hashlib.sha256(padded.translate(_PADS[1]) + inner).digest()[:MAC]
 
 
-def refusal(key: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
+def prove_unused(key: bytes, task: bytes, epoch: int, slot: bytes) -> bytes:
     """What says that a slot was not used in an epoch, and never will be; `key`: of registrar and collector."""
-    return mac(key, label("refused"), task, epoch.to_bytes(4, "little"), slot)
+    return mac(key, encode_label("refused"), task, epoch.to_bytes(4, "little"), slot)
 
 
-def agrees(given: bytes, expected: bytes) -> bool:
+def is_equal_mac(given: bytes, expected: bytes) -> bool:
     """Compared in constant time."""
     return hmac.compare_digest(given, expected)
 
 
-class Tickets:
+class TicketKeys:
     """The keys of slots for one verifier, for the registrar that gives them and the verifier that checks them.
 
     All that is the same for an epoch is hashed once.
@@ -62,7 +62,7 @@ class Tickets:
     def __init__(self, key: bytes, task: bytes, verifier: str) -> None:
         padded = key.ljust(_KEY, b"\0")
         self._outer = hashlib.sha256(padded.translate(_PADS[1]))
-        self._inner = hashlib.sha256(padded.translate(_PADS[0]) + label(f"ticket {verifier}") + task)
+        self._inner = hashlib.sha256(padded.translate(_PADS[0]) + encode_label(f"ticket {verifier}") + task)
         self._begun = (-1, self._inner)  # an epoch, and the hash as far as it goes with it
 
     def key(self, epoch: int, slot: bytes) -> bytes:

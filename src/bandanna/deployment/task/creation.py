@@ -14,18 +14,18 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from bandanna import validation
-from bandanna.agent.preflight import affordable, check_map, features_of, fixed_arms
+from bandanna.agent.preflight import check_budget_suffices, check_map, count_features, fixed_arms
 from bandanna.data.features.map import Map
 from bandanna.deployment.task.description import deployed_guarantee, forecast
-from bandanna.deployment.task.document import ROLES, Keys, Secrets, Task, content_of, seals_reports
+from bandanna.deployment.task.document import ROLES, Keys, Secrets, Task, make_content, seals_reports
 from bandanna.deployment.task.query_plan import check_deployable, first_batches
-from bandanna.device.arm_sets import FixedArms
+from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.algorithm import is_place
+from bandanna.policies.algorithm import is_import_path
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import known_as, make_from, types_of
+from bandanna.policies.registry import find_algorithm, find_argument_types, make_from_table
 from bandanna.storage import files
-from bandanna.validation import inside, keys, read_toml, typed
+from bandanna.validation import check_keys, check_type, prefix_errors, read_toml
 
 # What a task's file says: every key known, every value of its type, nothing computed yet.
 #
@@ -72,11 +72,11 @@ _PORTS = {"registrar": 8700, "analyzer": 8701, "shuffler": 8702, "helper": 8703}
 _UNITS = {"s": 1, "sec": 1, "second": 1, "min": 60, "minute": 60, "h": 3600, "hour": 3600, "day": 86_400}
 _LONGEST = 30 * 86_400.0  # seconds of grace
 _LETTERS = 200  # of a title
-_OLDEST = 1_000  # releases
+_MAX_AGE = 1_000  # releases
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class TaskFile:
     """A task's file, checked by itself; None stands for what follows from the policy."""
 
     title: str
@@ -96,23 +96,23 @@ class Wanted:
     close: str = "grace"
 
 
-def wanted(document: Mapping[str, Any]) -> Wanted:
+def parse_task_file(document: Mapping[str, Any]) -> TaskFile:
     """What a file says, or would; errors name the key with its table, and what is allowed there."""
-    given = keys(document, "", _TOP, needed=("title", "algorithm", "policy"))
+    given = check_keys(document, "", _TOP, needed=("title", "algorithm", "policy"))
     tables = {name: _table(given, name) for name in _TOP[2:]}
     if "schema" in given and "features" in given:
         raise BandannaError("one of [schema] and [features] is needed, not both: ranges are columns of a map too")
-    rules = keys(tables["rules"], "rules", _RULES)
-    test = keys(tables["test"], "test", ("seed", "close"))
-    with inside("rules."):
-        chosen = {name: _RULE[name](value) for name, value in rules.items()}
-    with inside("test."):
+    rules = check_keys(tables["rules"], "rules", _RULES)
+    test = check_keys(tables["test"], "test", ("seed", "close"))
+    with prefix_errors("rules."):
+        chosen = {name: _RULE_PARSERS[name](value) for name, value in rules.items()}
+    with prefix_errors("test."):
         if "seed" in test:
-            chosen["seed"] = validation.whole("seed", test["seed"], least=0, most=validation.SEEDS)
+            chosen["seed"] = validation.integer("seed", test["seed"], least=0, most=validation.SEED_LIMIT)
         chosen["close"] = validation.one_of("close", test.get("close", "grace"), ("grace", "answered"))
-    return Wanted(
+    return TaskFile(
         title=_title(given["title"]),
-        algorithm=typed("algorithm", given["algorithm"], str),
+        algorithm=check_type("algorithm", given["algorithm"], str),
         policy=tables["policy"],
         arms=_arms(tables["arms"]) if "arms" in given else None,
         schema=_schema(tables["schema"]) if "schema" in given else None,
@@ -131,12 +131,12 @@ def _table(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _title(value: Any) -> str:
-    if not typed("title", value, str).strip() or len(value) > _LETTERS or not value.isprintable():
+    if not check_type("title", value, str).strip() or len(value) > _LETTERS or not value.isprintable():
         raise InvalidArgument("title", value, f"a line of 1 to {_LETTERS} letters")
     return str(value)
 
 
-def seconds(value: Any) -> float:
+def parse_duration(value: Any) -> float:
     """A duration: a number of seconds, or a text such as "10 min".
 
     >>> seconds("10 min"), seconds(2)
@@ -157,7 +157,7 @@ def seconds(value: Any) -> float:
 
 def _arms(table: dict[str, Any]) -> Any:
     """Names, or a mapping from names to features: as an agent takes them."""
-    given = keys(table, "arms", ("names", "features"))
+    given = check_keys(table, "arms", ("names", "features"))
     if len(given) != 1:
         raise BandannaError("arms: one of names = [...] and features = { name = [...], ... } is needed, not both")
     if "features" in given:
@@ -186,7 +186,7 @@ def _schema(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _urls(table: dict[str, Any]) -> dict[str, str]:
-    given = keys(table, "roles", tuple(_PORTS))
+    given = check_keys(table, "roles", tuple(_PORTS))
     return {name: _url(f"roles.{name}", value) for name, value in given.items()}
 
 
@@ -197,7 +197,7 @@ def default_url(role: str) -> str:
 
 def _url(where: str, value: Any) -> str:
     allowed = 'an address such as "https://analyzer.example" or "http://127.0.0.1:8701", without ? and #'
-    text = typed(where, value, str)
+    text = check_type(where, value, str)
     try:
         parts = urlsplit(text)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -209,11 +209,11 @@ def _url(where: str, value: Any) -> str:
     return str(text).rstrip("/")
 
 
-_RULE: dict[str, Any] = {
-    "participations": lambda value: validation.whole("participations", value),
-    "grace": seconds,
-    "max_age": lambda value: validation.whole("max_age", value, least=0, most=_OLDEST),
-    "mixers": lambda value: validation.whole("mixers", value, least=0, most=2),
+_RULE_PARSERS: dict[str, Any] = {
+    "participations": lambda value: validation.integer("participations", value),
+    "grace": parse_duration,
+    "max_age": lambda value: validation.integer("max_age", value, least=0, most=_MAX_AGE),
+    "mixers": lambda value: validation.integer("mixers", value, least=0, most=2),
     "noise": lambda value: validation.one_of("noise", value, ("device", "checked", "mixer")),
 }
 
@@ -221,55 +221,57 @@ _RULE: dict[str, Any] = {
 # What a task's file leads to: the policy, who mixes, how old a snapshot may be, which arms there are, who is where.
 
 
-_MIXED = ("shuffle", "concurrent")  # trust models with mixers
+_MIXED_TRUST = ("shuffle", "concurrent")  # trust models with mixers
 _ARMS, _ROUNDS = 100_000, 10**12
 
 
-def policy_of(want: Wanted) -> Policy[Any]:
+def make_policy(want: TaskFile) -> Policy[Any]:
     """Made, and not yet calibrated."""
-    if is_place(want.algorithm):
+    if is_import_path(want.algorithm):
         raise InvalidArgument("algorithm", want.algorithm, "a name of `bandanna list`: every party knows these")
     try:
-        entry = known_as(want.algorithm)
+        entry = find_algorithm(want.algorithm)
     except InvalidArgument as error:
         raise InvalidArgument("algorithm", error.value, error.allowed.removesuffix(", or module:Class")) from None
-    given, types = dict(want.policy), types_of(want.algorithm)
+    given, types = dict(want.policy), find_argument_types(want.algorithm)
     if "participations" in given:
         raise InvalidArgument("policy.participations", given["participations"], "left out: it belongs into [rules]")
     for name, value in given.items():
-        typed(f"policy.{name}", value, types.get(name))
+        check_type(f"policy.{name}", value, types.get(name))
     for name, usual in (("participations", 1), ("noise", "device")):
         chosen = getattr(want, name) or usual
         if chosen != usual and name in entry.options:
             given[name] = chosen
         elif chosen != usual and not (name == "participations" and entry.trust == "none"):
             raise InvalidArgument(f"rules.{name}", chosen, f"{usual!r}: {want.algorithm} has nothing else")
-    policy: Policy[Any] = make_from("policy", want.algorithm, given)
-    counts = policy.privacy.model in _MIXED and policy.privacy.protocol == "binomial" and policy.privacy.noisy
+    policy: Policy[Any] = make_from_table("policy", want.algorithm, given)
+    counts = policy.privacy.model in _MIXED_TRUST and policy.privacy.protocol == "binomial" and policy.privacy.noisy
     if want.noise is None and counts and want.mixers in (None, 1) and "noise" in entry.options:
-        policy = make_from("policy", want.algorithm, {**given, "noise": "checked"})  # one mixer sees counts
+        policy = make_from_table("policy", want.algorithm, {**given, "noise": "checked"})  # one mixer sees counts
     if entry.trust == "none" and want.participations > 1:
         policy = replace(policy, privacy=replace(policy.privacy, participations=want.participations))  # type: ignore[type-var]
     if policy.horizon is None or policy.horizon > _ROUNDS:
         raise InvalidArgument("policy.horizon", policy.horizon, f"a number of rounds, at most {_ROUNDS:,}")
-    with inside("policy."):
+    with prefix_errors("policy."):
         check_deployable(policy)
     return policy
 
 
 def calibrate(policy: Policy[Any]) -> None:
     """This takes its time; noise that does not keep the policy's own budget is refused."""
-    with inside("policy."):
+    with prefix_errors("policy."):
         policy.prepare()
-        affordable(policy)
+        check_budget_suffices(policy)
 
 
-def mixers_of(want: Wanted, policy: Policy[Any]) -> int:
+def resolve_mixers(want: TaskFile, policy: Policy[Any]) -> int:
     """How many there are: by default one where the trust model has any."""
     model = policy.privacy.model
-    if model not in _MIXED:
+    if model not in _MIXED_TRUST:
         if want.mixers:
-            allowed = f'0: in the "{model}" model devices report to the analyzer; mixers are for {" and ".join(_MIXED)}'
+            allowed = (
+                f'0: in the "{model}" model devices report to the analyzer; mixers are for {" and ".join(_MIXED_TRUST)}'
+            )
             raise InvalidArgument("rules.mixers", want.mixers, allowed)
         return 0
     mixers = 1 if want.mixers is None else want.mixers
@@ -280,7 +282,7 @@ def mixers_of(want: Wanted, policy: Policy[Any]) -> int:
     return mixers
 
 
-def max_age_of(want: Wanted, policy: Policy[Any]) -> int:
+def resolve_max_age(want: TaskFile, policy: Policy[Any]) -> int:
     """0 where the next batch follows from what this one has taught: it cannot begin before."""
     known = type(policy).following is not Policy.following
     if want.max_age is None:
@@ -291,7 +293,7 @@ def max_age_of(want: Wanted, policy: Policy[Any]) -> int:
     return want.max_age
 
 
-def arms_of(want: Wanted, policy: Policy[Any]) -> FixedArms | None:
+def resolve_arms(want: TaskFile, policy: Policy[Any]) -> FixedArmSet | None:
     """Those that stay."""
     count = getattr(policy, "n_arms", None)
     named, counted = isinstance(want.arms, list), count is not None
@@ -303,7 +305,7 @@ def arms_of(want: Wanted, policy: Policy[Any]) -> FixedArms | None:
     return fixed_arms(policy, want.arms)
 
 
-def schema_of(want: Wanted, policy: Policy[Any]) -> dict[str, Any] | None:
+def resolve_schema(want: TaskFile, policy: Policy[Any]) -> dict[str, Any] | None:
     """The features of a context, as many as the policy has: their ranges, or a map from records."""
     if want.features is not None:
         check_map(want.features, policy)
@@ -311,8 +313,8 @@ def schema_of(want: Wanted, policy: Policy[Any]) -> dict[str, Any] | None:
         if want.arms is not None and getattr(policy, "n_arms", None) is None:
             raise InvalidArgument("features", "a map", "none: arms that stay have their features in [arms]")
         return want.features.to_dict()
-    if want.schema is not None and (count := len(want.schema["names"])) != features_of(policy):
-        allowed = f"{features_of(policy)} names, one for each feature of the policy"
+    if want.schema is not None and (count := len(want.schema["names"])) != count_features(policy):
+        allowed = f"{count_features(policy)} names, one for each feature of the policy"
         raise InvalidArgument("schema", f"{count} names", allowed)
     return want.schema
 
@@ -325,7 +327,7 @@ def _check_total(features: Map) -> None:
             raise InvalidArgument(f"features.columns.{each.name}", "refuse", allowed)
 
 
-def urls_of(want: Wanted, mixers: int) -> dict[str, str]:
+def resolve_urls(want: TaskFile, mixers: int) -> dict[str, str]:
     """Where the task's roles are found."""
     roles = ("analyzer", "shuffler", "helper")[: 1 + mixers]
     for role in want.urls:
@@ -333,7 +335,7 @@ def urls_of(want: Wanted, mixers: int) -> dict[str, str]:
             raise InvalidArgument(f"roles.{role}", want.urls[role], f"left out: with {mixers} mixers there is none")
     urls = {role: want.urls.get(role, default_url(role)) for role in ("registrar", *roles)}
     for role, url in urls.items():
-        if want.urls and role not in want.urls and not all(map(_local, want.urls.values())):
+        if want.urls and role not in want.urls and not all(map(_is_local, want.urls.values())):
             raise InvalidArgument(f"roles.{role}", None, "its address: other roles are not on this machine")
         same = next(
             (each for each, other in urls.items() if each != role and other.rstrip("/") == url.rstrip("/")), None
@@ -343,14 +345,14 @@ def urls_of(want: Wanted, mixers: int) -> dict[str, str]:
     return urls
 
 
-def _local(url: str) -> bool:
+def _is_local(url: str) -> bool:
     return (urlsplit(url).hostname or "") in ("127.0.0.1", "localhost", "::1")
 
 
 # Makes a task from its file: all is checked and calibrated; keys are drawn here, or by each role that joins.
 
 
-def create(
+def create_task(
     source: str | PathLike[str] | Mapping[str, Any], *, expect: bool = True, keys: Keys | None = None
 ) -> tuple[Task, list[Secrets]]:
     """The task of a file (or of what would stand there), and the secrets of its roles.
@@ -359,22 +361,22 @@ def create(
     keys    of tests that want the same document again; else new ones are drawn
     """
     if isinstance(source, Mapping):
-        return _created(wanted(source), expect, keys)
+        return _create_task(parse_task_file(source), expect, keys)
     path = validation.path("file", source)
     document = {"title": path.stem, **read_toml(path)}
-    with inside(f"{path}: "):
-        return _created(wanted(document), expect, keys)
+    with prefix_errors(f"{path}: "):
+        return _create_task(parse_task_file(document), expect, keys)
 
 
-def draft(source: str | PathLike[str], *, expect: bool = True) -> Task:
+def create_draft(source: str | PathLike[str], *, expect: bool = True) -> Task:
     """The task of a file without any keys, for its roles to join (`tasks.join`)."""
     path = validation.path("file", source)
-    with inside(f"{path}: "):
-        return Task.made(_content(wanted({"title": path.stem, **read_toml(path)}), expect))
+    with prefix_errors(f"{path}: "):
+        return Task.made(_make_content(parse_task_file({"title": path.stem, **read_toml(path)}), expect))
 
 
-def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[Secrets]]:
-    content = _content(want, expect)
+def _create_task(want: TaskFile, expect: bool, keys: Keys | None) -> tuple[Task, list[Secrets]]:
+    content = _make_content(want, expect)
     made = Task.made(content)
     keys = Keys.drawn(mixers=made.mixers, sealed=seals_reports(made)) if keys is None else keys
     task = Task.made({**content, "keys": keys.public(), "dealer": True})
@@ -382,16 +384,16 @@ def _created(want: Wanted, expect: bool, keys: Keys | None) -> tuple[Task, list[
     return task, [keys.of(role, task) for role in task.roles]
 
 
-def _content(want: Wanted, expect: bool) -> dict[str, Any]:
+def _make_content(want: TaskFile, expect: bool) -> dict[str, Any]:
     """The parts of a task's document, but for its keys."""
-    policy = policy_of(want)
-    mixers, max_age, arms = mixers_of(want, policy), max_age_of(want, policy), arms_of(want, policy)
-    urls, schema = urls_of(want, mixers), schema_of(want, policy)
-    with _numbers():
+    policy = make_policy(want)
+    mixers, max_age, arms = resolve_mixers(want, policy), resolve_max_age(want, policy), resolve_arms(want, policy)
+    urls, schema = resolve_urls(want, mixers), resolve_schema(want, policy)
+    with _refuse_huge_numbers():
         calibrate(policy)
         batches = first_batches(policy, arms, mixers=mixers, seeded=want.seed is not None)
     stated = deployed_guarantee(policy, batches[:1], mixers=mixers)
-    return content_of(
+    return make_content(
         policy,
         arms=arms,
         title=want.title,
@@ -411,7 +413,7 @@ def _content(want: Wanted, expect: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def _numbers() -> Iterator[None]:
+def _refuse_huge_numbers() -> Iterator[None]:
     """What floats or the memory cannot hold is refused as any other argument."""
     try:
         with np.errstate(all="ignore"):
@@ -423,7 +425,7 @@ def _numbers() -> Iterator[None]:
         raise BandannaError(f"policy: its first batches cannot be planned with these numbers ({said})") from error
 
 
-def write(folder: str | PathLike[str], task: Task, secrets: Sequence[Secrets]) -> None:
+def write_task(folder: str | PathLike[str], task: Task, secrets: Sequence[Secrets]) -> None:
     """The document and a file of secrets for each role; a folder that has another task is left as it is."""
     place = validation.path("folder", folder, folder=True)
     check_free(place, task)
@@ -433,18 +435,18 @@ def write(folder: str | PathLike[str], task: Task, secrets: Sequence[Secrets]) -
         raise BandannaError(f"{place} cannot be made: {error.strerror or error}") from error
     for each in secrets:
         each.write(place)
-    files.write(place / "task.json", task.document.decode("ascii"))  # last: a folder with a task is whole
+    files.write_private_file(place / "task.json", task.document.decode("ascii"))  # last: a folder with a task is whole
 
 
 def check_free(folder: Path, task: Task | None = None) -> None:
     """Refuse a folder in which a task is that is not this one, or secrets of one."""
     held = [each for each in ("task.json", *(f"{role}.secret.json" for role in ROLES)) if (folder / each).exists()]
-    if not held or (task is not None and held[0] == "task.json" and _same(folder, task)):
+    if not held or (task is not None and held[0] == "task.json" and _holds_same_task(folder, task)):
         return
     raise BandannaError(f"{folder} has a task already ({', '.join(held)}): take another folder, or remove it")
 
 
-def _same(folder: Path, task: Task) -> bool:
+def _holds_same_task(folder: Path, task: Task) -> bool:
     try:
         return Task.read(folder).id == task.id
     except BandannaError:

@@ -10,30 +10,30 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from bandanna.agent.preflight import features_of
-from bandanna.deployment.messages.batch_plan import Batch, clients
+from bandanna.agent.preflight import count_features
+from bandanna.deployment.messages.batch_plan import Batch, list_supported_clients
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.deployment.messages.report import HEADER
-from bandanna.deployment.task.document import Task, leaflet_of
+from bandanna.deployment.task.document import Task, make_client_section
 from bandanna.deployment.task.joining import check_joins
 from bandanna.deployment.task.query_plan import first_batches, sends_rows
-from bandanna.device.arm_sets import FixedArms
+from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError, ClippingWarning, Unreadable
-from bandanna.policies.base import Policy, RunningSums
-from bandanna.policies.finite.base import FiniteArmed
+from bandanna.policies.base import Policy, RunningSumPolicy
+from bandanna.policies.finite.base import FiniteArmedPolicy
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.thompson import Thompson
-from bandanna.policies.finite.ucb import EveryRound
+from bandanna.policies.finite.ucb import PerRoundUCB
 from bandanna.policies.glm.base import GLMPolicy
-from bandanna.policies.glm.batched import Batched
+from bandanna.policies.glm.batched import BatchedGLMPolicy
 from bandanna.policies.linear.oful_jdp import OFULJDP
 from bandanna.policies.population import PhasedElimination
-from bandanna.policies.registry import known_as
-from bandanna.privacy.guarantee import SHUFFLER, Guarantee, rounded_up
-from bandanna.protocols.factory import mixers
-from bandanna.protocols.mixers import Gathering
+from bandanna.policies.registry import find_algorithm
+from bandanna.privacy.guarantee import SHUFFLER, Guarantee, format_rounded_up
+from bandanna.protocols.factory import make_mixer_encoding
+from bandanna.protocols.mixers import GatheringMixer
 from bandanna.simulation.engine import simulate
-from bandanna.simulation.environments.base import Environment, random_play
+from bandanna.simulation.environments.base import Environment, regret_of_random_play
 from bandanna.simulation.environments.finite import FiniteArms
 from bandanna.simulation.environments.glm import GeneralisedLinear
 from bandanna.simulation.environments.linear import DisjointLinear, LinearContextual, SphereArms, SphereContexts
@@ -45,10 +45,10 @@ from bandanna.simulation.environments.population import OneClientPerRound, Popul
 _LENGTH = 4  # bytes before each record of a request
 _TRACES = "the slot, address and time of every report, and who gave a final one"
 _TRUSTED = "nothing: it is trusted"
-_PART = "that one takes part is not hidden"
+_PARTICIPATION_VISIBLE = "that one takes part is not hidden"
 
 
-class Sight(NamedTuple):
+class VisibilityRow(NamedTuple):
     """One line of the table."""
 
     role: str
@@ -86,25 +86,25 @@ def deployed_guarantee(policy: Policy[Any], batches: tuple[Batch, ...], *, mixer
         against = "the shuffler and the helper together"
     elif mixers == 1 and _sealed(batches):
         against = "the shuffler and the analyzer together"
-    observers = tuple((_called(row), row.sees.removesuffix(f"; {_TRACES}")) for row in rows)
+    observers = tuple((_name_role(row), row.sees.removesuffix(f"; {_TRACES}")) for row in rows)
     return replace(stated, observers=observers, against=against, one_process=False)
 
 
-def _called(row: Sight) -> str:
+def _name_role(row: VisibilityRow) -> str:
     """A role in a sentence."""
     if row.role == "everybody":
         return row.role
     return f"the {'trusted ' * (row.left == _TRUSTED)}{row.role}"
 
 
-def sight(task: Task) -> list[Sight]:
+def visibility_table(task: Task) -> list[VisibilityRow]:
     """The table of this task: device, network, registrar, mixers, analyzer, everybody."""
     stated, policy = task.policy.guarantee, task.policy
     batches = first_batches(policy, task.arms, mixers=task.mixers, seeded=task.seed is not None, most=1)
     return [
-        Sight("device", "the own context, reward and noise", "-"),
-        Sight("network", _sent(batches), _wire(task)),
-        Sight("registrar", "who takes part in which batch, and no report", _registrar(policy, stated)),
+        VisibilityRow("device", "the own context, reward and noise", "-"),
+        VisibilityRow("network", _describe_sent(batches), _wire(task)),
+        VisibilityRow("registrar", "who takes part in which batch, and no report", _registrar(policy, stated)),
         *_mixers(policy, task.mixers, stated, batches),
         _analyzer(policy, task.mixers, stated, batches),
         _everybody(stated),
@@ -116,7 +116,7 @@ def record_bytes(batches: tuple[Batch, ...]) -> list[int]:
     return [HEADER + each.size + _LENGTH for batch in batches for each in batch.rounds]
 
 
-def _sent(batches: tuple[Batch, ...]) -> str:
+def _describe_sent(batches: tuple[Batch, ...]) -> str:
     sizes = list(map(str, dict.fromkeys(record_bytes(batches))))
     length = f"{sizes[0]} bytes" if len(sizes) == 1 else f"{', '.join(sizes[:-1])} or {sizes[-1]} bytes"
     return f"that an address sent a record of {length}, the same for everybody" if sizes else "no records"
@@ -125,26 +125,28 @@ def _sent(batches: tuple[Batch, ...]) -> str:
 def _wire(task: Task) -> str:
     """Of reports on their way to the collector."""
     if task.url(task.collector).startswith("https:"):
-        return f"the data: the connection is encrypted; {_PART}"
+        return f"the data: the connection is encrypted; {_PARTICIPATION_VISIBLE}"
     return f"as against the {task.collector}: http is not encrypted; for one machine only"
 
 
 def _registrar(policy: Policy[Any], stated: Guarantee) -> str:
     """Whoever gives tickets may give them to nobody: of a batch of inventions and one person the totals are public."""
-    left = f"the data: it sees none; {_PART}"
+    left = f"the data: it sees none; {_PARTICIPATION_VISIBLE}"
     if policy.privacy.model not in ("shuffle", "concurrent") or _drawn_by_mixer(policy):
         return left
-    return f"{left}. If it invents all others of a batch: {against_mixer(stated)}"
+    return f"{left}. If it invents all others of a batch: {describe_mixer_guarantee(stated)}"
 
 
-def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[Batch, ...]) -> list[Sight]:
+def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[Batch, ...]) -> list[VisibilityRow]:
     if count == 0:
         return []
     if count == 2:
         alone = "everything, as long as the helper keeps its part to itself; with it: "
         return [
-            Sight("shuffler", f"a uniform share of every report; {_TRACES}", alone + against_mixer(stated)),
-            Sight(
+            VisibilityRow(
+                "shuffler", f"a uniform share of every report; {_TRACES}", alone + describe_mixer_guarantee(stated)
+            ),
+            VisibilityRow(
                 "helper",
                 "the other uniform share of every report, and its slot",
                 "the same, with the shuffler",
@@ -152,33 +154,39 @@ def _mixers(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[B
         ]
     if _sealed(batches):
         honest = "it adds no reports of its own and the analyzer opens nothing for it"
-        left = f"everything, as long as {honest}; else: {against_mixer(stated)}"
-        return [Sight("shuffler", f"sealed reports, which it cannot open; {_TRACES}", left)]
+        left = f"everything, as long as {honest}; else: {describe_mixer_guarantee(stated)}"
+        return [VisibilityRow("shuffler", f"sealed reports, which it cannot open; {_TRACES}", left)]
     if _drawn_by_mixer(policy):
-        return [Sight("shuffler", f"every report without noise, which it adds; {_TRACES}", _TRUSTED)]
+        return [VisibilityRow("shuffler", f"every report without noise, which it adds; {_TRACES}", _TRUSTED)]
     levels = " of every level" if policy.privacy.model == "concurrent" else ""
-    return [Sight("shuffler", f"the noisy counts{levels} of every report; {_TRACES}", against_mixer(stated))]
+    return [
+        VisibilityRow(
+            "shuffler", f"the noisy counts{levels} of every report; {_TRACES}", describe_mixer_guarantee(stated)
+        )
+    ]
 
 
-def _analyzer(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[Batch, ...]) -> Sight:
+def _analyzer(policy: Policy[Any], count: int, stated: Guarantee, batches: tuple[Batch, ...]) -> VisibilityRow:
     concurrent = policy.privacy.model == "concurrent"
     if sends_rows(policy):
         trusted = _TRUSTED if policy.privacy.model == "central" else "nothing"
-        return Sight("analyzer", f"every user's features, arm and reward; {_TRACES}", trusted)
+        return VisibilityRow("analyzer", f"every user's features, arm and reward; {_TRACES}", trusted)
     if count == 0:
-        return Sight("analyzer", f"every noisy report; {_TRACES}", promise(stated))
+        return VisibilityRow("analyzer", f"every noisy report; {_TRACES}", describe_promise(stated))
     if _sealed(batches):
-        return Sight("analyzer", "the noisy reports of a batch, sorted: not whose they are", promise(stated))
+        return VisibilityRow(
+            "analyzer", "the noisy reports of a batch, sorted: not whose they are", describe_promise(stated)
+        )
     totals = "the totals of every full batch of every level" if concurrent else "the totals of a batch"
     if _public(batches):
         totals += "; the public features of those who gave a final report, sorted, and so who they may be"
-    return Sight("analyzer", totals, promise(stated))
+    return VisibilityRow("analyzer", totals, describe_promise(stated))
 
 
-def _everybody(stated: Guarantee) -> Sight:
+def _everybody(stated: Guarantee) -> VisibilityRow:
     """What is public: releases and snapshots, and what the policy says that it makes public."""
     public = [what for who, what in stated.observers if who == "everybody"]
-    return Sight("everybody", "; ".join(["releases and snapshots", *public]), promise(stated))
+    return VisibilityRow("everybody", "; ".join(["releases and snapshots", *public]), describe_promise(stated))
 
 
 def _sealed(batches: tuple[Batch, ...]) -> bool:
@@ -188,25 +196,25 @@ def _sealed(batches: tuple[Batch, ...]) -> bool:
 def _public(batches: tuple[Batch, ...]) -> bool:
     """Whether there are parts of which rows are forwarded, because they are public."""
     parts = [part for batch in batches for each in batch.rounds for part in each.parts if part.form == "plain"]
-    return any(isinstance(mixers().loads(part.mixer or ""), Gathering) for part in parts)
+    return any(isinstance(make_mixer_encoding().loads(part.mixer or ""), GatheringMixer) for part in parts)
 
 
 def _drawn_by_mixer(policy: Policy[Any]) -> bool:
     return policy.privacy.noise == "mixer"
 
 
-def promise(stated: Guarantee) -> str:
+def describe_promise(stated: Guarantee) -> str:
     """The numbers against those who see what is released."""
     if stated.trust == "none" or math.isinf(stated.epsilon):
         return "nothing: no privacy is promised"
-    return f"epsilon = {rounded_up(stated.epsilon)}, delta = {rounded_up(stated.delta, 3)}"
+    return f"epsilon = {format_rounded_up(stated.epsilon)}, delta = {format_rounded_up(stated.delta, 3)}"
 
 
-def against_mixer(stated: Guarantee) -> str:
+def describe_mixer_guarantee(stated: Guarantee) -> str:
     """The numbers against a mixer that keeps single reports."""
     if stated.shuffler is not None:
-        numbers = f"epsilon = {rounded_up(stated.shuffler.epsilon)}, delta = {rounded_up(stated.shuffler.delta, 3)}"
-        return f"{numbers}, if single reports are kept"
+        epsilon, delta = format_rounded_up(stated.shuffler.epsilon), format_rounded_up(stated.shuffler.delta, 3)
+        return f"epsilon = {epsilon}, delta = {delta}, if single reports are kept"
     if stated.exposed <= stated.delta:
         return "nothing is proven"
     odds = math.floor(1000 * stated.exposed) / 1000
@@ -216,18 +224,20 @@ def against_mixer(stated: Guarantee) -> str:
 # A task on a page, from its document alone: what it is, what it promises, who sees what, what to expect of it.
 
 
-_ODD = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, StopIteration, TypeError,
-        ValueError)  # fmt: skip
+_BROKEN_POLICY_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(RecursionError, StopIteration, TypeError, ValueError),
+)
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-def facts(task: Task) -> dict[str, Any]:
+def task_facts(task: Task) -> dict[str, Any]:
     """Plain values for JSON; what the document promises is computed again from its policy first."""
     try:
         return _facts(task)
     except BandannaError:
         raise
-    except _ODD as error:  # somebody else has written it
+    except _BROKEN_POLICY_ERRORS as error:  # somebody else has written it
         kind = type(error).__name__
         raise Unreadable(f"task {task.id[:12]} has a part that this program does not understand ({kind})") from error
 
@@ -250,14 +260,14 @@ def _facts(task: Task) -> dict[str, Any]:
         "roles": {role: task.url(role) for role in task.roles},
         "dealer": content["dealer"],
         "operators": {role: _printable(each["operator"]) for role, each in content["joins"].items()},
-        "clients": clients(content["device"]),
+        "clients": list_supported_clients(content["device"]),
         "guarantee": content["guarantee"],
         "promise": str(guarantee_of_task(task)),
-        "sight": [each._asdict() for each in sight(task)],
+        "sight": [each._asdict() for each in visibility_table(task)],
         "expected": content["expected"],
-        "expectation": _printable(expectation(task)),
+        "expectation": _printable(describe_forecast(task)),
         "schema": content["schema"],
-        "notes": notes(task),
+        "notes": list_notes(task),
     }
 
 
@@ -266,18 +276,18 @@ def check_promise(task: Task) -> None:
 
     It may promise less: a price that was proven later may be lower than the one that a task was made with.
     """
-    if known_as(task.content["algorithm"]).kind is not type(task.policy):
+    if find_algorithm(task.content["algorithm"]).kind is not type(task.policy):
         raise BandannaError(f"task {task.id[:12]} has another policy than the name of its algorithm says")
     said = task.content["guarantee"]
-    stated = _weakened(guarantee_of_task(task), said)
+    stated = _weaken_guarantee(guarantee_of_task(task), said)
     kept = loads(dumps(stated.to_dict()))
-    if not _close(said, kept) or (said == kept and task.content["promise"] != str(stated)):
+    if not _is_nearly_equal(said, kept) or (said == kept and task.content["promise"] != str(stated)):
         raise BandannaError(f"task {task.id[:12]} promises something else than its policy keeps: do not use it")
-    if not _close(task.content["device"], loads(dumps(leaflet_of(task)))):
+    if not _is_nearly_equal(task.content["device"], loads(dumps(make_client_section(task)))):
         raise BandannaError(f"task {task.id[:12]} tells devices something else than its policy does: do not use it")
 
 
-def _weakened(stated: Guarantee, said: dict[str, Any]) -> Guarantee:
+def _weaken_guarantee(stated: Guarantee, said: dict[str, Any]) -> Guarantee:
     """A guarantee with those numbers of a document that promise no more; None is infinity.
 
     Streams once did not say that a user is in a batch once; agents and roles have always held users to it.
@@ -292,18 +302,18 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
-def _close(said: Any, kept: Any) -> bool:
+def _is_nearly_equal(said: Any, kept: Any) -> bool:
     """Equal, but for the last digits of numbers: another machine may round them in another way."""
     if isinstance(said, dict) and isinstance(kept, dict):
-        return set(said) == set(kept) and all(_close(said[name], kept[name]) for name in kept)
+        return set(said) == set(kept) and all(_is_nearly_equal(said[name], kept[name]) for name in kept)
     if isinstance(said, list) and isinstance(kept, list):
-        return len(said) == len(kept) and all(map(_close, said, kept))
+        return len(said) == len(kept) and all(map(_is_nearly_equal, said, kept))
     if type(said) is float and type(kept) is float:
         return math.isclose(said, kept, rel_tol=1e-6)
     return type(said) is type(kept) and bool(said == kept)
 
 
-def notes(task: Task) -> list[str]:
+def list_notes(task: Task) -> list[str]:
     """What somebody who runs it must know."""
     found = []
     if task.content["dealer"]:
@@ -337,18 +347,18 @@ def notes(task: Task) -> list[str]:
     if task.content["test"]:
         known = ", noise and coins follow from a public seed" if task.seed is not None else ""
         found.append(f"This is a test{known}: it protects nobody.")
-    open_ = [role for role in task.roles if _unencrypted(task.url(role))]
+    open_ = [role for role in task.roles if _is_unencrypted(task.url(role))]
     if open_:
         found.append(f"Not encrypted on the way to: {', '.join(open_)}. Use https outside of one machine.")
     return found
 
 
-def _unencrypted(url: str) -> bool:
+def _is_unencrypted(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in _LOCAL
 
 
-def expectation(task: Task) -> str:
+def describe_forecast(task: Task) -> str:
     """The forecast as a sentence."""
     expected = task.content["expected"]
     if expected is None:
@@ -372,7 +382,7 @@ _OTHER = 40  # numbers for each user beside the features
 _RELEASES = 3_000  # for all seeds side by side: some 3 seconds
 
 
-def forecast(policy: Policy[Any], arms: FixedArms | None = None) -> dict[str, Any] | None:
+def forecast(policy: Policy[Any], arms: FixedArmSet | None = None) -> dict[str, Any] | None:
     """Mean regret over the seeds, and that of random play; None where no world fits, or it would take too long.
 
     >>> from bandanna.policies.registry import make
@@ -380,9 +390,9 @@ def forecast(policy: Policy[Any], arms: FixedArms | None = None) -> dict[str, An
     ['environment', 'random play', 'regret', 'rounds', 'seeds', 'stderr']
     """
     env, rounds = world_for(policy, arms), policy.horizon
-    if env is None or rounds is None or _releases(policy, rounds) > _RELEASES:
+    if env is None or rounds is None or _count_releases(policy, rounds) > _RELEASES:
         return None
-    numbers = (rounds + _clients(policy)) * (env.n_arms * env.dim + _OTHER)
+    numbers = (rounds + _count_clients(policy)) * (env.n_arms * env.dim + _OTHER)
     seeds = next((each for each in _SEEDS if each * numbers <= _NUMBERS), None)
     if seeds is None:
         return None
@@ -390,7 +400,7 @@ def forecast(policy: Policy[Any], arms: FixedArms | None = None) -> dict[str, An
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ClippingWarning)  # of a world that the policy's user did not choose
             regret = simulate(policy, env, n_seeds=seeds, checkpoints=1, path="law").final_regret
-            idle = random_play(_rounds_of(env), horizon=rounds, n_seeds=seeds)
+            idle = regret_of_random_play(_round_by_round(env), horizon=rounds, n_seeds=seeds)
     except (BandannaError, ArithmeticError, MemoryError, ValueError):  # a world that does not fit after all
         return None
     found = {
@@ -400,15 +410,15 @@ def forecast(policy: Policy[Any], arms: FixedArms | None = None) -> dict[str, An
     }
     if not all(map(math.isfinite, found.values())):
         return None
-    return {"environment": _described(env), "rounds": rounds, "seeds": seeds, **found}
+    return {"environment": _describe_world(env), "rounds": rounds, "seeds": seeds, **found}
 
 
-def world_for(policy: Policy[Any], arms: FixedArms | None = None) -> Environment | None:
+def world_for(policy: Policy[Any], arms: FixedArmSet | None = None) -> Environment | None:
     """A typical world with the policy's numbers of arms and features."""
-    dim, count = features_of(policy), getattr(policy, "n_arms", None)
+    dim, count = count_features(policy), getattr(policy, "n_arms", None)
     several = count or (_ARMS if arms is None else len(arms.ids))
     try:
-        if isinstance(policy, FiniteArmed):
+        if isinstance(policy, FiniteArmedPolicy):
             return FiniteArms(means=np.linspace(0.75, 0.25, policy.n_arms))
         if isinstance(policy, PhasedElimination):
             return Population(dim=dim, n_arms=several, sigma=policy.sigma)
@@ -427,29 +437,29 @@ def world_for(policy: Policy[Any], arms: FixedArms | None = None) -> Environment
         return None
 
 
-def _rounds_of(env: Environment) -> Environment:
+def _round_by_round(env: Environment) -> Environment:
     """The same worlds, round by round."""
     return OneClientPerRound(population=env) if isinstance(env, Population) else env
 
 
-def _releases(policy: Policy[Any], rounds: int) -> int:
+def _count_releases(policy: Policy[Any], rounds: int) -> int:
     """How many steps a simulation has; 1 for the few that elimination and growing batches have."""
-    if isinstance(policy, RunningSums):
+    if isinstance(policy, RunningSumPolicy):
         return max((len(channel.sizes) for channel in policy.calibrated().values()), default=1)
-    every = isinstance(policy, EveryRound | Thompson) or (
-        isinstance(policy, GLMPolicy) and not isinstance(policy, Batched)
+    every = isinstance(policy, PerRoundUCB | Thompson) or (
+        isinstance(policy, GLMPolicy) and not isinstance(policy, BatchedGLMPolicy)
     )
     return rounds if every else 1
 
 
-def _clients(policy: Policy[Any]) -> int:
+def _count_clients(policy: Policy[Any]) -> int:
     """How many people the last phase asks, where clients answer for many rounds."""
     if not isinstance(policy, PhasedElimination):
         return 0
     return policy.clients or math.ceil(2 ** min(policy.alpha * policy.phases, 60.0))
 
 
-def _described(env: Environment) -> str:
+def _describe_world(env: Environment) -> str:
     fixed = ", the same for everybody" * bool(getattr(env, "fixed", False))
     features = "" if isinstance(env, FiniteArms) else f", {env.dim} features{fixed}"
     return f"{type(env).__name__}: {env.n_arms} arms{features}"

@@ -11,28 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from bandanna import validation
-from bandanna.agent.preflight import calibrations, first_ask, recalibrate
+from bandanna.agent.preflight import calibrations_by_phase, find_first_query, restore_calibrations
 from bandanna.data.features.map import Map, Range
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import (
     agreed_key,
-    authorities,
+    decode_base64url,
     digest,
     dumps,
+    encode_base64url,
     loads,
-    packed,
+    make_tls_context,
     sealing_key,
     signing_key,
-    unpacked,
 )
-from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, pair_info
-from bandanna.deployment.task.query_plan import Planned, batch_of, first_batches, leaflet
-from bandanna.device.arm_sets import FixedArms
+from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, ticket_key_info
+from bandanna.deployment.task.query_plan import QueryPlan, client_task_section, first_batches, make_batch
+from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, Unreadable
 from bandanna.policies.base import Episode, Policy
-from bandanna.policies.serialization import encoding_of
+from bandanna.policies.serialization import make_encoding
 from bandanna.storage import files
-from bandanna.storage.encoding import conforms
+from bandanna.storage.encoding import matches_type
 from bandanna.types import Floats
 
 # The task's document: everything that its parties must agree on, canonical, under the hash that names it.
@@ -79,24 +79,24 @@ class Task:
     @cached_property
     def digest(self) -> bytes:
         """The same as 32 bytes."""
-        return unpacked(self.id, 32)
+        return decode_base64url(self.id, 32)
 
     @cached_property
     def policy(self) -> Policy[Any]:
         """With the parameters that were calibrated when the task was made: they are never searched for again."""
-        policy = encoding_of().loads(self.content["policy"])
+        policy = make_encoding().loads(self.content["policy"])
         if not isinstance(policy, Policy):
             raise Unreadable("the task's policy is none")
-        recalibrate(policy, encoding_of().loads(self.content["calibrations"]))
+        restore_calibrations(policy, make_encoding().loads(self.content["calibrations"]))
         return policy
 
     @cached_property
-    def arms(self) -> FixedArms | None:
+    def arms(self) -> FixedArmSet | None:
         """Arms that stay."""
         if self.content["arms"] is None:
             return None
-        ids, features, of_users = encoding_of().loads(self.content["arms"])
-        return FixedArms(ids=ids, features=features, of_users=of_users)
+        ids, features, of_users = make_encoding().loads(self.content["arms"])
+        return FixedArmSet(ids=ids, features=features, of_users=of_users)
 
     @property
     def fixed_features(self) -> Floats | None:
@@ -158,7 +158,7 @@ class Task:
             raise Unreadable(f"a task with other fields than this program knows: {', '.join(map(str, odd))[:80]}")
         if (content["format"], content["version"]) != (FORMAT, VERSION):
             raise Unreadable(f"not a {FORMAT} of version {VERSION}")
-        wrong = next((name for name, hint in _FIELDS.items() if not conforms(content[name], hint)), None)
+        wrong = next((name for name, hint in _FIELDS.items() if not matches_type(content[name], hint)), None)
         if wrong is not None:
             raise Unreadable(f"a task whose {wrong} is a {type(content[wrong]).__name__}")
         if content["seed"] is not None and not content["test"]:
@@ -188,29 +188,33 @@ class Task:
             raise Unreadable(f"{file} is not a task: {error}") from error
 
 
-def content_of(policy: Policy[Any], *, arms: FixedArms | None, **parts: Any) -> dict[str, Any]:
+def make_content(policy: Policy[Any], *, arms: FixedArmSet | None, **parts: Any) -> dict[str, Any]:
     """The parts of a document, with the policy as it is calibrated now."""
-    encoding = encoding_of()
-    first_ask(policy, policy.init(None if arms is None else arms.features))  # calibrates what is calibrated at once
+    encoding = make_encoding()
+    find_first_query(
+        policy, policy.init(None if arms is None else arms.features)
+    )  # calibrates what is calibrated at once
     seeded = parts["seed"] is not None
     fixed = None if arms is None else encoding.dumps((arms.ids, arms.features, arms.of_users))
     return {
         "format": FORMAT,
         "version": VERSION,
         "policy": encoding.dumps(policy),
-        "calibrations": encoding.dumps(calibrations(policy)),
+        "calibrations": encoding.dumps(calibrations_by_phase(policy)),
         "arms": fixed,
         "keys": {},
         "joins": {},
         "dealer": False,
-        "device": leaflet(policy, None if arms is None else arms.features, mixers=parts["mixers"], seeded=seeded),
+        "device": client_task_section(
+            policy, None if arms is None else arms.features, mixers=parts["mixers"], seeded=seeded
+        ),
         **parts,
     }
 
 
-def leaflet_of(task: Task) -> dict[str, Any] | None:
+def make_client_section(task: Task) -> dict[str, Any] | None:
     """What its policy has devices without policies do."""
-    return leaflet(task.policy, task.fixed_features, mixers=task.mixers, seeded=task.seed is not None)
+    return client_task_section(task.policy, task.fixed_features, mixers=task.mixers, seeded=task.seed is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +245,7 @@ class Secrets:
         """
         owner = task.collector if verifier == COLLECTOR else HELPER
         other = owner if self.role == "registrar" else "registrar"
-        return agreed_key(self.agree, task.key(f"agree {other}"), salt=task.digest, info=pair_info(verifier))
+        return agreed_key(self.agree, task.key(f"agree {other}"), salt=task.digest, info=ticket_key_info(verifier))
 
     def write(self, folder: Path) -> None:
         """Into a file of its owner's only."""
@@ -249,12 +253,12 @@ class Secrets:
 
     def write_to(self, file: Path) -> None:
         """Into a file of this name."""
-        files.write(file, dumps(vars(self)).decode() + "\n")
+        files.write_private_file(file, dumps(vars(self)).decode() + "\n")
 
     @classmethod
     def of_file(cls, file: Path) -> Secrets:
         """Of whatever role and task."""
-        plain = loads(files.read(file))
+        plain = loads(files.read_private_file(file))
         if not isinstance(plain, dict) or set(plain) != set(cls.__dataclass_fields__):
             raise Unreadable(f"{file} does not hold the secrets of a role")
         if not all(isinstance(value, str) for value in plain.values()):
@@ -285,14 +289,14 @@ def seals_reports(task: Task) -> bool:
     return any(part.form == "sealed" for batch in batches for each in batch.rounds for part in each.parts)
 
 
-def own_keys(role: str, task: Task) -> tuple[Secrets, dict[str, str]]:
+def draw_role_keys(role: str, task: Task) -> tuple[Secrets, dict[str, str]]:
     """New secrets of a role of a task, and their public halves: "sign", "agree", and "seal" where it opens anything."""
     pairs = {"sign": signing_key(), "agree": sealing_key()}
     if (role == "helper" and task.mixers == 2) or (role == "analyzer" and seals_reports(task)):
         pairs["seal"] = sealing_key()
-    person = packed(secrets.token_bytes(_KEY)) if role == "registrar" else ""
+    person = encode_base64url(secrets.token_bytes(_KEY)) if role == "registrar" else ""
     private = {kind: pair[0] for kind, pair in pairs.items()}
-    made = Secrets(task="", role=role, person=person, token=packed(secrets.token_bytes(_KEY)), **private)
+    made = Secrets(task="", role=role, person=person, token=encode_base64url(secrets.token_bytes(_KEY)), **private)
     return made, {kind: pair[1] for kind, pair in pairs.items()}
 
 
@@ -319,8 +323,8 @@ class Keys:
             sign={role: signing_key() for role in roles},
             agree={role: sealing_key() for role in roles},
             seal={role: sealing_key() for role in sealing},
-            person=packed(secrets.token_bytes(_KEY)),
-            tokens={role: packed(secrets.token_bytes(_KEY)) for role in roles},
+            person=encode_base64url(secrets.token_bytes(_KEY)),
+            tokens={role: encode_base64url(secrets.token_bytes(_KEY)) for role in roles},
         )
 
     def public(self) -> dict[str, str]:
@@ -348,7 +352,7 @@ _MOST = 1 << 24  # bytes of a document
 _SECONDS = 10.0
 
 
-class NotThere(BandannaError):
+class AddressNotFound(BandannaError):
     """An address that answers 404."""
 
 
@@ -364,29 +368,29 @@ def find_task(place: str) -> Task:
         return Task.read(path / "task.json" if path.is_dir() else path)
     url = f"{place.rstrip('/')}/task"
     try:
-        return Task.from_bytes(fetched(url)[0])
+        return Task.from_bytes(fetch_url(url)[0])
     except BandannaError as error:
         raise BandannaError(f"{url} has no task: {error}") from error
 
 
-def analyzer_of(task: Task, place: str) -> str:
+def find_analyzer_url(task: Task, place: str) -> str:
     """Where its analyzer is asked: where the task was read, if that was an address; else where the task says."""
     return place.rstrip("/") if is_url(place) else task.url("analyzer")
 
 
-def fetched(url: str) -> tuple[bytes, dict[str, str]]:
+def fetch_url(url: str) -> tuple[bytes, dict[str, str]]:
     """What is at an address, and its headers in lower case; BandannaError if it cannot be had."""
     try:
         import httpx
     except ImportError as error:  # pragma: no cover - tests have it
         raise MissingExtra("serve", "reading a task from an address") from error
-    content, known = bytearray(), authorities(environment=True)
+    content, known = bytearray(), make_tls_context(environment=True)
     try:
         with httpx.stream(
             "GET", url, timeout=_SECONDS, headers={"accept-encoding": "identity"}, verify=known
         ) as answer:
             if answer.status_code != 200:
-                kind = NotThere if answer.status_code == 404 else BandannaError
+                kind = AddressNotFound if answer.status_code == 404 else BandannaError
                 raise kind(f"it answers {answer.status_code}")
             for part in answer.iter_bytes():
                 content += part
@@ -401,9 +405,9 @@ def fetched(url: str) -> tuple[bytes, dict[str, str]]:
 # Whether batches were announced as the task's policy means them: an analyzer need not be trusted with the plan.
 
 
-def checked(task: Task, state: Any, episode: Episode, told: Batch) -> Planned:
+def check_planned_queries(task: Task, state: Any, episode: Episode, told: Batch) -> QueryPlan:
     """The asks of an episode's batch; BandannaError if it was announced with less noise, or fewer people."""
-    batch, plan = batch_of(
+    batch, plan = make_batch(
         task.policy, state, episode, epoch=told.epoch, mixer_count=task.mixers, seeded=task.seed is not None
     )
     if batch != told:
@@ -416,14 +420,14 @@ def check_announced(task: Task, state: str, batches: Sequence[Batch]) -> None:
     if not batches:
         return
     try:
-        loaded = encoding_of().loads(state)
+        loaded = make_encoding().loads(state)
         episode = task.policy.episode(loaded)
         for place, told in enumerate(batches):
             if place:
                 episode = None if episode is None else task.policy.following(episode)
             if episode is None:
                 raise BandannaError(f"batch {told.epoch} was announced where the policy has none")
-            checked(task, loaded, episode, told)
+            check_planned_queries(task, loaded, episode, told)
     except BandannaError:
         raise
     except Exception as error:  # a state that is none of this policy's fails anywhere

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bandanna.deployment.messages.canonical import dumps, loads, verify
-from bandanna.deployment.messages.publication import Pin, Shown, chained, check_cosigned
-from bandanna.deployment.task.document import NotThere, Task, analyzer_of, fetched, find_task, is_url
+from bandanna.deployment.messages.publication import PublicationPin, SignedPublication, chain_document, check_cosigned
+from bandanna.deployment.task.document import AddressNotFound, Task, fetch_url, find_analyzer_url, find_task, is_url
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.storage import files
 
@@ -30,7 +30,7 @@ _TRIES = 20  # how often a task may publish while its ledger is read
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publication:
+class ExportedPublication:
     """One of them, signed by the task's analyzer and cosigned by its registrar."""
 
     content: dict[str, Any]
@@ -45,20 +45,20 @@ class Publication:
     @property
     def chain(self) -> str:
         """What the next one must name as `previous`."""
-        return chained(str(self.content["previous"]), dumps(self.content))
+        return chain_document(str(self.content["previous"]), dumps(self.content))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exported:
+class ExportResult:
     """What is in the folder now, and how much of it is new."""
 
     task: Task
-    newest: Publication
+    newest: ExportedPublication
     fresh: int
     ledger: dict[str, Any] | None
 
 
-def checked(task: Task, shown: Shown, number: int | None = None) -> Publication:
+def check_publication(task: Task, shown: SignedPublication, number: int | None = None) -> ExportedPublication:
     """A publication that analyzer and registrar have signed, of this number; BandannaError for any other."""
     document, signature, cosignature = shown
     if not verify(task.key("analyzer"), task.id, "publication", document, signature):
@@ -68,80 +68,82 @@ def checked(task: Task, shown: Shown, number: int | None = None) -> Publication:
         raise Unreadable("a publication of another task")
     if dumps(content) != document or type(content.get("number")) is not int or type(content.get("previous")) is not str:
         raise Unreadable("a publication that is not in canonical JSON, or has no place in the chain")
-    made = Publication(content=content, signature=signature, cosignature=cosignature)
-    check_cosigned(Pin(made.number, made.chain), cosignature, task_id=task.id, key=task.key("registrar"))
+    made = ExportedPublication(content=content, signature=signature, cosignature=cosignature)
+    check_cosigned(PublicationPin(made.number, made.chain), cosignature, task_id=task.id, key=task.key("registrar"))
     if number is not None and made.number != number:
         raise BandannaError(f"publication {made.number} where {number} belongs")
     return made
 
 
-def newest(task: Task, base: str) -> Publication:
+def fetch_newest(task: Task, base: str) -> ExportedPublication:
     """The one in force, from the analyzer at an address."""
-    return _asked(task, base, "snapshot", None)
+    return _fetch_publication(task, base, "snapshot", None)
 
 
-def _asked(task: Task, base: str, what: str, number: int | None) -> Publication:
-    document, headers = fetched(f"{base}/tasks/{task.id}/{what}")
-    return checked(task, Shown.of(document, headers), number)
+def _fetch_publication(task: Task, base: str, what: str, number: int | None) -> ExportedPublication:
+    document, headers = fetch_url(f"{base}/tasks/{task.id}/{what}")
+    return check_publication(task, SignedPublication.of(document, headers), number)
 
 
-def export(place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None) -> Exported:
+def export_task(
+    place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None
+) -> ExportResult:
     """Bring a folder up to what the analyzer has published; what is there already is checked and kept."""
     task = find_task(place)
-    base = analyzer_of(task, place)
-    _begin(task, folder)
-    kept = _kept(task, folder)
-    number, chain, last = len(kept), kept[-1].chain if kept else "", newest(task, base)
-    _same_history(kept, last)
+    base = find_analyzer_url(task, place)
+    _prepare_folder(task, folder)
+    kept = _read_exported(task, folder)
+    number, chain, last = len(kept), kept[-1].chain if kept else "", fetch_newest(task, base)
+    _check_same_history(kept, last)
     for _ in range(_TRIES):
         while number <= last.number:
-            one = last if number == last.number else _asked(task, base, f"snapshot/{number}", number)
+            one = last if number == last.number else _fetch_publication(task, base, f"snapshot/{number}", number)
             if one.content["previous"] != chain:
                 raise BandannaError(f"publication {number} does not follow upon the one before it: another history")
             _write(folder, one)
             number, chain = number + 1, one.chain
             progress(number, last.number + 1)
-        ledger = _ledger(task, base)
-        again = newest(task, base)
+        ledger = _fetch_ledger(task, base)
+        again = fetch_newest(task, base)
         if again.number == last.number:
-            _same_history([last], again)
-            agreed = _agreeing(ledger, last)
-            files.write(folder / "ledger.json", dumps(ledger).decode() + "\n")
-            return Exported(task=task, newest=last, fresh=number - len(kept), ledger=agreed)
+            _check_same_history([last], again)
+            agreed = _check_ledger_sum(ledger, last)
+            files.write_private_file(folder / "ledger.json", dumps(ledger).decode() + "\n")
+            return ExportResult(task=task, newest=last, fresh=number - len(kept), ledger=agreed)
         last = again
     raise BandannaError("the task publishes faster than its ledger can be read: try again")
 
 
-def verified(folder: Path) -> tuple[Task, list[Publication]]:
+def verify_folder(folder: Path) -> tuple[Task, list[ExportedPublication]]:
     """What an exported folder holds, without asking anybody: every signature and the whole chain are checked."""
     task = Task.read(folder)
-    return task, _kept(task, folder)
+    return task, _read_exported(task, folder)
 
 
-def _begin(task: Task, folder: Path) -> None:
+def _prepare_folder(task: Task, folder: Path) -> None:
     try:
         (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BandannaError(f"{folder} cannot be written: {error.strerror or error}") from error
     file = folder / "task.json"
     if not file.exists():
-        files.write(file, task.document.decode("ascii"))
+        files.write_private_file(file, task.document.decode("ascii"))
     elif Task.read(file).id != task.id:
         raise BandannaError(f"{folder} holds another task: take another folder")
 
 
-def _kept(task: Task, folder: Path) -> list[Publication]:
+def _read_exported(task: Task, folder: Path) -> list[ExportedPublication]:
     """Those of before, in order, each signed and following upon the one before it."""
     found = sorted(int(name[1]) for each in (folder / FOLDER).glob("*.json") if (name := _NAME.fullmatch(each.name)))
-    made: list[Publication] = []
+    made: list[ExportedPublication] = []
     for place, number in enumerate(found):
         file = _file(folder, number)
         try:
-            plain = loads(files.read(file))
+            plain = loads(files.read_private_file(file))
             if not isinstance(plain, dict) or set(plain) != _PARTS:
                 raise Unreadable(f"other fields than {', '.join(sorted(_PARTS))}")
-            shown = Shown(dumps(plain["document"]), plain["signature"], plain["cosignature"])
-            one = checked(task, shown, number)
+            shown = SignedPublication(dumps(plain["document"]), plain["signature"], plain["cosignature"])
+            one = check_publication(task, shown, number)
         except BandannaError as error:
             raise BandannaError(f"{file} is not what the analyzer has published: {error}") from error
         if number != place or one.content["previous"] != (made[-1].chain if made else ""):
@@ -150,7 +152,7 @@ def _kept(task: Task, folder: Path) -> list[Publication]:
     return made
 
 
-def _same_history(kept: list[Publication], last: Publication) -> None:
+def _check_same_history(kept: list[ExportedPublication], last: ExportedPublication) -> None:
     """An analyzer that has gone back, or tells another history than before."""
     if kept and last.number < kept[-1].number:
         raise BandannaError(f"the analyzer has gone back to publication {last.number}, from {kept[-1].number}")
@@ -158,15 +160,15 @@ def _same_history(kept: list[Publication], last: Publication) -> None:
         raise BandannaError(f"two publications of number {last.number}: the analyzer tells different people apart")
 
 
-def _ledger(task: Task, base: str) -> dict[str, Any]:
-    content, _ = fetched(f"{base}/tasks/{task.id}/ledger")
+def _fetch_ledger(task: Task, base: str) -> dict[str, Any]:
+    content, _ = fetch_url(f"{base}/tasks/{task.id}/ledger")
     document = loads(content)
     if not isinstance(document, dict) or document.get("task") != task.id or "ledger" not in document:
         raise Unreadable("the ledger is not that of the task")
     return document
 
 
-def _agreeing(document: dict[str, Any], last: Publication) -> dict[str, Any] | None:
+def _check_ledger_sum(document: dict[str, Any], last: ExportedPublication) -> dict[str, Any] | None:
     """The ledger, whose sum is what the signed publication says was spent."""
     ledger = document["ledger"]
     spent = None if ledger is None else ledger.get("spent")
@@ -179,15 +181,15 @@ def _file(folder: Path, number: int) -> Path:
     return folder / FOLDER / f"{number:06d}.json"
 
 
-def _write(folder: Path, one: Publication) -> None:
+def _write(folder: Path, one: ExportedPublication) -> None:
     plain = {"document": one.content, "signature": one.signature, "cosignature": one.cosignature}
-    files.write(_file(folder, one.number), dumps(plain).decode() + "\n")
+    files.write_private_file(_file(folder, one.number), dumps(plain).decode() + "\n")
 
 
 # How far a running task is, as its analyzer has signed it.
 
 
-def progress(task: Task, place: str) -> dict[str, Any] | None:
+def fetch_progress(task: Task, place: str) -> dict[str, Any] | None:
     """Status, publication, awaited batch and round, and what was spent.
 
     None unless a place is an address, and one that tells: a copy of the document alone does not.
@@ -196,8 +198,8 @@ def progress(task: Task, place: str) -> dict[str, Any] | None:
         return None
     base = place.rstrip("/")
     try:
-        content = newest(task, base).content
-    except NotThere:
+        content = fetch_newest(task, base).content
+    except AddressNotFound:
         return None
     except BandannaError as error:
         raise BandannaError(f"{base} does not tell how far the task is: {error}") from error
@@ -205,7 +207,7 @@ def progress(task: Task, place: str) -> dict[str, Any] | None:
     return {"publication" if name == "number" else name: content.get(name) for name in names}
 
 
-def sentence(now: dict[str, Any]) -> str:
+def describe_progress(now: dict[str, Any]) -> str:
     """The same for people."""
     spent = "nothing promised, nothing spent" if now["spent"] is None else f"epsilon = {now['spent']:.4g} spent"
     awaited = f"batch {now['epoch']}, round {now['round']}"

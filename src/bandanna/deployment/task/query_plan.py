@@ -10,24 +10,33 @@ from typing import Any
 import numpy as np
 
 from bandanna.deployment.messages.batch_plan import VERSION, Batch, Part, Round, least_users, rounds_digest
-from bandanna.device.action_selection import ByPlace
-from bandanna.device.arm_sets import FixedArms
-from bandanna.device.base import plain
+from bandanna.device.action_selection import AssignedSelector
+from bandanna.device.arm_sets import FixedArmSet
+from bandanna.device.base import to_plain_value
 from bandanna.device.domain import Estimate
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
-from bandanna.device.statistics import Rewarded, Tell
+from bandanna.device.statistics import ReportStatistic, RewardStatistic
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.base import Ask, Assigned, Episode, Frozen, Policy, RunningSums, Until, close
+from bandanna.policies.base import (
+    AssignedArms,
+    Episode,
+    FixedLength,
+    Policy,
+    RunningSumPolicy,
+    StoppedByPublicData,
+    SumQuery,
+    drive_learning,
+)
 from bandanna.policies.finite.elimination import Elimination
-from bandanna.policies.linear.base import LinearSums
+from bandanna.policies.linear.base import BatchedLinearPolicy
 from bandanna.policies.linear.private_rewards import LinTSRewards
-from bandanna.policies.serialization import encoding_of
+from bandanna.policies.serialization import make_encoding
 from bandanna.protocols.base import StreamProtocol
 from bandanna.protocols.clear import ClearRows
 from bandanna.protocols.concurrent_shuffle import LevelMixer
-from bandanna.protocols.factory import mixers
-from bandanna.protocols.gaussian import Sorting
-from bandanna.protocols.mixers import Adding, Mixer
+from bandanna.protocols.factory import make_mixer_encoding
+from bandanna.protocols.gaussian import SortingMixer
+from bandanna.protocols.mixers import Mixer, SummingMixer
 
 # What an episode will ask of its users, before anybody has answered.
 #
@@ -42,50 +51,50 @@ _MOST = 10_000  # asks of one episode
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planned:
+class QueryPlan:
     """The asks of an episode, in order, and in which round each is answered.
 
     In one round are the asks that can be answered together: whose place does not depend on an answer of this episode,
     and those after them until the next that does.
     """
 
-    asks: tuple[Ask, ...]
+    asks: tuple[SumQuery, ...]
     rounds: tuple[tuple[int, ...], ...]
 
-    def round_of(self, number: int) -> tuple[Ask, ...]:
+    def round_of(self, number: int) -> tuple[SumQuery, ...]:
         """The asks of one round."""
         return tuple(self.asks[place] for place in self.rounds[number])
 
 
-def users_of(episode: Episode) -> int:
+def count_reporters(episode: Episode) -> int:
     """How many people report in an episode: its clients, or the users of its rounds."""
-    if isinstance(episode, Assigned):
+    if isinstance(episode, AssignedArms):
         return episode.users if episode.clients is None else episode.clients
-    assert isinstance(episode, Frozen)
+    assert isinstance(episode, FixedLength)
     return episode.users
 
 
-def planned(policy: Policy[Any], state: Any, episode: Episode) -> Planned:
+def plan_queries(policy: Policy[Any], state: Any, episode: Episode) -> QueryPlan:
     """Everything that will be asked, found by answering with numbers that mean nothing; twice, with different ones."""
     if not episode.released:
-        return Planned(asks=(), rounds=())
-    if isinstance(policy, RunningSums) and isinstance(episode, Frozen):  # one sum, whatever the state
-        return Planned(asks=(policy.ask(episode),), rounds=((0,),))
-    first, second = (_asked(policy, state, episode, answer) for answer in (0.0, 0.25))
+        return QueryPlan(asks=(), rounds=())
+    if isinstance(policy, RunningSumPolicy) and isinstance(episode, FixedLength):  # one sum, whatever the state
+        return QueryPlan(asks=(policy.ask(episode),), rounds=((0,),))
+    first, second = (_trial_queries(policy, state, episode, answer) for answer in (0.0, 0.25))
     if [each.protocol for each in first] != [each.protocol for each in second]:
         raise BandannaError(f"{type(policy).__name__} asks for other sums when answers are other ones: not deployable")
     rounds: list[list[int]] = []
     for place, (one, other) in enumerate(zip(first, second, strict=True)):
-        if not rounds or not _same(one.at, other.at):
+        if not rounds or not _is_equal(one.at, other.at):
             rounds.append([])
         rounds[-1].append(place)
-    return Planned(asks=first, rounds=tuple(map(tuple, rounds)))
+    return QueryPlan(asks=first, rounds=tuple(map(tuple, rounds)))
 
 
-def _asked(policy: Policy[Any], state: Any, episode: Episode, share: float) -> tuple[Ask, ...]:
+def _trial_queries(policy: Policy[Any], state: Any, episode: Episode, share: float) -> tuple[SumQuery, ...]:
     """The asks if every answer were `share` of the number of users in each coordinate."""
-    steps, users = policy.learn(state, episode), users_of(episode)
-    asks: list[Ask] = []
+    steps, users = policy.learn(state, episode), count_reporters(episode)
+    asks: list[SumQuery] = []
     try:
         ask = next(steps)
         while len(asks) < _MOST:
@@ -97,16 +106,18 @@ def _asked(policy: Policy[Any], state: Any, episode: Episode, share: float) -> t
     raise BandannaError(f"{type(policy).__name__} asks more than {_MOST} times about one episode")
 
 
-def _same(one: Any, other: Any) -> bool:
+def _is_equal(one: Any, other: Any) -> bool:
     """Equal, whatever they are made of."""
     if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
         return np.array_equal(one, other)
     if hasattr(one, "__dataclass_fields__") and type(one) is type(other):
-        return all(_same(getattr(one, name), getattr(other, name)) for name in one.__dataclass_fields__)
+        return all(_is_equal(getattr(one, name), getattr(other, name)) for name in one.__dataclass_fields__)
     return bool(one == other)
 
 
-def next_asks(policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate]) -> tuple[Ask | None, Any]:
+def next_query_or_state(
+    policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate]
+) -> tuple[SumQuery | None, Any]:
     """The ask after these answers, or the state that was learned from them: (ask, None) or (None, state)."""
     steps = policy.learn(state, episode)
     try:
@@ -118,19 +129,19 @@ def next_asks(policy: Policy[Any], state: Any, episode: Episode, answers: Sequen
     return ask, None
 
 
-def asks_of_round(
-    policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate], plan: Planned, number: int
-) -> tuple[Ask, ...]:
+def queries_of_round(
+    policy: Policy[Any], state: Any, episode: Episode, answers: Sequence[Estimate], plan: QueryPlan, number: int
+) -> tuple[SumQuery, ...]:
     """The asks of a round, placed where the answers of earlier rounds say."""
-    asks: list[Ask] = []
+    asks: list[SumQuery] = []
     given = list(answers)
     for place in plan.rounds[number]:
-        ask, _ = next_asks(policy, state, episode, given)
+        ask, _ = next_query_or_state(policy, state, episode, given)
         if ask is None or ask.protocol != plan.asks[place].protocol:
             raise BandannaError(f"{type(policy).__name__} asks for another sum than was planned")
         asks.append(ask)
         total = np.zeros(ask.protocol.domain.dim)  # of asks in one round, none is placed where another's answer is
-        given.append(Estimate(total=total, count=users_of(episode), variance=1.0))
+        given.append(Estimate(total=total, count=count_reporters(episode), variance=1.0))
     return tuple(asks)
 
 
@@ -152,22 +163,22 @@ def check_deployable(policy: Policy[Any]) -> None:
         raise InvalidArgument("policy", type(policy).__name__, allowed)
 
 
-def batch_of(
+def make_batch(
     policy: Policy[Any], state: Any, episode: Episode, *, epoch: int, mixer_count: int, seeded: bool
-) -> tuple[Batch, Planned]:
+) -> tuple[Batch, QueryPlan]:
     """The public plan of an episode, and its asks; without rounds where nothing is released."""
-    if isinstance(episode, Until):
+    if isinstance(episode, StoppedByPublicData):
         check_deployable(policy)
-    assigned = episode if isinstance(episode, Assigned) else None
-    rows, plan = sends_rows(policy), Planned(asks=(), rounds=())
+    assigned = episode if isinstance(episode, AssignedArms) else None
+    rows, plan = sends_rows(policy), QueryPlan(asks=(), rounds=())
     if rows and episode.released:
         averages = 1 if assigned is None or assigned.clients is None else len(assigned.arms)
         length = int(getattr(policy, "dim", 0)) + averages + 3  # arm, group, whether there was an answer
         rounds: tuple[Round, ...] = (Round(parts=(Part(form="row", dtype="<f8", length=length),)),)
     else:
-        plan = planned(policy, state, episode)
+        plan = plan_queries(policy, state, episode)
         rounds = tuple(
-            Round(parts=tuple(_part(ask, mixer_count=mixer_count, seeded=seeded) for ask in plan.round_of(number)))
+            Round(parts=tuple(_make_part(ask, mixer_count=mixer_count, seeded=seeded) for ask in plan.round_of(number)))
             for number in range(len(plan.rounds))
         )
         for each in rounds:
@@ -175,7 +186,7 @@ def batch_of(
     made = Batch(
         epoch=epoch,
         episode=episode.number,
-        slots=users_of(episode),
+        slots=count_reporters(episode),
         rounds=rounds,
         arms=() if assigned is None else tuple(assigned.arms.tolist()),
         plays=() if assigned is None else tuple(assigned.plays.tolist()),
@@ -185,14 +196,14 @@ def batch_of(
     return made, plan
 
 
-def _part(ask: Ask, *, mixer_count: int, seeded: bool) -> Part:
+def _make_part(ask: SumQuery, *, mixer_count: int, seeded: bool) -> Part:
     mixer, stream = ask.protocol.mixer, isinstance(ask.protocol, StreamProtocol)
-    form, dtype = "plain", _dtype(ask, seeded)
+    form, dtype = "plain", _choose_dtype(ask, seeded)
     if mixer_count == 2:
-        if not isinstance(mixer, Adding | LevelMixer):
+        if not isinstance(mixer, SummingMixer | LevelMixer):
             raise InvalidArgument("mixers", 2, f"1 with {ask.protocol.name}: only counts can be split into shares")
         form, dtype = "shares", "<u8"
-    elif isinstance(mixer, Sorting) and ask.protocol.trust == "shuffle":
+    elif isinstance(mixer, SortingMixer) and ask.protocol.trust == "shuffle":
         form = "sealed"
     return Part(
         arm=ask.arm,
@@ -200,13 +211,13 @@ def _part(ask: Ask, *, mixer_count: int, seeded: bool) -> Part:
         dtype=dtype,
         length=mixer.length,
         stream=ask.stream if stream else None,
-        mixer=mixers().dumps(mixer),
+        mixer=make_mixer_encoding().dumps(mixer),
     )
 
 
-def _dtype(ask: Ask, seeded: bool) -> str:
+def _choose_dtype(ask: SumQuery, seeded: bool) -> str:
     """Counts are not negative; whatever else a device sends are steps of a grid, or reals in a seeded test."""
-    if isinstance(ask.protocol.mixer, Adding | LevelMixer):
+    if isinstance(ask.protocol.mixer, SummingMixer | LevelMixer):
         return "<u4" if _largest(ask.protocol.mixer) < 2**32 else "<u8"
     source: NoiseSource = FastNoise(np.random.default_rng(0)) if seeded else SecureNoise()
     return "<i8" if ask.protocol.device.zero(source).dtype.kind in "iu" else "<f8"
@@ -214,7 +225,7 @@ def _dtype(ask: Ask, seeded: bool) -> str:
 
 def _largest(mixer: Mixer) -> int:
     levels = mixer.levels if isinstance(mixer, LevelMixer) else (mixer,)
-    return max(int(np.max(level.largest)) for level in levels if isinstance(level, Adding))
+    return max(int(np.max(level.largest)) for level in levels if isinstance(level, SummingMixer))
 
 
 def _check_lengths(round_: Round) -> None:
@@ -231,29 +242,32 @@ _ANSWERS = (0.25, 0.0)  # tried one after the other, so that what overflows is f
 
 
 def first_batches(
-    policy: Policy[Any], arms: FixedArms | None, *, mixers: int, seeded: bool, most: int = 2
+    policy: Policy[Any], arms: FixedArmSet | None, *, mixers: int, seeded: bool, most: int = 2
 ) -> tuple[Batch, ...]:
     """At most so many; what is learned between them comes from answers that are all zero."""
     check_deployable(policy)
-    state, found = _begun(policy, arms), list[Batch]()
+    state, found = _initial_state(policy, arms), list[Batch]()
     while len(found) < most and (episode := policy.episode(state)) is not None:
-        made, _ = batch_of(policy, state, episode, epoch=len(found), mixer_count=mixers, seeded=seeded)
+        made, _ = make_batch(policy, state, episode, epoch=len(found), mixer_count=mixers, seeded=seeded)
         found.append(made)
         if len(found) == most or not episode.released:
             break
-        after = [close(policy.learn(state, episode), partial(_all, each, users_of(episode))) for each in _ANSWERS]
+        after = [
+            drive_learning(policy.learn(state, episode), partial(_constant_answer, each, count_reporters(episode)))
+            for each in _ANSWERS
+        ]
         state = after[-1]
     return tuple(found)
 
 
-def _all(value: float, users: int, ask: Ask) -> Estimate:
+def _constant_answer(value: float, users: int, ask: SumQuery) -> Estimate:
     """An answer as if everybody had reported this number everywhere."""
     rows = isinstance(ask.protocol, ClearRows)
     shape = (*(users,) * rows, ask.protocol.domain.dim)
     return Estimate(total=np.full(shape, value if rows else value * users), count=users, variance=1.0)
 
 
-def _begun(policy: Policy[Any], arms: FixedArms | None) -> Any:
+def _initial_state(policy: Policy[Any], arms: FixedArmSet | None) -> Any:
     try:
         return policy.init(None if arms is None else arms.features)
     except InvalidArgument as error:
@@ -274,10 +288,10 @@ def _begun(policy: Policy[Any], arms: FixedArms | None) -> Any:
 #              device that protects what is told (None for rows)
 
 
-_LEAFLET_MOST = 1_000  # different sizes of batches
+_MAX_CLIENT_PLANS = 1_000  # different sizes of batches
 
 
-def leaflet(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) -> dict[str, Any] | None:
+def client_task_section(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) -> dict[str, Any] | None:
     """Plain values for JSON; None where a device needs the policy itself.
 
     seeded  tests whose noise follows from a seed are played by crowds that have it
@@ -285,16 +299,20 @@ def leaflet(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) ->
     if seeded:
         return None
     state = policy.init(features)
-    known = _chosen(policy) if isinstance(policy, LinearSums | LinTSRewards) else _placed(policy, state)
+    known = (
+        _rules_of_chosen_arms(policy)
+        if isinstance(policy, BatchedLinearPolicy | LinTSRewards)
+        else _rules_of_assigned_arms(policy, state)
+    )
     if known is None:
         return None
     choose, tells, episodes = known
     rows, plans = sends_rows(policy), dict[str, dict[str, Any]]()
     for episode in episodes:
-        batch, planned = batch_of(policy, state, episode, epoch=0, mixer_count=mixers, seeded=False)
+        batch, planned = make_batch(policy, state, episode, epoch=0, mixer_count=mixers, seeded=False)
         asks = [planned.round_of(number) for number in range(len(planned.rounds))]
         told = batch.to_dict()
-        rounds, devices = rounds_digest(told), [[None]] if rows else [_devices(each) for each in asks]
+        rounds, devices = rounds_digest(told), [[None]] if rows else [_device_parameters(each) for each in asks]
         users = 1 if rows else least_users(told)
         found = plans.setdefault(rounds, {"rounds": rounds, "users": users, "devices": devices})
         if found["devices"] != devices:
@@ -302,39 +320,41 @@ def leaflet(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) ->
     return {
         "version": VERSION,
         "participations": policy.privacy.participations,
-        "choose": plain(choose),
-        "tells": [[{"kind": "Row"}]] if rows else [[plain(each) for each in tells]],
+        "choose": to_plain_value(choose),
+        "tells": [[{"kind": "Row"}]] if rows else [[to_plain_value(each) for each in tells]],
         "plans": list(plans.values()),
     }
 
 
-Known = tuple[Any, tuple[Tell, ...], list[Episode]]  # how to choose, what to tell, an episode of every size
+DeviceRules = tuple[
+    Any, tuple[ReportStatistic, ...], list[Episode]
+]  # how to choose, what to tell, an episode of every size
 
 
-def _chosen(policy: LinearSums | LinTSRewards) -> Known | None:
+def _rules_of_chosen_arms(policy: BatchedLinearPolicy | LinTSRewards) -> DeviceRules | None:
     """Where devices choose: batches of the schedule."""
     sizes = sorted(policy.channel.sizes.counts())
-    episodes: list[Episode] = [Frozen(number=0, users=users) for users in sizes]
+    episodes: list[Episode] = [FixedLength(number=0, users=users) for users in sizes]
     tells = policy.tell if isinstance(policy, LinTSRewards) else (policy.tell,)
-    return (policy.choose, tells, episodes) if len(sizes) <= _LEAFLET_MOST else None
+    return (policy.choose, tells, episodes) if len(sizes) <= _MAX_CLIENT_PLANS else None
 
 
-def _placed(policy: Policy[Any], state: Any) -> Known | None:
+def _rules_of_assigned_arms(policy: Policy[Any], state: Any) -> DeviceRules | None:
     """Where places say what is played: one of the episodes if the server is sent rows, else those of elimination."""
     first = policy.episode(state)
-    if not isinstance(first, Assigned) or first.clients is not None:
+    if not isinstance(first, AssignedArms) or first.clients is not None:
         return None
-    choose = ByPlace(features=int(getattr(policy, "dim", 0)))
+    choose = AssignedSelector(features=int(getattr(policy, "dim", 0)))
     if sends_rows(policy):
         return choose, (), [first]
     if not isinstance(policy, Elimination) or not policy.shuffled:
         return None
     low, high = policy.domain.low, policy.domain.high
     episodes: list[Episode] = [replace(first, plays=np.full(len(first.arms), users)) for users in policy.sizes]
-    return choose, (Rewarded(low=low, high=high),), episodes
+    return choose, (RewardStatistic(low=low, high=high),), episodes
 
 
-def _devices(asks: tuple[Ask, ...]) -> list[dict[str, Any]]:
+def _device_parameters(asks: tuple[SumQuery, ...]) -> list[dict[str, Any]]:
     """Of every part; of one arm, where everybody reports for the own."""
     return [ask.protocol.device.parameters for ask in (asks[:1] if asks[0].arm is not None else asks)]
 
@@ -343,7 +363,7 @@ def _devices(asks: tuple[Ask, ...]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class VerifiedPublication:
     """A publication whose signature was checked; reading its parts may raise whatever it is made of."""
 
     content: Mapping[str, Any]
@@ -366,9 +386,9 @@ class Published:
     @cached_property
     def state(self) -> Any:
         """Of the policy: released numbers."""
-        return encoding_of().loads(self.content["state"])
+        return make_encoding().loads(self.content["state"])
 
     @cached_property
     def snapshot(self) -> Any:
         """What devices act on."""
-        return encoding_of().loads(self.content["snapshot"])
+        return make_encoding().loads(self.content["snapshot"])

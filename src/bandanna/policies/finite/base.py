@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.device.domain import Bits, Box, Domain, Statistic, all_finite, numbers
-from bandanna.device.statistics import rounded
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.device.domain import Bits, Box, Domain, Statistic, check_all_finite, read_numeric_array
+from bandanna.device.statistics import round_to_ends
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.linalg import first_best
-from bandanna.numeric.rng import Coins
-from bandanna.policies.base import Ask, Played, Policy
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.base import PlayedRounds, Policy, SumQuery
 from bandanna.policies.theory import finite
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.privacy_model import Privacy
@@ -28,13 +28,13 @@ from bandanna.types import Floats, Ints
 # What a device reports of a private reward: the reward itself, a bit, or the reward times a public direction.
 
 
-BITS = Bits()
+BIT_DOMAIN = Bits()
 _ROUNDING = 1e-12  # relative; what rounding errors of an honest direction may exceed its bound by
 
 
 @stored_as("Rewards")
 @dataclass(frozen=True, kw_only=True)
-class Rewards(Box):
+class RewardDomain(Box):
     """Rewards in [low, high]: sums are exact, so one of them moves a sum by the width."""
 
     dim: int = 1
@@ -48,18 +48,18 @@ class Rewards(Box):
         """Which rewards have to be clipped."""
         return np.asarray(np.abs(self.project(rewards) - rewards) > 1e-9)
 
-    def report(self, played: Played) -> Statistic:
+    def report(self, played: PlayedRounds) -> Statistic:
         """Rewards (*R, n) as statistics of one number each, clipped and counted."""
         rewards, clipped = played.rewards, np.zeros(played.rewards.shape[:-1], dtype=np.int64)
         if rewards.size and not (rewards.min() >= self.low and rewards.max() <= self.high):  # not a number, too
-            all_finite("rewards", rewards)
+            check_all_finite("rewards", rewards)
             inside = self.project(rewards)
             moved = self.outside(rewards)
             clipped = np.asarray(np.sum(moved if played.counts is None else moved * played.counts, axis=-1))
             rewards = inside
         return self.sealed(rewards[..., None], clipped=clipped, counts=played.counts)
 
-    def bits(self, played: Played, coins: Coins) -> Statistic:
+    def bits(self, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Clipped rewards (*R, n), each rounded to an end of the range by a coin, without bias: bits.
 
         Of users who share a row, as many are ones as their coins say.
@@ -67,30 +67,30 @@ class Rewards(Box):
         rewards = self.report(played)
         share = (rewards.values - self.low) / self.width  # (*R, n, 1), in [0, 1]
         if played.counts is None:
-            return BITS.sealed(rounded(share, coins), clipped=rewards.clipped)
+            return BIT_DOMAIN.sealed(round_to_ends(share, coins), clipped=rewards.clipped)
         ones = coins.binomial(played.counts, share[..., 0], "rounded rewards")
         counts = np.concatenate([played.counts - ones, ones], axis=-1)  # (*R, 2n): the zeros, then the ones
         values = np.zeros((*counts.shape, 1))
         values[..., ones.shape[-1] :, :] = 1.0
-        return BITS.sealed(values, clipped=rewards.clipped, counts=counts)
+        return BIT_DOMAIN.sealed(values, clipped=rewards.clipped, counts=counts)
 
 
 @stored_as("PublicDirections")
 @dataclass(frozen=True, kw_only=True)
-class PublicDirections(Domain):
+class DirectionRewardDomain(Domain):
     """Vectors r z, r a reward in a range of width w and z a public direction, |z| <= `bound`.
 
     Neighbours differ in r, not in z: |r z - r' z| <= w bound in l2, whatever `dim` is, sqrt(dim) times that in l1.
     Which z belongs to a vector cannot be told from it, so that none is admitted but those that `report` forms.
     """
 
-    rewards: Rewards
+    rewards: RewardDomain
     bound: float = 1.0
 
     @property
     def sensitivity(self) -> float:
         """w bound, and the rounding of directions and products."""
-        rounding = 2.0**-51 * math.sqrt(self.dim) * self.rewards.bound_of_entries
+        rounding = 2.0**-51 * math.sqrt(self.dim) * self.rewards.largest_entry
         return self.bound * (self.rewards.width * (1 + _ROUNDING) + rounding)
 
     @property
@@ -106,30 +106,30 @@ class PublicDirections(Domain):
     @property
     def upper(self) -> Floats:
         """Of any reward times any direction."""
-        return np.full(self.dim, self.bound * self.rewards.bound_of_entries * (1 + _ROUNDING))
+        return np.full(self.dim, self.bound * self.rewards.largest_entry * (1 + _ROUNDING))
 
     def project(self, values: Floats) -> Floats:
         """There is no projection without the direction."""
         raise InvalidStatistic(
-            "statistics", Summary("plain vectors"), "those that `report` forms: a reward times its direction"
+            "statistics", ValueSummary("plain vectors"), "those that `report` forms: a reward times its direction"
         )
 
-    def report(self, played: Played, directions: Floats) -> Statistic:
+    def report(self, played: PlayedRounds, directions: Floats) -> Statistic:
         """Rewards (n,), clipped, each times a direction of its own, (n, dim)."""
         if not np.all(np.einsum("...i,...i->...", directions, directions) <= (self.bound * (1 + _ROUNDING)) ** 2):
-            raise InvalidStatistic("directions", Summary("too long"), f"vectors of norm at most {self.bound:g}")
+            raise InvalidStatistic("directions", ValueSummary("too long"), f"vectors of norm at most {self.bound:g}")
         rewards = self.rewards.report(played)
         return self.sealed(rewards.values * directions, clipped=rewards.clipped, counts=rewards.counts)
 
 
-def rewards_in(reward_range: tuple[float, float]) -> Rewards:
+def make_reward_domain(reward_range: tuple[float, float]) -> RewardDomain:
     """The declared range of the rewards: they are clipped into it before any statistic is formed."""
     allowed = "two finite numbers, low < high"
-    ends = numbers("reward_range", reward_range, allowed)
+    ends = read_numeric_array("reward_range", reward_range, allowed)
     if ends.shape != (2,) or not ends[0] < ends[1]:
         raise InvalidArgument("reward_range", reward_range, allowed)
     low, high = (validation.finite("reward_range", end, allowed) for end in ends)
-    return Rewards(low=low, high=high)
+    return RewardDomain(low=low, high=high)
 
 
 # What policies on K arms without features share: arguments, tallies, and the promise for a reward.
@@ -138,12 +138,15 @@ def rewards_in(reward_range: tuple[float, float]) -> Rewards:
 State = TypeVar("State")
 
 PROTECTS = "a user's reward"
-SIGHT = (("the trusted server", "every user's reward"), ("everybody else", "actions, chosen from noisy statistics"))
+CENTRAL_OBSERVERS = (
+    ("the trusted server", "every user's reward"),
+    ("everybody else", "actions, chosen from noisy statistics"),
+)
 _EXACT = (("everybody", "actions, chosen from exact statistics"),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FiniteArmed(Policy[State]):
+class FiniteArmedPolicy(Policy[State]):
     """`n_arms` arms over `horizon` rounds; rewards are clipped into `reward_range`."""
 
     n_arms: int
@@ -152,28 +155,28 @@ class FiniteArmed(Policy[State]):
     reward_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "n_arms", "horizon")
+        validation.set_validated(self, validation.integer, "n_arms", "horizon")
         self.check_trust()
         _ = self.domain
 
     @cached_property
-    def domain(self) -> Rewards:
+    def domain(self) -> RewardDomain:
         """The declared range."""
-        return rewards_in(self.reward_range)
+        return make_reward_domain(self.reward_range)
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """What every policy pays."""
-        return finite.of_finite_arms(setting)
+        return finite.find_finite_arm_bounds(setting)
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Rewards, clipped into the range."""
         return self.domain.report(played)
 
 
 @stored_as("Tallies")
 @dataclass(frozen=True, kw_only=True)
-class Tallies:
+class ArmSums:
     """Sums of what was learned of every arm, and how often it was played. R = replicate axes."""
 
     sums: Floats  # (*R, K)
@@ -184,22 +187,22 @@ class Tallies:
         """Of what was learned, (*R, K); minus infinity of arms that were never played."""
         return np.where(self.pulls > 0, self.sums / np.maximum(self.pulls, 1.0), -np.inf)
 
-    def plus(self, arms: Ints, values: Floats) -> Tallies:
+    def plus(self, arms: Ints, values: Floats) -> ArmSums:
         """One more round: arms and values (*R)."""
         place = np.arange(0, self.sums.size, self.sums.shape[-1]) + arms.reshape(-1)
         sums, pulls = self.sums.copy(), self.pulls.copy()
         sums.reshape(-1)[place] += values.reshape(-1)
         pulls.reshape(-1)[place] += 1
-        return Tallies(sums=sums, pulls=pulls, rounds=self.rounds + 1)
+        return ArmSums(sums=sums, pulls=pulls, rounds=self.rounds + 1)
 
 
-def no_tallies(n_arms: int, replicates: tuple[int, ...]) -> Tallies:
+def make_empty_arm_sums(n_arms: int, replicates: tuple[int, ...]) -> ArmSums:
     """Nothing played yet."""
     shape = (*replicates, n_arms)
-    return Tallies(sums=np.zeros(shape), pulls=np.zeros(shape), rounds=0)
+    return ArmSums(sums=np.zeros(shape), pulls=np.zeros(shape), rounds=0)
 
 
-def optimistic(state: Tallies, scale: float) -> NDArray[np.int64]:
+def select_optimistic_arm(state: ArmSums, scale: float) -> NDArray[np.int64]:
     """argmax of sums/N + sqrt(scale log t / N); while there are arms that were not played, the first of them."""
     n_arms = state.sums.shape[-1]
     if state.rounds < n_arms:
@@ -211,7 +214,9 @@ def optimistic(state: Tallies, scale: float) -> NDArray[np.int64]:
 def reward_guarantee(protocol: Protocol) -> Guarantee:
     """What a protocol for sums of rewards promises for one of them."""
     stated = protocol.guarantee
-    observers = _EXACT if stated.trust == "none" else SIGHT if stated.trust == "central" else stated.observers
+    observers = (
+        _EXACT if stated.trust == "none" else CENTRAL_OBSERVERS if stated.trust == "central" else stated.observers
+    )
     return replace(
         stated, protects=PROTECTS, observers=observers, delta=0.0 if stated.trust == "none" else stated.delta
     )

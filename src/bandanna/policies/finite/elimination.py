@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from bandanna import validation
 from bandanna.device.domain import Estimate, Statistic
 from bandanna.errors import InvalidBudget
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import APPROX, PURE, algorithm
-from bandanna.policies.base import Ask, Assigned, Played
-from bandanna.policies.finite.base import BITS, PROTECTS, FiniteArmed, reward_guarantee
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import APPROX, PURE, register_algorithm
+from bandanna.policies.base import AssignedArms, PlayedRounds, SumQuery
+from bandanna.policies.finite.base import BIT_DOMAIN, PROTECTS, FiniteArmedPolicy, reward_guarantee
 from bandanna.privacy.budgets import ApproxDP
-from bandanna.privacy.guarantee import Guarantee, worst_of
+from bandanna.privacy.guarantee import Guarantee, find_worst_guarantee
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
-from bandanna.protocols.factory import NEAR, open_batch
+from bandanna.protocols.factory import NEAR, protocol_for
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
@@ -30,7 +30,7 @@ _LARGEST = 100.0  # bits for a larger epsilon are those for this one: a tenth of
 
 @stored_as("EliminationState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class EliminationState:
     """One run: the epoch, which arms are left, and how many batches were released."""
 
     epoch: int
@@ -38,11 +38,11 @@ class State:
     batches: int = 0
 
 
-@algorithm("DP-SE", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
-@algorithm("SDP-SE", paper="004", trust="shuffle", guarantee="shuffle DP", budgets=(APPROX,))
+@register_algorithm("DP-SE", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
+@register_algorithm("SDP-SE", paper="004", trust="shuffle", guarantee="shuffle DP", budgets=(APPROX,))
 @stored_as("Elimination")
 @dataclass(frozen=True, kw_only=True)
-class Elimination(FiniteArmed[State]):
+class Elimination(FiniteArmedPolicy[EliminationState]):
     """Finite-armed successive elimination over `horizon` rounds.
 
     privacy       `bd.none()`, `bd.central(...)` (delta=0.0: DP-SE) or `bd.shuffle(...)` (SDP-SE)
@@ -53,14 +53,14 @@ class Elimination(FiniteArmed[State]):
     trusts = ("none", "central", "shuffle")
     player = "assigned"
     noise_stream = "batch noise"
-    asks_again = True
+    has_several_queries = True
 
     failure: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.failure is not None:
-            validation.store(self, validation.chance, "failure")
+            validation.set_validated(self, validation.open_probability, "failure")
         budget = self.privacy.budget
         bits = isinstance(budget, ApproxDP) and budget.delta > 0 and math.isfinite(budget.epsilon)
         if self.shuffled and not bits:
@@ -76,11 +76,11 @@ class Elimination(FiniteArmed[State]):
     @cached_property
     def _central(self) -> BatchProtocol:
         """The trusted server's, for batches of any size."""
-        return open_batch(self.privacy, self.domain, self.horizon)
+        return protocol_for(self.privacy, self.domain, self.horizon)
 
     def protocol(self, users: int) -> BatchProtocol:
         """Of a batch of this size."""
-        return open_batch(self._shuffle, BITS, users, quick=True) if self.shuffled else self._central
+        return protocol_for(self._shuffle, BIT_DOMAIN, users, quick=True) if self.shuffled else self._central
 
     def _log(self, factor: float, epoch: int) -> float:
         failure = min(1 / self.horizon, 0.5) if self.failure is None else self.failure
@@ -140,7 +140,7 @@ class Elimination(FiniteArmed[State]):
         if not self.shuffled:
             return reward_guarantee(self._central)
         sizes = self.sizes or (max(2, self.users(1)),)
-        return replace(worst_of([self.protocol(size).guarantee for size in sizes]), protects=PROTECTS)
+        return replace(find_worst_guarantee([self.protocol(size).guarantee for size in sizes]), protects=PROTECTS)
 
     @property
     def bits_per_user(self) -> int:
@@ -148,38 +148,38 @@ class Elimination(FiniteArmed[State]):
         sizes = self.sizes if self.shuffled else ()
         return max((self.protocol(size).bits_per_user for size in sizes), default=1 if self.shuffled else FLOAT_BITS)
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> EliminationState:
         """All arms, nothing released."""
-        return State(epoch=1, active=np.ones(self.n_arms, dtype=bool))
+        return EliminationState(epoch=1, active=np.ones(self.n_arms, dtype=bool))
 
-    def episode(self, state: State) -> Assigned:
+    def episode(self, state: EliminationState) -> AssignedArms:
         """All active arms in turn; the last one that is left, to the end."""
         arms = np.flatnonzero(state.active)
         alone = len(arms) == 1
         plays = np.full(len(arms), self.horizon if alone else self.users(state.epoch))
-        return Assigned(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
+        return AssignedArms(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Rewards; in the shuffle model, as bits."""
         return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
 
-    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: EliminationState, episode: AssignedArms) -> Generator[SumQuery, Estimate, EliminationState]:
         """One release for every active arm; then drop what is surely not best."""
         users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
         protocol = self.protocol(users)
         for step, arm in enumerate(episode.arms.tolist()):
-            totals[step] = (yield Ask(protocol=protocol, arm=arm, step=step)).total[0]
+            totals[step] = (yield SumQuery(protocol=protocol, arm=arm, step=step)).total[0]
         units = totals if self.shuffled else (totals - users * self.domain.low) / self.domain.width
         means = units / users
         keep = means.max() - means <= 2 * self.width(state.epoch)  # the elimination rule
         active = np.zeros(self.n_arms, dtype=bool)
         active[episode.arms[keep]] = True
-        return State(epoch=state.epoch + 1, active=active, batches=state.batches + len(means))
+        return EliminationState(epoch=state.epoch + 1, active=active, batches=state.batches + len(means))
 
-    def best(self, snapshot: State, contexts: Floats) -> Ints:
+    def best(self, snapshot: EliminationState, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), np.argmax(snapshot.active))
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: EliminationState) -> dict[str, Ints]:
         """Released batches, and arms that may still be the best."""
         return {"batches": np.asarray(state.batches), "arms left": np.asarray(np.count_nonzero(state.active))}

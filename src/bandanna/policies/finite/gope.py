@@ -10,18 +10,18 @@ from functools import cached_property
 import numpy as np
 
 from bandanna import validation
-from bandanna.device.domain import Estimate, Statistic, all_finite, reals
+from bandanna.device.domain import Estimate, Statistic, check_all_finite, read_real_array
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import ANY, ANY_OF_THEM, algorithm
-from bandanna.policies.base import Ask, Assigned, Played, Policy
-from bandanna.policies.design import Design, optimal_design, remembered
-from bandanna.policies.finite.base import PublicDirections, Rewards, reward_guarantee, rewards_in
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
+from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, SumQuery
+from bandanna.policies.design import Design, find_cached_design, optimal_design
+from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain, make_reward_domain, reward_guarantee
 from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.factory import open_batch
+from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
@@ -39,7 +39,7 @@ class Geometry:
 
 @stored_as("GOPEState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class GOPEState:
     """One run: the phase, all arms (K, d), the places of those that are left, and their geometry (None: no choice)."""
 
     phase: int
@@ -48,12 +48,14 @@ class State:
     geometry: Geometry | None
 
 
-@algorithm("GOPE", paper="004")
-@algorithm("AdaC-GOPE", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
-@algorithm("AdaC-GOPE-early", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY, noise="beginning")
+@register_algorithm("GOPE", paper="004")
+@register_algorithm("AdaC-GOPE", paper="004", trust="central", guarantee=ANY_BUDGET_WORDS, budgets=ANY_BUDGET)
+@register_algorithm(
+    "AdaC-GOPE-early", paper="004", trust="central", guarantee=ANY_BUDGET_WORDS, budgets=ANY_BUDGET, noise="beginning"
+)
 @stored_as("GOPE")
 @dataclass(frozen=True, kw_only=True)
-class GOPE(Policy[State]):
+class GOPE(Policy[GOPEState]):
     """Linear bandit with fixed arms in R^`dim`, over `horizon` rounds.
 
     privacy       `bd.none()` (GOPE), or `bd.central(...)` with a budget for Gaussian noise
@@ -76,11 +78,11 @@ class GOPE(Policy[State]):
     reward_std: float | None = None
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "dim", "horizon")
+        validation.set_validated(self, validation.integer, "dim", "horizon")
         validation.one_of("noise", self.noise, ("intermediate", "beginning"))
-        validation.store(self, validation.chance, "failure")
+        validation.set_validated(self, validation.open_probability, "failure")
         if self.reward_std is not None:
-            validation.store(self, validation.positive, "reward_std")
+            validation.set_validated(self, validation.positive, "reward_std")
         self.check_trust()
         if self.privacy.pure and self.privacy.noisy:
             allowed = "a budget for Gaussian noise: rho, or epsilon and delta > 0"
@@ -88,9 +90,9 @@ class GOPE(Policy[State]):
         _ = self.protocol
 
     @cached_property
-    def domain(self) -> Rewards:
+    def domain(self) -> RewardDomain:
         """The declared range."""
-        return rewards_in(self.reward_range)
+        return make_reward_domain(self.reward_range)
 
     @property
     def _early(self) -> bool:
@@ -100,7 +102,7 @@ class GOPE(Policy[State]):
     def protocol(self) -> BatchProtocol:
         """For V^{-1/2} sum a r / g_V, (d,), or the sums of at most d(d+1)/2 arms: a reward times a direction."""
         dim = self.dim * (self.dim + 1) // 2 if self._early else self.dim
-        return open_batch(self.privacy, PublicDirections(dim=dim, rewards=self.domain), self.horizon)
+        return protocol_for(self.privacy, DirectionRewardDomain(dim=dim, rewards=self.domain), self.horizon)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -116,16 +118,16 @@ class GOPE(Policy[State]):
         """D_l."""
         return self.subgaussian * 2.0**-phase
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GOPEState:
         """All arms, (K, d); they are public."""
-        rows = reals("arms", np.zeros((0, self.dim)) if arms is None else arms)
+        rows = read_real_array("arms", np.zeros((0, self.dim)) if arms is None else arms)
         if rows.ndim != 2 or rows.shape[1] != self.dim or not len(rows):
             raise InvalidArgument("arms: shape", rows.shape, f"(K, {self.dim}), K at least 1")
-        all_finite("arms", rows)
+        check_all_finite("arms", rows)
         active = np.arange(len(rows))
-        return State(phase=1, arms=rows, active=active, geometry=_geometry(rows, active))
+        return GOPEState(phase=1, arms=rows, active=active, geometry=_geometry(rows, active))
 
-    def length(self, state: State) -> float:
+    def length(self, state: GOPEState) -> float:
         """c_l [004, (4)]."""
         geometry = state.geometry
         assert geometry is not None
@@ -137,22 +139,22 @@ class GOPE(Policy[State]):
         learning = 8 * g * self.subgaussian**2 / self.threshold(state.phase) ** 2 * math.log(4 / share)
         return learning + 2 * far * self.protocol.std(1) / self.threshold(state.phase) * math.sqrt(chi)
 
-    def episode(self, state: State) -> Assigned:
+    def episode(self, state: GOPEState) -> AssignedArms:
         """The design's arms, ceil(c_l pi(a)) times each; where nothing is left to decide, the first arm to the end."""
         number = state.phase - 1
         if state.geometry is None:
-            return Assigned(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
+            return AssignedArms(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
         length = min(self.length(state), 4.0 * self.horizon + 4)  # a phase beyond the horizon is cut short anyway
         design = state.geometry.design
-        return Assigned(number=number, arms=state.active[design.support], plays=design.plays(length))
+        return AssignedArms(number=number, arms=state.active[design.support], plays=design.plays(length))
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The reward times the direction of its arm."""
         domain = ask.protocol.domain
-        assert isinstance(domain, PublicDirections)
+        assert isinstance(domain, DirectionRewardDomain)
         return domain.report(played, ask.at[played.arms])
 
-    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: GOPEState, episode: AssignedArms) -> Generator[SumQuery, Estimate, GOPEState]:
         """Release the phase; then drop what is surely not best."""
         assert state.geometry is not None
         z = state.geometry.coordinates  # (k, r)
@@ -163,7 +165,7 @@ class GOPE(Policy[State]):
         directions = np.eye(len(played)) if self._early else moved.T / g  # (s, s) or (s, r)
         table = np.zeros((len(state.arms), self.protocol.domain.dim))  # by arm; the dimension is the largest there is
         table[episode.arms, : directions.shape[1]] = directions
-        released = yield Ask(protocol=self.protocol, at=table)
+        released = yield SumQuery(protocol=self.protocol, at=table)
         half = released.total[: directions.shape[1]]
         half = moved @ half if self._early else g * half  # V^{-1/2} sum a r
         values = z @ np.linalg.solve(root.T, half)  # <theta, b> of every active arm
@@ -171,18 +173,18 @@ class GOPE(Policy[State]):
         active = state.active[keep]
         same = len(active) == len(state.active)
         geometry = state.geometry if same else _geometry(state.arms, active)
-        return State(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
+        return GOPEState(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
 
-    def best(self, snapshot: State, contexts: Floats) -> Ints:
+    def best(self, snapshot: GOPEState, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendix H."""
-        return linear.of_gope(setting)
+        return linear.find_gope_bounds(setting)
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: GOPEState) -> dict[str, Ints]:
         """Released phases, and arms that may still be the best."""
         return {"phases": np.asarray(state.phase - 1), "arms left": np.asarray(len(state.active))}
 
@@ -192,7 +194,7 @@ def _geometry(arms: Floats, active: Ints) -> Geometry | None:
     left = arms[active]
     if np.all(left == left[0]):
         return None
-    design = remembered(optimal_design, left)
+    design = find_cached_design(optimal_design, left)
     z, held = design.coordinates, design.coordinates[design.support]
     inverse = np.linalg.inv((held * design.weights[:, None]).T @ held)  # V(pi)^{-1}
     early = float(np.sqrt(np.max(np.sum((z @ inverse @ held.T) ** 2, axis=1))))

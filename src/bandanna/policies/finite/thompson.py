@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bandanna.device.action_selection import Choice, Sampled
+from bandanna.device.action_selection import Choice, SampledChoice
 from bandanna.device.domain import Box, Estimate, Statistic
 from bandanna.numeric.linalg import first_best
-from bandanna.numeric.rng import Coins, gamma
-from bandanna.policies.algorithm import algorithm
-from bandanna.policies.base import Ask, Frozen, Played
-from bandanna.policies.finite.base import FiniteArmed, Tallies, no_tallies, reward_guarantee
+from bandanna.numeric.rng import DeviceRandomness, draw_gamma
+from bandanna.policies.algorithm import register_algorithm
+from bandanna.policies.base import FixedLength, PlayedRounds, SumQuery
+from bandanna.policies.finite.base import ArmSums, FiniteArmedPolicy, make_empty_arm_sums, reward_guarantee
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.privacy_model import Privacy, none
@@ -31,17 +31,17 @@ _TAIL = 1e-18  # of a posterior, beyond which nothing is integrated
 _CUTS = np.array([-32.0, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32])  # panels end so many deviations from a mean
 
 
-def chances_of(actions: Ints, counts: Floats) -> Floats:
+def compute_best_arm_probabilities(actions: Ints, counts: Floats) -> Floats:
     """Of every device's arm, that it was best: actions (*R, n), posteriors (*R, 2K) as in `chance_of`."""
     runs, rows = counts.reshape(-1, counts.shape[-1]), actions.reshape(-1, actions.shape[-1])
     found = np.zeros(rows.shape)
     for run, row, chances in zip(runs, rows, found, strict=True):
         for arm in np.unique(row).tolist():
-            chances[row == arm] = chance_of(arm, *np.split(run, 2))
+            chances[row == arm] = compute_best_arm_probability(arm, *np.split(run, 2))
     return found.reshape(actions.shape)
 
 
-def chance_of(arm: int, alphas: Floats, betas: Floats) -> float:
+def compute_best_arm_probability(arm: int, alphas: Floats, betas: Floats) -> float:
     """P(theta_arm > all other theta_b), theta_b ~ Beta(alpha_b, beta_b) independent, alpha and beta >= 1.
 
         integral of f_a(z) prod_{b != a} F_b(z) dz,   z = log(theta / (1 - theta)),
@@ -62,7 +62,7 @@ def chance_of(arm: int, alphas: Floats, betas: Floats) -> float:
     value = np.exp(a * log_x + b * log_y - special.betaln(a, b))
     for other in range(len(alphas)):
         if other != arm:
-            value = value * _below(alphas[other], betas[other], log_x, log_y)
+            value = value * _beta_cdf(alphas[other], betas[other], log_x, log_y)
     return float(np.clip(np.sum(value * half * _WEIGHTS), 0.0, 1.0))
 
 
@@ -72,7 +72,7 @@ def _window(a: float, b: float) -> NDArray[np.float64]:
     return np.array([np.log(low) - np.log1p(-low), np.log1p(-high) - np.log(high)])
 
 
-def _below(alpha: float, beta: float, log_x: Floats, log_y: Floats) -> Floats:
+def _beta_cdf(alpha: float, beta: float, log_x: Floats, log_y: Floats) -> Floats:
     """F at theta = exp(log_x), 1 - theta = exp(log_y): from the smaller of them, where floats are finer."""
     upper = 1 - special.betainc(beta, alpha, np.exp(log_y))
     return np.asarray(np.where(log_x < log_y, special.betainc(alpha, beta, np.exp(log_x)), upper))
@@ -87,50 +87,50 @@ def _below(alpha: float, beta: float, log_x: Floats, log_y: Floats) -> Floats:
 # References: Thompson 1933; Agrawal and Goyal 2012 (rewards that are not 0 or 1).
 
 
-@algorithm("Thompson", paper="004")
+@register_algorithm("Thompson", paper="004")
 @stored_as("Thompson")
 @dataclass(frozen=True, kw_only=True)
-class Thompson(FiniteArmed[Tallies]):
+class Thompson(FiniteArmedPolicy[ArmSums]):
     """Finite-armed Thompson sampling over `horizon` rounds; rewards are clipped into `reward_range`.
 
     The state's sums are successes. Every device draws from the posterior by its own coins; how likely its arm was has
     no closed form, and is integrated when somebody asks.
     """
 
-    every_round = True
+    learns_every_round = True
     side_by_side = True
     player = "lockstep"
 
     privacy: Privacy = none()
 
     @cached_property
-    def ask(self) -> Ask:
+    def ask(self) -> SumQuery:
         """Successes and plays of every arm, in the clear."""
-        return Ask(protocol=Clear(domain=Box(dim=2 * self.n_arms)))
+        return SumQuery(protocol=Clear(domain=Box(dim=2 * self.n_arms)))
 
     @cached_property
     def guarantee(self) -> Guarantee:
         """No privacy."""
         return reward_guarantee(self.ask.protocol)
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Tallies:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
         """Nothing played yet."""
-        return no_tallies(self.n_arms, replicates)
+        return make_empty_arm_sums(self.n_arms, replicates)
 
-    def episode(self, state: Tallies) -> Frozen:
+    def episode(self, state: ArmSums) -> FixedLength:
         """One round."""
-        return Frozen(number=state.rounds, users=1)
+        return FixedLength(number=state.rounds, users=1)
 
-    def act(self, snapshot: Tallies, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: ArmSums, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """The best arm of one draw from the posterior for every device, (*R, n)."""
         shape = (*contexts.shape[:-2], 2 * self.n_arms)
         counts = np.concatenate([1 + snapshot.sums, 1 + snapshot.pulls - snapshot.sums], axis=-1)  # (*R, 2K)
-        gammas = gamma(np.broadcast_to(counts[..., None, :], shape), coins)
+        gammas = draw_gamma(np.broadcast_to(counts[..., None, :], shape), coins)
         successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
         arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
-        return Sampled(actions=arms, chances=lambda: chances_of(arms, counts))
+        return SampledChoice(actions=arms, chances=lambda: compute_best_arm_probabilities(arms, counts))
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """Which arm it was, and whether it succeeded."""
         bits = self.domain.bits(played, coins)
         assert played.arms is not None
@@ -138,12 +138,12 @@ class Thompson(FiniteArmed[Tallies]):
         values = np.concatenate([bits.values * chosen, chosen], axis=-1)
         return ask.protocol.domain.sealed(values, clipped=bits.clipped)
 
-    def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
+    def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
         """The largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
 
-    def learn(self, state: Tallies, episode: Frozen) -> Generator[Ask, Estimate, Tallies]:
+    def learn(self, state: ArmSums, episode: FixedLength) -> Generator[SumQuery, Estimate, ArmSums]:
         """Successes and plays add up."""
         released = yield self.ask
         sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
-        return Tallies(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)
+        return ArmSums(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)

@@ -13,15 +13,22 @@ from bandanna import validation
 from bandanna.device.domain import Estimate, Statistic
 from bandanna.errors import InvalidBudget
 from bandanna.numeric.linalg import first_best
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import ANY, ANY_OF_THEM, PURE, algorithm
-from bandanna.policies.base import Ask, Assigned, Played
-from bandanna.policies.finite.base import BITS, FiniteArmed, Tallies, no_tallies, optimistic, reward_guarantee
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, PURE, register_algorithm
+from bandanna.policies.base import AssignedArms, PlayedRounds, SumQuery
+from bandanna.policies.finite.base import (
+    BIT_DOMAIN,
+    ArmSums,
+    FiniteArmedPolicy,
+    make_empty_arm_sums,
+    reward_guarantee,
+    select_optimistic_arm,
+)
 from bandanna.policies.theory import finite
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import BatchProtocol
-from bandanna.protocols.factory import open_batch
+from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.protocols.randomized_response import LocalBits
 from bandanna.storage.encoding import stored_as
@@ -36,7 +43,7 @@ from bandanna.types import Floats, Ints
 
 
 @dataclass(frozen=True, kw_only=True)
-class EveryRound(FiniteArmed[Tallies]):
+class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
     """A policy that decides in every round, from one released sum for every arm."""
 
     side_by_side = True
@@ -45,13 +52,13 @@ class EveryRound(FiniteArmed[Tallies]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.positive, "optimism")
+        validation.set_validated(self, validation.positive, "optimism")
         _ = self.ask
 
     @cached_property
-    def ask(self) -> Ask:
+    def ask(self) -> SumQuery:
         """One reward."""
-        return Ask(protocol=open_batch(self.privacy, self.domain, 1))
+        return SumQuery(protocol=protocol_for(self.privacy, self.domain, 1))
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -63,20 +70,20 @@ class EveryRound(FiniteArmed[Tallies]):
         """Of log t / N in the index: w^2 b / 2."""
         return self.domain.width**2 * self.optimism / 2
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> Tallies:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ArmSums:
         """Nothing played yet."""
-        return no_tallies(self.n_arms, replicates)
+        return make_empty_arm_sums(self.n_arms, replicates)
 
-    def episode(self, state: Tallies) -> Assigned:
+    def episode(self, state: ArmSums) -> AssignedArms:
         """One round: every arm once, then the first with the largest index."""
-        arms = optimistic(state, self.scale)[..., None]
-        return Assigned(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
+        arms = select_optimistic_arm(state, self.scale)[..., None]
+        return AssignedArms(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
 
-    def best(self, snapshot: Tallies, contexts: Floats) -> Ints:
+    def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
         """The largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
 
-    def learn(self, state: Tallies, episode: Assigned) -> Generator[Ask, Estimate, Tallies]:
+    def learn(self, state: ArmSums, episode: AssignedArms) -> Generator[SumQuery, Estimate, ArmSums]:
         """The released reward of one round."""
         released = yield self.ask
         return state.plus(episode.arms[..., 0], released.total[..., 0])
@@ -85,10 +92,10 @@ class EveryRound(FiniteArmed[Tallies]):
 _ONCE: Ints = np.ones(1, dtype=np.int64)
 
 
-@algorithm("UCB1", paper="004")
+@register_algorithm("UCB1", paper="004")
 @stored_as("UCB1")
 @dataclass(frozen=True, kw_only=True)
-class UCB1(EveryRound):
+class UCB1(PerRoundUCB):
     """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`. There is no private one."""
 
     player = "lockstep"
@@ -105,10 +112,10 @@ class UCB1(EveryRound):
 # Reference: Ren, Zhou, Liu and Shroff 2020 (LDP-UCB with Bernoulli responses).
 
 
-@algorithm("LDP-UCB", paper="004", trust="local", guarantee="local DP, pure", budgets=(PURE,))
+@register_algorithm("LDP-UCB", paper="004", trust="local", guarantee="local DP, pure", budgets=(PURE,))
 @stored_as("LDPUCB")
 @dataclass(frozen=True, kw_only=True)
-class LDPUCB(EveryRound):
+class LDPUCB(PerRoundUCB):
     """Finite-armed UCB on randomized bits, over `horizon` rounds; rewards are clipped into `reward_range`."""
 
     trusts = ("local",)
@@ -122,9 +129,9 @@ class LDPUCB(EveryRound):
             raise InvalidBudget("privacy", self.privacy, "a finite epsilon > 0 (UCB1 is the policy without noise)")
 
     @cached_property
-    def ask(self) -> Ask:
+    def ask(self) -> SumQuery:
         """One answer."""
-        return Ask(protocol=open_batch(self.privacy, BITS, 1))
+        return SumQuery(protocol=protocol_for(self.privacy, BIT_DOMAIN, 1))
 
     @property
     def protocol(self) -> LocalBits:
@@ -142,7 +149,7 @@ class LDPUCB(EveryRound):
         """The answer."""
         return self.protocol.bits_per_user
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The reward, rounded to an end of its range at random."""
         return self.domain.bits(played, coins)
 
@@ -168,7 +175,7 @@ class LDPUCB(EveryRound):
 
 @stored_as("UCBEpisodesState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class UCBEpisodesState:
     """What was released: the noisy mean of every arm's last episode, kept until the arm's next one. R = replicates."""
 
     estimates: Floats  # (*R, K)
@@ -178,12 +185,12 @@ class State:
     episodes: Ints  # (*R): finished
 
 
-@algorithm("UCB-episodes", paper="004")
-@algorithm("AdaC-UCB", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
-@algorithm("AdaP-UCB", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
+@register_algorithm("UCB-episodes", paper="004")
+@register_algorithm("AdaC-UCB", paper="004", trust="central", guarantee=ANY_BUDGET_WORDS, budgets=ANY_BUDGET)
+@register_algorithm("AdaP-UCB", paper="004", trust="central", guarantee="DP, pure", budgets=(PURE,))
 @stored_as("UCBEpisodes")
 @dataclass(frozen=True, kw_only=True)
-class UCBEpisodes(FiniteArmed[State]):
+class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     """Finite-armed UCB in doubling episodes over `horizon` rounds.
 
     privacy       `bd.none()`, `bd.central(...)`: rho, (epsilon, delta) or Renyi (AdaC-UCB), or delta=0.0 (AdaP-UCB)
@@ -199,13 +206,13 @@ class UCBEpisodes(FiniteArmed[State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.positive, "optimism")
+        validation.set_validated(self, validation.positive, "optimism")
         _ = self.ask
 
     @cached_property
-    def ask(self) -> Ask:
+    def ask(self) -> SumQuery:
         """The sum of an episode's rewards."""
-        return Ask(protocol=open_batch(self.privacy, self.domain, self.horizon))
+        return SumQuery(protocol=protocol_for(self.privacy, self.domain, self.horizon))
 
     @property
     def protocol(self) -> BatchProtocol:
@@ -218,13 +225,13 @@ class UCBEpisodes(FiniteArmed[State]):
         """What is promised for a reward."""
         return reward_guarantee(self.protocol)
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> UCBEpisodesState:
         """Nothing played yet."""
         shape = (*replicates, self.n_arms)
         whole, each = np.zeros(shape, dtype=np.int64), np.zeros(replicates, dtype=np.int64)
-        return State(estimates=np.zeros(shape), lengths=whole, pulls=whole, rounds=each, episodes=each)
+        return UCBEpisodesState(estimates=np.zeros(shape), lengths=whole, pulls=whole, rounds=each, episodes=each)
 
-    def index(self, state: State) -> Floats:
+    def index(self, state: UCBEpisodesState) -> Floats:
         """Optimistic indices, (*R, K); infinite for arms that were never played."""
         n = np.maximum(state.lengths, 1).astype(float)
         log_t = self.optimism * np.log(state.rounds + 1.0)[..., None]  # b log t_l
@@ -236,7 +243,7 @@ class UCBEpisodes(FiniteArmed[State]):
             bonus = np.sqrt((width**2 / (2 * n) + 2 * self.protocol.std(1) ** 2 / n**2) * log_t)  # [004, (14)]
         return np.where(state.lengths == 0, math.inf, state.estimates + bonus)
 
-    def episode(self, state: State) -> Assigned:
+    def episode(self, state: UCBEpisodesState) -> AssignedArms:
         """The arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
         unplayed = state.lengths == 0
         fresh = unplayed.any(axis=-1)
@@ -246,13 +253,13 @@ class UCBEpisodes(FiniteArmed[State]):
             best = first_best(np.where(unplayed, -math.inf, self.index(state)))
             arms = np.where(fresh, np.argmax(unplayed, axis=-1), best)
         before = np.take_along_axis(state.pulls, arms[..., None], axis=-1)
-        return Assigned(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
+        return AssignedArms(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
 
-    def learn(self, state: State, episode: Assigned) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: UCBEpisodesState, episode: AssignedArms) -> Generator[SumQuery, Estimate, UCBEpisodesState]:
         """One release per arm and episode."""
         released = yield self.ask
         played = np.arange(self.n_arms) == episode.arms  # (*R, K)
-        return State(
+        return UCBEpisodesState(
             estimates=np.where(played, released.total / episode.plays, state.estimates),
             lengths=np.where(played, episode.plays, state.lengths),
             pulls=state.pulls + np.where(played, episode.plays, 0),
@@ -260,16 +267,16 @@ class UCBEpisodes(FiniteArmed[State]):
             episodes=state.episodes + 1,
         )
 
-    def best(self, snapshot: State, contexts: Floats) -> Ints:
+    def best(self, snapshot: UCBEpisodesState, contexts: Floats) -> Ints:
         """The largest noisy mean of a last episode."""
         known = np.where(snapshot.lengths > 0, snapshot.estimates, -np.inf)
         return np.full(len(contexts), np.argmax(known))
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendices C and G."""
-        return finite.of_ucb_episodes(setting)
+        return finite.find_ucb_episodes_bounds(setting)
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: UCBEpisodesState) -> dict[str, Ints]:
         """Finished episodes."""
         return {"episodes": state.episodes}

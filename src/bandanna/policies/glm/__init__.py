@@ -5,8 +5,8 @@ from __future__ import annotations
 from bandanna.policies.glm.base import GLMPolicy
 from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog
 from bandanna.policies.glm.batched import BGLinUCB
-from bandanna.policies.glm.estimation import Estimated, loss, loss_gradient, loss_hessian, maximum_likelihood
-from bandanna.policies.glm.glm_jdp import GLMJDP, Constants
+from bandanna.policies.glm.estimation import LikelihoodEstimate, loss, loss_gradient, loss_hessian, maximum_likelihood
+from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPConstants
 from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.glm.links import LINKS, Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, link_of
 from bandanna.policies.glm.optimisers import NoisyGradient, OuterProducts, ShuffledGradient
@@ -15,9 +15,9 @@ from bandanna.policies.glm.rare_switching import RSGLinUCB
 __all__ = [
     "BGLinUCB",
     "Binomial",
-    "Constants",
+    "GLMJDPConstants",
     "ECOLog",
-    "Estimated",
+    "LikelihoodEstimate",
     "GLMJDP",
     "GLMPolicy",
     "GLMSDP",

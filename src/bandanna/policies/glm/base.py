@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.device.action_selection import Choice, certain
-from bandanna.device.domain import Box, Estimate, Rows, Statistic, clip_norm
+from bandanna.device.action_selection import Choice, make_certain_choice
+from bandanna.device.domain import Box, Estimate, RawRowDomain, Statistic, clip_norm
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.numeric.linalg import first_best, inner
-from bandanna.numeric.rng import Coins
-from bandanna.policies.base import Ask, Frozen, Played, Policy
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
 from bandanna.policies.glm.links import Link, Logistic, link_of
 from bandanna.policies.glm.optimisers import Points
 from bandanna.privacy.budgets import Budget
@@ -29,7 +29,7 @@ from bandanna.types import Floats, Ints
 
 # What every generalised linear policy knows: the link, the bound S on |theta|, and kappa.
 #
-# Policies without privacy ask for the rows of users in the clear (`InTheClear`); some of them in every round.
+# Policies without privacy ask for the rows of users in the clear (`NonPrivateGLMPolicy`); some of them in every round.
 
 
 State = TypeVar("State")
@@ -61,12 +61,12 @@ class GLMPolicy(Policy[State]):
 
     def __post_init__(self) -> None:
         self.check_trust()
-        validation.store(self, validation.whole, "dim", "horizon")
+        validation.set_validated(self, validation.integer, "dim", "horizon")
         object.__setattr__(self, "link", link_of(self.link))
-        validation.store(self, validation.positive, "parameter_bound")
-        validation.store(self, validation.chance, "failure")
+        validation.set_validated(self, validation.positive, "parameter_bound")
+        validation.set_validated(self, validation.open_probability, "failure")
         if self.kappa is not None:
-            validation.store(self, validation.positive, "kappa")
+            validation.set_validated(self, validation.positive, "kappa")
             if self.kappa * (least := self.model.slope_bound) < 1 - 1e-9:
                 raise InvalidArgument("kappa", self.kappa, f"a bound on 1/mu', so at least 1/sup mu' = {1 / least:g}")
         elif math.isinf(self.model.kappa(self.parameter_bound)):
@@ -106,11 +106,11 @@ class GLMPolicy(Policy[State]):
     def best(self, snapshot: Any, contexts: Floats) -> Ints:
         """The largest <x, theta>: mu increases."""
         theta = self.theta(snapshot)
-        return first_best(along(self.seen(contexts), np.zeros(self.dim) if theta is None else theta))
+        return first_best(compute_linear_scores(self.seen(contexts), np.zeros(self.dim) if theta is None else theta))
 
 
 @dataclass(frozen=True, kw_only=True)
-class InTheClear(GLMPolicy[State]):
+class NonPrivateGLMPolicy(GLMPolicy[State]):
     """A policy that is given users' rows as they are, with constants as published or corrected (`preset`)."""
 
     preset: str = "corrected"
@@ -131,35 +131,35 @@ class InTheClear(GLMPolicy[State]):
         return 0
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> RawRowDomain:
         """What a user tells."""
-        return Rows(size=self.dim, reward_bound=self.model.reward_bound, groups=max(1, len(self.keeps)))
+        return RawRowDomain(size=self.dim, reward_bound=self.model.reward_bound, groups=max(1, len(self.keeps)))
 
     @cached_property
-    def ask(self) -> Ask:
+    def ask(self) -> SumQuery:
         """The rows of an episode's users."""
-        return Ask(protocol=ClearRows(domain=self.rows))
+        return SumQuery(protocol=ClearRows(domain=self.rows))
 
-    def ask_of(self, whose: str, step: int) -> Ask:
+    def query_rows(self, whose: str, step: int) -> SumQuery:
         """Rows, of some of the users."""
-        return Ask(protocol=self.ask.protocol, of=whose, step=step)
+        return SumQuery(protocol=self.ask.protocol, of=whose, step=step)
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The row itself."""
         assert played.features is not None
         return self.rows.statistic(played.features, played.rewards, played.groups)
 
 
 @dataclass(frozen=True, kw_only=True)
-class EveryRound(InTheClear[State]):
+class PerRoundGLMPolicy(NonPrivateGLMPolicy[State]):
     """A policy that learns after every round; its state knows how many there were, in `rounds`."""
 
-    every_round = True
+    learns_every_round = True
     side_by_side = True
 
-    def episode(self, state: Any) -> Frozen | None:
+    def episode(self, state: Any) -> FixedLength | None:
         """One round."""
-        return Frozen(number=state.rounds, users=1) if state.rounds < self.horizon else None
+        return FixedLength(number=state.rounds, users=1) if state.rounds < self.horizon else None
 
     def row(self, released: Estimate) -> tuple[Floats, Floats]:
         """Features (*R, d) and reward (*R) of the round's user."""
@@ -167,22 +167,22 @@ class EveryRound(InTheClear[State]):
         return values[..., : self.dim], values[..., self.dim]
 
 
-def quadratic(contexts: Floats, inverse: Floats) -> Floats:
+def compute_squared_norms(contexts: Floats, inverse: Floats) -> Floats:
     """|x|^2_{A^{-1}} for every arm: (*R, n, K, d), (*R, n or 1, d, d) -> (*R, n, K)."""
     return np.asarray(np.maximum(np.einsum("...i,...i->...", contexts @ inverse, contexts), 0.0))
 
 
-def along(contexts: Floats, theta: Floats) -> Floats:
+def compute_linear_scores(contexts: Floats, theta: Floats) -> Floats:
     """<x, theta> for every arm: (*R, n, K, d), (*R, d) -> (*R, n, K)."""
     return np.asarray((contexts @ theta[..., None, :, None])[..., 0])
 
 
-def optimistic(values: Floats, spread: Floats) -> Choice:
+def choose_optimistic(values: Floats, spread: Floats) -> Choice:
     """The first arm with the largest value plus spread, both (*R, n, K)."""
-    return certain(first_best(values + spread))
+    return make_certain_choice(first_best(values + spread))
 
 
-def rank_one(inverse: Floats, x: Floats, weight: Floats | float = 1.0) -> Floats:
+def update_inverse(inverse: Floats, x: Floats, weight: Floats | float = 1.0) -> Floats:
     """(A + w x x^T)^{-1} from A^{-1}: (*R, d, d), (*R, d), (*R) -> (*R, d, d) (Sherman and Morrison 1950)."""
     y = (inverse @ x[..., None])[..., 0]  # A^{-1} x
     shrink = np.asarray(weight / (1 + weight * inner(y, x)))
@@ -201,7 +201,7 @@ def rank_one(inverse: Floats, x: Floats, weight: Floats | float = 1.0) -> Floats
 _TINY = 1e-10
 
 
-def designs(arms: Floats, alive: NDArray[np.bool_], *, factor: float = 2.0, most_steps: int = 200) -> Floats:
+def compute_designs(arms: Floats, alive: NDArray[np.bool_], *, factor: float = 2.0, most_steps: int = 200) -> Floats:
     """Weights (n, K) of sum 1 on the living arms of sets (n, K, d); g <= factor r unless the steps run out."""
     weights, rank = _start(arms, alive)
     open_ = np.arange(len(arms))
@@ -250,20 +250,20 @@ def _leverages(arms: Floats, weights: Floats) -> Floats:
 # Sums of gradients as asks: what the two private policies share.
 
 
-def asked(
+def query_descent(
     points: Points, protocol: BatchProtocol, *, of: str = "episode", step: int = 1, part: str | None = None
-) -> Generator[Ask, Estimate, Floats]:
+) -> Generator[SumQuery, Estimate, Floats]:
     """The points of a descent as asks about `of`, numbered from `step` on; the estimate that it ends with."""
     try:
         point = next(points)
         while True:
-            released = yield Ask(protocol=protocol, at=point, of=of, step=step, part=part)
+            released = yield SumQuery(protocol=protocol, at=point, of=of, step=step, part=part)
             point, step = points.send(released.total), step + 1
     except StopIteration as found:
         return found.value  # type: ignore[no-any-return]
 
 
-def finite_budget(privacy: Privacy, kinds: tuple[type[Budget], ...], allowed: str) -> None:
+def check_finite_budget(privacy: Privacy, kinds: tuple[type[Budget], ...], allowed: str) -> None:
     """Refuse what these policies do not have: other budgets, none at all, returning users, printed constants."""
     if not isinstance(privacy.budget, kinds) or math.isinf(getattr(privacy.budget, "epsilon", 0.0)):
         raise InvalidBudget("privacy", privacy.budget, allowed)

@@ -14,17 +14,23 @@ from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.linalg import inner
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import algorithm
-from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import EveryRound, along, optimistic, quadratic, rank_one
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import register_algorithm
+from bandanna.policies.base import FixedLength, SumQuery
+from bandanna.policies.glm.base import (
+    PerRoundGLMPolicy,
+    choose_optimistic,
+    compute_linear_scores,
+    compute_squared_norms,
+    update_inverse,
+)
 from bandanna.policies.glm.estimation import (
     Expansion,
-    expandable,
+    is_expandable,
+    make_empty_expansion,
     maximum_likelihood,
-    no_rows,
-    onto_ball,
-    onto_ball_in_norm,
+    project_onto_ball,
+    project_onto_ball_in_norm,
 )
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
@@ -47,7 +53,7 @@ _TOLERANCE = 1e-6  # of an estimate
 
 @stored_as("GLMUCBState")
 @dataclass(frozen=True, kw_only=True)
-class UCBState:
+class GLMUCBState:
     """M_t^{-1} and theta_t.
 
     near: the gradient of the loss around some earlier estimate, so that not every estimate asks for all rows again.
@@ -59,10 +65,10 @@ class UCBState:
     near: Expansion | None = None
 
 
-@algorithm("GLM-UCB", paper="003")
+@register_algorithm("GLM-UCB", paper="003")
 @stored_as("GLMUCB")
 @dataclass(frozen=True, kw_only=True)
-class GLMUCB(EveryRound[UCBState]):
+class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
     """GLM-UCB with the constants of a preset; `refit` asks for a new estimate every so many rounds, 1 as published."""
 
     keeps = ("everybody",)
@@ -72,7 +78,7 @@ class GLMUCB(EveryRound[UCBState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.whole, "refit")
+        validation.set_validated(self, validation.integer, "refit")
 
     @property
     def regulariser(self) -> float:
@@ -88,22 +94,26 @@ class GLMUCB(EveryRound[UCBState]):
         logarithmic = self.preset == "corrected" or link.name != "logistic"
         return rho * math.sqrt(math.log(rounds + 1)) if logarithmic else rho
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> UCBState:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLMUCBState:
         """No data."""
-        return UCBState(
+        return GLMUCBState(
             rounds=0,
             inverse=np.broadcast_to(np.eye(self.dim) / self.regulariser, (*replicates, self.dim, self.dim)),
             theta=np.zeros((*replicates, self.dim)),
-            near=no_rows(math.prod(replicates), self.dim) if expandable(self.model, self.dim) else None,
+            near=make_empty_expansion(math.prod(replicates), self.dim) if is_expandable(self.model, self.dim) else None,
         )
 
-    def act(self, snapshot: UCBState, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: GLMUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Optimism around the estimate."""
-        theta = snapshot.theta if self.preset == "published" else onto_ball(snapshot.theta, self.parameter_bound)
-        spread = np.sqrt(quadratic(contexts, snapshot.inverse[..., None, :, :]))
-        return optimistic(self.model.mean(along(contexts, theta)), self.bonus(snapshot.rounds) * spread)
+        theta = (
+            snapshot.theta if self.preset == "published" else project_onto_ball(snapshot.theta, self.parameter_bound)
+        )
+        spread = np.sqrt(compute_squared_norms(contexts, snapshot.inverse[..., None, :, :]))
+        return choose_optimistic(
+            self.model.mean(compute_linear_scores(contexts, theta)), self.bonus(snapshot.rounds) * spread
+        )
 
-    def learn(self, state: UCBState, episode: Frozen) -> Generator[Ask, Estimate, UCBState]:
+    def learn(self, state: GLMUCBState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLMUCBState]:
         """One more row, and the estimate of all."""
         features, rewards = self.row((yield self.ask))
         theta, near = state.theta, state.near
@@ -111,7 +121,9 @@ class GLMUCB(EveryRound[UCBState]):
             near = near.add(self.model, features.reshape(-1, self.dim), rewards.reshape(-1))
         if (state.rounds + 1) % self.refit == 0:
             theta, near = yield from self._estimate(theta, near)
-        return UCBState(rounds=state.rounds + 1, inverse=rank_one(state.inverse, features), theta=theta, near=near)
+        return GLMUCBState(
+            rounds=state.rounds + 1, inverse=update_inverse(state.inverse, features), theta=theta, near=near
+        )
 
     @property
     def _ridge(self) -> float:
@@ -119,7 +131,7 @@ class GLMUCB(EveryRound[UCBState]):
 
     def _estimate(
         self, start: Floats, near: Expansion | None
-    ) -> Generator[Ask, Estimate, tuple[Floats, Expansion | None]]:
+    ) -> Generator[SumQuery, Estimate, tuple[Floats, Expansion | None]]:
         """theta_t: near the last one from the polynomial of its loss, far from it from all rows."""
         ridge, link = self._ridge, self.model
         theta = start.reshape(-1, self.dim)
@@ -128,7 +140,7 @@ class GLMUCB(EveryRound[UCBState]):
             found, fine = near.minimise(link, theta, ridge, _TOLERANCE)
             theta, far = np.where(fine[:, None], found, theta), far[~fine]
         if len(far):
-            released = yield self.ask_of("everybody", step=1)
+            released = yield self.query_rows("everybody", step=1)
             rows, results, _ = self.rows.parts(released.total.reshape(len(theta), -1, self.rows.dim)[far])
             theta = theta.copy()
             theta[far] = maximum_likelihood(
@@ -165,10 +177,10 @@ class GLOCState:
     bound: Floats  # (*R)
 
 
-@algorithm("GLOC", paper="003")
+@register_algorithm("GLOC", paper="003")
 @stored_as("GLOC")
 @dataclass(frozen=True, kw_only=True)
-class GLOC(EveryRound[GLOCState]):
+class GLOC(PerRoundGLMPolicy[GLOCState]):
     """GLOC with the constants of a preset."""
 
     player = "every round"
@@ -197,21 +209,21 @@ class GLOC(EveryRound[GLOCState]):
     def _q(self) -> float:
         return float(self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2)
 
-    def act(self, snapshot: GLOCState, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: GLOCState, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Optimism, with the iterate or with V^{-1} z."""
         inverse, radius = snapshot.inverse, self.radius(snapshot.bound)
         if self.preset == "published":
-            values = self.model.mean(along(contexts, snapshot.theta))
+            values = self.model.mean(compute_linear_scores(contexts, snapshot.theta))
         else:
-            values = along(contexts, (inverse @ snapshot.vector[..., None])[..., 0])
-        spread = np.sqrt(quadratic(contexts, inverse[..., None, :, :]))
-        return optimistic(values, radius[..., None, None] * spread)
+            values = compute_linear_scores(contexts, (inverse @ snapshot.vector[..., None])[..., 0])
+        spread = np.sqrt(compute_squared_norms(contexts, inverse[..., None, :, :]))
+        return choose_optimistic(values, radius[..., None, None] * spread)
 
-    def learn(self, state: GLOCState, episode: Frozen) -> Generator[Ask, Estimate, GLOCState]:
+    def learn(self, state: GLOCState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLOCState]:
         """One online Newton step."""
         features, rewards = self.row((yield self.ask))
         z = inner(features, state.theta)
-        inverse = rank_one(state.inverse, features)
+        inverse = update_inverse(state.inverse, features)
         residual = self.model.mean(z) - rewards
         step = (inverse @ features[..., None])[..., 0]  # V^{-1} x
         gained = residual**2 * inner(step, features)  # |g|^2_{V^{-1}}
@@ -224,7 +236,7 @@ class GLOC(EveryRound[GLOCState]):
             matrix = matrix + features[..., :, None] * features[..., None, :]
             outside = inner(theta, theta) > self.parameter_bound**2
             if outside.any():
-                theta[outside] = onto_ball_in_norm(theta[outside], matrix[outside], self.parameter_bound)
+                theta[outside] = project_onto_ball_in_norm(theta[outside], matrix[outside], self.parameter_bound)
         return GLOCState(
             rounds=state.rounds + 1,
             matrix=matrix,
@@ -269,10 +281,10 @@ class ECOLogState:
     correction: Floats  # (*R)
 
 
-@algorithm("ECOLog", paper="003")
+@register_algorithm("ECOLog", paper="003")
 @stored_as("ECOLog")
 @dataclass(frozen=True, kw_only=True)
-class ECOLog(EveryRound[ECOLogState]):
+class ECOLog(PerRoundGLMPolicy[ECOLogState]):
     """ECOLog with the constants of a preset; the logistic link only."""
 
     player = "every round"
@@ -297,21 +309,23 @@ class ECOLog(EveryRound[ECOLogState]):
         gamma = root / 2 + 2 / root * inside
         return np.asarray(np.sqrt(2 * _LAMBDA * s**2 + (1 + s) ** 2 * gamma + state.correction))
 
-    def act(self, snapshot: ECOLogState, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: ECOLogState, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Optimism around the iterate."""
-        z = along(contexts, snapshot.theta)
+        z = compute_linear_scores(contexts, snapshot.theta)
         values = special.expit(z) if self.preset == "published" else z
-        spread = np.sqrt(quadratic(contexts, snapshot.inverse[..., None, :, :]))
-        return optimistic(values, self.radius(snapshot)[..., None, None] * spread)
+        spread = np.sqrt(compute_squared_norms(contexts, snapshot.inverse[..., None, :, :]))
+        return choose_optimistic(values, self.radius(snapshot)[..., None, None] * spread)
 
-    def learn(self, state: ECOLogState, episode: Frozen) -> Generator[Ask, Estimate, ECOLogState]:
+    def learn(self, state: ECOLogState, episode: FixedLength) -> Generator[SumQuery, Estimate, ECOLogState]:
         """One implicit step."""
         features, rewards = self.row((yield self.ask))
         published, s = self.preset == "published", self.parameter_bound
         weight = 0.5 if published else 1 / (2 + 2 * s)
-        theta = _proximal(state.theta, state.matrix, state.inverse, features, rewards, 1.0, weight, s)
+        theta = _minimize_proximal(state.theta, state.matrix, state.inverse, features, rewards, 1.0, weight, s)
         centre = theta if published else state.theta
-        other = _proximal(centre, state.matrix, state.inverse, features, np.full(rewards.shape, 0.5), 2.0, weight, s)
+        other = _minimize_proximal(
+            centre, state.matrix, state.inverse, features, np.full(rewards.shape, 0.5), 2.0, weight, s
+        )
         z, z_other = inner(features, theta), inner(features, other)
         gain = np.logaddexp(0, z_other) - np.logaddexp(0, z) - rewards * (z_other - z)
         square = np.einsum("...i,...ij,...j->...", theta - other, state.matrix, theta - other)
@@ -322,13 +336,13 @@ class ECOLog(EveryRound[ECOLogState]):
         return ECOLogState(
             rounds=state.rounds + 1,
             matrix=state.matrix + slope[..., None, None] * outer,
-            inverse=rank_one(state.inverse, features, slope),
+            inverse=update_inverse(state.inverse, features, slope),
             theta=theta,
             correction=correction,
         )
 
 
-def _proximal(
+def _minimize_proximal(
     centre: Floats,
     matrix: Floats,
     inverse: Floats,
@@ -343,7 +357,7 @@ def _proximal(
     Free minimum: v = c - a W^{-1} x k/(2w), a = s(z) - r, with z the root of z + (k q/2w) (s(z) - r) = <x, c>,
     q = |x|^2_{W^{-1}}. Beyond the ball: the multiplier nu of |v|^2 <= S^2, the matrix w W + nu I.
     """
-    found = _on_line(centre, inverse, x, r, copies / (2 * weight))
+    found = _project_on_line(centre, inverse, x, r, copies / (2 * weight))
     outside = np.sum(found**2, axis=-1) > bound**2
     if not outside.any():
         return found
@@ -357,13 +371,13 @@ def _proximal(
         y = _diagonal_line(c * diagonal, diagonal, rotated, rewards, copies / 2)
         return y, 1 / bound - 1 / np.sqrt(np.maximum(np.sum(y**2, axis=-1), 1e-300))
 
-    y = _onto_sphere(excess, len(c), 1e-11 / bound)
+    y = _solve_multiplier(excess, len(c), 1e-11 / bound)
     length = np.sqrt(np.sum(y**2, axis=-1, keepdims=True))
     found[outside] = (vectors @ (y * np.minimum(1.0, bound / length))[..., None])[..., 0]
     return found
 
 
-def _onto_sphere(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, tolerance: float) -> Floats:
+def _solve_multiplier(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, tolerance: float) -> Floats:
     """The points where the falling function `excess` of nu >= 0 vanishes: false position, ends halved (Illinois)."""
     low, high = np.zeros(count), np.ones(count)
     found, left = np.zeros((count, 0)), np.ones(count, dtype=bool)  # each stops by itself, in any company
@@ -384,18 +398,18 @@ def _onto_sphere(excess: Callable[[Floats], tuple[Floats, Floats]], count: int, 
     return found
 
 
-def _on_line(centre: Floats, inverse: Floats, x: Floats, r: Floats, scale: float) -> Floats:
+def _project_on_line(centre: Floats, inverse: Floats, x: Floats, r: Floats, scale: float) -> Floats:
     direction = (inverse @ x[..., None])[..., 0]
-    residual = _residual(inner(x, centre), scale * inner(x, direction), r)
+    residual = _solve_residual(inner(x, centre), scale * inner(x, direction), r)
     return np.asarray(centre - scale * residual[..., None] * direction)
 
 
 def _diagonal_line(centre: Floats, diagonal: Floats, x: Floats, r: Floats, scale: float) -> Floats:
-    residual = _residual(np.sum(x * centre, axis=-1), scale * np.sum(x * x * diagonal, axis=-1), r)
+    residual = _solve_residual(np.sum(x * centre, axis=-1), scale * np.sum(x * x * diagonal, axis=-1), r)
     return np.asarray(centre - scale * residual[..., None] * diagonal * x)
 
 
-def _residual(base: Floats, spread: Floats, r: Floats) -> Floats:
+def _solve_residual(base: Floats, spread: Floats, r: Floats) -> Floats:
     """s(z) - r at the root of z + spread (s(z) - r) = base: Newton's method, monotone and convex by halves."""
     z = base - spread * (special.expit(base) - r) / (1 + spread / 4)
     left = np.ones(z.shape, dtype=bool)  # each stops by itself, in any company

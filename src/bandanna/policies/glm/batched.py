@@ -16,11 +16,17 @@ from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Estimate
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.linalg import positive_inverse
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import algorithm
-from bandanna.policies.base import Ask, Frozen
-from bandanna.policies.glm.base import GLMPolicy, InTheClear, along, designs, quadratic
-from bandanna.policies.glm.estimation import maximum_likelihood, onto_ball
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import register_algorithm
+from bandanna.policies.base import FixedLength, SumQuery
+from bandanna.policies.glm.base import (
+    GLMPolicy,
+    NonPrivateGLMPolicy,
+    compute_designs,
+    compute_linear_scores,
+    compute_squared_norms,
+)
+from bandanna.policies.glm.estimation import maximum_likelihood, project_onto_ball
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
@@ -50,30 +56,30 @@ class BatchEstimate:
 
     def middle(self, contexts: Floats) -> Floats:
         """<x, theta_j>: (*R, n, K, d) -> (*R, n, K)."""
-        return along(contexts, self.theta)
+        return compute_linear_scores(contexts, self.theta)
 
     def half(self, contexts: Floats) -> Floats:
         """Half of the distance of the bounds."""
         inverse = self.inverse[..., None, :, :]
-        spread = self.width * np.sqrt(quadratic(contexts, inverse))
+        spread = self.width * np.sqrt(compute_squared_norms(contexts, inverse))
         return np.asarray(spread + self.blur * np.linalg.norm(contexts @ inverse, axis=-1)) if self.blur else spread
 
 
 @stored_as("BatchedState")
 @dataclass(frozen=True, kw_only=True)
-class BatchedState:
+class BatchedGLMState:
     """What the batches so far have left, and how many of their matrices had to be shifted."""
 
     estimates: tuple[BatchEstimate, ...]
     repairs: Ints  # (*R)
 
-    def plus(self, estimate: BatchEstimate, repaired: Ints) -> BatchedState:
+    def plus(self, estimate: BatchEstimate, repaired: Ints) -> BatchedGLMState:
         """After one more batch."""
         return replace(self, estimates=(*self.estimates, estimate), repairs=self.repairs + repaired)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batched(GLMPolicy[BatchedState]):
+class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     """A batched policy; a subclass says how a batch is turned into an estimate."""
 
     side_by_side = True
@@ -83,11 +89,11 @@ class Batched(GLMPolicy[BatchedState]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.whole, "horizon", least=8)
-        if self.warmup is not None and validation.whole("warmup", self.warmup, least=2) >= self.horizon:
+        validation.set_validated(self, validation.integer, "horizon", least=8)
+        if self.warmup is not None and validation.integer("warmup", self.warmup, least=2) >= self.horizon:
             raise InvalidArgument("warmup", self.warmup, f"below the horizon, {self.horizon}")
         if self.batches is not None:
-            validation.store(self, validation.whole, "batches", least=2)
+            validation.set_validated(self, validation.integer, "batches", least=2)
 
     @property
     @abstractmethod
@@ -119,22 +125,24 @@ class Batched(GLMPolicy[BatchedState]):
         """M, the link's."""
         return self.model.concordance(self.parameter_bound)
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> BatchedState:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> BatchedGLMState:
         """No batch yet."""
-        return BatchedState(estimates=(), repairs=np.zeros(replicates, dtype=np.int64))
+        return BatchedGLMState(estimates=(), repairs=np.zeros(replicates, dtype=np.int64))
 
-    def episode(self, state: BatchedState) -> Frozen | None:
+    def episode(self, state: BatchedGLMState) -> FixedLength | None:
         """The next batch; the last is not released, nobody would use it."""
         batch = len(state.estimates)
-        return Frozen(number=batch, users=self.sizes[batch], released=batch + 1 < len(self.sizes))
+        return FixedLength(number=batch, users=self.sizes[batch], released=batch + 1 < len(self.sizes))
 
-    def following(self, episode: Frozen) -> Frozen | None:
+    def following(self, episode: FixedLength) -> FixedLength | None:
         """Sizes are public."""
         batch = episode.number + 1
         last = batch + 1 == len(self.sizes)
-        return Frozen(number=batch, users=self.sizes[batch], released=not last) if batch < len(self.sizes) else None
+        return (
+            FixedLength(number=batch, users=self.sizes[batch], released=not last) if batch < len(self.sizes) else None
+        )
 
-    def publish(self, state: BatchedState) -> tuple[BatchEstimate, ...]:
+    def publish(self, state: BatchedGLMState) -> tuple[BatchEstimate, ...]:
         """The estimates."""
         return state.estimates
 
@@ -142,7 +150,7 @@ class Batched(GLMPolicy[BatchedState]):
         """Of the last batch."""
         return snapshot[-1].theta if snapshot else None
 
-    def counts(self, state: BatchedState) -> dict[str, Ints]:
+    def counts(self, state: BatchedGLMState) -> dict[str, Ints]:
         """Rounds of the warm-up, and estimates."""
         shape = state.repairs.shape
         counts = {"explorations": self.sizes[0], "switches": len(state.estimates)}
@@ -163,20 +171,20 @@ class Batched(GLMPolicy[BatchedState]):
         reach = np.minimum(2 * self.parameter_bound, first.half(contexts))
         return np.asarray(slopes * np.exp(-self.concordance * reach))
 
-    def own_weights(self, features: Floats, first: BatchEstimate | None) -> Floats:
+    def weigh_given_arms(self, features: Floats, first: BatchEstimate | None) -> Floats:
         """w(x) of the arms that were given, 1 in batch 1: (*R, n, d) -> (*R, n)."""
         if first is None:
             return np.ones(features.shape[:-1])
         return self.arm_weights(features[..., None, :], first)[..., 0]
 
-    def act(self, snapshot: tuple[BatchEstimate, ...], contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: tuple[BatchEstimate, ...], contexts: Floats, coins: DeviceRandomness) -> Choice:
         """A draw from the design of every context."""
         shape = contexts.shape[:-1]
         alive, scaled = self.alive(contexts, snapshot), contexts
         if snapshot:
             scaled = np.sqrt(self.arm_weights(contexts, snapshot[0]))[..., None] * contexts
         flat = scaled.reshape(-1, *scaled.shape[-2:])
-        weights = designs(flat, alive.reshape(-1, shape[-1])).reshape(shape)
+        weights = compute_designs(flat, alive.reshape(-1, shape[-1])).reshape(shape)
         uniforms = coins.uniform(shape[:-1], "designs")
         passed = np.cumsum(weights, axis=-1) <= uniforms[..., None] * weights.sum(axis=-1, keepdims=True)
         drawn = np.minimum(passed.sum(axis=-1), shape[-1] - 1)
@@ -202,17 +210,17 @@ class Batched(GLMPolicy[BatchedState]):
 # There is no published run of it in [003]; each batch is estimated by maximum likelihood.
 
 
-@algorithm("B-GLinUCB", paper="003")
+@register_algorithm("B-GLinUCB", paper="003")
 @stored_as("BGLinUCB")
 @dataclass(frozen=True, kw_only=True)
-class BGLinUCB(InTheClear[BatchedState], Batched):
+class BGLinUCB(NonPrivateGLMPolicy[BatchedGLMState], BatchedGLMPolicy):
     """B-GLinUCB with the constants of a preset; `width` multiplies gamma, 1 being the theorem."""
 
     width: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validation.store(self, validation.positive, "width")
+        validation.set_validated(self, validation.positive, "width")
 
     @property
     def first(self) -> int:
@@ -244,14 +252,14 @@ class BGLinUCB(InTheClear[BatchedState], Batched):
         """R as printed, M as it should be."""
         return self.model.reward_bound if self.preset == "published" else super().concordance
 
-    def learn(self, state: BatchedState, episode: Frozen) -> Generator[Ask, Estimate, BatchedState]:
+    def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
         """Maximum likelihood on the batch alone."""
         features, rewards, _ = self.rows.parts((yield self.ask).total)
         first = state.estimates[0] if state.estimates else None
-        weights, eye = self.own_weights(features, first), np.eye(self.dim)
+        weights, eye = self.weigh_given_arms(features, first), np.eye(self.dim)
         theta = maximum_likelihood(self.model, features, rewards, ridge=self.regulariser, tolerance=1e-8).theta
         matrix = np.swapaxes(features * weights[..., None], -1, -2) @ features + self.regulariser * eye
         inverse, repaired = positive_inverse(matrix, self.regulariser)
         width = self.gamma * (math.sqrt(self.curvature) if first is None else 1.0)
-        theta = onto_ball(theta, self.parameter_bound)
+        theta = project_onto_ball(theta, self.parameter_bound)
         return state.plus(BatchEstimate(theta=theta, inverse=inverse, width=width, blur=0.0), repaired)

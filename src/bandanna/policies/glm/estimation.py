@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.device.domain import clip_norm
-from bandanna.errors import InvalidStatistic, Summary
+from bandanna.errors import InvalidStatistic, ValueSummary
 from bandanna.policies.glm.links import Link, link_of
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
@@ -25,7 +25,7 @@ from bandanna.types import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimated:
+class LikelihoodEstimate:
     """The minimiser, the Newton steps made, and whether each replicate's Newton step became negligible."""
 
     theta: Floats  # (*R, d)
@@ -79,7 +79,7 @@ def maximum_likelihood(
     weights: Floats | None = None,
     tolerance: float = 1e-9,
     most_steps: int = 200,
-) -> Estimated:
+) -> LikelihoodEstimate:
     """argmin L by theta <- theta - t N, N the Newton step, until the next one would be below tolerance (1 + |theta|).
 
     t = 1 where s = M |N| <= 1/2 (M the self-concordance constant, |x| <= 1): there the loss is nearly its parabola and
@@ -90,13 +90,13 @@ def maximum_likelihood(
     link, features, rewards = link_of(link), np.asarray(features, dtype=float), np.asarray(rewards, dtype=float)
     if features.ndim < 2 or rewards.shape != features.shape[:-1]:
         shapes = (features.shape, rewards.shape)
-        raise InvalidStatistic("shapes of features and rewards", Summary(shapes), "(..., n, d) and (..., n)")
+        raise InvalidStatistic("shapes of features and rewards", ValueSummary(shapes), "(..., n, d) and (..., n)")
     d, replicates = features.shape[-1], features.shape[:-2]
     begun = np.zeros((*replicates, d)) if start is None else np.array(start, dtype=float)
     theta, converged = begun.reshape(-1, d), np.ones(begun[..., 0].size, dtype=bool)
     if features.shape[-2] == 0:
-        return Estimated(theta=np.zeros_like(begun), steps=0, converged=converged.reshape(replicates))
-    rows = _Rows(link, features.reshape(-1, *features.shape[-2:]), rewards, weights, ridge)
+        return LikelihoodEstimate(theta=np.zeros_like(begun), steps=0, converged=converged.reshape(replicates))
+    rows = _RegressionData(link, features.reshape(-1, *features.shape[-2:]), rewards, weights, ridge)
     left, step = np.arange(len(theta)), 0
     converged[:] = False
     while len(left) and step < most_steps:
@@ -108,7 +108,7 @@ def maximum_likelihood(
             left, rows = left[~small], rows.only(~small)
     if not np.all(np.isfinite(theta)):
         _refuse_what_is_not_finite(features=features, rewards=rewards, weights=weights, start=start)
-    return Estimated(theta=theta.reshape(begun.shape), steps=step, converged=converged.reshape(replicates))
+    return LikelihoodEstimate(theta=theta.reshape(begun.shape), steps=step, converged=converged.reshape(replicates))
 
 
 def _refuse_what_is_not_finite(**data: Floats | None) -> None:
@@ -119,7 +119,7 @@ def _refuse_what_is_not_finite(**data: Floats | None) -> None:
             raise InvalidStatistic(f"{name}[{', '.join(map(str, place))}]", float(values[place]), "a finite number")
 
 
-class _Rows:
+class _RegressionData:
     """The data of some replicates: features (R, n, d), rewards and weights (R, n)."""
 
     def __init__(self, link: Link, features: Floats, rewards: Floats, weights: Floats | None, ridge: float) -> None:
@@ -127,17 +127,17 @@ class _Rows:
         self.rewards = rewards.reshape(features.shape[:2])
         self.weights = None if weights is None else weights.reshape(features.shape[:2])
 
-    def only(self, kept: NDArray[np.bool_]) -> _Rows:
+    def only(self, kept: NDArray[np.bool_]) -> _RegressionData:
         """The rows of some of the replicates."""
         weights = None if self.weights is None else self.weights[kept]
-        return _Rows(self.link, self.features[kept], self.rewards[kept], weights, self.ridge)
+        return _RegressionData(self.link, self.features[kept], self.rewards[kept], weights, self.ridge)
 
     def loss(self, theta: Floats) -> Floats:
         """L(theta) of every replicate."""
         return loss(self.link, theta, self.features, self.rewards, ridge=self.ridge, weights=self.weights)
 
 
-def _newton_step(rows: _Rows, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+def _newton_step(rows: _RegressionData, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
     """t N of every replicate (R, d), and where it was the last that is needed (R)."""
     link, x = rows.link, rows.features
     z = linear_parts(x, theta)
@@ -147,20 +147,20 @@ def _newton_step(rows: _Rows, theta: Floats, tolerance: float) -> tuple[Floats, 
     gradient = (residuals[..., None, :] @ x)[..., 0, :] + rows.ridge * theta
     hessian = np.swapaxes(x * slopes[..., None], -1, -2) @ x + rows.ridge * np.eye(x.shape[-1])
     newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
-    reach, small = judged(link, newton, theta, tolerance)
+    reach, small = judge_newton_step(link, newton, theta, tolerance)
     if np.any(far := reach > 0.5):
-        newton = np.where(far[:, None], _backtracked(rows, theta, newton, np.sum(gradient * newton, axis=-1)), newton)
+        newton = np.where(far[:, None], _backtrack(rows, theta, newton, np.sum(gradient * newton, axis=-1)), newton)
     return newton, small
 
 
-def judged(link: Link, newton: Floats, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
+def judge_newton_step(link: Link, newton: Floats, theta: Floats, tolerance: float) -> tuple[Floats, NDArray[np.bool_]]:
     """s = M |N| of Newton steps N from theta, (R, d) each, and where the next one, of about s |N|, may be left out."""
     length, size = np.sqrt((newton**2).sum(axis=-1)), np.sqrt((theta**2).sum(axis=-1))
     reach = np.array([link.concordance(bound) for bound in size.tolist()]) * length  # each by itself
     return reach, np.asarray(length * np.where(reach < 0.1, reach, 1.0) <= tolerance * (1 + size))
 
 
-def _backtracked(rows: _Rows, theta: Floats, move: Floats, promised: Floats) -> Floats:
+def _backtrack(rows: _RegressionData, theta: Floats, move: Floats, promised: Floats) -> Floats:
     """The move, halved in every replicate until the loss falls by 1/10000 of what the slope promises."""
     before, scale = rows.loss(theta), np.ones(len(theta))
     for _ in range(60):
@@ -218,7 +218,7 @@ def monomials(dim: int, order: int = _ORDER) -> Monomials:
     )
 
 
-def expandable(link: Link, dim: int) -> bool:
+def is_expandable(link: Link, dim: int) -> bool:
     """Whether the link's derivatives are known and the table is small."""
     return math.comb(dim + _ORDER, dim) * dim <= _MOST and link.derivatives(np.zeros(1), 1) is not None
 
@@ -266,14 +266,14 @@ class Expansion:
             hessian = (powers[:, None, :few] @ rows)[:, 0].reshape(-1, *eye.shape) + eye
             newton = np.asarray(np.linalg.solve(hessian, gradient[..., None])[..., 0], dtype=float)
             theta = np.where(active[:, None], theta - newton, theta)
-            active &= ~judged(link, newton, theta, tolerance)[1]
+            active &= ~judge_newton_step(link, newton, theta, tolerance)[1]
             if not active.any():
                 break
         away = np.sqrt(np.sum((theta - self.anchor) ** 2, axis=-1))
         return theta, np.asarray(~active & (away <= self.reach))
 
 
-def no_rows(replicates: int, dim: int) -> Expansion:
+def make_empty_expansion(replicates: int, dim: int) -> Expansion:
     """Around 0, which reaches nowhere."""
     table = np.zeros((replicates, len(monomials(dim).degrees), dim))
     return Expansion(anchor=np.zeros((replicates, dim)), reach=np.zeros(replicates), table=table)
@@ -287,22 +287,22 @@ def _weights(link: Link, terms: Monomials, z: Floats) -> Floats:
 # Nearest points of balls, ellipsoids and their intersection, for many points at once.
 
 
-def onto_ball(points: Floats, radius: float) -> Floats:
+def project_onto_ball(points: Floats, radius: float) -> Floats:
     """The nearest point of {|y| <= radius}: (..., d) -> (..., d)."""
     return clip_norm(points, radius)
 
 
-def onto_ball_in_norm(points: Floats, matrix: Floats, radius: float) -> Floats:
+def project_onto_ball_in_norm(points: Floats, matrix: Floats, radius: float) -> Floats:
     """argmin |y - p|_A over |y| <= radius, A = `matrix` positive definite: (..., d), (..., d, d) -> (..., d).
 
     (A + nu I) y = A p; in the eigenvectors of A, y_i = a_i p_i / (a_i + nu), with nu >= 0 the root of |y| = radius.
     """
     values, vectors = np.linalg.eigh(matrix)
     rotated = _rotate(vectors, points)
-    return _back(vectors, _secular(values, np.ones_like(values), rotated, np.asarray(radius, dtype=float)))
+    return _rotate_back(vectors, _solve_secular(values, np.ones_like(values), rotated, np.asarray(radius, dtype=float)))
 
 
-def onto_ellipsoid(points: Floats, centre: Floats, matrix: Floats, radius: float | Floats) -> Floats:
+def project_onto_ellipsoid(points: Floats, centre: Floats, matrix: Floats, radius: float | Floats) -> Floats:
     """The nearest point of {|y - centre|_A <= radius}: (..., d), (..., d), (..., d, d), (...) -> (..., d).
 
     y - c = (I + nu A)^{-1} (p - c), with nu >= 0 the root of |y - c|_A = radius.
@@ -310,11 +310,12 @@ def onto_ellipsoid(points: Floats, centre: Floats, matrix: Floats, radius: float
     values, vectors = np.linalg.eigh(matrix)
     rotated = _rotate(vectors, points - centre)
     return np.asarray(
-        centre + _back(vectors, _secular(np.ones_like(values), values, rotated, np.asarray(radius, dtype=float)))
+        centre
+        + _rotate_back(vectors, _solve_secular(np.ones_like(values), values, rotated, np.asarray(radius, dtype=float)))
     )
 
 
-def onto_both(
+def project_onto_intersection(
     points: Floats, *, ball: float, centre: Floats, matrix: Floats, radius: float | Floats, sweeps: int = 100
 ) -> Floats:
     """The nearest point of a ball around 0 and an ellipsoid at once, by Dykstra's alternating projections.
@@ -329,9 +330,9 @@ def onto_both(
     for _ in range(sweeps):
         if not moving.any():
             break
-        inside = onto_ellipsoid(y + p, centre, matrix, radius)
+        inside = project_onto_ellipsoid(y + p, centre, matrix, radius)
         p = y + p - inside
-        nearer = onto_ball(inside + q, ball)
+        nearer = project_onto_ball(inside + q, ball)
         q = inside + q - nearer
         y, before = np.where(moving[..., None], nearer, y), y
         moving &= np.max(np.abs(y - before), axis=-1) > 1e-13 * ball
@@ -342,11 +343,11 @@ def _rotate(vectors: Floats, points: Floats) -> Floats:
     return np.asarray((points[..., None, :] @ vectors)[..., 0, :])
 
 
-def _back(vectors: Floats, points: Floats) -> Floats:
+def _rotate_back(vectors: Floats, points: Floats) -> Floats:
     return np.asarray((vectors @ points[..., None])[..., 0])
 
 
-def _secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
+def _solve_secular(p: Floats, q: Floats, t: Floats, radius: Floats) -> Floats:
     """argmin sum p_i (y_i - t_i)^2 over sum q_i y_i^2 <= radius^2: y_i = p_i t_i / (p_i + nu q_i).
 
     nu is the root of the secular equation |y|_q = radius, by Newton's method on 1/|y|_q, which climbs to it from 0

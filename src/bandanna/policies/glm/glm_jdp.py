@@ -16,25 +16,25 @@ from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.linalg import positive_inverse
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import APPROX, algorithm
-from bandanna.policies.base import Ask, Played
-from bandanna.policies.glm.base import asked, finite_budget
-from bandanna.policies.glm.estimation import onto_ball, onto_both
-from bandanna.policies.glm.glm_jdp_privacy import RAISED, JDPMechanisms, calibrate
-from bandanna.policies.glm.optimisers import NoisyGradient, gradients, lemma_steps
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import APPROX, register_algorithm
+from bandanna.policies.base import PlayedRounds, SumQuery
+from bandanna.policies.glm.base import check_finite_budget, query_descent
+from bandanna.policies.glm.estimation import project_onto_ball, project_onto_intersection
+from bandanna.policies.glm.glm_jdp_privacy import RAISED, GLMJDPMechanisms, calibrate_glm_jdp
+from bandanna.policies.glm.optimisers import NoisyGradient, compute_gradients, lemma_steps
 from bandanna.policies.glm.rare_switching import (
     EXPLORED,
     REST,
-    Ahead,
-    Leaves,
-    RarelySwitching,
-    chosen,
+    LeafDomain,
+    RareSwitchingPolicy,
+    RoundBlock,
+    compute_norms,
     first_true,
-    norms_of,
+    select_features,
 )
 from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget
 from bandanna.privacy.calibration import parts_mu
 from bandanna.privacy.events import PRICINGS
@@ -81,7 +81,7 @@ SHARE = 0.5  # of the squared price for the matrices, in all presets
 
 @stored_as("GLMJDPConstants")
 @dataclass(frozen=True, kw_only=True)
-class Constants:
+class GLMJDPConstants:
     """All constants of GLM-JDP.
 
     share                  of the squared price for the matrices; the estimates get the rest
@@ -108,10 +108,10 @@ class Constants:
     newton: bool = True
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.chance, "share")
-        validation.store(self, validation.whole, "steps", "calls_o", "calls_tau")
-        validation.store(self, validation.positive, "regulariser_v", "regulariser_h", "ridge")
-        validation.store(self, validation.positive, "threshold", "elimination", "bonus", infinite=True)
+        validation.set_validated(self, validation.open_probability, "share")
+        validation.set_validated(self, validation.integer, "steps", "calls_o", "calls_tau")
+        validation.set_validated(self, validation.positive, "regulariser_v", "regulariser_h", "ridge")
+        validation.set_validated(self, validation.positive, "threshold", "elimination", "bonus", infinite=True)
 
 
 def noise_norms(policy: GLMPolicy[Any], mu: float, mechanism: str, share: float) -> tuple[float, float]:
@@ -122,7 +122,7 @@ def noise_norms(policy: GLMPolicy[Any], mu: float, mechanism: str, share: float)
     return norm, norm * policy.model.slope_bound / math.e
 
 
-def paper_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Constants:
+def paper_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> GLMJDPConstants:
     """By theory, equal shares for matrices and estimates."""
     link, d, s, horizon = policy.model, policy.dim, policy.parameter_bound, policy.horizon
     concordance = link.concordance(s)
@@ -130,7 +130,7 @@ def paper_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Consta
     norms = noise_norms(policy, mu, mechanism, SHARE)
     weights = (1.0, link.slope_bound / math.e)
     regulariser = max(d * policy.log_term / link.reward_bound**2, *(6 * norm for norm in norms))
-    calls = [_calls(d, horizon, regulariser, norm, weight) for norm, weight in zip(norms, weights, strict=True)]
+    calls = [_bound_calls(d, horizon, regulariser, norm, weight) for norm, weight in zip(norms, weights, strict=True)]
     steps = lemma_steps(rho=price**2 / 2 / max(calls), count=horizon, dim=d, failure=policy.failure)
     estimates = [
         NoisyGradient.priced(link=link, dim=d, parameter_bound=s, steps=steps, mu=price / RAISED, calls=count)
@@ -142,7 +142,7 @@ def paper_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Consta
     wider = [math.sqrt((regulariser + norm) / regulariser) for norm in norms]
     curved = 2 * (1 + concordance * s)
     gamma = wider[0] * (curved * radius + math.sqrt(curved * losses[0]))
-    return Constants(
+    return GLMJDPConstants(
         share=SHARE,
         steps=steps,
         calls_o=calls[0],
@@ -157,7 +157,7 @@ def paper_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Consta
     )
 
 
-def _calls(dim: int, horizon: int, regulariser: float, norm: float, weight: float) -> int:
+def _bound_calls(dim: int, horizon: int, regulariser: float, norm: float, weight: float) -> int:
     """M of 3.8: how often a noisy matrix can outgrow its snapshot twice over."""
     low, high = regulariser - norm, regulariser + norm
     return max(1, math.floor(dim * math.log(high / low + horizon * weight / (low * dim)) / math.log(1.5)))
@@ -171,14 +171,14 @@ def _radius(policy: GLMPolicy[Any], regulariser: float) -> float:
     return root / (2 * r) + 2 * r / root * log + policy.parameter_bound * root
 
 
-def tuned_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Constants:
+def tuned_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> GLMJDPConstants:
     """Ours, by trial on instances that are not the paper's (docs/glm.md): nothing of them is proven but the privacy.
 
     Criterion I at 1/(lambda_V + 0.3 kappa): it fires until V exceeds the regulariser that the noise asks for by 0.3
     kappa in every direction, whatever lambda_V is.
     """
     norms = noise_norms(policy, mu, mechanism, SHARE)
-    return Constants(
+    return GLMJDPConstants(
         share=SHARE,
         steps=4,
         calls_o=3,
@@ -192,7 +192,7 @@ def tuned_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Consta
     )
 
 
-def greedy_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> Constants:
+def greedy_constants(policy: GLMPolicy[Any], mu: float, mechanism: str) -> GLMJDPConstants:
     """The tuned ones without criterion I and without elimination: for contexts that are diverse by themselves."""
     tuned = tuned_constants(policy, mu, mechanism)
     return replace(tuned, calls_o=1, threshold=math.inf, elimination=math.inf)
@@ -215,22 +215,24 @@ _GROWTH = 2.0  # refit when a released matrix is not below twice its snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class JDPRules(RarelySwitching[State]):
+class GLMJDPBase(RareSwitchingPolicy[State]):
     """Configuration, constants and price; released stacks as matrices."""
 
     trusts = ("central",)
 
     privacy: Privacy
     preset: str = "tuned"
-    constants: Constants | None = None
+    constants: GLMJDPConstants | None = None
     pricing: str = "joint"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite_budget(self.privacy, (ApproxDP, ZCDP), "a finite epsilon and delta, or rho; RS-GLinUCB has no privacy")
+        check_finite_budget(
+            self.privacy, (ApproxDP, ZCDP), "a finite epsilon and delta, or rho; RS-GLinUCB has no privacy"
+        )
         validation.one_of("preset", self.preset, tuple(CONSTANTS))
         validation.one_of("pricing", self.pricing, PRICINGS)
-        if self.constants is not None and not isinstance(self.constants, Constants):
+        if self.constants is not None and not isinstance(self.constants, GLMJDPConstants):
             raise InvalidArgument("constants", self.constants, "Constants(...), or None for those of the preset")
 
     @property
@@ -240,7 +242,7 @@ class JDPRules(RarelySwitching[State]):
         return self.privacy.budget
 
     @cached_property
-    def used(self) -> Constants:
+    def used(self) -> GLMJDPConstants:
         """The constants that are used: given, tuned or by theory."""
         if self.constants is not None:
             return self.constants
@@ -248,9 +250,9 @@ class JDPRules(RarelySwitching[State]):
         return CONSTANTS[self.preset](self, mu, self.privacy.mechanism)
 
     @cached_property
-    def mechanisms(self) -> JDPMechanisms:
+    def mechanisms(self) -> GLMJDPMechanisms:
         """Everything that adds noise."""
-        found = calibrate(
+        found = calibrate_glm_jdp(
             link=self.model,
             dim=self.dim,
             horizon=self.horizon,
@@ -373,7 +375,7 @@ class JDPRules(RarelySwitching[State]):
 
 @stored_as("GLMJDPState")
 @dataclass(frozen=True, kw_only=True)
-class JDPState:
+class GLMJDPState:
     """Released numbers and what follows from them: the stack after every round, and as it was at the last refits."""
 
     rounds: Ints  # (*R)
@@ -390,7 +392,7 @@ class JDPState:
 
 @stored_as("GLMJDPSnapshot")
 @dataclass(frozen=True, kw_only=True)
-class JDPSnapshot:
+class GLMJDPSnapshot:
     """What a device decides with."""
 
     v_inverse: Floats  # (*R, d, d)
@@ -399,7 +401,7 @@ class JDPSnapshot:
     theta_tau: Floats  # (*R, d)
 
 
-@algorithm(
+@register_algorithm(
     "GLM-JDP",
     paper="003",
     trust="central",
@@ -410,7 +412,7 @@ class JDPSnapshot:
 )
 @stored_as("GLMJDP")
 @dataclass(frozen=True, kw_only=True)
-class GLMJDP(JDPRules[JDPState]):
+class GLMJDP(GLMJDPBase[GLMJDPState]):
     """Joint differential privacy for contexts and rewards with a trusted server, by one composed budget.
 
     privacy    bd.central(epsilon=..., delta=...) or bd.central(rho=...); its `mechanism` is that of the continual
@@ -425,12 +427,12 @@ class GLMJDP(JDPRules[JDPState]):
     stream_noise = "noise"
     player = "blocks"
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> JDPState:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLMJDPState:
         """Nothing released."""
         stack, nothing = np.zeros((*replicates, self.stream.domain.dim)), np.zeros((*replicates, self.dim))
         v, h = self.matrices(stack)
         none = np.zeros(replicates, dtype=np.int64)
-        return JDPState(
+        return GLMJDPState(
             rounds=none,
             released=stack,
             v_o=v,
@@ -444,52 +446,52 @@ class GLMJDP(JDPRules[JDPState]):
         )
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Rates of [003]."""
-        return linear.of_glm_jdp(setting)
+        return linear.find_glm_jdp_bounds(setting)
 
-    def counts(self, state: JDPState) -> dict[str, Ints]:
+    def counts(self, state: GLMJDPState) -> dict[str, Ints]:
         """Calls of both estimates; who explored is not in the state."""
         return {"switches": state.calls_tau, "refits of theta_o": state.calls_o, "repairs": state.repairs}
 
-    def publish(self, state: JDPState) -> JDPSnapshot:
+    def publish(self, state: GLMJDPState) -> GLMJDPSnapshot:
         """The inverses that decisions need."""
-        return JDPSnapshot(
+        return GLMJDPSnapshot(
             v_inverse=self.v_inverse(state.released)[0],
             h_inverse=state.h_inverse,
             theta_o=state.theta_o,
             theta_tau=state.theta_tau,
         )
 
-    def theta(self, snapshot: JDPSnapshot) -> Floats:
+    def theta(self, snapshot: GLMJDPSnapshot) -> Floats:
         """theta_tau."""
         return snapshot.theta_tau
 
-    def act(self, snapshot: JDPSnapshot, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: GLMJDPSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Criterion I, or the index around theta_tau; which of them is the device's secret."""
         return self.decided(contexts, snapshot.v_inverse, snapshot.theta_o, snapshot.theta_tau, snapshot.h_inverse)
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The leaf, with the public theta_o; or the gradient at theta."""
         domain, features = ask.protocol.domain, played.features
         assert features is not None
-        if isinstance(domain, Leaves):
+        if isinstance(domain, LeafDomain):
             assert played.groups is not None
             weights = self.leaf_weights(ask.at, self.seen(features))
             return domain.statistic(features, weights, played.groups == EXPLORED)
         assert isinstance(domain, Ball)
-        return gradients(self.model, domain, ask.at, features, played.rewards)
+        return compute_gradients(self.model, domain, ask.at, features, played.rewards)
 
-    def round_ask(self, state: JDPState) -> Ask:
+    def make_round_query(self, state: GLMJDPState) -> SumQuery:
         """The leaf."""
-        return Ask(protocol=self.stream, at=state.theta_o, part=self.mechanisms.leaf_part)
+        return SumQuery(protocol=self.stream, at=state.theta_o, part=self.mechanisms.leaf_part)
 
-    def noted(self, state: JDPState, released: Floats) -> JDPState:
+    def noted(self, state: GLMJDPState, released: Floats) -> GLMJDPState:
         """One more release."""
         repairs = state.repairs + self.v_inverse(state.released)[1]
         return replace(state, rounds=state.rounds + 1, released=released, repairs=repairs)
 
-    def _outgrown(self, state: JDPState, stacked: Floats) -> NDArray[np.bool_]:
+    def _outgrown(self, state: GLMJDPState, stacked: Floats) -> NDArray[np.bool_]:
         """Whether V, H of stacks (*R, n, dim) have outgrown their snapshots, with calls left: (*R, n, 2)."""
         v, h = self.matrices(stacked)
         left_o, left_tau = state.calls_o < self.used.calls_o, state.calls_tau < self.used.calls_tau
@@ -501,11 +503,11 @@ class GLMJDP(JDPRules[JDPState]):
             axis=-1,
         )
 
-    def due(self, state: JDPState) -> NDArray[np.bool_]:
+    def due(self, state: GLMJDPState) -> NDArray[np.bool_]:
         """A released matrix has outgrown its snapshot."""
         return np.asarray(np.any(self._outgrown(state, state.released[..., None, :]), axis=(-2, -1)))
 
-    def settled(self, state: JDPState) -> Generator[Ask, Estimate, JDPState]:
+    def settled(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
         """Refits, decided from what is released, from everybody so far."""
         (again_o, again_tau), used = self._outgrown(state, state.released[None])[0], self.used
         v, h = self.matrices(state.released)
@@ -528,7 +530,9 @@ class GLMJDP(JDPRules[JDPState]):
         """Shifted to be positive definite, if it has to be."""
         return np.asarray(np.linalg.inv(positive_inverse(matrix, floor=FLOOR * regulariser)[0]), dtype=float)
 
-    def _estimate(self, state: JDPState, whose: str, start: Floats, bound: Floats) -> Generator[Ask, Estimate, Floats]:
+    def _estimate(
+        self, state: GLMJDPState, whose: str, start: Floats, bound: Floats
+    ) -> Generator[SumQuery, Estimate, Floats]:
         """theta_o or theta_tau of one run; `bound`: a released matrix that bounds the Hessian.
 
         theta_tau lies in {|theta - theta_o|_V <= `elimination`} beside |theta| <= S, once there is a theta_o.
@@ -539,8 +543,10 @@ class GLMJDP(JDPRules[JDPState]):
 
         def project(theta: Floats) -> Floats:
             if near is None:
-                return onto_ball(theta, s)
-            return onto_both(theta, ball=s, centre=state.theta_o, matrix=near, radius=self.elimination, sweeps=20)
+                return project_onto_ball(theta, s)
+            return project_onto_intersection(
+                theta, ball=s, centre=state.theta_o, matrix=near, radius=self.elimination, sweeps=20
+            )
 
         points = optimiser.descend(
             start,
@@ -550,21 +556,21 @@ class GLMJDP(JDPRules[JDPState]):
             project=project,
         )
         part, step = self.mechanisms.gradient_part, 1 + self.used.steps * rest
-        return (yield from asked(points, optimiser.protocol, of=whose, step=step, part=part))
+        return (yield from query_descent(points, optimiser.protocol, of=whose, step=step, part=part))
 
     def ahead(
-        self, state: JDPState, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None
-    ) -> Ahead[JDPState]:
+        self, state: GLMJDPState, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None
+    ) -> RoundBlock[GLMJDPState]:
         """Up to the first explored round, which comes alone, or to the first release that has outgrown."""
         assert totals is not None
         index, place = np.arange(len(contexts)), np.arange(contexts.shape[1])
         inverse, repaired = self.v_inverse(totals[:, :-1])
-        norms = norms_of(contexts, inverse)
+        norms = compute_norms(contexts, inverse)
         explore = valid & (norms.max(axis=2) >= self.threshold)
         actions = self.choose(contexts, norms, state.theta_o, state.theta_tau, state.h_inverse)
         first = explore[:, 0]
         actions[first, 0] = np.argmax(norms[first, 0], axis=1)
-        x, explored = chosen(contexts, actions), first[:, None] & (place == 0)
+        x, explored = select_features(contexts, actions), first[:, None] & (place == 0)
         leaves = self.mechanisms.leaves.of(x, self.leaf_weights(state.theta_o, x), explored)
         added = np.cumsum(leaves, axis=1)  # (s, B, dim)
         released = totals[:, 1:] + added
@@ -580,4 +586,4 @@ class GLMJDP(JDPRules[JDPState]):
         )
         groups = np.where(explored, EXPLORED, REST)
         due = outgrown[index, last]
-        return Ahead(actions=actions, groups=groups, taken=taken, state=after, due=due, added=added[index, last])
+        return RoundBlock(actions=actions, groups=groups, taken=taken, state=after, due=due, added=added[index, last])

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from bandanna import validation
 from bandanna.errors import CalibrationError
-from bandanna.numeric.search import least
-from bandanna.policies.base import Ask
+from bandanna.numeric.search import find_least
+from bandanna.policies.base import SumQuery
 from bandanna.policies.glm.links import Link
 from bandanna.policies.glm.optimisers import NoisyGradient
-from bandanna.policies.glm.rare_switching import Leaves
+from bandanna.policies.glm.rare_switching import LeafDomain
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import parts_mu
 from bandanna.privacy.events import CompositionEvent, Event, RepetitionEvent
 from bandanna.privacy.factorisation import factorise
-from bandanna.privacy.guarantee import Guarantee, guarantee_of, worst_of
+from bandanna.privacy.guarantee import Guarantee, compute_guarantee, find_worst_guarantee
 from bandanna.protocols.continual import CentralContinual
 
 RAISED = 1.01  # at most so many times the ideal noise is used
@@ -29,7 +29,7 @@ _SIGHT = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class JDPMechanisms:
+class GLMJDPMechanisms:
     """Everything that adds noise in GLM-JDP."""
 
     matrices: CentralContinual  # of leaves (x x^T, (e/L_mu) w x x^T)
@@ -48,17 +48,19 @@ class JDPMechanisms:
         return "vector" if self.joint else None
 
     @property
-    def leaves(self) -> Leaves:
+    def leaves(self) -> LeafDomain:
         """What the stream sums."""
-        assert isinstance(self.matrices.domain, Leaves)
+        assert isinstance(self.matrices.domain, LeafDomain)
         return self.matrices.domain
 
     @property
     def lives(self) -> tuple[CompositionEvent, ...]:
         """What a replaced user pays: explored in both worlds, in neither, in exactly one."""
-        shared: Event = Ask(protocol=self.matrices, part=self.leaf_part).event()
+        shared: Event = SumQuery(protocol=self.matrices, part=self.leaf_part).event()
         whole = [
-            RepetitionEvent(event=Ask(protocol=each.protocol, part=self.gradient_part).event(), times=each.event.times)
+            RepetitionEvent(
+                event=SumQuery(protocol=each.protocol, part=self.gradient_part).event(), times=each.event.times
+            )
             for each in (self.estimate_o, self.estimate_tau)
         ]
         halves = self.estimate_o.half_event, self.estimate_tau.half_event
@@ -73,15 +75,15 @@ class JDPMechanisms:
 
     def guarantee(self, delta: float) -> Guarantee:
         """Of the most expensive life."""
-        return worst_of(
+        return find_worst_guarantee(
             [
-                guarantee_of(life, delta=delta, trust="central", protects="contexts and rewards", observers=_SIGHT)
+                compute_guarantee(life, delta=delta, trust="central", protects="contexts and rewards", observers=_SIGHT)
                 for life in self.lives
             ]
         )
 
 
-def calibrate(
+def calibrate_glm_jdp(
     *,
     link: Link,
     dim: int,
@@ -93,17 +95,17 @@ def calibrate(
     steps: int,
     calls: tuple[int, int],
     joint: bool = True,
-) -> JDPMechanisms:
+) -> GLMJDPMechanisms:
     """Least noise: mu_matrix^2 = share m^2, mu_o^2 = mu_tau^2 = (1 - share) m^2, all raised by what grids cost.
 
     m^2 is mu^2, divided by the share of these that worst cases can cost together where they are priced jointly.
     """
-    share = validation.chance("share", share)
+    share = validation.open_probability("share", share)
     mu = parts_mu(budget, share, weighted=True, joint=joint)
     factors = factorise(mechanism, horizon=horizon)
-    std = Leaves(size=dim).sensitivity * factors.sensitivity() / (math.sqrt(share) * mu)
+    std = LeafDomain(size=dim).sensitivity * factors.sensitivity() / (math.sqrt(share) * mu)
 
-    def mechanisms(raised: float) -> JDPMechanisms:
+    def mechanisms(raised: float) -> GLMJDPMechanisms:
         estimates = [
             NoisyGradient.priced(
                 link=link,
@@ -115,9 +117,9 @@ def calibrate(
             )
             for count in calls
         ]
-        matrices = CentralContinual(domain=Leaves(size=dim), factorisation=factors, noise_std=raised * std)
-        return JDPMechanisms(matrices=matrices, estimate_o=estimates[0], estimate_tau=estimates[1], joint=joint)
+        matrices = CentralContinual(domain=LeafDomain(size=dim), factorisation=factors, noise_std=raised * std)
+        return GLMJDPMechanisms(matrices=matrices, estimate_o=estimates[0], estimate_tau=estimates[1], joint=joint)
 
     if not mechanisms(RAISED).satisfies(budget):
         raise CalibrationError(f"no noise within 1 % of the ideal meets {budget}")
-    return mechanisms(least(lambda raised: mechanisms(raised).satisfies(budget), 1.0, RAISED, relative=1e-6))
+    return mechanisms(find_least(lambda raised: mechanisms(raised).satisfies(budget), 1.0, RAISED, relative=1e-6))

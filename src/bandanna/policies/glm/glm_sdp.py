@@ -13,22 +13,22 @@ from bandanna import validation
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.errors import CalibrationError
 from bandanna.numeric.linalg import positive_inverse
-from bandanna.numeric.rng import Coins
-from bandanna.numeric.search import least
-from bandanna.policies.algorithm import APPROX, algorithm
-from bandanna.policies.base import Ask, Frozen, Played
-from bandanna.policies.glm.base import asked, finite_budget
-from bandanna.policies.glm.batched import Batched, BatchedState, BatchEstimate
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.numeric.search import find_least
+from bandanna.policies.algorithm import APPROX, register_algorithm
+from bandanna.policies.base import FixedLength, PlayedRounds, SumQuery
+from bandanna.policies.glm.base import check_finite_budget, query_descent
+from bandanna.policies.glm.batched import BatchedGLMPolicy, BatchedGLMState, BatchEstimate
 from bandanna.policies.glm.links import Link
-from bandanna.policies.glm.optimisers import OuterProducts, ShuffledGradient, gradient_ball, gradients
+from bandanna.policies.glm.optimisers import OuterProducts, ShuffledGradient, compute_gradients, make_gradient_ball
 from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
-from bandanna.privacy.calibration import noise_of_std, parts_mu
+from bandanna.privacy.calibration import binomial_noise_for_std, parts_mu
 from bandanna.privacy.events import PRICINGS, BinomialEvent, CompositionEvent, Event, RecordEvent, RepetitionEvent
-from bandanna.privacy.guarantee import Guarantee, guarantee_of, worst_of
-from bandanna.protocols.mixers import shuffler_sees
+from bandanna.privacy.guarantee import Guarantee, compute_guarantee, find_worst_guarantee
+from bandanna.protocols.mixers import describe_shuffler_view
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.storage.encoding import stored_as
@@ -37,7 +37,7 @@ from bandanna.storage.encoding import stored_as
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchMechanisms:
+class GLMSDPMechanisms:
     """The calibrated sums of one batch; `delta` is where the guarantee is stated."""
 
     matrix: ShuffleBinomial
@@ -82,8 +82,8 @@ class BatchMechanisms:
     @property
     def guarantee(self) -> Guarantee:
         """Shuffle differential privacy, and what is left against the shuffler."""
-        seen = shuffler_sees(self.matrix.coins, "counts", "statistics")
-        return guarantee_of(
+        seen = describe_shuffler_view(self.matrix.coins, "counts", "statistics")
+        return compute_guarantee(
             self.event,
             delta=self.delta,
             trust="shuffle",
@@ -110,7 +110,7 @@ class BatchMechanisms:
         return self.matrix.noise.std() * (math.sqrt(2 * dim) + math.sqrt(2 * math.log(2 / failure)))
 
 
-def calibrate(
+def calibrate_glm_sdp(
     *,
     link: Link,
     dim: int,
@@ -122,24 +122,24 @@ def calibrate(
     steps: int,
     coins: str = "device",
     joint: bool = True,
-) -> BatchMechanisms:
+) -> GLMSDPMechanisms:
     """Least noise: mu_matrix^2 = share m^2, steps mu_gradient^2 = (1 - share) m^2, raised as the accountant asks.
 
     m as in `parts_mu`.
     """
     mu = parts_mu(budget, share, weighted=True, joint=joint)
     outer = OuterProducts(size=dim, bound=weight_bound)
-    ball = gradient_ball(link, dim, parameter_bound)
+    ball = make_gradient_ball(link, dim, parameter_bound)
     stds = (
         outer.sensitivity / (mu * math.sqrt(share)),
         ball.sensitivity * math.sqrt(steps) / (mu * math.sqrt(1 - share)),
     )
 
-    def mechanisms(raised: float) -> BatchMechanisms:
+    def mechanisms(raised: float) -> GLMSDPMechanisms:
         sums = [
             ShuffleBinomial(
                 domain=domain,
-                noise=noise_of_std(
+                noise=binomial_noise_for_std(
                     raised * std, sensitivity=domain.sensitivity, dim=domain.dim, users=users, composed=True
                 ),
                 delta=budget.delta,
@@ -148,7 +148,7 @@ def calibrate(
             for domain, std in zip((outer, ball), stds, strict=True)
         ]
         gradient = ShuffledGradient(link=link, parameter_bound=parameter_bound, steps=steps, protocol=sums[1])
-        return BatchMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta, joint=joint)
+        return GLMSDPMechanisms(matrix=sums[0], optimiser=gradient, delta=budget.delta, joint=joint)
 
     def meets(raised: float) -> bool:
         return accountant.satisfies(mechanisms(raised).event, budget)
@@ -156,7 +156,7 @@ def calibrate(
     high = next((raised for raised in (1.02, 1.05, 1.1, 1.5) if meets(raised)), None)
     if high is None:
         raise CalibrationError(f"no binomial noise within 50 % of the ideal meets {budget} in a batch of {users}")
-    return mechanisms(least(meets, 1.0, high, relative=1e-4))
+    return mechanisms(find_least(meets, 1.0, high, relative=1e-4))
 
 
 # GLM-SDP: generalised linear bandits in the shuffle model, for contexts drawn from one law (paper [003], Algorithm 1).
@@ -181,7 +181,7 @@ def calibrate(
 # With it nothing is ever ruled out at a horizon that one can run.
 
 
-@algorithm(
+@register_algorithm(
     "GLM-SDP",
     paper="003",
     trust="shuffle",
@@ -191,7 +191,7 @@ def calibrate(
 )
 @stored_as("GLMSDP")
 @dataclass(frozen=True, kw_only=True)
-class GLMSDP(Batched):
+class GLMSDP(BatchedGLMPolicy):
     """Shuffle differential privacy for contexts and rewards.
 
     privacy  bd.shuffle(epsilon=..., delta=...)
@@ -203,7 +203,7 @@ class GLMSDP(Batched):
     """
 
     trusts = ("shuffle",)
-    asks_again = True
+    has_several_queries = True
 
     privacy: Privacy
     preset: str = "tuned"
@@ -214,12 +214,12 @@ class GLMSDP(Batched):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta; B-GLinUCB has no privacy")
+        check_finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta; B-GLinUCB has no privacy")
         validation.one_of("preset", self.preset, ("tuned", "paper"))
         validation.one_of("pricing", self.pricing, PRICINGS)
-        validation.store(self, validation.chance, "share")
-        validation.store(self, validation.whole, "steps")
-        validation.store(self, validation.positive, "width")
+        validation.set_validated(self, validation.open_probability, "share")
+        validation.set_validated(self, validation.integer, "steps")
+        validation.set_validated(self, validation.positive, "width")
 
     @property
     def first(self) -> int:
@@ -233,14 +233,14 @@ class GLMSDP(Batched):
         assert isinstance(self.privacy.budget, ApproxDP)
         return self.privacy.budget
 
-    def mechanisms(self, batch: int) -> BatchMechanisms:
+    def mechanisms(self, batch: int) -> GLMSDPMechanisms:
         """The calibrated vector sums of a batch."""
         return self._calibrated[(self.sizes[batch], batch == 0)]
 
     @cached_property
-    def _calibrated(self) -> dict[tuple[int, bool], BatchMechanisms]:
+    def _calibrated(self) -> dict[tuple[int, bool], GLMSDPMechanisms]:
         return {
-            (size, first): calibrate(
+            (size, first): calibrate_glm_sdp(
                 link=self.model,
                 dim=self.dim,
                 parameter_bound=self.parameter_bound,
@@ -263,7 +263,7 @@ class GLMSDP(Batched):
     @cached_property
     def guarantee(self) -> Guarantee:
         """Of every number the worst over the batches; a user is in one."""
-        return worst_of([each.guarantee for each in self._calibrated.values()])
+        return find_worst_guarantee([each.guarantee for each in self._calibrated.values()])
 
     @property
     def bits_per_user(self) -> int:
@@ -300,25 +300,25 @@ class GLMSDP(Batched):
         return self.regulariser(batch) if self.preset == "paper" else 1.0
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Rates of [003]."""
-        return linear.of_glm_sdp(setting)
+        return linear.find_glm_sdp_bounds(setting)
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """w(x) x x^T with the estimate of batch 1, or the gradient at theta."""
         domain, features = ask.protocol.domain, played.features
         assert features is not None
         if isinstance(domain, OuterProducts):
             outside = np.abs(self.domain.project(played.rewards) - played.rewards) > 1e-9
-            return domain.statistic(features, self.own_weights(self.seen(features), ask.at), outside)
+            return domain.statistic(features, self.weigh_given_arms(self.seen(features), ask.at), outside)
         assert isinstance(domain, Ball)
-        return gradients(self.model, domain, ask.at, features, played.rewards)
+        return compute_gradients(self.model, domain, ask.at, features, played.rewards)
 
-    def learn(self, state: BatchedState, episode: Frozen) -> Generator[Ask, Estimate, BatchedState]:
+    def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
         """N + 1 shuffles of the batch's users."""
         mechanisms, regulariser = self.mechanisms(episode.number), self.regulariser(episode.number)
         first = state.estimates[0] if state.estimates else None
-        gram = (yield Ask(protocol=mechanisms.matrix, at=first, part=mechanisms.matrix_part)).total
+        gram = (yield SumQuery(protocol=mechanisms.matrix, at=first, part=mechanisms.matrix_part)).total
         matrix = mechanisms.outer.unpack(gram) + regulariser * np.eye(self.dim)
         inverse, repaired = positive_inverse(matrix, regulariser / 4)
         newton = None
@@ -329,7 +329,7 @@ class GLMSDP(Batched):
         points = mechanisms.optimiser.descend(
             start, count=episode.users, ridge=self._ridge(episode.number), matrix=newton
         )
-        theta = yield from asked(points, mechanisms.optimiser.protocol, part=mechanisms.gradient_part)
+        theta = yield from query_descent(points, mechanisms.optimiser.protocol, part=mechanisms.gradient_part)
         steepness = self.curvature if first is None else 1.0
         estimate = BatchEstimate(
             theta=theta,
@@ -339,7 +339,7 @@ class GLMSDP(Batched):
         )
         return state.plus(estimate, repaired)
 
-    def _blur(self, mechanisms: BatchMechanisms, batch: int) -> float:
+    def _blur(self, mechanisms: GLMSDPMechanisms, batch: int) -> float:
         """One standard deviation of the averaged gradient noise along H^{-1} x; none in the theorem's form."""
         if self.preset == "paper":
             return 0.0

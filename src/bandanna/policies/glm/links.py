@@ -41,7 +41,7 @@ def _logistic_table(order: int) -> Floats:
     return np.array(rows, dtype=float).T  # powers by derivatives
 
 
-def logistic(z: Floats, order: int) -> Floats:
+def logistic_derivatives(z: Floats, order: int) -> Floats:
     """s, s', ..., s^(order) at z: (...) -> (..., order + 1)."""
     s = special.expit(z)[..., None]
     return np.asarray(s ** np.arange(1, order + 2) @ _logistic_table(order))
@@ -61,7 +61,7 @@ def _hermite_table(order: int) -> Floats:
     return np.array([np.pad(row, (0, order - len(row))) for row in rows]).T
 
 
-def probit(z: Floats, order: int) -> Floats:
+def probit_derivatives(z: Floats, order: int) -> Floats:
     """Phi, phi, ...: (...) -> (..., order + 1)."""
     tame = np.clip(z, -40.0, 40.0)[..., None]  # beyond it phi and all its derivatives vanish
     density = np.exp(-0.5 * tame**2) / math.sqrt(2 * math.pi)
@@ -113,7 +113,7 @@ _MOST = 1000  # a search beyond it takes minutes
 
 
 @lru_cache(maxsize=64)
-def largest_skew(most: int) -> float:
+def bound_skew(most: int) -> float:
     """Bound sup_z |k_3| / k_2, the self-concordance constant, to 0.01 %; for R above 1000 by R (Lemma H.1 of [003]).
 
     Parameters
@@ -138,7 +138,7 @@ def largest_skew(most: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def largest_variance(most: int) -> float:
+def bound_variance(most: int) -> float:
     """Bound sup_z k_2, the largest slope, to 0.001 %; for R above 1000 by R.
 
     Parameters
@@ -153,7 +153,7 @@ def largest_variance(most: int) -> float:
     """
     if most > _MOST:
         return float(most)
-    skew = largest_skew(most)
+    skew = bound_skew(most)
 
     def ends(left: Floats, right: Floats) -> tuple[Floats, Floats]:
         at = _cumulants(left, most)[0]
@@ -286,7 +286,7 @@ class Logistic(Link):
 
     def derivatives(self, z: Floats, order: int) -> Floats:
         """Polynomials of mu."""
-        return logistic(z, order)
+        return logistic_derivatives(z, order)
 
     def derivative_ratio(self, order: int, bound: float) -> float:
         """Whatever the bound is."""
@@ -325,7 +325,7 @@ class Probit(Link):
 
     def derivatives(self, z: Floats, order: int) -> Floats:
         """Hermite polynomials times phi."""
-        return probit(z, order)
+        return probit_derivatives(z, order)
 
     def derivative_ratio(self, order: int, bound: float) -> float:
         """Of a Hermite polynomial."""
@@ -345,7 +345,7 @@ class Binomial(Link):
     name = "binomial"
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "trials")
+        validation.set_validated(self, validation.integer, "trials")
 
     @property
     def reward_bound(self) -> float:
@@ -371,7 +371,7 @@ class Binomial(Link):
 
     def derivatives(self, z: Floats, order: int) -> Floats:
         """n times those of the logistic link."""
-        return self.trials * logistic(z, order)
+        return self.trials * logistic_derivatives(z, order)
 
     def derivative_ratio(self, order: int, bound: float) -> float:
         """Whatever the bound is."""
@@ -397,7 +397,7 @@ class TruncatedPoisson(Link):
     name = "truncated poisson"
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "most")
+        validation.set_validated(self, validation.integer, "most")
 
     @property
     def reward_bound(self) -> float:
@@ -407,7 +407,7 @@ class TruncatedPoisson(Link):
     @property
     def slope_bound(self) -> float:
         """The largest variance of the family, which no z exceeds."""
-        return largest_variance(self.most)
+        return bound_variance(self.most)
 
     @cached_property
     def _counts(self) -> Floats:
@@ -445,7 +445,7 @@ class TruncatedPoisson(Link):
 
     def concordance(self, parameter_bound: float) -> float:
         """The largest |third cumulant| / variance of the family, whatever S is."""
-        return largest_skew(self.most)
+        return bound_skew(self.most)
 
     def argument(self, means: Floats) -> Floats:
         """z with mu(z) = mean, by bisection on [-60, 60]."""

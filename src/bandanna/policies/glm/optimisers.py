@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bandanna import validation
-from bandanna.device.domain import Ball, Statistic, SymmetricMatrix, all_finite, clip_norm
-from bandanna.device.noise import NoiseSource, noise_source
-from bandanna.mechanisms.noise import Gaussian
-from bandanna.policies.glm.estimation import linear_parts, onto_ball
+from bandanna.device.domain import Ball, Statistic, SymmetricMatrix, check_all_finite, clip_norm
+from bandanna.device.noise import NoiseSource, check_noise_source
+from bandanna.mechanisms.noise import GaussianMechanism
+from bandanna.policies.glm.estimation import linear_parts, project_onto_ball
 from bandanna.policies.glm.links import Link
 from bandanna.privacy.events import RepetitionEvent
 from bandanna.protocols.base import BatchProtocol
@@ -54,15 +54,15 @@ Project = Callable[[Floats], Floats]
 Points = Generator[Floats, Floats, Floats]  # where sums of gradients are wanted; is sent them; returns the estimate
 
 
-def gradient_ball(link: Link, dim: int, parameter_bound: float) -> Ball:
+def make_gradient_ball(link: Link, dim: int, parameter_bound: float) -> Ball:
     """Where one user's gradient lies: |clip(mu - r) x| <= G."""
     return Ball(dim=dim, bound=link.residual_bound(parameter_bound))
 
 
-def gradients(link: Link, ball: Ball, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
+def compute_gradients(link: Link, ball: Ball, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
     """Clipped gradients at theta, (*R, d), of users: (*R, n, d), (*R, n) -> statistics of the ball."""
-    all_finite("features", features)
-    all_finite("rewards", rewards)
+    check_all_finite("features", features)
+    check_all_finite("rewards", rewards)
     x = clip_norm(features, 1.0)
     residuals = np.clip(link.mean(linear_parts(x, theta)) - rewards, -ball.bound, ball.bound)
     values = clip_norm(residuals[..., None] * x, ball.bound)
@@ -154,7 +154,7 @@ class GradientSums(ABC):
     def gradients(self, theta: Floats, features: Floats, rewards: Floats) -> Statistic:
         """Device: what a user adds to a sum."""
         assert isinstance(self.protocol.domain, Ball)
-        return gradients(self.link, self.protocol.domain, theta, features, rewards)
+        return compute_gradients(self.link, self.protocol.domain, theta, features, rewards)
 
     def descend(
         self,
@@ -172,7 +172,7 @@ class GradientSums(ABC):
         |theta| <= S by default.
         """
         bound = self.parameter_bound
-        onto: Project = project if project is not None else (lambda point: onto_ball(point, bound))
+        onto: Project = project if project is not None else (lambda point: project_onto_ball(point, bound))
         eta = 2 * bound / (lipschitz(self.residual_bound, ridge, bound, count) * math.sqrt(self.steps))
         inverse = None if matrix is None else np.linalg.inv(matrix)
         theta, total, kept = start, np.zeros_like(start), 0
@@ -203,7 +203,7 @@ class GradientSums(ABC):
 
         `count`: None where the number of rows is public; `path`: by messages with a secure source, else by law.
         """
-        way = path or ("messages" if noise_source(source).secure else "law")
+        way = path or ("messages" if check_noise_source(source).secure else "law")
         begin = np.zeros((*features.shape[:-2], features.shape[-1])) if start is None else np.array(start, dtype=float)
         public = features.shape[-2] if count is None else count
         points = self.descend(begin, count=public, ridge=ridge, matrix=matrix, project=project)
@@ -253,15 +253,15 @@ class NoisyGradient(GradientSums):
     calls: int = 1
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "steps", "calls")
-        validation.store(self, validation.positive, "parameter_bound")
+        validation.set_validated(self, validation.integer, "steps", "calls")
+        validation.set_validated(self, validation.positive, "parameter_bound")
 
     @classmethod
     def of_std(
         cls, std: float, *, link: Link, dim: int, parameter_bound: float, steps: int, calls: int = 1
     ) -> NoisyGradient:
         """With Gaussian noise of this standard deviation in every coordinate of a sum."""
-        protocol = CentralGaussian(domain=gradient_ball(link, dim, parameter_bound), noise_std=std)
+        protocol = CentralGaussian(domain=make_gradient_ball(link, dim, parameter_bound), noise_std=std)
         return cls(link=link, parameter_bound=parameter_bound, steps=steps, protocol=protocol, calls=calls)
 
     @classmethod
@@ -290,7 +290,7 @@ class NoisyGradient(GradientSums):
     def half_event(self) -> RepetitionEvent:
         """What a user pays whose data are added or removed: sensitivity G, on the grid that is used."""
         whole = self.protocol.mechanism
-        added = Gaussian(std=whole.std, sensitivity=self.residual_bound, dim=whole.dim, grid=whole.step)
+        added = GaussianMechanism(std=whole.std, sensitivity=self.residual_bound, dim=whole.dim, grid=whole.step)
         return RepetitionEvent(event=added.event, times=self.steps * self.calls)
 
 
@@ -299,7 +299,7 @@ def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int =
 
     Each step reads all rows, so N steps cost t N: uncapped that is t^3. Fewer steps have a larger `excess_bound`.
     """
-    balanced = math.ceil(rho * count**2 / (2 * (dim + math.log(1 / validation.chance("failure", failure)))))
+    balanced = math.ceil(rho * count**2 / (2 * (dim + math.log(1 / validation.open_probability("failure", failure)))))
     return max(1, min(most, balanced))
 
 
@@ -351,8 +351,8 @@ class OuterProducts(SymmetricMatrix):
 
         clipped: whose reward is clipped too, (..., users): such a report is counted, once.
         """
-        all_finite("features", features)
-        all_finite("weights", weights)
+        check_all_finite("features", features)
+        check_all_finite("weights", weights)
         x, w = clip_norm(features, 1.0), np.clip(weights, 0.0, self.bound)
         rows, columns = self._above
         stacked = np.concatenate([x * x, math.sqrt(2) * x[..., rows] * x[..., columns]], axis=-1) * w[..., None]

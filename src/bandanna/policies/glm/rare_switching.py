@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.device.action_selection import Choice, certain
-from bandanna.device.domain import Ball, Estimate, Statistic, all_finite, clip_norm
-from bandanna.numeric.linalg import first_best, upper
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import algorithm
-from bandanna.policies.base import Ask, Frozen, at, blended, put
-from bandanna.policies.glm.base import GLMPolicy, InTheClear
-from bandanna.policies.glm.estimation import maximum_likelihood, onto_ball, onto_both
+from bandanna.device.action_selection import Choice, make_certain_choice
+from bandanna.device.domain import Ball, Estimate, Statistic, check_all_finite, clip_norm
+from bandanna.numeric.linalg import first_best, upper_triangle
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import register_algorithm
+from bandanna.policies.base import FixedLength, SumQuery, merge_states, replace_states, select_states
+from bandanna.policies.glm.base import GLMPolicy, NonPrivateGLMPolicy
+from bandanna.policies.glm.estimation import maximum_likelihood, project_onto_ball, project_onto_intersection
 from bandanna.policies.theory import linear
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.protocols.base import StreamProtocol
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
@@ -48,7 +48,7 @@ EXPLORED, REST = 0, 1  # groups of rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ahead(Generic[State]):
+class RoundBlock(Generic[State]):
     """Rounds decided at once: the first `taken` (s,) of a block are played, then `state` holds.
 
     due    (s,): `settled` comes before the next round
@@ -64,12 +64,12 @@ class Ahead(Generic[State]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RarelySwitching(GLMPolicy[State]):
+class RareSwitchingPolicy(GLMPolicy[State]):
     """Decisions of both algorithms; a subclass says with which constants, and how estimates are made."""
 
     keeps = ("explored", "rest")
-    asks_again = True
-    every_round = True
+    has_several_queries = True
+    learns_every_round = True
 
     @property
     def stream(self) -> StreamProtocol | None:
@@ -77,7 +77,7 @@ class RarelySwitching(GLMPolicy[State]):
         return None
 
     @abstractmethod
-    def round_ask(self, state: State) -> Ask:
+    def make_round_query(self, state: State) -> SumQuery:
         """What is asked about every round."""
 
     @abstractmethod
@@ -89,24 +89,26 @@ class RarelySwitching(GLMPolicy[State]):
         """Whether `settled` would ask for anything, (*R)."""
 
     @abstractmethod
-    def settled(self, state: State) -> Generator[Ask, Estimate, State]:
+    def settled(self, state: State) -> Generator[SumQuery, Estimate, State]:
         """With the estimates that are due; of one run, of several where `side_by_side` says so."""
 
     @abstractmethod
-    def ahead(self, state: State, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None) -> Ahead[State]:
+    def ahead(
+        self, state: State, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None
+    ) -> RoundBlock[State]:
         """Decide the next rounds of runs (s, B, K, d) up to the first event; those not `valid` (s, B) do not exist.
 
         totals (s, B + 1, dim): what the stream releases before each round and after the last, if nothing were added.
         """
 
-    def episode(self, state: Any) -> Frozen | None:
+    def episode(self, state: Any) -> FixedLength | None:
         """One round."""
         rounds = int(np.max(state.rounds))
-        return Frozen(number=rounds, users=1) if rounds < self.horizon else None
+        return FixedLength(number=rounds, users=1) if rounds < self.horizon else None
 
-    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: State, episode: FixedLength) -> Generator[SumQuery, Estimate, State]:
         """Note the round, then settle what it makes due."""
-        released = yield self.round_ask(state)
+        released = yield self.make_round_query(state)
         return (yield from self.settled(self.noted(state, released.total)))
 
     @property
@@ -145,10 +147,12 @@ class RarelySwitching(GLMPolicy[State]):
 
     def decided(self, contexts: Floats, v_inverse: Floats, theta_o: Floats, centre: Floats, inverse: Floats) -> Choice:
         """Criterion I, else `choose`: contexts (*R, n, K, d), matrices (*R, d, d) and vectors (*R, d)."""
-        norms = norms_of(contexts, v_inverse[..., None, :, :])
+        norms = compute_norms(contexts, v_inverse[..., None, :, :])
         explore = norms.max(axis=-1) >= self.threshold
         actions = self.choose(contexts, norms, theta_o, centre, inverse)
-        return certain(np.where(explore, np.argmax(norms, axis=-1), actions), np.where(explore, EXPLORED, REST))
+        return make_certain_choice(
+            np.where(explore, np.argmax(norms, axis=-1), actions), np.where(explore, EXPLORED, REST)
+        )
 
     def choose(
         self, contexts: Floats, norms: Floats, theta_o: Floats, centre: Floats, inverse: Floats
@@ -171,7 +175,7 @@ class RarelySwitching(GLMPolicy[State]):
         return first_best(np.where(kept, index, -np.inf))
 
 
-def norms_of(contexts: Floats, inverse: Floats) -> Floats:
+def compute_norms(contexts: Floats, inverse: Floats) -> Floats:
     """|x|^2_{V^{-1}}: (*R, n, K, d), (*R, 1 or n, d, d) -> (*R, n, K)."""
     return np.asarray(np.einsum("...i,...i->...", contexts @ inverse, contexts))
 
@@ -183,7 +187,7 @@ def first_true(flags: NDArray[np.bool_]) -> Ints:
     return np.asarray(np.where(none, flags.shape[-1], found), dtype=np.int64)
 
 
-def chosen(contexts: Floats, actions: Ints) -> Floats:
+def select_features(contexts: Floats, actions: Ints) -> Floats:
     """Features of the arms that are given: (*R, n, K, d), (*R, n) -> (*R, n, d)."""
     return np.asarray(np.take_along_axis(contexts, actions[..., None, None], axis=-2)[..., 0, :])
 
@@ -211,7 +215,7 @@ def chosen(contexts: Floats, actions: Ints) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RSRules(InTheClear[State], RarelySwitching[State]):
+class RSGLinUCBBase(NonPrivateGLMPolicy[State], RareSwitchingPolicy[State]):
     """What the presets differ in."""
 
     constants: str = "theory"
@@ -267,7 +271,7 @@ class RSRules(InTheClear[State], RarelySwitching[State]):
         return self.preset == "published"
 
     @property
-    def uses_everything(self) -> bool:
+    def fits_all_rounds(self) -> bool:
         """Whether theta_tau is fitted to explored rounds too."""
         return self.preset == "published"
 
@@ -293,14 +297,16 @@ class RSRules(InTheClear[State], RarelySwitching[State]):
     def fit_o(self, features: Floats, rewards: Floats, start: Floats) -> Floats:
         """theta_o from explored rounds (*R, n, d)."""
         theta = self._fit(features, rewards, start)
-        return theta if self.preset == "published" else onto_ball(theta, self.parameter_bound)
+        return theta if self.preset == "published" else project_onto_ball(theta, self.parameter_bound)
 
     def fit_tau(self, features: Floats, rewards: Floats, start: Floats, theta_o: Floats, matrix: Floats) -> Floats:
         """theta_tau, near theta_o in the norm of V = `matrix`."""
         theta = self._fit(features, rewards, start)
         if self.preset == "published":
             return theta
-        return onto_both(theta, ball=self.parameter_bound, centre=theta_o, matrix=matrix, radius=self.elimination)
+        return project_onto_intersection(
+            theta, ball=self.parameter_bound, centre=theta_o, matrix=matrix, radius=self.elimination
+        )
 
     def _fit(self, features: Floats, rewards: Floats, start: Floats) -> Floats:
         return maximum_likelihood(self.model, features, rewards, ridge=self.ridge, start=start, tolerance=1e-7).theta
@@ -317,7 +323,7 @@ class RSRules(InTheClear[State], RarelySwitching[State]):
 
 @stored_as("RSGLinUCBState")
 @dataclass(frozen=True, kw_only=True)
-class RSState:
+class RSGLinUCBState:
     """V, H, H_tau and the estimates: those that the last round without exploration used, and the next one's.
 
     stale, late  next_o, next_tau is not yet fitted to all rows
@@ -340,25 +346,25 @@ class RSState:
     switches: Ints  # (*R)
 
 
-@algorithm("RS-GLinUCB", paper="003")
+@register_algorithm("RS-GLinUCB", paper="003")
 @stored_as("RSGLinUCB")
 @dataclass(frozen=True, kw_only=True)
-class RSGLinUCB(RSRules[RSState]):
+class RSGLinUCB(RSGLinUCBBase[RSGLinUCBState]):
     """RS-GLinUCB; without privacy."""
 
     side_by_side = True
     player = "blocks"
 
-    def theta(self, snapshot: RSState) -> Floats:
+    def theta(self, snapshot: RSGLinUCBState) -> Floats:
         """theta_tau, as the next round has it."""
         return snapshot.next_tau
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> RSState:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> RSGLinUCBState:
         """V = H = lambda I."""
         matrix = np.tile(self.regulariser * np.eye(self.dim), (*replicates, 1, 1))
         inverse, nothing = matrix / self.regulariser**2, np.zeros((*replicates, self.dim))
         never, none = np.zeros(replicates, dtype=bool), np.zeros(replicates, dtype=np.int64)
-        return RSState(
+        return RSGLinUCBState(
             rounds=none,
             v=matrix,
             v_inverse=inverse,
@@ -376,34 +382,34 @@ class RSGLinUCB(RSRules[RSState]):
         )
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """A rate."""
-        return linear.of_rs_glinucb(setting)
+        return linear.find_rs_glinucb_bounds(setting)
 
-    def counts(self, state: RSState) -> dict[str, Ints]:
+    def counts(self, state: RSGLinUCBState) -> dict[str, Ints]:
         """Switches that a round has used."""
         return {"switches": state.switches}
 
-    def act(self, snapshot: RSState, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: RSGLinUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Criterion I, or the index around the centre."""
         centre = self._centre(snapshot)
         return self.decided(contexts, snapshot.v_inverse, snapshot.next_o, centre, snapshot.h_inverse)
 
-    def _centre(self, state: RSState) -> Floats:
+    def _centre(self, state: RSGLinUCBState) -> Floats:
         """Of the next index."""
         return self.centre(state.next_o, state.next_tau, state.switches + state.due)
 
-    def round_ask(self, state: RSState) -> Ask:
+    def make_round_query(self, state: RSGLinUCBState) -> SumQuery:
         """The row."""
         return self.ask
 
-    def noted(self, state: RSState, released: Floats) -> RSState:
+    def noted(self, state: RSGLinUCBState, released: Floats) -> RSGLinUCBState:
         """V or H, by where the round went; rows (*R, 1, ...)."""
         x, _, group = self.rows.parts(released)
         explored = self._explored(state, x[..., 0, :])
-        return blended(group[..., 0] == EXPLORED, explored, self._used(state, x, np.ones_like(state.rounds))[0])
+        return merge_states(group[..., 0] == EXPLORED, explored, self._used(state, x, np.ones_like(state.rounds))[0])
 
-    def _explored(self, state: RSState, x: Floats) -> RSState:
+    def _explored(self, state: RSGLinUCBState, x: Floats) -> RSGLinUCBState:
         """After one explored round."""
         norm = np.einsum("...i,...ij,...j->...", x, state.v_inverse, x)
         v = state.v + (self.explored_weight(norm)[..., None] * x)[..., :, None] * x[..., None, :]
@@ -411,7 +417,7 @@ class RSGLinUCB(RSRules[RSState]):
         late, stale = state.late | state.due, np.ones_like(state.stale)
         return replace(state, rounds=state.rounds + 1, v=v, v_inverse=inverse, stale=stale, late=late)
 
-    def _used(self, state: RSState, x: Floats, limit: Ints) -> tuple[RSState, Ints]:
+    def _used(self, state: RSGLinUCBState, x: Floats, limit: Ints) -> tuple[RSGLinUCBState, Ints]:
         """After rounds x (*R, B, d) without exploration, at most `limit`, none after criterion II; how many, (*R)."""
         switches, h_tau = state.switches + state.due, np.where(state.due[..., None, None], state.h, state.h_tau)
         live = self.live & (switches > 0)  # the bonus follows H: one round at a time
@@ -435,7 +441,7 @@ class RSGLinUCB(RSRules[RSState]):
             due=due,
             switches=switches,
         )
-        return after if taken.all() else blended(taken > 0, after, state), taken
+        return after if taken.all() else merge_states(taken > 0, after, state), taken
 
     def _until_grown(
         self, h: Floats, steps: Floats, h_tau: Floats, live: Bools, limit: Ints
@@ -448,20 +454,20 @@ class RSGLinUCB(RSRules[RSState]):
         due = np.take_along_axis(grown, last, axis=-1)[..., 0]
         return np.take_along_axis(running, last[..., None, None], axis=-3)[..., 0, :, :], due, taken
 
-    def due(self, state: RSState) -> NDArray[np.bool_]:
+    def due(self, state: RSGLinUCBState) -> NDArray[np.bool_]:
         """Rows have come that an estimate is not fitted to."""
         return state.stale | state.late
 
-    def settled(self, state: RSState) -> Generator[Ask, Estimate, RSState]:
+    def settled(self, state: RSGLinUCBState) -> Generator[SumQuery, Estimate, RSGLinUCBState]:
         """Fits that begin at what was used last; of runs side by side, of those for which they are due."""
         next_o, next_tau, inverse = (np.array(each) for each in (state.next_o, state.next_tau, state.h_inverse))
         if np.any(on := state.stale):
-            x, r, _ = self.rows.parts((yield self.ask_of("explored", 1)).total[on])
+            x, r, _ = self.rows.parts((yield self.query_rows("explored", 1)).total[on])
             next_o[on] = self.fit_o(x, r, state.theta_o[on])
         if np.any(on := state.late):
-            told = (yield self.ask_of("rest", 2)).total[on]
-            if self.uses_everything:
-                told = np.concatenate([(yield self.ask_of("explored", 3)).total[on], told], axis=-2)
+            told = (yield self.query_rows("rest", 2)).total[on]
+            if self.fits_all_rounds:
+                told = np.concatenate([(yield self.query_rows("explored", 3)).total[on], told], axis=-2)
             x, r, _ = self.rows.parts(told)
             next_tau[on] = self.fit_tau(x, r, state.theta_tau[on], next_o[on], state.v[on])
             inverse[on] = np.linalg.inv(state.h[on])
@@ -469,20 +475,20 @@ class RSGLinUCB(RSRules[RSState]):
         return replace(state, next_o=next_o, next_tau=next_tau, h_inverse=inverse, stale=never, late=never)
 
     def ahead(
-        self, state: RSState, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None
-    ) -> Ahead[RSState]:
+        self, state: RSGLinUCBState, contexts: Floats, valid: NDArray[np.bool_], totals: Floats | None
+    ) -> RoundBlock[RSGLinUCBState]:
         """Up to the first explored round, that one included, or to criterion II."""
         if self.live and np.all(state.switches > 0):
             contexts, valid = contexts[:, :1], valid[:, :1]
         index, rounds = np.arange(len(contexts)), valid.sum(axis=1)
-        norms = norms_of(contexts, state.v_inverse[:, None])
+        norms = compute_norms(contexts, state.v_inverse[:, None])
         explore = valid & (norms.max(axis=2) >= self.threshold)
         if explore[:, 0].all():
             return self._all_explore(state, contexts[:, 0], norms[:, 0])
         waits = self.due(state) & ~explore[:, 0]  # for estimates, which explored rounds do without
         actions = self.choose(contexts, norms, state.next_o, self._centre(state), state.h_inverse)
         limit = np.where(waits, 0, np.minimum(first_true(explore), rounds))
-        after, taken = self._used(state, chosen(contexts, actions), limit)
+        after, taken = self._used(state, select_features(contexts, actions), limit)
         following = np.minimum(taken, explore.shape[1] - 1)
         known = (taken < rounds) & ~waits
         explores = np.flatnonzero(known & explore[index, following])
@@ -491,17 +497,17 @@ class RSGLinUCB(RSRules[RSState]):
             place = explores, following[explores]
             actions[place], groups[place] = np.argmax(norms[place], axis=-1), EXPLORED
             x = contexts[(*place, actions[place])]
-            after = put(after, explores, self._explored(at(after, explores), x))
+            after = replace_states(after, explores, self._explored(select_states(after, explores), x))
             taken = taken + (known & explore[index, following])
         due = waits | (after.late & known & ~explore[index, following])
-        return Ahead(actions=actions, groups=groups, taken=taken, state=after, due=due)
+        return RoundBlock(actions=actions, groups=groups, taken=taken, state=after, due=due)
 
-    def _all_explore(self, state: RSState, contexts: Floats, norms: Floats) -> Ahead[RSState]:
+    def _all_explore(self, state: RSGLinUCBState, contexts: Floats, norms: Floats) -> RoundBlock[RSGLinUCBState]:
         """One round that all runs explore: (s, K, d), (s, K)."""
         arms, everyone = np.argmax(norms, axis=-1), np.arange(len(norms))
         groups, once = np.full((len(norms), 1), EXPLORED), np.ones(len(norms), dtype=np.int64)
         after = self._explored(state, contexts[everyone, arms])
-        return Ahead(actions=arms[:, None], groups=groups, taken=once, state=after, due=np.zeros_like(state.stale))
+        return RoundBlock(actions=arms[:, None], groups=groups, taken=once, state=after, due=np.zeros_like(state.stale))
 
 
 # What a round of GLM-JDP adds to the stream: one of two matrices, the other being zero.
@@ -514,14 +520,14 @@ class RSGLinUCB(RSRules[RSState]):
 
 @stored_as("Leaves")
 @dataclass(frozen=True, kw_only=True)
-class Leaves(Ball):
+class LeafDomain(Ball):
     """Stacks of two blocks of `size` rows."""
 
     dim: int = 0  # derived from `size`
     size: int
 
     def __post_init__(self) -> None:
-        size = validation.whole("size", self.size)
+        size = validation.integer("size", self.size)
         object.__setattr__(self, "dim", size * (size + 1))
         super().__post_init__()
 
@@ -532,13 +538,13 @@ class Leaves(Ball):
 
     @cached_property
     def _scale(self) -> Floats:
-        rows, columns = upper(self.size)
+        rows, columns = upper_triangle(self.size)
         return np.where(rows == columns, 1.0, math.sqrt(2))
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.intp], Floats]:
         """Where in one part of the stack each entry of the matrix stands, and what undoes its scaling: (d, d) each."""
-        rows, columns = upper(self.size)
+        rows, columns = upper_triangle(self.size)
         place = np.zeros((self.size, self.size), dtype=np.intp)
         place[rows, columns] = place[columns, rows] = np.arange(len(rows))
         return place, np.where(np.eye(self.size, dtype=bool), 1.0, math.sqrt(0.5))
@@ -549,7 +555,7 @@ class Leaves(Ball):
         for block in self.unpack(values):
             eigenvalues, vectors = np.linalg.eigh(block)
             positive = (vectors * np.maximum(eigenvalues, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
-            parts.append(positive[..., *upper(self.size)] * self._scale)
+            parts.append(positive[..., *upper_triangle(self.size)] * self._scale)
         return clip_norm(np.concatenate(parts, axis=-1), self.bound)
 
     def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
@@ -560,15 +566,15 @@ class Leaves(Ball):
 
     def of(self, features: Floats, weights: Floats, explored: NDArray[np.bool_]) -> Floats:
         """Leaves of |x| <= 1 (..., d) and w (...), in the first block if explored, else in the second: (..., dim)."""
-        rows, columns = upper(self.size)
+        rows, columns = upper_triangle(self.size)
         outer = features[..., rows] * features[..., columns] * self._scale
         relative, flags = np.clip(weights, 0.0, 1.0)[..., None], explored[..., None]
         return np.concatenate([np.where(flags, outer, 0.0), np.where(flags, 0.0, relative * outer)], axis=-1)
 
     def statistic(self, features: Floats, weights: Floats, explored: NDArray[np.bool_]) -> Statistic:
         """Leaves of users (..., users, d), clipped before they are formed, and counted."""
-        all_finite("features", features)
-        all_finite("weights", weights)
+        check_all_finite("features", features)
+        check_all_finite("weights", weights)
         x = clip_norm(features, 1.0)
         moved = np.any(np.abs(x - features) > 1e-9, axis=-1)
         return self.sealed(self.of(x, weights, explored), clipped=np.sum(moved, axis=-1, dtype=np.int64))

@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 
 from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Estimate, Statistic
-from bandanna.device.linear_report import Regression
+from bandanna.device.linear_report import RegressionReport
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import Coins
-from bandanna.policies.base import Ask, Frozen, Played, RunningSums
-from bandanna.policies.linear.base import FixedBatches, LinearSums, Published
-from bandanna.policies.linear.base import State as PhaseState
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.base import FixedLength, PlayedRounds, RunningSumPolicy, SumQuery
+from bandanna.policies.linear.base import BatchedLinearPolicy, FixedBatches, LinearSnapshot
+from bandanna.policies.linear.base import LinearState as PhaseState
 from bandanna.privacy.budgets import ZCDP, ApproxDP
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.privacy_model import Privacy
-from bandanna.protocols.running_sum import Channel
+from bandanna.protocols.running_sum import RunningSumProtocol
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
 
 @stored_as("AnytimeState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class AnytimeState:
     """The phase, counted from 0, what its policy knows, and how many batches and repairs there were before it."""
 
     phase: int
@@ -40,7 +40,7 @@ class State:
 
 @stored_as("Anytime")
 @dataclass(frozen=True, kw_only=True)
-class Anytime(RunningSums[State]):
+class Anytime(RunningSumPolicy[AnytimeState]):
     """A linear policy for an unknown horizon: phase j = 0, 1, ... runs `first` anew with horizon first.horizon 2^j.
 
     Nothing is carried over from phase to phase, and the failure of phase j is first.failure / 2^{j+1}, so that all
@@ -53,11 +53,11 @@ class Anytime(RunningSums[State]):
 
     player = "frozen"
 
-    first: LinearSums
-    _phases: dict[int, LinearSums] = field(default_factory=dict, repr=False, compare=False)
+    first: BatchedLinearPolicy
+    _phases: dict[int, BatchedLinearPolicy] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.first, LinearSums):
+        if not isinstance(self.first, BatchedLinearPolicy):
             raise InvalidArgument("first", self.first, "bd.LinTS(...) or bd.LinUCB(...), the policy of the first phase")
         privacy = self.first.privacy
         if privacy.noisy and self.first.spends.participations < privacy.participations:
@@ -86,7 +86,7 @@ class Anytime(RunningSums[State]):
         return self.first.privacy
 
     @property
-    def domain(self) -> Regression:
+    def domain(self) -> RegressionReport:
         """That of every phase."""
         return self.first.domain
 
@@ -112,31 +112,31 @@ class Anytime(RunningSums[State]):
         """That of the first phase."""
         return self.first.bits_per_user
 
-    def phases(self) -> Iterator[LinearSums]:
+    def phases(self) -> Iterator[BatchedLinearPolicy]:
         """Without end."""
         return map(self.phase, count())
 
-    def phase(self, number: int) -> LinearSums:
+    def phase(self, number: int) -> BatchedLinearPolicy:
         """The policy of a phase."""
         if number not in self._phases:
             self._phases[number] = self.first.again(number)
         return self._phases[number]
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> AnytimeState:
         """The beginning of phase 0."""
         inner = self.phase(0).init(replicates=replicates)
-        return State(phase=0, inner=inner, batches=0, repairs=np.zeros(replicates, dtype=np.int64))
+        return AnytimeState(phase=0, inner=inner, batches=0, repairs=np.zeros(replicates, dtype=np.int64))
 
-    def episode(self, state: State) -> Frozen:
+    def episode(self, state: AnytimeState) -> FixedLength:
         """The next batch of the phase; a phase has complete batches only."""
         sizes = self.phase(state.phase).channel.sizes
-        return Frozen(number=state.batches + state.inner.batches, users=sizes[state.inner.batches])
+        return FixedLength(number=state.batches + state.inner.batches, users=sizes[state.inner.batches])
 
-    def following(self, episode: Frozen) -> Frozen:
+    def following(self, episode: FixedLength) -> FixedLength:
         """The schedules of all phases are public."""
         number = episode.number + 1
         phase, before = self._at(number)
-        return Frozen(number=number, users=self.phase(phase).channel.sizes[number - before])
+        return FixedLength(number=number, users=self.phase(phase).channel.sizes[number - before])
 
     def _at(self, number: int) -> tuple[int, int]:
         """The phase of a batch, and how many batches there were before that phase."""
@@ -148,15 +148,15 @@ class Anytime(RunningSums[State]):
             before += batches
         return phase, before
 
-    def calibrated(self) -> dict[int, Channel]:
+    def calibrated(self) -> dict[int, RunningSumProtocol]:
         """Of all phases so far."""
         return {number: channel for number, phase in self._phases.items() for channel in phase.calibrated().values()}
 
-    def recalibrate(self, phase: int, channel: Channel) -> None:
+    def recalibrate(self, phase: int, channel: RunningSumProtocol) -> None:
         """One phase."""
         self.phase(phase).recalibrate(0, channel)
 
-    def publish(self, state: State) -> Published:
+    def publish(self, state: AnytimeState) -> LinearSnapshot:
         """As the phase's policy."""
         return state.inner.snapshot
 
@@ -168,7 +168,7 @@ class Anytime(RunningSums[State]):
         """As the policy of every phase."""
         return self.first.theta(snapshot)
 
-    def act(self, snapshot: Any, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """As the policy of every phase."""
         return self.first.act(snapshot, contexts, coins)
 
@@ -189,9 +189,9 @@ class Anytime(RunningSums[State]):
         """As the policy of every phase."""
         return self.first.steady
 
-    def drawn_arms(self, snapshot: Any, arms: Any, users: int, coins: Coins) -> Ints:
+    def draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
         """As the policy of every phase."""
-        return self.first.drawn_arms(snapshot, arms, users, coins)
+        return self.first.draw_arms(snapshot, arms, users, coins)
 
     def centred(self, rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """As the policy of every phase."""
@@ -201,11 +201,11 @@ class Anytime(RunningSums[State]):
         """As the policy of every phase."""
         return self.first.statistic(features, rewards, arms)
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """As the policy of every phase."""
         return self.first.report(ask, played, coins)
 
-    def ask(self, episode: Frozen) -> Ask:
+    def ask(self, episode: FixedLength) -> SumQuery:
         """As the phase's policy; every phase is a stream of its own."""
         number, _ = self._at(episode.number)
         ask = self.phase(number).ask(episode)
@@ -213,7 +213,7 @@ class Anytime(RunningSums[State]):
         alike = sum(stream is not None and stream.event == ask.protocol.event for stream in streams)
         return replace(ask, stream=number, begun=1 + alike)
 
-    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: AnytimeState, episode: FixedLength) -> Generator[SumQuery, Estimate, AnytimeState]:
         """Release the batch; after the last one of a phase the next begins from nothing."""
         policy = self.phase(state.phase)
         inner = policy.learned(state.inner, (yield self.ask(episode)))
@@ -221,8 +221,8 @@ class Anytime(RunningSums[State]):
             return replace(state, inner=inner)
         fresh = self.phase(state.phase + 1).init(replicates=np.shape(state.repairs))
         before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
-        return State(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
+        return AnytimeState(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: AnytimeState) -> dict[str, Ints]:
         """How often a released matrix was shifted, in all phases."""
         return {"repairs": state.repairs + state.inner.repairs}

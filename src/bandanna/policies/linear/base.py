@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.device.action_selection import Chooser
+from bandanna.device.action_selection import ActionSelector
 from bandanna.device.domain import Domain, Estimate, Statistic
-from bandanna.device.linear_report import LinearReport, Regression
-from bandanna.device.statistics import Regressed
+from bandanna.device.linear_report import LinearReport, RegressionReport
+from bandanna.device.statistics import RegressionStatistic
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.exact_sums import Sizes
-from bandanna.numeric.rng import Coins, NoCoins
-from bandanna.policies.base import Ask, Frozen, Played, RunningSums
+from bandanna.numeric.exact_sums import RunLengthSizes
+from bandanna.numeric.rng import DeviceRandomness, NoRandomness
+from bandanna.policies.base import FixedLength, PlayedRounds, RunningSumPolicy, SumQuery
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.privacy_model import Privacy
-from bandanna.protocols.running_sum import Channel, open_channel
+from bandanna.protocols.running_sum import RunningSumProtocol, running_sum_protocol_for
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
-from bandanna.validation import by_name
+from bandanna.validation import checked_keywords
 
 # When a policy learns: public schedules of batch sizes, fixed in advance.
 
@@ -40,7 +40,7 @@ class Schedule(ABC):
     """A rule that divides a horizon into batches. A last batch that does not fit is not released."""
 
     @abstractmethod
-    def sizes(self, horizon: int) -> Sizes:
+    def sizes(self, horizon: int) -> RunLengthSizes:
         """Sizes of the complete batches."""
 
 
@@ -52,14 +52,16 @@ class FixedBatches(Schedule):
     size: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", validation.whole("batch", self.size))
+        object.__setattr__(self, "size", validation.integer("batch", self.size))
 
-    def sizes(self, horizon: int) -> Sizes:
+    def sizes(self, horizon: int) -> RunLengthSizes:
         """floor(horizon / size) equal batches."""
         times = horizon // self.size
-        if times > validation.EXACT:
-            raise InvalidArgument("batch", self.size, f"larger ones: at most {validation.EXACT:,} fit into a horizon")
-        return Sizes(((self.size, times),) if times else ())
+        if times > validation.LARGEST_EXACT_INTEGER:
+            raise InvalidArgument(
+                "batch", self.size, f"larger ones: at most {validation.LARGEST_EXACT_INTEGER:,} fit into a horizon"
+            )
+        return RunLengthSizes(((self.size, times),) if times else ())
 
 
 @stored_as("GeometricBatches")
@@ -74,12 +76,12 @@ class GeometricBatches(Schedule):
     ratio: float
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "first")
-        validation.store(self, validation.moderate, "ratio")
+        validation.set_validated(self, validation.integer, "first")
+        validation.set_validated(self, validation.bounded_factor, "ratio")
         if self.ratio < 1:
             raise InvalidArgument("ratio", self.ratio, "a number >= 1")
 
-    def sizes(self, horizon: int) -> Sizes:
+    def sizes(self, horizon: int) -> RunLengthSizes:
         """Growing batches, the last one stretched to the horizon if what is left would be smaller than it."""
         sizes: list[int] = []
         left, step = horizon, 0
@@ -95,7 +97,7 @@ class GeometricBatches(Schedule):
                 raise InvalidArgument("first, ratio", (self.first, self.ratio), allowed)
             sizes.append(size)
             left, step = left - size, step + 1
-        return Sizes.of(sizes)
+        return RunLengthSizes.of(sizes)
 
 
 def geometric(*, first: int, ratio: float) -> GeometricBatches:
@@ -103,7 +105,7 @@ def geometric(*, first: int, ratio: float) -> GeometricBatches:
     return GeometricBatches(first=first, ratio=ratio)
 
 
-def best_batch(bound: Callable[[int], Any], *, least: int, most: int, known: int | None = None) -> int:
+def find_best_batch_size(bound: Callable[[int], Any], *, least: int, most: int, known: int | None = None) -> int:
     """The batch size with the least `bound`: of doublings from `least` to `most`, of steps of a quarter around the best
     of them, and of a `known` size.
 
@@ -117,7 +119,7 @@ def best_batch(bound: Callable[[int], Any], *, least: int, most: int, known: int
     return min(sorted(near | ({known} if known is not None else set())), key=of)
 
 
-def concurrent_batch(horizon: int, shufflers: int | str) -> int:
+def compute_concurrent_batch_size(horizon: int, shufflers: int | str) -> int:
     """Users in a lowest batch of k concurrent shufflers, for a bandit: B = T^{(2k+1)/(4k+1)}, or T^{1/2} for "best".
 
     A bandit plays about d B rounds with an old estimate, and noise of std sigma' in its sums costs sqrt(T sigma'), with
@@ -140,20 +142,22 @@ class InformedBatches(Schedule):
     ratio: float
     most: int | None = None
 
-    def sizes(self, horizon: int) -> Sizes:
+    def sizes(self, horizon: int) -> RunLengthSizes:
         """Those that somebody learns from; one at least."""
         sizes: list[int] = []
         left, size = horizon, self.first
         while left >= 1.5 * size or not sizes:
             if self.most is not None and size >= self.most:  # and so on
                 often = max(1, (left - self.most // 2) // self.most)
-                return Sizes((*Sizes.of(sizes).runs, (self.most, often)))
+                return RunLengthSizes((*RunLengthSizes.of(sizes).runs, (self.most, often)))
             sizes.append(min(size, left))
             left, size = left - size, math.ceil(self.first * self.ratio ** len(sizes))
-        return Sizes.of(sizes)
+        return RunLengthSizes.of(sizes)
 
 
-def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks: int = 1) -> InformedBatches:
+def plan_informed_batches(
+    privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks: int = 1
+) -> InformedBatches:
     """`batch="auto"`: a first batch in which d features can be told from the noise, then batches 1.5 times as large.
 
         first = min(T/8, max(2 d, 3 (d - 1)^{3/2} r)),     r = sqrt(1.5) std
@@ -182,23 +186,23 @@ def informed(privacy: Privacy, *, domain: Domain, dim: int, horizon: int, blocks
 # Subclasses say how they estimate (`estimate`) and choose (`act`); everything that is released is released here.
 
 
-class Published:
+class LinearSnapshot:
     """All that a device needs to act; public, because it is computed from releases only."""
 
 
 @stored_as("LinearState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class LinearState:
     """What was released: the sum of the reports of so many batches, and what follows from it. R = replicate axes."""
 
     total: Floats  # (*R, dim)
     batches: int
     repairs: Ints  # (*R): how often a released matrix had to be made positive
-    snapshot: Published
+    snapshot: LinearSnapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearSums(RunningSums[State]):
+class BatchedLinearPolicy(RunningSumPolicy[LinearState]):
     """A policy with `dim` features over `horizon` rounds that learns from released sums of (x y, x x^T)."""
 
     trusts = ("none", "central", "local", "shuffle", "concurrent")
@@ -209,13 +213,13 @@ class LinearSums(RunningSums[State]):
 
     @property
     @abstractmethod
-    def choose(self) -> Chooser:
+    def choose(self) -> ActionSelector:
         """How devices choose from a snapshot."""
 
     @cached_property
-    def tell(self) -> Regressed:
+    def tell(self) -> RegressionStatistic:
         """How devices report what came of it."""
-        return Regressed()
+        return RegressionStatistic()
 
     @property
     @abstractmethod
@@ -241,17 +245,17 @@ class LinearSums(RunningSums[State]):
         return replace(self, horizon=self.horizon << doublings)
 
     @cached_property
-    def domain(self) -> Regression:
+    def domain(self) -> RegressionReport:
         """Reports of x y and x x^T, y in [0, 1]."""
         return LinearReport(features=self.dim, isometric=self.privacy.isometric)
 
     @cached_property
-    def channel(self) -> Channel:
+    def channel(self) -> RunningSumProtocol:
         """The calibrated protocols for the schedule."""
-        return open_channel(self.spends, domain=self.domain, sizes=self._sizes)
+        return running_sum_protocol_for(self.spends, domain=self.domain, sizes=self._sizes)
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> RunLengthSizes:
         sizes = self.schedule.sizes(self.span)
         if not len(sizes):
             raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
@@ -271,40 +275,40 @@ class LinearSums(RunningSums[State]):
         """Itself alone."""
         yield self
 
-    def calibrated(self) -> dict[int, Channel]:
+    def calibrated(self) -> dict[int, RunningSumProtocol]:
         """Its own, if it was needed."""
         return {0: self.channel} if "channel" in vars(self) else {}
 
-    def recalibrate(self, phase: int, channel: Channel) -> None:
+    def recalibrate(self, phase: int, channel: RunningSumProtocol) -> None:
         """Where its cached property looks first."""
         vars(self).setdefault("channel", channel)
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinearState:
         """Nothing released yet."""
         total = np.zeros((*replicates, self.domain.dim))
         snapshot, repairs = self.estimate(total, 0)
-        return State(total=total, batches=0, repairs=repairs, snapshot=snapshot)
+        return LinearState(total=total, batches=0, repairs=repairs, snapshot=snapshot)
 
-    def episode(self, state: State) -> Frozen | None:
+    def episode(self, state: LinearState) -> FixedLength | None:
         """The next batch of the schedule, then what is left of the horizon; None when there is nothing left."""
         return self._episode(state.batches)
 
-    def following(self, episode: Frozen) -> Frozen | None:
+    def following(self, episode: FixedLength) -> FixedLength | None:
         """The schedule is public."""
         return self._episode(episode.number + 1)
 
-    def _episode(self, number: int) -> Frozen | None:
+    def _episode(self, number: int) -> FixedLength | None:
         sizes = self.channel.sizes
         if number < len(sizes):
-            return Frozen(number=number, users=sizes[number])
+            return FixedLength(number=number, users=sizes[number])
         left = self.span - sizes.users
-        return Frozen(number=number, users=left, released=False) if left and number == len(sizes) else None
+        return FixedLength(number=number, users=left, released=False) if left and number == len(sizes) else None
 
-    def publish(self, state: State) -> Any:
+    def publish(self, state: LinearState) -> Any:
         """The estimate after the batches so far, and how sure it is."""
         return state.snapshot
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """The report of the arm that was given."""
         assert played.features is not None
         arms = played.arms
@@ -314,44 +318,46 @@ class LinearSums(RunningSums[State]):
 
     def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
         """Reports (*R, n, dim); those whose features or reward had to be clipped are counted."""
-        return self.tell.statistic(self.domain, features, rewards, arms, NoCoins())
+        return self.tell.statistic(self.domain, features, rewards, arms, NoRandomness())
 
     def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
         """Rewards as they are reported, and which had to be clipped to [0, 1]."""
         return self.tell.centred(rewards)
 
-    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: LinearState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearState]:
         """One batch, by the protocol of its size."""
         return self.learned(state, (yield self.ask(episode)))
 
-    def ask(self, episode: Frozen) -> Ask:
+    def ask(self, episode: FixedLength) -> SumQuery:
         """For the sum of a batch; of a stream, for that of everybody so far."""
-        return Ask(protocol=self.channel.protocols[episode.users])
+        return SumQuery(protocol=self.channel.protocols[episode.users])
 
-    def learned(self, state: State, released: Estimate) -> State:
+    def learned(self, state: LinearState, released: Estimate) -> LinearState:
         """The state after one more release; a matrix that noise made indefinite is repaired, counted, reported."""
         total = released.total if self.channel.stream is not None else state.total + released.total
         batches = state.batches + 1
         snapshot, repaired = self.estimate(total, batches)
         used = self._episode(batches) is not None  # after the last round nobody asks for the snapshot
-        return State(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
+        return LinearState(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: LinearState) -> dict[str, Ints]:
         """How often a released matrix was repaired."""
         return {"repairs": state.repairs}
 
     def fixed_batches(self, size: Any) -> FixedBatches:
         """Batches of so many users, as `batch` says it by a number."""
         least = 2 if self.privacy.model in ("shuffle", "concurrent") else 1
-        if validation.whole("batch", size, least=least) > self.span:
+        if validation.integer("batch", size, least=least) > self.span:
             raise InvalidArgument("batch", size, f"at most the horizon, {self.horizon} rounds")
         return FixedBatches(size=size)
 
     def check_batch(self, *, endless: bool = False) -> None:
         """The arguments that all of them have; `endless`: a horizon may be None."""
-        validation.store(self, validation.whole, "dim", most=1_000)
+        validation.set_validated(self, validation.integer, "dim", most=1_000)
         if not endless or self.horizon is not None:
-            validation.store(self, validation.whole, "horizon", most=10**20)  # phases of an anytime policy double
+            validation.set_validated(
+                self, validation.integer, "horizon", most=10**20
+            )  # phases of an anytime policy double
         self.check_trust()
 
 
@@ -360,7 +366,7 @@ class LinearSums(RunningSums[State]):
 
 @stored_as("Start")
 @dataclass(frozen=True, kw_only=True)
-class Start:
+class WarmStart:
     """The sum of `users` reports, released before, with noise of this variance in each coordinate: public numbers.
 
     epsilon, delta, trust  what was promised to those people, who are others than the policy's own
@@ -374,9 +380,9 @@ class Start:
     trust: str
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "users")
-        validation.store(self, validation.non_negative, "variance")
-        total = validation.several("total", self.total, "the numbers of a released sum")
+        validation.set_validated(self, validation.integer, "users")
+        validation.set_validated(self, validation.non_negative, "variance")
+        total = validation.list_entries("total", self.total, "the numbers of a released sum")
         object.__setattr__(self, "total", tuple(validation.finite("total", each) for each in total))
 
     def check(self, dim: int) -> None:
@@ -396,15 +402,15 @@ class Start:
 
 @stored_as("Uniform")
 @dataclass(frozen=True, kw_only=True)
-class Uniform:
+class UniformExploration:
     """Arms uniformly at random: for everybody in episodes that begin before the `first` users, then with a chance."""
 
     first: int = 0
     then: float = 0.0
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "first", least=0)
-        validation.store(self, validation.share, "then")
+        validation.set_validated(self, validation.integer, "first", least=0)
+        validation.set_validated(self, validation.unit_interval, "then")
 
     def share(self, users: int) -> float:
         """Of those who explore in an episode that so many users are before."""
@@ -416,7 +422,7 @@ class Uniform:
         return alone + self.then * (horizon - alone)
 
 
-@by_name("bd.uniform")
-def uniform(*, first: int = 0, then: float = 0.0) -> Uniform:
+@checked_keywords("bd.uniform")
+def uniform(*, first: int = 0, then: float = 0.0) -> UniformExploration:
     """Arms at random in episodes that begin before the `first` users, later with probability `then` for each user."""
-    return Uniform(first=first, then=then)
+    return UniformExploration(first=first, then=then)

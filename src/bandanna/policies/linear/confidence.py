@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bandanna import validation
-from bandanna.numeric.compiled import Optimism
-from bandanna.numeric.exact_sums import Sizes
+from bandanna.numeric.compiled import OptimismTables
+from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.numeric.linalg import positive_inverse
 from bandanna.policies.theory.contextual import linucb_ellipsoid, linucb_lemma
 from bandanna.storage.encoding import stored_as
@@ -64,7 +64,7 @@ class Confidence:
     """
 
     dim: int
-    sizes: Sizes
+    sizes: RunLengthSizes
     smallest: float  # lambda_min
     slope: float  # s
     level: float  # 2 log(3/a)
@@ -80,12 +80,12 @@ class Confidence:
         growth = self.slope * np.sqrt(self._log_det(self.sizes.before(batches)))
         return float(self.ridge[batches]), float(growth + self.biases[batches] + noise)
 
-    def ahead(self, first: int, count: int) -> Optimism:
+    def ahead(self, first: int, count: int) -> OptimismTables:
         """What `estimate` takes after first, first + 1, ... batches, so many of them, where a batch is one user."""
         after = np.arange(first, first + count)
         noise = np.where(after > 0, self.noises[np.maximum(after - 1, 0)], self.first)
         radii = self.slope * np.sqrt(self._log_det(after.astype(float))) + self.biases[after] + noise
-        return Optimism(scale=0.0, floors=np.zeros(count), weights=self.ridge[after], radii=radii)
+        return OptimismTables(scale=0.0, floors=np.zeros(count), weights=self.ridge[after], radii=radii)
 
     @property
     def radius(self) -> Floats:
@@ -128,10 +128,17 @@ class PaperConfidence:
     vector: float = 1.0
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.positive, "matrix", "vector")
+        validation.set_validated(self, validation.positive, "matrix", "vector")
 
     def radii(
-        self, prefix_std: Floats, sizes: Sizes, *, dim: int, failure: float, ridge: float, parameter_bound: float
+        self,
+        prefix_std: Floats,
+        sizes: RunLengthSizes,
+        *,
+        dim: int,
+        failure: float,
+        ridge: float,
+        parameter_bound: float,
     ) -> Confidence:
         """Regulariser and radius for batches of these sizes [000, Lemma A.4]."""
         sigma = float(np.max(prefix_std, initial=0.0))
@@ -155,7 +162,7 @@ class PaperConfidence:
     def concurrent_radii(
         self,
         prefix_std: Floats,
-        sizes: Sizes,
+        sizes: RunLengthSizes,
         *,
         dim: int,
         horizon: int,
@@ -221,7 +228,7 @@ def noise_bounds(
     """
     batches = len(prefix_std)
     if not batches or not prefix_std[-1] > 0:  # noise stays in a running sum
-        return _table(np.zeros(1), np.array([batches])), _table(np.zeros(1), np.array([batches]))
+        return _repeat_values(np.zeros(1), np.array([batches])), _repeat_values(np.zeros(1), np.array([batches]))
     first = 2 ** np.arange(batches.bit_length()) - 1 if growing else np.zeros(1, dtype=np.int64)  # of every block
     lengths = np.diff(first, append=batches)
     worst = np.maximum.reduceat(prefix_std, first)
@@ -229,19 +236,19 @@ def noise_bounds(
     tails = np.full(len(first), share / 2) if independent else share / lengths
     matrix = np.array([matrix_std * matrix_quantile(dim, tail) for tail in tails])
     vector = np.array([vector_quantile(dim, tail) for tail in tails])
-    return _table(worst * matrix, lengths), _table(worst * vector, lengths)
+    return _repeat_values(worst * matrix, lengths), _repeat_values(worst * vector, lengths)
 
 
-def _table(values: Floats, lengths: NDArray[np.int64]) -> Floats:
+def _repeat_values(values: Floats, lengths: NDArray[np.int64]) -> Floats:
     """Each value as often as said; a single one without memory for its repetitions."""
     if len(values) == 1:
         return np.broadcast_to(values[0], (int(lengths[0]),))
     return np.repeat(values, lengths)
 
 
-def radii(
+def compute_confidence(
     prefix_std: Floats,
-    sizes: Sizes,
+    sizes: RunLengthSizes,
     *,
     dim: int,
     failure: float,
@@ -304,7 +311,7 @@ class Ellipsoid:
     """Regulariser and radius before the first batch and after each, computed for the batch that is asked for."""
 
     dim: int
-    sizes: Sizes
+    sizes: RunLengthSizes
     failure: float  # a
     ridge: float
     parameter_bound: float  # S
@@ -377,13 +384,13 @@ class Ellipsoid:
         _, beta2, weight = self._after(batches)
         return weight, math.sqrt(beta2 + weight * self.parameter_bound**2)
 
-    def ahead(self, first: int, count: int) -> Optimism:
+    def ahead(self, first: int, count: int) -> OptimismTables:
         """What `estimate` takes after first, first + 1, ... batches, so many of them, where a batch is one user."""
         last = np.arange(first, first + count) - 1
         std, matrix = (np.where(last < 0, 0.0, table[np.maximum(last, 0)]) for table in (self.stds, self.matrix))
         floors, beta2, weights = self._of(std, matrix, np.arange(first, first + count, dtype=float))
         radii = np.sqrt(beta2 + weights * self.parameter_bound**2)
-        return Optimism(scale=self.reward_std**2, floors=floors, weights=weights, radii=radii)
+        return OptimismTables(scale=self.reward_std**2, floors=floors, weights=weights, radii=radii)
 
     @property
     def radius(self) -> Floats:
@@ -437,9 +444,9 @@ class Ellipsoid:
         return {"ellipsoid": width * radius, "smallest": smallest}
 
 
-def ellipsoid(
+def compute_ellipsoid(
     prefix_std: Floats,
-    sizes: Sizes,
+    sizes: RunLengthSizes,
     *,
     dim: int,
     failure: float,

@@ -12,23 +12,30 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bandanna import validation
-from bandanna.device.action_selection import Choice, Own, Sampled, Thompson, moved, pick
-from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, Regression
-from bandanna.device.statistics import Regressed
+from bandanna.device.action_selection import (
+    Choice,
+    PerArmDraw,
+    SampledChoice,
+    ThompsonSelector,
+    explore_actions,
+    pick_tied_arms,
+)
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, RegressionReport
+from bandanna.device.statistics import RegressionStatistic
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.linalg import favoured, first_best, inner
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import algorithm
-from bandanna.policies.base import Frozen
+from bandanna.numeric.linalg import find_best_arms, first_best, inner
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import register_algorithm
+from bandanna.policies.base import FixedLength
 from bandanna.policies.linear.base import (
+    BatchedLinearPolicy,
     FixedBatches,
-    LinearSums,
-    Published,
+    LinearSnapshot,
     Schedule,
-    Start,
-    Uniform,
-    concurrent_batch,
-    informed,
+    UniformExploration,
+    WarmStart,
+    compute_concurrent_batch_size,
+    plan_informed_batches,
 )
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.guarantee import Guarantee
@@ -50,7 +57,7 @@ from bandanna.types import Floats, Ints
 # numbers enters: whatever is made of a posterior costs no privacy.
 
 
-def posterior(
+def compute_posterior(
     vector: Floats,
     matrix: Floats,
     *,
@@ -62,7 +69,7 @@ def posterior(
 
     noise: variances of the entries of `vector` (d,) and `matrix` (d, d). A root L has L L^T = P^{-1}.
     """
-    positive, cut = _positive(matrix)
+    positive, cut = _cut_negative_eigenvalues(matrix)
     omega = noise[0] + noise[1] @ second_moments  # (d,)
     if np.any(omega > 0):
         known = np.linalg.solve(np.diag(omega) + reward_std**2 * positive, positive)  # R^{-1} G_+
@@ -77,7 +84,7 @@ def posterior(
     return mean[..., 0], spread, cut
 
 
-def _positive(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _cut_negative_eigenvalues(matrix: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Without its negative eigenvalues, and whether there were any."""
     values, vectors = np.linalg.eigh(matrix)
     kept = np.maximum(values, 0.0)
@@ -112,7 +119,7 @@ _AT_ONCE = 1 << 18  # numbers of integrals that are computed together
 _LEVEL = 1e-150  # what is nearer to 0 counts as 0: its reciprocal's square would be no number
 
 
-def shared_draw_chances(
+def shared_draw_probabilities(
     mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool = False
 ) -> tuple[Floats, Floats]:
     """(d,), (d, d), (n, K, d), (n,) -> probabilities and their standard errors, (n,).
@@ -125,29 +132,35 @@ def shared_draw_chances(
     if contexts.shape[1] == 2:
         other = np.take_along_axis(apart, 1 - actions[:, None, None], axis=1)[:, 0]
         along = (other[:, None, :] @ root)[:, 0]  # each by itself
-        chance = special.ndtr(_ratio(inner(other, np.broadcast_to(mean, other.shape)), np.sqrt(inner(along, along))))
+        chance = special.ndtr(
+            _divide_safely(inner(other, np.broadcast_to(mean, other.shape)), np.sqrt(inner(along, along)))
+        )
         return np.where(same > 1, 0.5, chance), np.zeros(len(actions))
     again = np.zeros(1, dtype=np.int64)
     if len(apart) > 1:
         apart, again = np.unique(apart, axis=0, return_inverse=True)  # decisions that are alike are computed once
-    spread = root @ directions(len(mean)).T  # (d, directions)
-    found = [_averaged(mean, root, spread, each, taken=taken) for each in apart]
+    spread = root @ sample_fixed_directions(len(mean)).T  # (d, directions)
+    found = [_average_over_directions(mean, root, spread, each, taken=taken) for each in apart]
     chances, errors = np.array(found).reshape(-1, 2)[again.ravel()].T
     return chances / same, errors / same
 
 
-def _averaged(mean: Floats, root: Floats, spread: Floats, apart: Floats, *, taken: bool) -> tuple[float, float]:
+def _average_over_directions(
+    mean: Floats, root: Floats, spread: Floats, apart: Floats, *, taken: bool
+) -> tuple[float, float]:
     """Of one decision, (K, d): the average over directions and its standard error."""
-    chances = _along(apart, mean, spread)
+    chances = _best_arm_probability(apart, mean, spread)
     if taken and not chances.any():
-        more = [_along(apart, mean, root @ _drawn(len(mean), block).T) for block in range(1, MORE)]
+        more = [
+            _best_arm_probability(apart, mean, root @ _draw_directions(len(mean), block).T) for block in range(1, MORE)
+        ]
         chances = np.concatenate([chances, *more])
         if not chances.any():
             return 0.5 / len(chances), 0.5 / len(chances)
     return float(np.mean(chances)), float(np.std(chances)) / math.sqrt(len(chances))
 
 
-def _along(apart: Floats, mean: Floats, spread: Floats) -> Floats:
+def _best_arm_probability(apart: Floats, mean: Floats, spread: Floats) -> Floats:
     """P(<a_j, mean> + r <a_j, s> >= 0 for all j) of the a_j of `apart` (K, d) and s of `spread` (d, directions).
 
     With levels l_j = <a_j, mean> and t = 1/r this is t >= w_j where l_j > 0 and t <= w_j where l_j < 0, for r > 0, with
@@ -167,70 +180,70 @@ def _along(apart: Floats, mean: Floats, spread: Floats) -> Floats:
         wins = (most > least) & np.all(one * beside >= 0, axis=0)
         side = np.zeros(len(wins))
         with np.errstate(divide="ignore"):
-            side[wins] = _within(1 / least[wins], len(mean)) - _within(1 / most[wins], len(mean))
+            side[wins] = _norm_cdf(1 / least[wins], len(mean)) - _norm_cdf(1 / most[wins], len(mean))
         sides.append(side)
     return np.asarray(0.5 * (sides[0] + sides[1]))
 
 
-def _within(radius: Floats, dim: int) -> Floats:
+def _norm_cdf(radius: Floats, dim: int) -> Floats:
     """P(|z| <= radius)."""
     return np.asarray(special.gammainc(dim / 2, radius**2 / 2))
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def _ratio(above: Floats, below: Floats) -> Floats:
+def _divide_safely(above: Floats, below: Floats) -> Floats:
     return np.asarray(above / below)
 
 
 @lru_cache(maxsize=32)
-def directions(dim: int) -> Floats:
+def sample_fixed_directions(dim: int) -> Floats:
     """A fixed sample of uniform directions, (DIRECTIONS, d); public."""
-    return _drawn(dim, 0)
+    return _draw_directions(dim, 0)
 
 
-def _drawn(dim: int, block: int) -> Floats:
+def _draw_directions(dim: int, block: int) -> Floats:
     drawn = np.random.default_rng(block).standard_normal((DIRECTIONS, dim))
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     drawn.setflags(write=False)
     return drawn
 
 
-def own_draw_chances(mean: Floats, spread: Floats, actions: Ints) -> Floats:
+def per_arm_draw_probabilities(mean: Floats, spread: Floats, actions: Ints) -> Floats:
     """Independent scores N(mean, spread^2) of arms, (n, K): the chance that the chosen one is the largest, (n,)."""
     if len(actions) > 1:  # decisions that are alike are computed once
         alike = np.concatenate([mean, spread, actions[:, None]], axis=1)
         _, first, again = np.unique(alike, axis=0, return_index=True, return_inverse=True)
         if len(first) < len(actions):
-            return own_draw_chances(mean[first], spread[first], actions[first])[again.ravel()]
+            return per_arm_draw_probabilities(mean[first], spread[first], actions[first])[again.ravel()]
     found = np.zeros(len(actions))
-    nodes = _nodes(spread, actions)
+    nodes = _count_nodes(spread, actions)
     for count in np.unique(nodes):
         rows, most = np.flatnonzero(nodes == count), max(_AT_ONCE // (int(count) * mean.shape[1]), 1)
         for part in np.split(rows, range(most, len(rows), most)):
-            found[part] = _integrated(mean[part], spread[part], actions[part], int(count))
+            found[part] = _integrate(mean[part], spread[part], actions[part], int(count))
     return found
 
 
-def _nodes(spread: Floats, actions: Ints) -> Ints:
+def _count_nodes(spread: Floats, actions: Ints) -> Ints:
     """How many nodes an integral needs, (n,): each by itself.
 
     In the complex plane the integrand grows as exp(s y^2 / 2), s = 1 + sum_j (spread_k / spread_j)^2, so that the
     trapezoidal rule of step h errs by about exp(-2 pi^2 / (s h^2)): below 1e-17 for h <= 0.7 / sqrt s.
     """
     own = np.take_along_axis(spread, actions[:, None], axis=1)
-    widths = np.sqrt(np.sum(_ratio(own, spread) ** 2, axis=1))  # sqrt s: the arm itself adds the 1
+    widths = np.sqrt(np.sum(_divide_safely(own, spread) ** 2, axis=1))  # sqrt s: the arm itself adds the 1
     wanted = np.where(widths > 0, widths, np.inf) * (18 / 0.7) + 1  # NaN, where nothing varies: the most
     return np.take([*_FEWER, _NODES], np.searchsorted(_FEWER, wanted))
 
 
-def _integrated(mean: Floats, spread: Floats, actions: Ints, count: int) -> Floats:
+def _integrate(mean: Floats, spread: Floats, actions: Ints, count: int) -> Floats:
     """By the trapezoidal rule on so many nodes, which is as exact as a smooth integrand is."""
     nodes = np.linspace(-9.0, 9.0, count)
     weights = np.exp(-(nodes**2) / 2)
     weights /= weights.sum()
     rows = np.arange(len(actions))
     at = mean[rows, actions, None] + spread[rows, actions, None] * nodes  # (n, nodes)
-    below = special.ndtr(_ratio(at[:, None, :] - mean[..., None], spread[..., None]))  # (n, K, nodes)
+    below = special.ndtr(_divide_safely(at[:, None, :] - mean[..., None], spread[..., None]))  # (n, K, nodes)
     below[rows, actions] = 1.0
     return np.asarray(np.sum(np.prod(below, axis=1) * weights, axis=-1))
 
@@ -259,7 +272,7 @@ _OFTEN = 3  # participations from which on independent batches need less noise t
 
 @stored_as("Posterior")
 @dataclass(frozen=True, kw_only=True)
-class Posterior(Published):
+class Posterior(LinearSnapshot):
     """What a device draws from: theta + root z, z standard normal. R = replicate axes, arms with own models."""
 
     theta: Floats  # (*R, d)
@@ -267,7 +280,7 @@ class Posterior(Published):
     explore: float = 0.0  # the share of devices that take any arm
 
 
-_named = partial(algorithm, paper="-", protects="contexts and rewards")
+_named = partial(register_algorithm, paper="-", protects="contexts and rewards")
 
 
 @_named("LinTS")
@@ -277,7 +290,7 @@ _named = partial(algorithm, paper="-", protects="contexts and rewards")
 @_named("LinTS-CSDP", trust="concurrent", guarantee="shuffle DP")
 @stored_as("LinTS")
 @dataclass(frozen=True, kw_only=True)
-class LinTS(LinearSums):
+class LinTS(BatchedLinearPolicy):
     """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.
 
     horizon    None: for ever, where batches are paid for by themselves (no privacy, local, shuffle); it learns from
@@ -301,7 +314,9 @@ class LinTS(LinearSums):
     """
 
     player = "frozen"
-    not_here = (("protects", "contexts and rewards are; bd.LinTSRewards(...) protects rewards, of public contexts"),)
+    misplaced_arguments = (
+        ("protects", "contexts and rewards are; bd.LinTSRewards(...) protects rewards, of public contexts"),
+    )
 
     dim: int = None  # type: ignore[assignment]
     horizon: int | None = None  # type: ignore[assignment]
@@ -312,8 +327,8 @@ class LinTS(LinearSums):
     alpha: float = 0.5
     prior: float | None = None
     reward_std: float = 0.5
-    explore: Uniform | None = None
-    start: Start | None = None
+    explore: UniformExploration | None = None
+    start: WarmStart | None = None
 
     def __post_init__(self) -> None:
         if self.n_arms is not None or self.features is not None:
@@ -325,14 +340,14 @@ class LinTS(LinearSums):
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
             allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
             raise InvalidArgument("horizon", None, allowed)
-        validation.store(self, validation.flag, "intercept")
-        validation.store(self, validation.moderate, "alpha", zero=True)
-        validation.store(self, validation.moderate, "reward_std")
+        validation.set_validated(self, validation.boolean, "intercept")
+        validation.set_validated(self, validation.bounded_factor, "alpha", zero=True)
+        validation.set_validated(self, validation.bounded_factor, "reward_std")
         if self.prior is not None:
-            validation.store(self, validation.moderate, "prior")
-        if self.explore is not None and not isinstance(self.explore, Uniform):
+            validation.set_validated(self, validation.bounded_factor, "prior")
+        if self.explore is not None and not isinstance(self.explore, UniformExploration):
             raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...) or None")
-        if self.start is not None and not isinstance(self.start, Start):
+        if self.start is not None and not isinstance(self.start, WarmStart):
             raise InvalidArgument(
                 "start", type(self.start).__name__, "what log.start(policy, privacy=...) gives, or None"
             )
@@ -348,12 +363,12 @@ class LinTS(LinearSums):
             given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
             allowed = "n_arms and features, without dim: a constant is added"
             raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
-        validation.store(self, validation.whole, "n_arms", least=2)
-        validation.store(self, validation.whole, "features")
+        validation.set_validated(self, validation.integer, "n_arms", least=2)
+        validation.set_validated(self, validation.integer, "features")
         object.__setattr__(self, "dim", self.features)
 
     @cached_property
-    def domain(self) -> Regression:
+    def domain(self) -> RegressionReport:
         """Reports of x y and x x^T, of (z, 1) and centred rewards, or of those of one arm."""
         if self.n_arms is not None:
             return PerArmReport(features=self.dim, n_arms=self.n_arms)
@@ -367,14 +382,14 @@ class LinTS(LinearSums):
         return 0.5 if self.intercept or self.n_arms is not None else 0.0
 
     @cached_property
-    def tell(self) -> Regressed:
+    def tell(self) -> RegressionStatistic:
         """Rewards minus 1/2 where there is a constant."""
-        return Regressed(centre=self._centre)
+        return RegressionStatistic(centre=self._centre)
 
     @cached_property
-    def choose(self) -> Thompson:
+    def choose(self) -> ThompsonSelector:
         """How devices draw and choose."""
-        return Thompson(domain=self.domain)
+        return ThompsonSelector(domain=self.domain)
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -387,9 +402,9 @@ class LinTS(LinearSums):
         if batch not in (None, "auto"):
             raise InvalidArgument("batch", batch, 'a whole number, a schedule or "auto"')
         if model == "concurrent" and self.privacy.noisy:
-            return FixedBatches(size=concurrent_batch(self.span, self.privacy.shufflers))
+            return FixedBatches(size=compute_concurrent_batch_size(self.span, self.privacy.shufflers))
         dim, blocks = (self.dim, 1) if self.n_arms is None else (self.dim + 1, self.n_arms)
-        batches = informed(self.privacy, domain=self.domain, dim=dim, horizon=self.span, blocks=blocks)
+        batches = plan_informed_batches(self.privacy, domain=self.domain, dim=dim, horizon=self.span, blocks=blocks)
         return batches if self.horizon is not None else replace(batches, most=max(_LARGEST, batches.first))
 
     @property
@@ -405,7 +420,7 @@ class LinTS(LinearSums):
         often = min(self.privacy.participations, len(self._sizes))
         apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
         mechanism = "independent" if apart else self.privacy.mechanism
-        return replace(self.privacy, participations=often, mechanism=mechanism).preferring("auto")
+        return replace(self.privacy, participations=often, mechanism=mechanism).with_default_protocol("auto")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -417,11 +432,11 @@ class LinTS(LinearSums):
         first = self.channel.protocols[self._sizes[0]].guarantee
         return replace(first, epsilon=budget.epsilon, delta=budget.delta, rho=math.inf, shuffler=None)
 
-    def _episode(self, number: int) -> Frozen | None:
+    def _episode(self, number: int) -> FixedLength | None:
         """Without a horizon, what comes after the last batch has no end."""
         episode = super()._episode(number)
         endless = episode is None and self.horizon is None and number == len(self._sizes)
-        return Frozen(number=number, users=_ENDLESS, released=False) if endless else episode
+        return FixedLength(number=number, users=_ENDLESS, released=False) if endless else episode
 
     @cached_property
     def _noise(self) -> Floats:
@@ -436,7 +451,7 @@ class LinTS(LinearSums):
         reports = users
         if self.start is not None:  # other people's, with noise of its own
             total, noise, reports = self.start.plus(total), noise + self.start.variance, users + self.start.users
-        mean, root, cut = posterior(
+        mean, root, cut = compute_posterior(
             *self.domain.sums(total, reports),
             noise=(noise * vector, noise * matrix),
             second_moments=size**2 * self.domain.second_moments,
@@ -450,11 +465,11 @@ class LinTS(LinearSums):
         """Features as they are reported."""
         return self.choose.seen(contexts)
 
-    def act(self, snapshot: Posterior, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Device: the best arm of its draw; (*R, rounds, K, d) -> (*R, rounds)."""
         rows = self.choose.rows(contexts)
         actions = self.choose.actions(snapshot, rows, coins)
-        return Sampled(actions=actions, chances=lambda: self._chances(snapshot, rows, actions, taken=True)[0])
+        return SampledChoice(actions=actions, chances=lambda: self._chances(snapshot, rows, actions, taken=True)[0])
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
         """With which probability devices choose these arms, and its standard error: see `chances`."""
@@ -481,9 +496,9 @@ class LinTS(LinearSums):
     ) -> tuple[Floats, Floats]:
         """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
         draws = self.choose.draws
-        if not isinstance(draws, Own):
-            return shared_draw_chances(mean, root, contexts, actions, taken=taken)
-        found = own_draw_chances(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
+        if not isinstance(draws, PerArmDraw):
+            return shared_draw_probabilities(mean, root, contexts, actions, taken=taken)
+        found = per_arm_draw_probabilities(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
         return found, np.zeros(found.shape)
 
     def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
@@ -499,11 +514,11 @@ class LinTS(LinearSums):
         """Arms that stay, as `act` sees them: (*R, K, d)."""
         return self.choose.rows(features[..., None, :, :])[..., 0, :, :]
 
-    def drawn_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: Coins) -> Ints:
+    def draw_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: DeviceRandomness) -> Ints:
         """The arms of so many devices, of tabulated ones: (*R, users)."""
-        scores = self.choose.draws.of_table(snapshot.theta, snapshot.root, arms, users, coins)
-        actions = pick(*favoured(scores), coins).actions
-        return moved(actions, snapshot.explore, arms.shape[-2], coins) if snapshot.explore else actions
+        scores = self.choose.draws.draw_table_scores(snapshot.theta, snapshot.root, arms, users, coins)
+        actions = pick_tied_arms(*find_best_arms(scores), coins).actions
+        return explore_actions(actions, snapshot.explore, arms.shape[-2], coins) if snapshot.explore else actions
 
     def theta(self, snapshot: Posterior) -> Floats:
         """The posterior's mean, in units of (z, 1) with an intercept."""

@@ -12,36 +12,42 @@ from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.device import action_selection
-from bandanna.device.action_selection import Choice, Optimist, moved, pick
+from bandanna.device.action_selection import Choice, OptimisticSelector, explore_actions, pick_tied_arms
 from bandanna.device.domain import clip_norm
 from bandanna.device.linear_report import LinearReport
-from bandanna.device.statistics import Regressed
+from bandanna.device.statistics import RegressionStatistic
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.compiled import Optimism
-from bandanna.numeric.linalg import upper
-from bandanna.numeric.rng import Coins, NoCoins
-from bandanna.policies.algorithm import algorithm
+from bandanna.numeric.compiled import OptimismTables
+from bandanna.numeric.linalg import upper_triangle
+from bandanna.numeric.rng import DeviceRandomness, NoRandomness
+from bandanna.policies.algorithm import register_algorithm
 from bandanna.policies.linear.base import (
+    BatchedLinearPolicy,
     FixedBatches,
-    LinearSums,
-    Published,
+    LinearSnapshot,
     Schedule,
-    Uniform,
-    best_batch,
-    concurrent_batch,
+    UniformExploration,
+    compute_concurrent_batch_size,
+    find_best_batch_size,
 )
-from bandanna.policies.linear.confidence import Confidence, Ellipsoid, PaperConfidence, ellipsoid, radii
+from bandanna.policies.linear.confidence import (
+    Confidence,
+    Ellipsoid,
+    PaperConfidence,
+    compute_confidence,
+    compute_ellipsoid,
+)
 from bandanna.policies.theory import contextual
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
-from bandanna.protocols.running_sum import lowest_batch
+from bandanna.protocols.running_sum import lowest_batch_size
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
 
 @stored_as("LinUCBSnapshot")
 @dataclass(frozen=True, kw_only=True)
-class Snapshot(Published):
+class OptimisticSnapshot(LinearSnapshot):
     """All that a device needs to act: public, because it is computed from releases only. R = replicate axes."""
 
     theta: Floats  # (*R, d)
@@ -51,7 +57,7 @@ class Snapshot(Published):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arms:
+class ArmTable:
     """Features of a fixed set of arms, tabulated so that an index is two small products. R = replicate axes."""
 
     linear: Floats  # (*R, d, K)
@@ -61,7 +67,7 @@ class Arms:
 _RELEASES = 10**4  # the most noisy ones that `batch="best"` looks at
 PRODUCTS = 1 << 20  # bytes of a table of products, of one seed: larger ones are read no faster than products are made
 
-_named = partial(algorithm, paper="000", protects="contexts and rewards")
+_named = partial(register_algorithm, paper="000", protects="contexts and rewards")
 _joint = partial(_named, trust="central", guarantee="joint DP or zCDP")
 _local = partial(_named, trust="local", guarantee="local DP or zCDP")
 _shuffled = partial(_named, trust="shuffle", guarantee="shuffle DP", defaults={"batch": "paper"})
@@ -77,7 +83,7 @@ _shuffled = partial(_named, trust="shuffle", guarantee="shuffle DP", defaults={"
 @_named("LinUCB-CSDP", paper="002", trust="concurrent", guarantee="shuffle DP")
 @stored_as("LinUCB")
 @dataclass(frozen=True, kw_only=True)
-class LinUCB(LinearSums):
+class LinUCB(BatchedLinearPolicy):
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.
 
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
@@ -118,21 +124,21 @@ class LinUCB(LinearSums):
     growing: bool = False
     confidence: str | PaperConfidence = "exact"
     ties: str = "random"
-    explore: Uniform | None = None
+    explore: UniformExploration | None = None
     reward_centre: float = 0.0
 
     def __post_init__(self) -> None:
         self.check_batch()
-        validation.store(self, validation.chance, "failure", least=1e-100)
-        validation.store(self, validation.moderate, "width", zero=True)
-        validation.store(self, validation.moderate, "ridge", "parameter_bound")
-        validation.store(self, validation.flag, "growing")
+        validation.set_validated(self, validation.open_probability, "failure", least=1e-100)
+        validation.set_validated(self, validation.bounded_factor, "width", zero=True)
+        validation.set_validated(self, validation.bounded_factor, "ridge", "parameter_bound")
+        validation.set_validated(self, validation.boolean, "growing")
         if not isinstance(self.confidence, PaperConfidence):
             validation.one_of("confidence", self.confidence, ("exact", "lemma", "paper"))
         validation.one_of("ties", self.ties, ("random", "first"))
-        if self.explore is not None and not isinstance(self.explore, Uniform):
+        if self.explore is not None and not isinstance(self.explore, UniformExploration):
             raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...), or None")
-        validation.store(self, validation.share, "reward_centre")
+        validation.set_validated(self, validation.unit_interval, "reward_centre")
         if self.growing and self.confidence not in ("exact", "lemma"):
             raise InvalidArgument("growing", self.growing, 'False, or confidence="exact" or "lemma"')
         if not isinstance(self.batch, str) or self.batch != "best":  # found when it is needed: it calibrates many sizes
@@ -145,14 +151,14 @@ class LinUCB(LinearSums):
         return LinearReport(features=self.dim, reward_bound=bound, isometric=self.privacy.isometric)
 
     @cached_property
-    def tell(self) -> Regressed:
+    def tell(self) -> RegressionStatistic:
         """Rewards less their centre."""
-        return Regressed(centre=self.reward_centre)
+        return RegressionStatistic(centre=self.reward_centre)
 
     @cached_property
-    def choose(self) -> Optimist:
+    def choose(self) -> OptimisticSelector:
         """How devices choose."""
-        return Optimist(domain=self.domain, ties=self.ties)
+        return OptimisticSelector(domain=self.domain, ties=self.ties)
 
     @property
     def steady(self) -> bool:
@@ -165,7 +171,7 @@ class LinUCB(LinearSums):
         model, batch = self.privacy.model, self.batch
         least = 2 if model in ("shuffle", "concurrent") else 1
         if batch is None and model == "concurrent" and self.privacy.degrees == "best":
-            return FixedBatches(size=concurrent_batch(self.horizon, self.privacy.shufflers))
+            return FixedBatches(size=compute_concurrent_batch_size(self.horizon, self.privacy.shufflers))
         if batch is None:
             batch = "paper" if least > 1 else 1
         if isinstance(batch, Schedule):
@@ -175,7 +181,7 @@ class LinUCB(LinearSums):
         if batch == "best":
             return FixedBatches(size=self._best_size(least))
         if batch == "paper" and model == "concurrent" and self.privacy.noisy:
-            return FixedBatches(size=lowest_batch(self.privacy, domain=self.domain, horizon=self.horizon))
+            return FixedBatches(size=lowest_batch_size(self.privacy, domain=self.domain, horizon=self.horizon))
         if batch == "paper":
             exponents = {"none": 1 / 2, "central": 1 / 2, "local": 3 / 4, "shuffle": 3 / 5, "concurrent": 1 / 3}
             exponent = 2 / 3 if model == "shuffle" and self.privacy.participations > 1 else exponents[model]
@@ -209,7 +215,7 @@ class LinUCB(LinearSums):
             lemma.recalibrate(0, policy.channel)
             return float(self.horizon), lemma.regret_bound
 
-        return best_batch(rank, least=least, most=most, known=printed)
+        return find_best_batch_size(rank, least=least, most=most, known=printed)
 
     @cached_property
     def radii(self) -> Confidence | Ellipsoid:
@@ -223,9 +229,9 @@ class LinUCB(LinearSums):
         }
         noise: dict[str, Any] = {"independent": independent, "matrix_std": self.domain.matrix_std}
         if self.confidence == "exact":
-            return ellipsoid(stds, sizes, reward_std=0.5, shrinks=self.width >= 1, **noise, **shared)
+            return compute_ellipsoid(stds, sizes, reward_std=0.5, shrinks=self.width >= 1, **noise, **shared)
         if self.confidence == "lemma":
-            return radii(stds, sizes, reward_std=0.5, growing=self.growing, **noise, **shared)
+            return compute_confidence(stds, sizes, reward_std=0.5, growing=self.growing, **noise, **shared)
         printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
         if isinstance(self.channel.stream, ConcurrentShuffle):
             del shared["failure"]  # the theorem's is 1/n
@@ -244,63 +250,65 @@ class LinUCB(LinearSums):
         """A longer horizon, and less failure: over all phases no more than one has."""
         return replace(self, horizon=self.horizon << doublings, failure=self.failure / 2 ** (doublings + 1))
 
-    def estimate(self, total: Floats, batches: int) -> tuple[Snapshot, NDArray[np.int64]]:
+    def estimate(self, total: Floats, batches: int) -> tuple[OptimisticSnapshot, NDArray[np.int64]]:
         """What the released sums (*R, dim) of so many batches allow, and which matrices were shifted (*R)."""
         users = self.channel.sizes.before(batches)
         vector, gram = self.domain.sums(total, users)
         theta, inverse, radius, repaired = self.radii.estimate(vector, gram, batches)
         share = 0.0 if self.explore is None else self.explore.share(users)
-        return Snapshot(theta=theta, inverse=inverse, radius=self.width * radius, explore=share), repaired
+        return OptimisticSnapshot(theta=theta, inverse=inverse, radius=self.width * radius, explore=share), repaired
 
-    def optimism(self, first: int, count: int) -> Optimism | None:
+    def optimism(self, first: int, count: int) -> OptimismTables | None:
         """The same as tables, for a kernel."""
         if not (self.steady and self.domain.isometric):  # kernels unpack isometric reports
             return None
         ahead = self.radii.ahead(first, count)
         return replace(ahead, radii=self.width * ahead.radii, by_coins=self.ties == "random")
 
-    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Device: an arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
         return self.choose.act(snapshot, contexts, coins)
 
-    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+    def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
-        return self.act(replace(snapshot, radius=0.0, explore=0.0), contexts, NoCoins()).actions
+        return self.act(replace(snapshot, radius=0.0, explore=0.0), contexts, NoRandomness()).actions
 
-    def favoured(self, snapshot: Snapshot, arms: Arms) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    def favoured(
+        self, snapshot: OptimisticSnapshot, arms: ArmTable
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
         matrix = snapshot.radius**2 * snapshot.inverse  # (*R, d, d)
         if arms.squares is None:
             spread = _quadratic(matrix, arms.linear)
         else:
-            spread = np.ascontiguousarray(matrix[..., *upper(self.dim)])[..., None, :] @ arms.squares
+            spread = np.ascontiguousarray(matrix[..., *upper_triangle(self.dim)])[..., None, :] @ arms.squares
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
         return self.choose.favoured(spread[..., 0, :])
 
-    def drawn_arms(self, snapshot: Snapshot, arms: Arms, users: int, coins: Coins) -> Ints:
+    def draw_arms(self, snapshot: OptimisticSnapshot, arms: ArmTable, users: int, coins: DeviceRandomness) -> Ints:
         """The favoured arms of so many devices, or any: (*R, users)."""
         first, tied = self.favoured(snapshot, arms)
         n_arms, shape = arms.linear.shape[-1], (*first.shape, users)
         each = None if tied is None else np.broadcast_to(tied[..., None, :], (*shape, n_arms))
-        actions = pick(np.broadcast_to(first[..., None], shape).copy(), each, coins).actions
-        return moved(actions, snapshot.explore, n_arms, coins)
+        actions = pick_tied_arms(np.broadcast_to(first[..., None], shape).copy(), each, coins).actions
+        return explore_actions(actions, snapshot.explore, n_arms, coins)
 
-    def tabulate(self, features: Floats) -> Arms:
+    def tabulate(self, features: Floats) -> ArmTable:
         """Arms that stay, clipped as in `act`: (*R, K, d)."""
         linear = np.ascontiguousarray(np.swapaxes(clip_norm(features, 1.0), -1, -2))
-        rows, columns = upper(self.dim)
+        rows, columns = upper_triangle(self.dim)
         if 8 * len(rows) * linear.shape[-1] > PRODUCTS:
-            return Arms(linear=linear, squares=None)
+            return ArmTable(linear=linear, squares=None)
         squares = np.empty((*linear.shape[:-2], len(rows), linear.shape[-1]))
         for place, (i, j) in enumerate(zip(rows, columns, strict=True)):  # one by one: tables can be large
             np.multiply(linear[..., i, :], linear[..., j, :] * (1.0 if i == j else 2.0), out=squares[..., place, :])
-        return Arms(linear=linear, squares=squares)
+        return ArmTable(linear=linear, squares=squares)
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Lemma A.2 [000] for its own set of theta, or rates, and what every policy pays."""
-        return contextual.of_linucb(setting)
+        return contextual.find_linucb_bounds(setting)
 
     def prepare(self) -> None:
         """The radii too."""
@@ -328,6 +336,6 @@ def _quadratic(matrix: Floats, arms: Floats) -> Floats:
     return found
 
 
-def scores(snapshot: Snapshot, contexts: Floats) -> Floats:
+def score_contexts(snapshot: OptimisticSnapshot, contexts: Floats) -> Floats:
     """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K)."""
-    return action_selection.scores(snapshot.theta, snapshot.inverse, snapshot.radius, contexts)
+    return action_selection.compute_optimistic_scores(snapshot.theta, snapshot.inverse, snapshot.radius, contexts)

@@ -10,21 +10,21 @@ from functools import cached_property
 import numpy as np
 
 from bandanna import validation
-from bandanna.device.action_selection import Choice, certain
-from bandanna.device.domain import Estimate, Statistic, all_finite, clip_norm
+from bandanna.device.action_selection import Choice, make_certain_choice
+from bandanna.device.domain import Estimate, Statistic, check_all_finite, clip_norm
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.numeric.linalg import first_best
-from bandanna.numeric.rng import Coins, NoCoins
-from bandanna.policies.algorithm import ANY, ANY_OF_THEM, algorithm
-from bandanna.policies.base import Ask, Played, Policy, Until
-from bandanna.policies.finite.base import PublicDirections, Rewards, reward_guarantee, rewards_in
+from bandanna.numeric.rng import DeviceRandomness, NoRandomness
+from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
+from bandanna.policies.base import PlayedRounds, Policy, StoppedByPublicData, SumQuery
+from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain, make_reward_domain, reward_guarantee
 from bandanna.policies.linear.confidence import vector_quantile
-from bandanna.policies.linear.linucb import Snapshot, scores
+from bandanna.policies.linear.linucb import OptimisticSnapshot, score_contexts
 from bandanna.policies.theory import contextual
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
-from bandanna.protocols.factory import open_batch
+from bandanna.protocols.factory import protocol_for
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
@@ -32,7 +32,7 @@ from bandanna.types import Floats, Ints
 
 @stored_as("OFULState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class OFULState:
     """One run, all of it public: `gram` V of all rounds so far, `vector` of all releases."""
 
     gram: Floats  # (d, d)
@@ -40,14 +40,14 @@ class State:
     log_det: float  # of V at the last switch
     switches: int
     rounds: int
-    snapshot: Snapshot
+    snapshot: OptimisticSnapshot
 
 
-@algorithm("RS-OFUL", paper="004")
-@algorithm("AdaC-OFUL", paper="004", trust="central", guarantee=ANY_OF_THEM, budgets=ANY)
+@register_algorithm("RS-OFUL", paper="004")
+@register_algorithm("AdaC-OFUL", paper="004", trust="central", guarantee=ANY_BUDGET_WORDS, budgets=ANY_BUDGET)
 @stored_as("OFUL")
 @dataclass(frozen=True, kw_only=True)
-class OFUL(Policy[State]):
+class OFUL(Policy[OFULState]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.
 
     privacy          `bd.none()` (RS-OFUL), or `bd.central(...)` for the rewards (AdaC-OFUL); contexts are public
@@ -78,12 +78,12 @@ class OFUL(Policy[State]):
     eigenvalue: float | None = None
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "dim", "horizon")
-        validation.store(self, validation.positive, "feature_bound", "parameter_bound", "ridge", "growth")
+        validation.set_validated(self, validation.integer, "dim", "horizon")
+        validation.set_validated(self, validation.positive, "feature_bound", "parameter_bound", "ridge", "growth")
         if self.reward_std is not None:
-            validation.store(self, validation.positive, "reward_std")
-        validation.store(self, validation.non_negative, "width")
-        validation.store(self, validation.chance, "failure")
+            validation.set_validated(self, validation.positive, "reward_std")
+        validation.set_validated(self, validation.non_negative, "width")
+        validation.set_validated(self, validation.open_probability, "failure")
         validation.one_of("confidence", self.confidence, ("exact", "paper"))
         if self.confidence == "paper" and self.eigenvalue is None:
             raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')
@@ -95,15 +95,15 @@ class OFUL(Policy[State]):
         _ = self.ask
 
     @cached_property
-    def domain(self) -> Rewards:
+    def domain(self) -> RewardDomain:
         """The declared range."""
-        return rewards_in(self.reward_range)
+        return make_reward_domain(self.reward_range)
 
     @cached_property
-    def ask(self) -> Ask:
+    def ask(self) -> SumQuery:
         """An episode's sum of x r, with x public: one reward moves it by at most w L."""
-        domain = PublicDirections(dim=self.dim, rewards=self.domain, bound=self.feature_bound)
-        return Ask(protocol=open_batch(self.privacy, domain, self.horizon))
+        domain = DirectionRewardDomain(dim=self.dim, rewards=self.domain, bound=self.feature_bound)
+        return SumQuery(protocol=protocol_for(self.privacy, domain, self.horizon))
 
     @property
     def protocol(self) -> BatchProtocol:
@@ -128,30 +128,30 @@ class OFUL(Policy[State]):
         """s_r."""
         return self.domain.width / 2 if self.reward_std is None else self.reward_std
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULState:
         """Nothing known."""
         gram, nothing = self.ridge * np.eye(self.dim), np.zeros(self.dim)
         log_det = self.dim * math.log(self.ridge)
         first = self._snapshot(gram, nothing, log_det, switches=0, rounds=0)
-        return State(gram=gram, vector=nothing, log_det=log_det, switches=0, rounds=0, snapshot=first)
+        return OFULState(gram=gram, vector=nothing, log_det=log_det, switches=0, rounds=0, snapshot=first)
 
-    def episode(self, state: State) -> Until:
+    def episode(self, state: OFULState) -> StoppedByPublicData:
         """Until V has grown."""
-        return Until(number=state.switches, users=self.horizon - state.rounds)
+        return StoppedByPublicData(number=state.switches, users=self.horizon - state.rounds)
 
-    def publish(self, state: State) -> Snapshot:
+    def publish(self, state: OFULState) -> OptimisticSnapshot:
         """As of the last switch."""
         return state.snapshot
 
-    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """The first arm with the largest index, of every round: (rounds, K, d)."""
-        return certain(first_best(scores(snapshot, clip_norm(contexts, self.feature_bound))))
+        return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, self.feature_bound))))
 
-    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+    def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
-        return self.act(replace(snapshot, radius=0.0), contexts, NoCoins()).actions
+        return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
 
-    def crossing(self, state: State, features: Floats) -> int | None:
+    def crossing(self, state: OFULState, features: Floats) -> int | None:
         """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""
         x = clip_norm(features, self.feature_bound)
         limit = state.log_det + math.log1p(self.growth)
@@ -168,23 +168,23 @@ class OFUL(Policy[State]):
                 low, below = middle, gram
         return high
 
-    def passed(self, state: State, features: Floats) -> State:
+    def passed(self, state: OFULState, features: Floats) -> OFULState:
         """V after more rounds of the running episode, (n, d)."""
-        all_finite("features", features)
+        check_all_finite("features", features)
         x = clip_norm(features, self.feature_bound)
         return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """x r, both clipped."""
         domain = ask.protocol.domain
         assert played.features is not None
-        assert isinstance(domain, PublicDirections)
-        all_finite("features", played.features)
+        assert isinstance(domain, DirectionRewardDomain)
+        check_all_finite("features", played.features)
         reported = domain.report(played, clip_norm(played.features, self.feature_bound))
         long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
         return replace(reported, clipped=np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards))))
 
-    def learn(self, state: State, episode: Until) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: OFULState, episode: StoppedByPublicData) -> Generator[SumQuery, Estimate, OFULState]:
         """Switch: release the episode's sum, once, and publish a new snapshot."""
         released = yield self.ask
         vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
@@ -192,15 +192,17 @@ class OFUL(Policy[State]):
         return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendix F."""
-        return contextual.of_oful(setting)
+        return contextual.find_oful_bounds(setting)
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: OFULState) -> dict[str, Ints]:
         """How often it changed its mind."""
         return {"switches": np.asarray(state.switches)}
 
-    def _snapshot(self, gram: Floats, vector: Floats, log_det: float, *, switches: int, rounds: int) -> Snapshot:
+    def _snapshot(
+        self, gram: Floats, vector: Floats, log_det: float, *, switches: int, rounds: int
+    ) -> OptimisticSnapshot:
         inverse: Floats = np.asarray(np.linalg.inv(gram), dtype=float)
         grown = max(0.0, log_det - self.dim * math.log(self.ridge))  # log(det V / lambda^d)
         radius = self.subgaussian * math.sqrt(2 * math.log(2 / self.failure) + grown)  # Lemma 11 of [004]
@@ -208,7 +210,7 @@ class OFUL(Policy[State]):
         if switches and self.privacy.noisy:
             quantile = vector_quantile(self.dim, self.failure / (2 * switches * (switches + 1)))  # q_l
             radius += math.sqrt(switches) * self.protocol.std(1) * quantile / math.sqrt(self._smallest(gram, rounds))
-        return Snapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius)
+        return OptimisticSnapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius)
 
     def _smallest(self, gram: Floats, rounds: int) -> float:
         """The least eigenvalue of V; "paper": lambda + lambda_0 t/4 - 8 log((t+3) d/a) - 2 sqrt(t log(..))."""

@@ -10,26 +10,26 @@ from functools import cached_property
 import numpy as np
 
 from bandanna import validation
-from bandanna.device.action_selection import Choice, certain
-from bandanna.device.domain import Ball, Estimate, Statistic, SymmetricMatrix, all_finite, clip_norm
+from bandanna.device.action_selection import Choice, make_certain_choice
+from bandanna.device.domain import Ball, Estimate, Statistic, SymmetricMatrix, check_all_finite, clip_norm
 from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.numeric.linalg import first_best, positive_inverse
-from bandanna.numeric.rng import Coins, NoCoins
-from bandanna.policies.algorithm import ANY, ANY_OF_THEM, algorithm
-from bandanna.policies.base import Ask, Frozen, Played, Policy
-from bandanna.policies.finite.base import Rewards, rewards_in
+from bandanna.numeric.rng import DeviceRandomness, NoRandomness
+from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
+from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
+from bandanna.policies.finite.base import RewardDomain, make_reward_domain
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
-from bandanna.policies.linear.linucb import Snapshot, scores
+from bandanna.policies.linear.linucb import OptimisticSnapshot, score_contexts
 from bandanna.policies.theory import contextual
-from bandanna.policies.theory.base import Found, Setting
+from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP
 from bandanna.privacy.calibration import parts_mu
 from bandanna.privacy.events import PRICINGS, CompositionEvent
-from bandanna.privacy.guarantee import Guarantee, guarantee_of
+from bandanna.privacy.guarantee import Guarantee, compute_guarantee
 from bandanna.protocols.base import FLOAT_BITS, stated_delta
 from bandanna.protocols.continual import CentralContinual
-from bandanna.protocols.factory import check_size
+from bandanna.protocols.factory import check_budget_size
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import stored_as
@@ -43,7 +43,7 @@ _SIGHT = (
 
 @stored_as("Outer")
 @dataclass(frozen=True, kw_only=True)
-class Outer(SymmetricMatrix):
+class RankOneDomain(SymmetricMatrix):
     """Matrices x x^T with |x|^2 <= `bound`: they differ by at most sqrt 2 bound in Frobenius norm, not 2 bound."""
 
     @property
@@ -60,7 +60,7 @@ class Outer(SymmetricMatrix):
 
 @stored_as("OFULJDPState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class OFULJDPState:
     """One run, all of it released: the Gram part, the vector, and what follows from them."""
 
     released: Floats  # (d, d)
@@ -69,20 +69,20 @@ class State:
     batches: int
     switches: int
     repairs: int
-    snapshot: Snapshot
+    snapshot: OptimisticSnapshot
 
 
-@algorithm(
+@register_algorithm(
     "AdaC-OFUL-JDP",
     paper="004",
     trust="central",
-    guarantee=f"joint {ANY_OF_THEM}",
+    guarantee=f"joint {ANY_BUDGET_WORDS}",
     protects="contexts and rewards",
-    budgets=ANY,
+    budgets=ANY_BUDGET,
 )
 @stored_as("OFULJDP")
 @dataclass(frozen=True, kw_only=True)
-class OFULJDP(Policy[State]):
+class OFULJDP(Policy[OFULJDPState]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds; features (norm at most 1) and rewards are private.
 
     privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
@@ -94,7 +94,7 @@ class OFULJDP(Policy[State]):
 
     trusts = ("central",)
     keeps = ("since the last switch",)
-    asks_again = True
+    has_several_queries = True
     noise_stream = "oful"
     player = "plain"
 
@@ -113,14 +113,14 @@ class OFULJDP(Policy[State]):
     pricing: str = "joint"
 
     def __post_init__(self) -> None:
-        validation.store(self, validation.whole, "dim", "horizon")
-        size = round(math.sqrt(self.horizon)) if self.batch is None else validation.whole("batch", self.batch)
+        validation.set_validated(self, validation.integer, "dim", "horizon")
+        size = round(math.sqrt(self.horizon)) if self.batch is None else validation.integer("batch", self.batch)
         object.__setattr__(self, "batch", max(1, min(size, self.horizon)))
-        validation.store(self, validation.positive, "parameter_bound", "ridge", "growth")
+        validation.set_validated(self, validation.positive, "parameter_bound", "ridge", "growth")
         if self.reward_std is not None:
-            validation.store(self, validation.positive, "reward_std")
-        validation.store(self, validation.non_negative, "width")
-        validation.store(self, validation.chance, "failure", "share")
+            validation.set_validated(self, validation.positive, "reward_std")
+        validation.set_validated(self, validation.non_negative, "width")
+        validation.set_validated(self, validation.open_probability, "failure", "share")
         validation.one_of("pricing", self.pricing, PRICINGS)
         self.check_trust()
         if self.privacy.pure or not self.privacy.noisy:
@@ -129,33 +129,33 @@ class OFULJDP(Policy[State]):
         if self.privacy.participations != 1:
             allowed = "1: somebody's reports would be in one episode's vector"
             raise InvalidArgument("participations", self.privacy.participations, allowed)
-        check_size(self.privacy)
+        check_budget_size(self.privacy)
 
     @cached_property
-    def domain(self) -> Rewards:
+    def domain(self) -> RewardDomain:
         """The declared range."""
-        return rewards_in(self.reward_range)
+        return make_reward_domain(self.reward_range)
 
     @cached_property
-    def _asks(self) -> tuple[Ask, Ask]:
+    def _asks(self) -> tuple[SumQuery, SumQuery]:
         """Matrix and vector, with the budget's mu^2 split between them; a little less where their tails need room."""
         assert self.batch is not None
         assert self.privacy.budget is not None
         steps, budget = max(1, self.horizon // self.batch), self.privacy.budget
-        ball = Ball(dim=self.dim, bound=self.domain.bound_of_entries)  # x r
+        ball = Ball(dim=self.dim, bound=self.domain.largest_entry)  # x r
         joint = self.pricing == "joint"
         mu = parts_mu(budget, self.share, weighted=False, joint=joint)
         for less in (0.0, 1e-5, 1e-4, 1e-3, 1e-2):
             rho = (1 - less) * mu**2 / 2
             matrix = CentralContinual.calibrate(
-                domain=Outer(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
+                domain=RankOneDomain(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
             )
             vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
             asks = (
-                Ask(protocol=matrix, part="matrix" if joint else None),
-                Ask(protocol=vector, part="vector" if joint else None, of=self.keeps[0], last=True, step=1),
+                SumQuery(protocol=matrix, part="matrix" if joint else None),
+                SumQuery(protocol=vector, part="vector" if joint else None, of=self.keeps[0], last=True, step=1),
             )
-            if accountant.satisfies(_both(asks), budget):
+            if accountant.satisfies(_compose_asks(asks), budget):
                 vector.check_horizon(self.horizon)  # how many are in an episode's sum may be private
                 return asks
         raise CalibrationError(f"no noise for matrix and vector meets {budget}")
@@ -177,8 +177,10 @@ class OFULJDP(Policy[State]):
         """Joint differential privacy of features and reward: the matrix's stream and one vector, composed."""
         budget = self.privacy.budget
         delta = stated_delta(budget) if isinstance(budget, ApproxDP) else 1e-6
-        protects, both = "a user's features and reward", _both(self._asks)
-        return guarantee_of(both, delta=delta, trust="central", protects=protects, composed=False, observers=_SIGHT)
+        protects, both = "a user's features and reward", _compose_asks(self._asks)
+        return compute_guarantee(
+            both, delta=delta, trust="central", protects=protects, composed=False, observers=_SIGHT
+        )
 
     @property
     def subgaussian(self) -> float:
@@ -201,51 +203,53 @@ class OFULJDP(Policy[State]):
         """x r and x x^T."""
         return FLOAT_BITS * (self.dim + self.matrix.domain.dim)
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULJDPState:
         """Nothing known."""
         nothing, matrix = np.zeros(self.dim), np.zeros((self.dim, self.dim))
         first, _ = self._snapshot(matrix, nothing, switches=0, rounds=0)
         log_det = self.dim * math.log(self.regulariser)
-        return State(released=matrix, vector=nothing, log_det=log_det, batches=0, switches=0, repairs=0, snapshot=first)
+        return OFULJDPState(
+            released=matrix, vector=nothing, log_det=log_det, batches=0, switches=0, repairs=0, snapshot=first
+        )
 
-    def episode(self, state: State) -> Frozen | None:
+    def episode(self, state: OFULJDPState) -> FixedLength | None:
         """Public batches; what is left at the end is not released."""
         assert self.batch is not None
-        return Frozen.batch(state.batches, size=self.batch, horizon=self.horizon)
+        return FixedLength.batch(state.batches, size=self.batch, horizon=self.horizon)
 
-    def following(self, episode: Frozen) -> Frozen | None:
+    def following(self, episode: FixedLength) -> FixedLength | None:
         """Batches are public."""
         assert self.batch is not None
-        return Frozen.batch(episode.number + 1, size=self.batch, horizon=self.horizon)
+        return FixedLength.batch(episode.number + 1, size=self.batch, horizon=self.horizon)
 
-    def publish(self, state: State) -> Snapshot:
+    def publish(self, state: OFULJDPState) -> OptimisticSnapshot:
         """As of the last switch."""
         return state.snapshot
 
-    def act(self, snapshot: Snapshot, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """The first arm with the largest index, of every round: (rounds, K, d)."""
-        return certain(first_best(scores(snapshot, clip_norm(contexts, 1.0))))
+        return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, 1.0))))
 
-    def best(self, snapshot: Snapshot, contexts: Floats) -> Ints:
+    def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
-        return self.act(replace(snapshot, radius=0.0), contexts, NoCoins()).actions
+        return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """x x^T, or x r, both clipped."""
         assert played.features is not None
-        all_finite("features", played.features)
+        check_all_finite("features", played.features)
         x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
         long = np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9
         domain = ask.protocol.domain
-        values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, Outer) else x * rewards.values
+        values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, RankOneDomain) else x * rewards.values
         clipped = np.count_nonzero(long | self.domain.outside(played.rewards))
         return domain.sealed(values, clipped=np.asarray(clipped))
 
-    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: OFULJDPState, episode: FixedLength) -> Generator[SumQuery, Estimate, OFULJDPState]:
         """Release the matrix; if *it* has grown, the vector too."""
         gram = (yield self._asks[0]).total
         outer = self.matrix.domain
-        assert isinstance(outer, Outer)
+        assert isinstance(outer, RankOneDomain)
         grown = replace(state, released=outer.unpack(gram), batches=state.batches + 1)
         sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + grown.released)
         if not (sign > 0 and log_det > state.log_det + math.log1p(self.growth)):  # det V_m > (1 + C) det V
@@ -263,15 +267,15 @@ class OFULJDP(Policy[State]):
         )
 
     @classmethod
-    def bounds(cls, setting: Setting) -> Found:
+    def bounds(cls, setting: RunSetting) -> BoundCalls:
         """A rate."""
-        return contextual.of_oful_joint(setting)
+        return contextual.find_oful_joint_bounds(setting)
 
-    def counts(self, state: State) -> dict[str, Ints]:
+    def counts(self, state: OFULJDPState) -> dict[str, Ints]:
         """How often it changed its mind, and repaired a matrix."""
         return {"switches": np.asarray(state.switches), "repairs": np.asarray(state.repairs)}
 
-    def _snapshot(self, gram: Floats, vector: Floats, *, switches: int, rounds: int) -> tuple[Snapshot, int]:
+    def _snapshot(self, gram: Floats, vector: Floats, *, switches: int, rounds: int) -> tuple[OptimisticSnapshot, int]:
         smallest, largest = self.regulariser - self.matrix_bound, self.regulariser + self.matrix_bound
         inverse, repaired = positive_inverse(self.regulariser * np.eye(self.dim) + gram, floor=1e-3 * self.regulariser)
         grown = self.dim * math.log1p(rounds / (self.dim * smallest))
@@ -280,9 +284,9 @@ class OFULJDP(Policy[State]):
         if switches:
             quantile = vector_quantile(self.dim, self.failure / (3 * switches * (switches + 1)))  # q_l
             radius += math.sqrt(switches) * self.vector.std(1) * quantile / math.sqrt(smallest)
-        return Snapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius), int(repaired)
+        return OptimisticSnapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius), int(repaired)
 
 
-def _both(asks: tuple[Ask, Ask]) -> CompositionEvent:
+def _compose_asks(asks: tuple[SumQuery, SumQuery]) -> CompositionEvent:
     """What a user pays."""
     return CompositionEvent(events=tuple(ask.event() for ask in asks))

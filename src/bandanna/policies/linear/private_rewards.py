@@ -11,34 +11,34 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.device.action_selection import Choice, Thompson
+from bandanna.device.action_selection import Choice, ThompsonSelector
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.device.linear_report import LinearReport
-from bandanna.device.statistics import Public, Weighted
+from bandanna.device.statistics import PublicStatistic, WeightedStatistic
 from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.numeric.exact_sums import Sizes
-from bandanna.numeric.rng import Coins
-from bandanna.policies.algorithm import APPROX, PURE, algorithm
-from bandanna.policies.base import Ask, Frozen, Played, Policy
+from bandanna.numeric.exact_sums import RunLengthSizes
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.algorithm import APPROX, PURE, register_algorithm
+from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
 from bandanna.policies.finite.base import PROTECTS
-from bandanna.policies.linear.base import FixedBatches, Schedule, informed
-from bandanna.policies.linear.lints import LinTS, Posterior, posterior
+from bandanna.policies.linear.base import FixedBatches, Schedule, plan_informed_batches
+from bandanna.policies.linear.lints import LinTS, Posterior, compute_posterior
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.clear import PublicSum
 from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.protocols.randomized_response import LocalSigns
-from bandanna.protocols.running_sum import Channel, open_channel
+from bandanna.protocols.running_sum import RunningSumProtocol, running_sum_protocol_for
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
 _CONSTANT = 0.25  # weight of the constant in a private report
-_INSIDE = 1 - 1e-15  # rounding errors leave a weighted vector in the unit ball
+_SHRINK = 1 - 1e-15  # rounding errors leave a weighted vector in the unit ball
 _PUBLIC = (("everybody", "every user's features and arm, and whether an answer came: they are public"),)
 
 
 @stored_as("LinTSRewardsState")
 @dataclass(frozen=True, kw_only=True)
-class State:
+class LinTSRewardsState:
     """What was released of rewards, what is public of features, and what follows."""
 
     released: Floats  # (d,): sum of w x (r - 1/2), noisy
@@ -47,7 +47,7 @@ class State:
     snapshot: Posterior
 
 
-_named = partial(algorithm, paper="-", protects="rewards")
+_named = partial(register_algorithm, paper="-", protects="rewards")
 
 
 @_named("LinTS-JDP-rewards", trust="central", guarantee="joint DP or zCDP")
@@ -61,7 +61,7 @@ _named = partial(algorithm, paper="-", protects="rewards")
 @_named("LinTS-SDP-rewards", trust="shuffle", guarantee="shuffle DP")
 @stored_as("LinTSRewards")
 @dataclass(frozen=True, kw_only=True)
-class LinTSRewards(Policy[State]):
+class LinTSRewards(Policy[LinTSRewardsState]):
     """Thompson sampling with `dim` features over `horizon` rounds that protects rewards; features are public.
 
     privacy          `bd.central(...)`, `bd.local(...)` (pure: delta is not spent), `bd.shuffle(...)`, `bd.none()`
@@ -73,7 +73,7 @@ class LinTSRewards(Policy[State]):
     """
 
     trusts = ("none", "central", "local", "shuffle")
-    asks_again = True
+    has_several_queries = True
 
     dim: int
     horizon: int
@@ -87,9 +87,9 @@ class LinTSRewards(Policy[State]):
 
     def __post_init__(self) -> None:
         self.check_trust()
-        validation.store(self, validation.whole, "dim", most=1_000)
-        validation.store(self, validation.whole, "horizon", most=10**15)
-        validation.store(self, validation.flag, "intercept", "public_contexts")
+        validation.set_validated(self, validation.integer, "dim", most=1_000)
+        validation.set_validated(self, validation.integer, "horizon", most=10**15)
+        validation.set_validated(self, validation.boolean, "intercept", "public_contexts")
         for name in ("alpha", "prior", "reward_std"):  # which the sampler checks
             object.__setattr__(self, name, getattr(self.sampler, name))
         if self.privacy.noisy and self.privacy.pure and self.privacy.model != "local":
@@ -117,16 +117,16 @@ class LinTSRewards(Policy[State]):
         return Ball(dim=self.dim, bound=0.5)
 
     @cached_property
-    def public(self) -> Ask:
+    def public(self) -> SumQuery:
         """What is public: sums of x/2 and x x^T, of features in the unit ball."""
-        return Ask(protocol=PublicSum(domain=LinearReport(features=self.dim)), step=1)
+        return SumQuery(protocol=PublicSum(domain=LinearReport(features=self.dim)), step=1)
 
     @cached_property
     def _weights(self) -> Floats:
         """w, (d,): of (z, 1) with |z| <= 1, or of |x| <= 1, it makes a vector of the unit ball."""
         if not self.intercept:
             return np.ones(self.dim)
-        return np.append(np.ones(self.dim - 1), _CONSTANT) * (_INSIDE / math.hypot(1.0, _CONSTANT))
+        return np.append(np.ones(self.dim - 1), _CONSTANT) * (_SHRINK / math.hypot(1.0, _CONSTANT))
 
     @property
     def _scale(self) -> float:
@@ -142,35 +142,35 @@ class LinTSRewards(Policy[State]):
             if self.batch in (None, "auto"):
                 return self._informed()
             raise InvalidArgument("batch", self.batch, 'a whole number, a schedule or "auto"')
-        size = validation.whole("batch", self.batch, least=2 if self.privacy.model == "shuffle" else 1)
+        size = validation.integer("batch", self.batch, least=2 if self.privacy.model == "shuffle" else 1)
         if size > self.horizon:
             raise InvalidArgument("batch", self.batch, f"at most the horizon, {self.horizon} rounds")
         return FixedBatches(size=size)
 
     def _informed(self) -> Schedule:
         """As that of LinTS, for less noise; where every batch pays anew, fewer of them: they double."""
-        found = informed(self.privacy, domain=self.domain, dim=self.dim, horizon=self.horizon)
+        found = plan_informed_batches(self.privacy, domain=self.domain, dim=self.dim, horizon=self.horizon)
         doubling = self.privacy.model == "shuffle" and self.privacy.noisy
         return replace(found, ratio=max(found.ratio, 2.0)) if doubling else found
 
     @cached_property
-    def _sizes(self) -> Sizes:
+    def _sizes(self) -> RunLengthSizes:
         sizes = self.schedule.sizes(self.horizon)
         if not len(sizes):
             raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
         return sizes
 
     @cached_property
-    def channel(self) -> Channel:
+    def channel(self) -> RunningSumProtocol:
         """The calibrated protocols for the private sums."""
         privacy = self.privacy
         if not self._answers:
-            return open_channel(privacy, domain=self.domain, sizes=self._sizes)
+            return running_sum_protocol_for(privacy, domain=self.domain, sizes=self._sizes)
         assert privacy.budget is not None
         answered = LocalSigns.calibrate(
             domain=self.domain, budget=privacy.budget, participations=privacy.participations
         )
-        return Channel(protocols=dict.fromkeys(self._sizes.counts(), answered), sizes=self._sizes)
+        return RunningSumProtocol(protocols=dict.fromkeys(self._sizes.counts(), answered), sizes=self._sizes)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -184,7 +184,7 @@ class LinTSRewards(Policy[State]):
         """The longest message about a reward."""
         return self.channel.bits_per_user
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinTSRewardsState:
         """Nothing known; contexts that were not declared public are refused."""
         if arms is None and not self.public_contexts:
             allowed = (
@@ -193,23 +193,25 @@ class LinTSRewards(Policy[State]):
             )
             raise InvalidArgument("public_contexts", False, allowed)
         released, public = np.zeros(self.dim), np.zeros(self.public.protocol.domain.dim)
-        return State(released=released, public=public, batches=0, snapshot=self._posterior(released, public, 0))
+        return LinTSRewardsState(
+            released=released, public=public, batches=0, snapshot=self._posterior(released, public, 0)
+        )
 
-    def episode(self, state: State) -> Frozen | None:
+    def episode(self, state: LinTSRewardsState) -> FixedLength | None:
         """The next batch of the schedule, then what is left of the horizon."""
         return self._episode(state.batches)
 
-    def following(self, episode: Frozen) -> Frozen | None:
+    def following(self, episode: FixedLength) -> FixedLength | None:
         """The schedule is public."""
         return self._episode(episode.number + 1)
 
-    def _episode(self, number: int) -> Frozen | None:
+    def _episode(self, number: int) -> FixedLength | None:
         if number < len(self._sizes):
-            return Frozen(number=number, users=self._sizes[number])
+            return FixedLength(number=number, users=self._sizes[number])
         left = self.horizon - self._sizes.users
-        return Frozen(number=number, users=left, released=False) if left and number == len(self._sizes) else None
+        return FixedLength(number=number, users=left, released=False) if left and number == len(self._sizes) else None
 
-    def publish(self, state: State) -> Posterior:
+    def publish(self, state: LinTSRewardsState) -> Posterior:
         """What devices draw from."""
         return state.snapshot
 
@@ -217,7 +219,7 @@ class LinTSRewards(Policy[State]):
         """Features as they are reported."""
         return self.sampler.seen(contexts)
 
-    def act(self, snapshot: Posterior, contexts: Floats, coins: Coins) -> Choice:
+    def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Device: the best arm of its draw."""
         return self.sampler.act(snapshot, contexts, coins)
 
@@ -234,33 +236,35 @@ class LinTSRewards(Policy[State]):
         return self.sampler.theta(snapshot)
 
     @property
-    def choose(self) -> Thompson:
+    def choose(self) -> ThompsonSelector:
         """As those of LinTS."""
         return self.sampler.choose
 
     @cached_property
-    def tell(self) -> tuple[Weighted, Public]:
+    def tell(self) -> tuple[WeightedStatistic, PublicStatistic]:
         """Of the private ask: w x (r - 1/2), its sign answered at random in the local model; of the public one, x/2
         and x x^T.
         """
         seen, weights = self.sampler.domain, tuple(self._weights.tolist())
-        return Weighted(seen=seen, weights=weights, bits=self._answers), Public(seen=seen, scale=self._scale)
+        return WeightedStatistic(seen=seen, weights=weights, bits=self._answers), PublicStatistic(
+            seen=seen, scale=self._scale
+        )
 
-    def report(self, ask: Ask, played: Played, coins: Coins) -> Statistic:
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """By the tell of the ask."""
         assert played.features is not None
         private, public = self.tell
         tell = public if isinstance(ask.protocol.domain, LinearReport) else private
         return tell.statistic(ask.protocol.domain, played.features, played.rewards, None, coins)
 
-    def learn(self, state: State, episode: Frozen) -> Generator[Ask, Estimate, State]:
+    def learn(self, state: LinTSRewardsState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinTSRewardsState]:
         """The private sum of a batch, and the public ones."""
-        answer = yield Ask(protocol=self.channel.protocols[episode.users])
+        answer = yield SumQuery(protocol=self.channel.protocols[episode.users])
         features = yield self.public
         released = answer.total if self.channel.stream is not None else state.released + answer.total
         public, batches = state.public + features.total, state.batches + 1
         snapshot = self._posterior(released, public, batches)
-        return State(released=released, public=public, batches=batches, snapshot=snapshot)
+        return LinTSRewardsState(released=released, public=public, batches=batches, snapshot=snapshot)
 
     @cached_property
     def _noise(self) -> Floats:
@@ -287,7 +291,7 @@ class LinTSRewards(Policy[State]):
         if not self.intercept:
             vector = vector + half  # sum x r = sum x (r - 1/2) + sum x/2
         size = (0.5 if self.intercept else 1.0) if self.prior is None else self.prior
-        mean, root, _ = posterior(
+        mean, root, _ = compute_posterior(
             vector,
             gram / self._scale**2,
             noise=(self._noise[batches] / self._weights**2, np.zeros_like(gram)),

@@ -41,7 +41,7 @@ class Bound:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Curve:
+class BoundCurve:
     """A bound at every horizon that was asked for; a rate, up to a factor, unless `bound.explicit`."""
 
     bound: Bound
@@ -63,7 +63,9 @@ class Curve:
 BOUNDS: dict[str, Bound] = {}
 
 
-def states(side: str, paper: str, statement: str, *, explicit: bool, holds: str) -> Callable[[Formula], Formula]:
+def register_bound(
+    side: str, paper: str, statement: str, *, explicit: bool, holds: str
+) -> Callable[[Formula], Formula]:
     """Enter a function in the catalogue under its own name."""
 
     def enter(formula: Formula) -> Formula:
@@ -76,7 +78,7 @@ def states(side: str, paper: str, statement: str, *, explicit: bool, holds: str)
     return enter
 
 
-def above(argument: str, value: Any, least: float, *, strict: bool = True) -> Floats:
+def check_above(argument: str, value: Any, least: float, *, strict: bool = True) -> Floats:
     """Numbers, each above `least` (or equal to it, unless `strict`)."""
     numbers = np.asarray(value, dtype=float)
     if not np.all(numbers > least if strict else numbers >= least):
@@ -84,7 +86,7 @@ def above(argument: str, value: Any, least: float, *, strict: bool = True) -> Fl
     return numbers
 
 
-def within(argument: str, value: Any, low: float, high: float) -> Floats:
+def check_between(argument: str, value: Any, low: float, high: float) -> Floats:
     """Numbers in the open interval (low, high)."""
     numbers = np.asarray(value, dtype=float)
     if not np.all((numbers > low) & (numbers < high)):
@@ -92,7 +94,7 @@ def within(argument: str, value: Any, low: float, high: float) -> Floats:
     return numbers
 
 
-def plain(value: Any) -> Any:
+def to_scalar(value: Any) -> Any:
     """A float if it is a single number."""
     return float(value) if np.ndim(value) == 0 else value
 
@@ -104,18 +106,18 @@ def plain(value: Any) -> Any:
 # beside the formulas yields those that belong to a policy, each with its arguments but the horizon.
 
 
-Setting = Mapping[str, Any]
-Found = Iterator[tuple[Callable[..., Any], dict[str, Any]]]
+RunSetting = Mapping[str, Any]
+BoundCalls = Iterator[tuple[Callable[..., Any], dict[str, Any]]]
 
 
-def rho_of(setting: Setting) -> float:
+def find_rho(setting: RunSetting) -> float:
     """zCDP of the guarantee: stated, or epsilon tanh(epsilon/2) of a pure one; infinite without privacy."""
     epsilon = float(setting["epsilon"]) if is_pure(setting) else math.inf
     pure = epsilon * math.tanh(epsilon / 2)
     return min(float(setting.get("rho", math.inf)), pure)
 
 
-def is_pure(setting: Setting) -> bool:
+def is_pure(setting: RunSetting) -> bool:
     """Whether the guarantee has delta = 0."""
     return bool(setting.get("delta") == 0 and math.isfinite(setting.get("epsilon", math.inf)))
 
@@ -126,7 +128,7 @@ def is_pure(setting: Setting) -> bool:
 # Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Corollary 3.5 and Theorem 4.1.
 
 
-@states(
+@register_bound(
     "upper",
     "002",
     "Corollary 3.5",
@@ -137,12 +139,14 @@ def counter_rate(
     *, horizon: Any, shufflers: int, epsilon: Any, delta: Any, failure: float = 0.05, constant: float = 1.0
 ) -> Any:
     """(k^(3/2) / epsilon) sqrt(log(k/delta)) n^(1/(2k+1)) sqrt(log(1/beta) + log n)."""
-    n, k = above("horizon", horizon, 0), int(above("shufflers", shufflers, 1, strict=False))
-    spread = np.sqrt(np.log(k / within("delta", delta, 0, 1))) * k**1.5 / above("epsilon", epsilon, 0)
-    return plain(constant * spread * n ** (1 / (2 * k + 1)) * np.sqrt(np.log(n / within("failure", failure, 0, 1))))
+    n, k = check_above("horizon", horizon, 0), int(check_above("shufflers", shufflers, 1, strict=False))
+    spread = np.sqrt(np.log(k / check_between("delta", delta, 0, 1))) * k**1.5 / check_above("epsilon", epsilon, 0)
+    return to_scalar(
+        constant * spread * n ** (1 / (2 * k + 1)) * np.sqrt(np.log(n / check_between("failure", failure, 0, 1)))
+    )
 
 
-@states(
+@register_bound(
     "lower",
     "002",
     "Theorem 4.1",
@@ -154,7 +158,7 @@ def counter_lower_rate(*, horizon: Any, shufflers: int, epsilon: Any, constant: 
 
     With constant probability some reported count is off by Omega(rep); the theorem leaves the constant open.
     """
-    n, k = above("horizon", horizon, 0), int(above("shufflers", shufflers, 0, strict=False))
-    small = np.exp(-above("epsilon", epsilon, 0))
+    n, k = check_above("horizon", horizon, 0), int(check_above("shufflers", shufflers, 0, strict=False))
+    small = np.exp(-check_above("epsilon", epsilon, 0))
     c = small / (1 + small**2)  # e^eps / (e^(2 eps) + 1)
-    return plain(constant * n ** (1 / (2 * k + 1)) * c ** (2 * k / (2 * k + 1)) / 2)
+    return to_scalar(constant * n ** (1 / (2 * k + 1)) * c ** (2 * k / (2 * k + 1)) / 2)

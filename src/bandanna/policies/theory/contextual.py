@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.policies.theory.base import Found, Setting, above, plain, rho_of, states, within
+from bandanna.policies.theory.base import (
+    BoundCalls,
+    RunSetting,
+    check_above,
+    check_between,
+    find_rho,
+    register_bound,
+    to_scalar,
+)
 from bandanna.types import Floats
 
 # Linear contextual bandits with private contexts and rewards: LinUCB in every trust model.
@@ -23,17 +31,19 @@ from bandanna.types import Floats
 _ARBITRARY = "arbitrary contexts, features and theta in the unit ball; except with probability `failure`"
 
 
-@states(
+@register_bound(
     "upper", "000", "Lemma A.2", explicit=True, holds="LinUCB in batches, any noise within its bounds; " + _ARBITRARY
 )
 def linucb_lemma(*, horizon: Any, dim: int, batch: float, radius: Any, smallest: float) -> Any:
     """d B log(1 + T/(d l)) / log 2 + 8 beta sqrt(d T log(1 + T/(d l))), l = lambda_min `smallest`, beta `radius`."""
-    t = above("horizon", horizon, 0)
-    growth = np.log1p(t / (dim * above("smallest", smallest, 0)))
-    return plain(dim * batch * growth / math.log(2) + 8 * np.asarray(radius) * np.sqrt(dim * t * growth))  # Lemma A.2
+    t = check_above("horizon", horizon, 0)
+    growth = np.log1p(t / (dim * check_above("smallest", smallest, 0)))
+    return to_scalar(
+        dim * batch * growth / math.log(2) + 8 * np.asarray(radius) * np.sqrt(dim * t * growth)
+    )  # Lemma A.2
 
 
-@states(
+@register_bound(
     "upper",
     "000",
     "Lemma A.2 for the summed ellipsoid",
@@ -45,13 +55,13 @@ def linucb_ellipsoid(*, horizon: Any, dim: int, batch: float, ellipsoid: Any, sm
 
     Gamma `ellipsoid`, b `smallest`: radius |x|_{P^{-1}} <= Gamma |x|_{(A + b I)^{-1}} after every batch.
     """
-    t, least = above("horizon", horizon, 0), float(above("smallest", smallest, 0))
+    t, least = check_above("horizon", horizon, 0), float(check_above("smallest", smallest, 0))
     growth = np.log1p(t / (dim * least))
     known = np.sqrt(dim * t * growth / (least * math.log1p(1 / least)))
-    return plain(batch * (1 + dim * growth / math.log(2)) + math.sqrt(8) * np.asarray(ellipsoid) * known)
+    return to_scalar(batch * (1 + dim * growth / math.log(2)) + math.sqrt(8) * np.asarray(ellipsoid) * known)
 
 
-@states("upper", "002", "Theorem C.2", explicit=True, holds="LinUCB that learns every round; " + _ARBITRARY)
+@register_bound("upper", "002", "Theorem C.2", explicit=True, holds="LinUCB that learns every round; " + _ARBITRARY)
 def regular_linucb(
     *,
     horizon: Any,
@@ -69,38 +79,40 @@ def regular_linucb(
     l = rho_min `smallest`, l' = rho_max `largest`, g = gamma `shift`, s `reward_std`, B `reward_bound`,
     S `parameter_bound` (Shariff and Sheffet 2018).
     """
-    t, least = above("horizon", horizon, 0), float(above("smallest", smallest, 0))
-    certain = 2 * math.log(2 / float(within("failure", failure, 0, 1)))
+    t, least = check_above("horizon", horizon, 0), float(check_above("smallest", smallest, 0))
+    certain = 2 * math.log(2 / float(check_between("failure", failure, 0, 1)))
     rewards = reward_std * (certain + dim * np.log(largest / least + t / (dim * least)))
     noise = (parameter_bound * math.sqrt(largest) + shift) * np.sqrt(dim * np.log1p(t / (dim * least)))
-    return plain(reward_bound * np.sqrt(8 * t) * (rewards + noise))  # Theorem C.2
+    return to_scalar(reward_bound * np.sqrt(8 * t) * (rewards + noise))  # Theorem C.2
 
 
-@states("upper", "000", "Lemma 3.9", explicit=False, holds="LinUCB in batches without noise; " + _ARBITRARY)
+@register_bound("upper", "000", "Lemma 3.9", explicit=False, holds="LinUCB in batches without noise; " + _ARBITRARY)
 def linucb_rate(*, horizon: Any, dim: int, batch: float = 1.0, constant: float = 1.0) -> Any:
     """d B + d sqrt(T), logarithms left out."""
-    return plain(constant * (dim * batch + dim * np.sqrt(above("horizon", horizon, 0))))
+    return to_scalar(constant * (dim * batch + dim * np.sqrt(check_above("horizon", horizon, 0))))
 
 
-@states("upper", "000", "Proposition F.3", explicit=False, holds="LinUCB-JDP, batched or not; " + _ARBITRARY)
+@register_bound("upper", "000", "Proposition F.3", explicit=False, holds="LinUCB-JDP, batched or not; " + _ARBITRARY)
 def linucb_jdp_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
 ) -> Any:
     """d B + sqrt(T) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
-    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
-    return plain(constant * (dim * batch + np.sqrt(t) * dim**0.75 * privacy * np.log(t / failure)))
+    t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
+    return to_scalar(constant * (dim * batch + np.sqrt(t) * dim**0.75 * privacy * np.log(t / failure)))
 
 
-@states("upper", "000", "Proposition F.1", explicit=False, holds="LinUCB-LDP, batched or not; " + _ARBITRARY)
+@register_bound("upper", "000", "Proposition F.1", explicit=False, holds="LinUCB-LDP, batched or not; " + _ARBITRARY)
 def linucb_ldp_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, failure: float, batch: float = 1.0, constant: float = 1.0
 ) -> Any:
     """d B + T^(3/4) d^(3/4) log(1/delta)^(1/4) log(T/alpha) / sqrt(epsilon)."""
-    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
-    return plain(constant * (dim * batch + t**0.75 * dim**0.75 * privacy * np.log(t / failure)))
+    t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
+    return to_scalar(constant * (dim * batch + t**0.75 * dim**0.75 * privacy * np.log(t / failure)))
 
 
-@states("upper", "000", "Theorem 3.2 (B.1)", explicit=False, holds="LinUCB-SDP-Amp, nominal epsilon; " + _ARBITRARY)
+@register_bound(
+    "upper", "000", "Theorem 3.2 (B.1)", explicit=False, holds="LinUCB-SDP-Amp, nominal epsilon; " + _ARBITRARY
+)
 def linucb_sdp_amp_rate(
     *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
@@ -108,79 +120,93 @@ def linucb_sdp_amp_rate(
 
     As restated in appendix B; proven for epsilon <= sqrt(log(2/delta)/B), and for O(epsilon, delta) only.
     """
-    tail = within("delta", delta, 0, 1)
+    tail = check_between("delta", delta, 0, 1)
     t, privacy = _private(horizon, epsilon, (np.log(batch / tail) * np.log(2 / tail)) ** 0.25)
-    return plain(constant * _batched(t, dim, batch, privacy, failure))
+    return to_scalar(constant * _batched(t, dim, batch, privacy, failure))
 
 
-@states("upper", "000", "Theorem 3.5 (C.1)", explicit=False, holds="LinUCB-SDP-Vec; " + _ARBITRARY)
+@register_bound("upper", "000", "Theorem 3.5 (C.1)", explicit=False, holds="LinUCB-SDP-Vec; " + _ARBITRARY)
 def linucb_sdp_vec_rate(
     *, horizon: Any, dim: int, batch: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
     """d B log T + log(d^2/delta)^(1/2) d^(3/4) T^(3/4) log T log(T/alpha) / (epsilon^(1/2) B^(1/4))."""
-    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / within("delta", delta, 0, 1))))
-    return plain(constant * _batched(t, dim, batch, privacy, failure))
+    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / check_between("delta", delta, 0, 1))))
+    return to_scalar(constant * _batched(t, dim, batch, privacy, failure))
 
 
-@states("upper", "000", "Corollary B.2", explicit=False, holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
+@register_bound("upper", "000", "Corollary B.2", explicit=False, holds="LinUCB-SDP-Amp, best batch; " + _ARBITRARY)
 def linucb_sdp_amp_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(4/5) T^(3/5) epsilon^(-2/5) (log(T/delta) log(2/delta))^(1/5), other logarithms left out."""
-    t, tail = above("horizon", horizon, 0), within("delta", delta, 0, 1)
+    t, tail = check_above("horizon", horizon, 0), check_between("delta", delta, 0, 1)
     logs = (np.log(t / tail) * np.log(2 / tail)) ** 0.2
-    return plain(constant * dim**0.8 * t**0.6 * above("epsilon", epsilon, 0) ** -0.4 * logs)
+    return to_scalar(constant * dim**0.8 * t**0.6 * check_above("epsilon", epsilon, 0) ** -0.4 * logs)
 
 
-@states("upper", "000", "Corollary C.2", explicit=False, holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
+@register_bound("upper", "000", "Corollary C.2", explicit=False, holds="LinUCB-SDP-Vec, best batch; " + _ARBITRARY)
 def linucb_sdp_vec_best_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(4/5) T^(3/5) epsilon^(-2/5) log(d^2/delta)^(2/5), other logarithms left out."""
-    logs = np.log(dim**2 / within("delta", delta, 0, 1)) ** 0.4
-    return plain(
-        constant * dim**0.8 * above("horizon", horizon, 0) ** 0.6 * above("epsilon", epsilon, 0) ** -0.4 * logs
+    logs = np.log(dim**2 / check_between("delta", delta, 0, 1)) ** 0.4
+    return to_scalar(
+        constant
+        * dim**0.8
+        * check_above("horizon", horizon, 0) ** 0.6
+        * check_above("epsilon", epsilon, 0) ** -0.4
+        * logs
     )
 
 
-@states("upper", "000", "Corollary 3.3", explicit=False, holds="LinUCB-SDP-Amp, batches of T^(3/5); " + _ARBITRARY)
+@register_bound(
+    "upper", "000", "Corollary 3.3", explicit=False, holds="LinUCB-SDP-Amp, batches of T^(3/5); " + _ARBITRARY
+)
 def linucb_sdp_fixed_rate(*, horizon: Any, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """T^(3/5) log(T/delta)^(1/2) / sqrt(epsilon) (Vec: log(d^2/delta), Remark 3.6): a batch that ignores the budget."""
     t, privacy = _private(horizon, epsilon, 1.0)
-    return plain(constant * t**0.6 * privacy * np.sqrt(np.log(t / within("delta", delta, 0, 1))))
+    return to_scalar(constant * t**0.6 * privacy * np.sqrt(np.log(t / check_between("delta", delta, 0, 1))))
 
 
-@states("upper", "000", "Corollary B.3", explicit=False, holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY)
+@register_bound(
+    "upper", "000", "Corollary B.3", explicit=False, holds="LinUCB-SDP-Amp, each report local DP; " + _ARBITRARY
+)
 def linucb_sdp_amp_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(3/4) T^(3/4) log(1/delta)^(1/4) / sqrt(epsilon), epsilon and delta of the local guarantee."""
-    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
-    return plain(constant * dim**0.75 * t**0.75 * privacy)
+    t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
+    return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
 
-@states("upper", "000", "Corollary C.3", explicit=False, holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY)
+@register_bound(
+    "upper", "000", "Corollary C.3", explicit=False, holds="LinUCB-SDP-Vec, each report local DP; " + _ARBITRARY
+)
 def linucb_sdp_vec_local_rate(*, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0) -> Any:
     """d^(3/4) T^(3/4) log(d^2/delta)^(1/2) / sqrt(epsilon), epsilon and delta of the local guarantee."""
-    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / within("delta", delta, 0, 1))))
-    return plain(constant * dim**0.75 * t**0.75 * privacy)
+    t, privacy = _private(horizon, epsilon, np.sqrt(np.log(dim**2 / check_between("delta", delta, 0, 1))))
+    return to_scalar(constant * dim**0.75 * t**0.75 * privacy)
 
 
-@states("upper", "000", "Theorem 4.2(i) (E.3)", explicit=False, holds="LinUCB-SDP-Amp, returning users; " + _ARBITRARY)
+@register_bound(
+    "upper", "000", "Theorem 4.2(i) (E.3)", explicit=False, holds="LinUCB-SDP-Amp, returning users; " + _ARBITRARY
+)
 def linucb_sdp_amp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
     """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(T/delta)^(1/4) log(2/delta)^(1/2) log T log(T/alpha)."""
-    tail = within("delta", delta, 0, 1)
+    tail = check_between("delta", delta, 0, 1)
     t, privacy = _private(horizon, epsilon, np.log(2 / tail) ** 0.5)
     privacy = privacy * np.log(t / tail) ** 0.25
-    return plain(constant * _returning(t, dim, batches, privacy, failure))
+    return to_scalar(constant * _returning(t, dim, batches, privacy, failure))
 
 
-@states("upper", "000", "Theorem 4.2(ii) (E.5)", explicit=False, holds="LinUCB-SDP-Vec, returning users; " + _ARBITRARY)
+@register_bound(
+    "upper", "000", "Theorem 4.2(ii) (E.5)", explicit=False, holds="LinUCB-SDP-Vec, returning users; " + _ARBITRARY
+)
 def linucb_sdp_vec_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, failure: float, constant: float = 1.0
 ) -> Any:
     """d T log(T)/M + sqrt(M T/epsilon) d^(3/4) log(d^2 M/delta)^(3/4) log T log(T/alpha)."""
-    t, privacy = _private(horizon, epsilon, np.log(dim**2 * batches / within("delta", delta, 0, 1)) ** 0.75)
-    return plain(constant * _returning(t, dim, batches, privacy, failure))
+    t, privacy = _private(horizon, epsilon, np.log(dim**2 * batches / check_between("delta", delta, 0, 1)) ** 0.75)
+    return to_scalar(constant * _returning(t, dim, batches, privacy, failure))
 
 
-@states(
+@register_bound(
     "upper",
     "000",
     "Corollary E.4",
@@ -191,12 +217,12 @@ def linucb_sdp_amp_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
     """d^(5/6) T^(2/3) epsilon^(-1/3) log(T/delta)^(1/2), other logarithms left out."""
-    t = above("horizon", horizon, 0)
-    logs = np.sqrt(np.log(t / within("delta", delta, 0, 1)))
-    return plain(constant * dim ** (5 / 6) * t ** (2 / 3) * above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
+    t = check_above("horizon", horizon, 0)
+    logs = np.sqrt(np.log(t / check_between("delta", delta, 0, 1)))
+    return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
 
 
-@states(
+@register_bound(
     "upper",
     "000",
     "Corollary E.6",
@@ -207,21 +233,23 @@ def linucb_sdp_vec_returning_best_rate(
     *, horizon: Any, dim: int, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
     """d^(5/6) T^(2/3) epsilon^(-1/3) log(d^2 T/delta)^(1/2), other logarithms left out."""
-    t = above("horizon", horizon, 0)
-    logs = np.sqrt(np.log(dim**2 * t / within("delta", delta, 0, 1)))
-    return plain(constant * dim ** (5 / 6) * t ** (2 / 3) * above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
+    t = check_above("horizon", horizon, 0)
+    logs = np.sqrt(np.log(dim**2 * t / check_between("delta", delta, 0, 1)))
+    return to_scalar(constant * dim ** (5 / 6) * t ** (2 / 3) * check_above("epsilon", epsilon, 0) ** (-1 / 3) * logs)
 
 
-@states("upper", "000", "Proposition 4.3 (E.7)", explicit=False, holds="LinUCB-JDP per user of M rounds; " + _ARBITRARY)
+@register_bound(
+    "upper", "000", "Proposition 4.3 (E.7)", explicit=False, holds="LinUCB-JDP per user of M rounds; " + _ARBITRARY
+)
 def linucb_jdp_returning_rate(
     *, horizon: Any, dim: int, batches: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
     """d sqrt(T) + sqrt(M T/epsilon) d^(3/4) log(1/delta)^(1/4), other logarithms left out."""
-    t, privacy = _private(horizon, epsilon, np.log(1 / within("delta", delta, 0, 1)) ** 0.25)
-    return plain(constant * (dim * np.sqrt(t) + np.sqrt(batches * t) * dim**0.75 * privacy))
+    t, privacy = _private(horizon, epsilon, np.log(1 / check_between("delta", delta, 0, 1)) ** 0.25)
+    return to_scalar(constant * (dim * np.sqrt(t) + np.sqrt(batches * t) * dim**0.75 * privacy))
 
 
-@states(
+@register_bound(
     "upper", "002", "Theorem 5.1", explicit=False, holds="LinUCB with k concurrent shufflers, epsilon < 1; expectation"
 )
 def linucb_concurrent_rate(
@@ -229,44 +257,46 @@ def linucb_concurrent_rate(
 ) -> Any:
     """k^(3/4) T^((k+1)/(2k+1)) (sigma + d) / sqrt(epsilon), logarithms left out; Corollary 5.2 is k = log T."""
     t, privacy = _private(horizon, epsilon, 1.0)
-    k = float(above("shufflers", shufflers, 1, strict=False))
-    return plain(constant * k**0.75 * t ** ((k + 1) / (2 * k + 1)) * privacy * (reward_std + dim))
+    k = float(check_above("shufflers", shufflers, 1, strict=False))
+    return to_scalar(constant * k**0.75 * t ** ((k + 1) / (2 * k + 1)) * privacy * (reward_std + dim))
 
 
-@states(
+@register_bound(
     "lower", "000", "introduction (Chu et al. 2011)", explicit=False, holds="every policy, private or not; K < infinity"
 )
 def contextual_lower_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
     """sqrt(d T)."""
-    return plain(constant * np.sqrt(dim * above("horizon", horizon, 0)))
+    return to_scalar(constant * np.sqrt(dim * check_above("horizon", horizon, 0)))
 
 
 def _private(horizon: Any, epsilon: Any, logs: Any) -> tuple[Floats, Floats]:
     """T, and logs / sqrt(epsilon)."""
-    return above("horizon", horizon, 1, strict=False), np.asarray(logs / np.sqrt(above("epsilon", epsilon, 0)))
+    return check_above("horizon", horizon, 1, strict=False), np.asarray(
+        logs / np.sqrt(check_above("epsilon", epsilon, 0))
+    )
 
 
 def _batched(t: Floats, dim: int, batch: float, privacy: Floats, failure: float) -> Floats:
     """d B log T + privacy d^(3/4) T^(3/4) log T log(T/alpha) / B^(1/4)."""
-    size = above("batch", batch, 1, strict=False)
-    slow = privacy * dim**0.75 * t**0.75 * np.log(t) * np.log(t / within("failure", failure, 0, 1)) / size**0.25
+    size = check_above("batch", batch, 1, strict=False)
+    slow = privacy * dim**0.75 * t**0.75 * np.log(t) * np.log(t / check_between("failure", failure, 0, 1)) / size**0.25
     return np.asarray(dim * size * np.log(t) + slow)
 
 
 def _returning(t: Floats, dim: int, batches: float, privacy: Floats, failure: float) -> Floats:
     """d T log(T)/M + sqrt(M T) privacy d^(3/4) log T log(T/alpha)."""
-    m = above("batches", batches, 1, strict=False)
-    slow = np.sqrt(m * t) * privacy * dim**0.75 * np.log(t) * np.log(t / within("failure", failure, 0, 1))
+    m = check_above("batches", batches, 1, strict=False)
+    slow = np.sqrt(m * t) * privacy * dim**0.75 * np.log(t) * np.log(t / check_between("failure", failure, 0, 1))
     return np.asarray(dim * t * np.log(t) / m + slow)
 
 
-def of_linucb(setting: Setting) -> Found:
+def find_linucb_bounds(setting: RunSetting) -> BoundCalls:
     """LinUCB: from above by its own radius or rate; from below what every policy pays."""
     yield from _linucb_upper(setting)
     yield contextual_lower_rate, {"dim": setting["dim"]}
 
 
-def _linucb_upper(setting: Setting) -> Found:
+def _linucb_upper(setting: RunSetting) -> BoundCalls:
     """Lemma A.2 with the set of theta that it ran with; a narrower one is outside of it."""
     for formula, size in ((linucb_lemma, "radius"), (linucb_ellipsoid, "ellipsoid")):
         if setting.get("width", 1.0) >= 1 and size in setting:
@@ -304,7 +334,7 @@ def _linucb_upper(setting: Setting) -> Found:
 # Reference: Azize and Basu 2024 [004], Table I, Theorems 5 and 14, appendix F.
 
 
-@states(
+@register_bound(
     "upper",
     "004",
     "Theorem 5, with the constants of its proof",
@@ -332,17 +362,17 @@ def adac_oful_proof(
     ones, so g keeps at least lambda there. The last update before round t is at
     tau >= (t - 1 + lambda)/(1 + C) - lambda (Step 5 with any ridge; printed for lambda >= 1).
     """
-    validation.chance("failure", failure)
-    t = np.atleast_1d(above("horizon", horizon, 1, strict=False))
-    log_det = dim * np.log1p(t / (above("ridge", ridge, 0) * dim))
+    validation.open_probability("failure", failure)
+    t = np.atleast_1d(check_above("horizon", horizon, 1, strict=False))
+    log_det = dim * np.log1p(t / (check_above("ridge", ridge, 0) * dim))
     beta = reward_std * np.sqrt(2 * math.log(1 / failure) + log_det) + math.sqrt(ridge)
-    episodes = log_det / math.log1p(float(above("growth", growth, 0)))
+    episodes = log_det / math.log1p(float(check_above("growth", growth, 0)))
     log_share = np.log(t / failure)
     norm = dim + 2 * np.sqrt(dim * log_share) + 2 * log_share  # f(d, failure / T)
-    scale = width**2 / (2 * float(above("rho", rho, 0))) * episodes * norm
+    scale = width**2 / (2 * float(check_above("rho", rho, 0))) * episodes * norm
     sums = np.array([_harmonic(float(end), dim, failure, ridge, least_eigenvalue, growth) for end in t])
     found = 2 * math.sqrt(1 + growth) * np.sqrt(2 * log_det) * (beta * np.sqrt(t) + np.sqrt(scale * sums))  # Step 6
-    return plain(np.minimum(found, 2 * t).reshape(np.shape(horizon)))
+    return to_scalar(np.minimum(found, 2 * t).reshape(np.shape(horizon)))
 
 
 def _harmonic(horizon: float, dim: int, failure: float, ridge: float, least_eigenvalue: float, growth: float) -> float:
@@ -356,30 +386,36 @@ def _harmonic(horizon: float, dim: int, failure: float, ridge: float, least_eige
 def _eigenvalue(tau: Floats, dim: int, failure: float, ridge: float, least_eigenvalue: float) -> Floats:
     """What lambda_min(V_tau) is at least, by Lemma 12 where it says anything."""
     log = np.log((tau + 3) * dim / failure)
-    grown = float(above("least_eigenvalue", least_eigenvalue, 0)) * tau / 4 - 8 * log - 2 * np.sqrt(tau * log)
+    grown = float(check_above("least_eigenvalue", least_eigenvalue, 0)) * tau / 4 - 8 * log - 2 * np.sqrt(tau * log)
     return np.asarray(ridge + np.maximum(grown, 0.0))
 
 
-@states("upper", "004", "Table I (Theorem 5)", explicit=False, holds="AdaC-OFUL under Assumption 2, with high chance")
+@register_bound(
+    "upper", "004", "Table I (Theorem 5)", explicit=False, holds="AdaC-OFUL under Assumption 2, with high chance"
+)
 def adac_oful_rate(*, horizon: Any, dim: int, rho: Any, constant: float = 1.0) -> Any:
     """d log(T) sqrt(T) + d^2 log(T)^2 / sqrt(rho)."""
-    t = above("horizon", horizon, 1, strict=False)
-    return plain(constant * (dim * np.log(t) * np.sqrt(t) + dim**2 * np.log(t) ** 2 / np.sqrt(above("rho", rho, 0))))
+    t = check_above("horizon", horizon, 1, strict=False)
+    return to_scalar(
+        constant * (dim * np.log(t) * np.sqrt(t) + dim**2 * np.log(t) ** 2 / np.sqrt(check_above("rho", rho, 0)))
+    )
 
 
-@states("upper", "004", "section V-B2, remark 2", explicit=False, holds="AdaC-OFUL with private contexts (joint DP)")
+@register_bound(
+    "upper", "004", "section V-B2, remark 2", explicit=False, holds="AdaC-OFUL with private contexts (joint DP)"
+)
 def adac_oful_joint_rate(*, horizon: Any, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(T) + sqrt(T / rho): then privacy is not free any more."""
-    t = above("horizon", horizon, 0)
-    return plain(constant * (np.sqrt(t) + np.sqrt(t / above("rho", rho, 0))))
+    t = check_above("horizon", horizon, 0)
+    return to_scalar(constant * (np.sqrt(t) + np.sqrt(t / check_above("rho", rho, 0))))
 
 
-def of_oful(setting: Setting) -> Found:
+def find_oful_bounds(setting: RunSetting) -> BoundCalls:
     """RS-OFUL and AdaC-OFUL: with constants where the contexts' least eigenvalue was given, else the rate.
 
     The theorem is for features and theta of norm at most 1; the policy gives half of `failure` to each kind of noise.
     """
-    problem = {"dim": setting["dim"], "rho": rho_of(setting)}
+    problem = {"dim": setting["dim"], "rho": find_rho(setting)}
     outside = setting.get("width", 1.0) < 1 or setting["feature_bound"] != 1 or setting["parameter_bound"] != 1
     if not setting.get("eigenvalue") or outside:
         yield adac_oful_rate, problem
@@ -398,7 +434,7 @@ def of_oful(setting: Setting) -> Found:
     yield contextual_lower_rate, {"dim": setting["dim"]}
 
 
-def of_oful_joint(setting: Setting) -> Found:
+def find_oful_joint_bounds(setting: RunSetting) -> BoundCalls:
     """AdaC-OFUL-JDP: a rate."""
-    yield adac_oful_joint_rate, {"rho": rho_of(setting)}
+    yield adac_oful_joint_rate, {"rho": find_rho(setting)}
     yield contextual_lower_rate, {"dim": setting["dim"]}

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.policies.theory.base import Found, Setting, above, is_pure, plain, rho_of, states, within
+from bandanna.policies.theory.base import (
+    BoundCalls,
+    RunSetting,
+    check_above,
+    check_between,
+    find_rho,
+    is_pure,
+    register_bound,
+    to_scalar,
+)
 from bandanna.types import Floats
 
 # Finite arms with rho-Interactive zCDP: AdaC-UCB from above, every private policy from below.
@@ -20,39 +29,41 @@ from bandanna.types import Floats
 _ADAC = "AdaC-UCB (and, with rho = infinity, UCB in doubling episodes), rewards in a range of width w, in expectation"
 
 
-@states("upper", "004", "Theorem 10", explicit=True, holds=_ADAC)
+@register_bound("upper", "004", "Theorem 10", explicit=True, holds=_ADAC)
 def adac_ucb_gaps(*, horizon: Any, gaps: Any, rho: Any, optimism: float, width: float = 1.0) -> Any:
     """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta log T / rho) + 2 beta / (beta - 3))."""
-    log_t, beta = np.log(above("horizon", horizon, 1, strict=False)), above("optimism", optimism, 3)
+    log_t, beta = np.log(check_above("horizon", horizon, 1, strict=False)), check_above("optimism", optimism, 3)
     total: Any = 0.0
     for gap in _unit(gaps, width):
         learning = 8 * beta * log_t / gap
-        privacy = 8 * np.sqrt(beta * log_t / above("rho", rho, 0))
+        privacy = 8 * np.sqrt(beta * log_t / check_above("rho", rho, 0))
         total = total + learning + privacy + 2 * beta / (beta - 3)  # Theorem 10
-    return plain(width * total)
+    return to_scalar(width * total)
 
 
-@states("upper", "004", "Theorem 11", explicit=True, holds=_ADAC)
+@register_bound("upper", "004", "Theorem 11", explicit=True, holds=_ADAC)
 def adac_ucb_worst(*, horizon: Any, n_arms: int, rho: Any, optimism: float, width: float = 1.0) -> Any:
     """4 sqrt(2 beta K T log T) + 8 K sqrt(beta log T / rho) + 3 beta (K - 1) / (beta - 3), for any gaps.
 
     The constants are those of the theorem's proof; gaps sum to at most K - 1 in units of the range.
     """
-    t, beta = above("horizon", horizon, 1, strict=False), above("optimism", optimism, 3)
-    n_arms = int(above("n_arms", n_arms, 1, strict=False))
+    t, beta = check_above("horizon", horizon, 1, strict=False), check_above("optimism", optimism, 3)
+    n_arms = int(check_above("n_arms", n_arms, 1, strict=False))
     learning = 4 * np.sqrt(2 * beta * n_arms * t * np.log(t))
-    privacy = 8 * n_arms * np.sqrt(beta * np.log(t) / above("rho", rho, 0))
-    return plain(width * (learning + privacy + 3 * beta * (n_arms - 1) / (beta - 3)))  # Theorem 11
+    privacy = 8 * n_arms * np.sqrt(beta * np.log(t) / check_above("rho", rho, 0))
+    return to_scalar(width * (learning + privacy + 3 * beta * (n_arms - 1) / (beta - 3)))  # Theorem 11
 
 
-@states("upper", "004", "Table I (Theorem 11)", explicit=False, holds=_ADAC)
+@register_bound("upper", "004", "Table I (Theorem 11)", explicit=False, holds=_ADAC)
 def adac_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(K T log T) + K sqrt(log T / rho)."""
-    t = above("horizon", horizon, 1, strict=False)
-    return plain(constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.sqrt(np.log(t) / above("rho", rho, 0))))
+    t = check_above("horizon", horizon, 1, strict=False)
+    return to_scalar(
+        constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.sqrt(np.log(t) / check_above("rho", rho, 0)))
+    )
 
 
-@states(
+@register_bound(
     "upper",
     "004",
     "Table II (from Azize and Basu 2022, Theorem 7)",
@@ -61,12 +72,12 @@ def adac_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0)
 )
 def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: float, constant: float = 1.0) -> Any:
     """sum_{a : Delta_a > 0} (8 beta log T / Delta_a + 8 sqrt(beta / rho) log T): sqrt(log T) more than Theorem 10."""
-    log_t, beta = np.log(above("horizon", horizon, 1, strict=False)), above("optimism", optimism, 0)
-    private = 8 * np.sqrt(beta / above("rho", rho, 0)) * log_t
-    return plain(constant * sum(8 * beta * log_t / gap + private for gap in _unit(gaps, 1.0)))
+    log_t, beta = np.log(check_above("horizon", horizon, 1, strict=False)), check_above("optimism", optimism, 0)
+    private = 8 * np.sqrt(beta / check_above("rho", rho, 0)) * log_t
+    return to_scalar(constant * sum(8 * beta * log_t / gap + private for gap in _unit(gaps, 1.0)))
 
 
-@states(
+@register_bound(
     "upper",
     "004",
     "Table II (from Azize and Basu 2022, Theorem 12)",
@@ -75,11 +86,13 @@ def converted_ucb_gaps_rate(*, horizon: Any, gaps: Any, rho: Any, optimism: floa
 )
 def converted_ucb_rate(*, horizon: Any, n_arms: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(K T log T) + K log T / sqrt(rho)."""
-    t = above("horizon", horizon, 1, strict=False)
-    return plain(constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.log(t) / np.sqrt(above("rho", rho, 0))))
+    t = check_above("horizon", horizon, 1, strict=False)
+    return to_scalar(
+        constant * (np.sqrt(n_arms * t * np.log(t)) + n_arms * np.log(t) / np.sqrt(check_above("rho", rho, 0)))
+    )
 
 
-@states(
+@register_bound(
     "lower",
     "004",
     "Theorem 17",
@@ -92,28 +105,28 @@ def finite_lower(*, horizon: Any, n_arms: int, rho: Any = np.inf) -> Any:
     0 where nothing is proven, T < K - 1. The hard instances have means (D, 0, ..., 0) and (D, 0, ..., 2 D, ..., 0):
     see `hard_gap` for the private part's D.
     """
-    t, others = above("horizon", horizon, 0), float(above("n_arms", n_arms, 1)) - 1
-    budget = above("rho", rho, 0)
+    t, others = check_above("horizon", horizon, 0), float(check_above("n_arms", n_arms, 1)) - 1
+    budget = check_above("rho", rho, 0)
     private = np.where(budget <= 1, np.sqrt(others / budget) / 124, 0.0)
-    return plain(np.where(t >= others, np.maximum(np.sqrt(t * others) / 27, private), 0.0))
+    return to_scalar(np.where(t >= others, np.maximum(np.sqrt(t * others) / 27, private), 0.0))
 
 
 def hard_gap(*, horizon: float, n_arms: int, rho: float) -> float:
     """D of Theorem 17's proof: 1/sqrt(b) - c/(2 b), b = rho T^2 / (K - 1) (1 + 1/(K - 1)), c = rho T / (K - 1)."""
-    others = float(above("n_arms", n_arms, 1)) - 1
+    others = float(check_above("n_arms", n_arms, 1)) - 1
     b, c = rho * horizon**2 / others * (1 + 1 / others), rho * horizon / others
     return float(1 / np.sqrt(b) - c / (2 * b))
 
 
 def _unit(gaps: Any, width: float) -> Floats:
     """Positive gaps, in units of the range."""
-    values = above("gaps", gaps, 0, strict=False).ravel() / float(above("width", width, 0))
+    values = check_above("gaps", gaps, 0, strict=False).ravel() / float(check_above("width", width, 0))
     return values[values > 0]
 
 
-def of_ucb_episodes(setting: Setting) -> Found:
+def find_ucb_episodes_bounds(setting: RunSetting) -> BoundCalls:
     """UCB-episodes, AdaC-UCB, AdaP-UCB; the theorems need optimism > 3, else only their rate is left."""
-    rho, n_arms = rho_of(setting), setting["n_arms"]
+    rho, n_arms = find_rho(setting), setting["n_arms"]
     if is_pure(setting):
         yield converted_ucb_rate, {"n_arms": n_arms, "rho": rho}
     elif setting["optimism"] <= 3:
@@ -124,13 +137,13 @@ def of_ucb_episodes(setting: Setting) -> Found:
         if gaps:
             yield adac_ucb_gaps, {"gaps": gaps, **shared}
         yield adac_ucb_worst, {"n_arms": n_arms, **shared}
-    yield from of_finite_arms(setting)
+    yield from find_finite_arm_bounds(setting)
 
 
-def of_finite_arms(setting: Setting) -> Found:
+def find_finite_arm_bounds(setting: RunSetting) -> BoundCalls:
     """Every finite-armed policy: the lower bound."""
     if setting["n_arms"] > 1:
-        yield finite_lower, {"n_arms": setting["n_arms"], "rho": rho_of(setting)}
+        yield finite_lower, {"n_arms": setting["n_arms"], "rho": find_rho(setting)}
 
 
 # Linear bandits with distributed feedback: DP-DPE in every trust model.
@@ -147,56 +160,64 @@ _TABLE = "Table I (Theorem 5.2)"
 
 def _learning(horizon: Any, n_arms: int, sampling: float) -> tuple[Floats, Floats]:
     """T, and Table I's first term T^(1 - alpha/2) sqrt(log(k T))."""
-    t = above("horizon", horizon, 1, strict=False)
-    return t, t ** (1 - float(above("sampling", sampling, 0)) / 2) * np.sqrt(np.log(n_arms * t))
+    t = check_above("horizon", horizon, 1, strict=False)
+    return t, t ** (1 - float(check_above("sampling", sampling, 0)) / 2) * np.sqrt(np.log(n_arms * t))
 
 
-@states("upper", "001", "Table I (Theorem 5.1)", explicit=False, holds="DPE, in expectation")
+@register_bound("upper", "001", "Table I (Theorem 5.1)", explicit=False, holds="DPE, in expectation")
 def dpe_rate(*, horizon: Any, n_arms: int, sampling: float, constant: float = 1.0) -> Any:
     """T^(1 - alpha/2) sqrt(log(k T))."""
-    return plain(constant * _learning(horizon, n_arms, sampling)[1])
+    return to_scalar(constant * _learning(horizon, n_arms, sampling)[1])
 
 
-@states("upper", "001", "Theorem 5.1", explicit=False, holds="DPE, in expectation")
+@register_bound("upper", "001", "Theorem 5.1", explicit=False, holds="DPE, in expectation")
 def dpe_full_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, client_std: float, constant: float = 1.0
 ) -> Any:
     """sqrt(d T log(k T)) + sigma T^(1 - alpha/2) sqrt(log(k T)): with the term that Table I leaves out."""
     t, clients = _learning(horizon, n_arms, sampling)
-    return plain(constant * (np.sqrt(dim * t * np.log(n_arms * t)) + client_std * clients))
+    return to_scalar(constant * (np.sqrt(dim * t * np.log(n_arms * t)) + client_std * clients))
 
 
-@states("upper", "001", _TABLE, explicit=False, holds="CDP-DPE, (epsilon, delta)-DP, in expectation")
+@register_bound("upper", "001", _TABLE, explicit=False, holds="CDP-DPE, (epsilon, delta)-DP, in expectation")
 def cdp_dpe_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
     """T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha) sqrt(log(1/delta) log(k T)) / epsilon."""
     t, clients = _learning(horizon, n_arms, sampling)
-    noise = np.sqrt(np.log(1 / within("delta", delta, 0, 1)) * np.log(n_arms * t)) / above("epsilon", epsilon, 0)
-    return plain(constant * (clients + dim**1.5 * t ** (1 - sampling) * noise))
+    noise = np.sqrt(np.log(1 / check_between("delta", delta, 0, 1)) * np.log(n_arms * t)) / check_above(
+        "epsilon", epsilon, 0
+    )
+    return to_scalar(constant * (clients + dim**1.5 * t ** (1 - sampling) * noise))
 
 
-@states("upper", "001", _TABLE, explicit=False, holds="LDP-DPE, (epsilon, delta)-local DP, in expectation")
+@register_bound("upper", "001", _TABLE, explicit=False, holds="LDP-DPE, (epsilon, delta)-local DP, in expectation")
 def ldp_dpe_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
     """T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha/2) sqrt(log(1/delta) log(k T)) / epsilon."""
     t, clients = _learning(horizon, n_arms, sampling)
-    noise = np.sqrt(np.log(1 / within("delta", delta, 0, 1)) * np.log(n_arms * t)) / above("epsilon", epsilon, 0)
-    return plain(constant * (clients + dim**1.5 * t ** (1 - sampling / 2) * noise))
+    noise = np.sqrt(np.log(1 / check_between("delta", delta, 0, 1)) * np.log(n_arms * t)) / check_above(
+        "epsilon", epsilon, 0
+    )
+    return to_scalar(constant * (clients + dim**1.5 * t ** (1 - sampling / 2) * noise))
 
 
-@states("upper", "001", _TABLE, explicit=False, holds="SDP-DPE, (epsilon, delta)-shuffle DP, in expectation")
+@register_bound("upper", "001", _TABLE, explicit=False, holds="SDP-DPE, (epsilon, delta)-shuffle DP, in expectation")
 def sdp_dpe_rate(
     *, horizon: Any, n_arms: int, dim: int, sampling: float, epsilon: Any, delta: Any, constant: float = 1.0
 ) -> Any:
     """T^(1 - alpha/2) sqrt(log(k T)) + d^(3/2) T^(1 - alpha) log(d/delta) sqrt(log(k T)) / epsilon."""
     t, clients = _learning(horizon, n_arms, sampling)
-    noise = np.log(dim / within("delta", delta, 0, 1)) * np.sqrt(np.log(n_arms * t)) / above("epsilon", epsilon, 0)
-    return plain(constant * (clients + dim**1.5 * t ** (1 - sampling) * noise))
+    noise = (
+        np.log(dim / check_between("delta", delta, 0, 1))
+        * np.sqrt(np.log(n_arms * t))
+        / check_above("epsilon", epsilon, 0)
+    )
+    return to_scalar(constant * (clients + dim**1.5 * t ** (1 - sampling) * noise))
 
 
-def of_phased_elimination(setting: Setting) -> Found:
+def find_phased_elimination_bounds(setting: RunSetting) -> BoundCalls:
     """DPE, CDP-DPE, LDP-DPE, SDP-DPE: rates, from Table I of 001."""
     shared = {"n_arms": setting["n_arms"], "sampling": setting["alpha"]}
     private = {"dim": setting["dim"], "epsilon": setting["epsilon"], "delta": setting["delta"]}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bandanna import validation
-from bandanna.policies.theory.base import Found, Setting, above, plain, rho_of, states
+from bandanna.policies.theory.base import BoundCalls, RunSetting, check_above, find_rho, register_bound, to_scalar
 
 # Linear bandits with a fixed set of arms and rho-Interactive zCDP: AdaC-GOPE from above, every policy from below.
 #
@@ -21,7 +21,7 @@ from bandanna.policies.theory.base import Found, Setting, above, plain, rho_of, 
 _LARGEST_PHASES = 64
 
 
-@states(
+@register_bound(
     "upper",
     "004",
     "Theorem 4, with the constants of its proof",
@@ -46,9 +46,9 @@ def adac_gope_proof(
     Delta: arms that are left after phase l have gaps of at most 4 beta_l, and of at most w. `support` bounds the arms
     of a design, d (d + 1) / 2 by default; s = `reward_std` is 1 in the paper.
     """
-    t = above("horizon", horizon, 1, strict=False)
-    validation.chance("failure", failure)
-    above("rho", rho, 0)
+    t = check_above("horizon", horizon, 1, strict=False)
+    validation.open_probability("failure", failure)
+    check_above("rho", rho, 0)
     most = dim * (dim + 1) // 2 if support is None else support
     spent, best = np.zeros_like(t), width * t
     for phase in range(1, _LARGEST_PHASES):
@@ -58,7 +58,7 @@ def adac_gope_proof(
         )  # Step 4
         spent = spent + min(4 * 2 * beta, width) * np.minimum(rounds, t)
         best = np.minimum(best, spent + 4 * beta * t)  # Step 3
-    return plain(best)
+    return to_scalar(best)
 
 
 def phase_length(
@@ -70,15 +70,17 @@ def phase_length(
     return 8 * dim * (reward_std / beta) ** 2 * math.log(4 / failure) + width * dim / beta * math.sqrt(2 * norm / rho)
 
 
-@states("upper", "004", "Table I (Theorem 4)", explicit=False, holds="AdaC-GOPE with failure = 1/T, in expectation")
+@register_bound(
+    "upper", "004", "Table I (Theorem 4)", explicit=False, holds="AdaC-GOPE with failure = 1/T, in expectation"
+)
 def adac_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(d T log(K T)) + d log(K T)^(3/2) / sqrt(rho)."""
-    t = above("horizon", horizon, 1, strict=False)
+    t = check_above("horizon", horizon, 1, strict=False)
     log = np.log(n_arms * t)
-    return plain(constant * (np.sqrt(dim * t * log) + dim * log**1.5 / np.sqrt(above("rho", rho, 0))))
+    return to_scalar(constant * (np.sqrt(dim * t * log) + dim * log**1.5 / np.sqrt(check_above("rho", rho, 0))))
 
 
-@states(
+@register_bound(
     "upper",
     "004",
     "Table II (from Hanna et al. 2022, (17))",
@@ -87,12 +89,12 @@ def adac_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: f
 )
 def converted_gope_rate(*, horizon: Any, n_arms: int, dim: int, rho: Any, constant: float = 1.0) -> Any:
     """sqrt(d T log(K T)) + d^2 log(K T)^2 / sqrt(rho)."""
-    t = above("horizon", horizon, 1, strict=False)
+    t = check_above("horizon", horizon, 1, strict=False)
     log = np.log(n_arms * t)
-    return plain(constant * (np.sqrt(dim * t * log) + dim**2 * log**2 / np.sqrt(above("rho", rho, 0))))
+    return to_scalar(constant * (np.sqrt(dim * t * log) + dim**2 * log**2 / np.sqrt(check_above("rho", rho, 0))))
 
 
-@states(
+@register_bound(
     "lower",
     "004",
     "Theorem 9",
@@ -125,15 +127,15 @@ def linear_lower(*, horizon: Any, dim: int, n_arms: Any = math.inf, rho: Any = n
     float or array
         The bound at every horizon.
     """
-    t, budget = above("horizon", horizon, 0), above("rho", rho, 0)
-    size = np.minimum(dim, np.floor(np.log2(above("n_arms", n_arms, 2, strict=False))))
+    t, budget = check_above("horizon", horizon, 0), check_above("rho", rho, 0)
+    size = np.minimum(dim, np.floor(np.log2(check_above("n_arms", n_arms, 2, strict=False))))
     private = math.exp(-2.25) / (4 if as_printed else 8) * size / np.sqrt(budget)
-    return plain(np.maximum(math.exp(-2) / 8 * size * np.sqrt(t), np.where(budget <= 1, private, 0.0)))
+    return to_scalar(np.maximum(math.exp(-2) / 8 * size * np.sqrt(t), np.where(budget <= 1, private, 0.0)))
 
 
-def of_gope(setting: Setting) -> Found:
+def find_gope_bounds(setting: RunSetting) -> BoundCalls:
     """GOPE and AdaC-GOPE; with noise in the beginning, the rate that Table II quotes for such algorithms."""
-    problem = {"n_arms": setting["n_arms"], "dim": setting["dim"], "rho": rho_of(setting)}
+    problem = {"n_arms": setting["n_arms"], "dim": setting["dim"], "rho": find_rho(setting)}
     if setting.get("noise") == "beginning":
         yield converted_gope_rate, problem
     else:
@@ -169,30 +171,30 @@ def of_gope(setting: Setting) -> Found:
 # With K >= 2^d arms the first term is d sqrt(T), as in [003].
 
 
-@states("upper", "003", "Theorem 2 of Sawarni et al. 2024", explicit=False, holds="RS-GLinUCB; any contexts")
+@register_bound("upper", "003", "Theorem 2 of Sawarni et al. 2024", explicit=False, holds="RS-GLinUCB; any contexts")
 def rs_glinucb_rate(*, horizon: Any, dim: int, constant: float = 1.0) -> Any:
     """d sqrt(T) log T."""
-    t = above("horizon", horizon, 1, strict=False)
-    return plain(constant * dim * np.sqrt(t) * np.log(t))
+    t = check_above("horizon", horizon, 1, strict=False)
+    return to_scalar(constant * dim * np.sqrt(t) * np.log(t))
 
 
-@states("upper", "003", "Theorem 6.2", explicit=False, holds="GLM-JDP, as printed; any contexts")
+@register_bound("upper", "003", "Theorem 6.2", explicit=False, holds="GLM-JDP, as printed; any contexts")
 def glm_jdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
     """d sqrt(T) log T + d^(3/4) sqrt(T/epsilon) log T (d + log T)^(1/4)."""
-    t, e = above("horizon", horizon, 1, strict=False), above("epsilon", epsilon, 0)
+    t, e = check_above("horizon", horizon, 1, strict=False), check_above("epsilon", epsilon, 0)
     log = np.log(t)
     private = dim**0.75 * np.sqrt(t / e) * log * (dim + log) ** 0.25
-    return plain(constant * (dim * np.sqrt(t) * log + private))
+    return to_scalar(constant * (dim * np.sqrt(t) * log + private))
 
 
-@states("upper", "003", "Theorem 5.1", explicit=False, holds="GLM-SDP, as printed; contexts of one law")
+@register_bound("upper", "003", "Theorem 5.1", explicit=False, holds="GLM-SDP, as printed; contexts of one law")
 def glm_sdp_rate(*, horizon: Any, dim: int, epsilon: Any, constant: float = 1.0) -> Any:
     """d^(3/2) sqrt(T log T) max(1, 1/sqrt(epsilon))."""
-    t, e = above("horizon", horizon, 1, strict=False), above("epsilon", epsilon, 0)
-    return plain(constant * dim**1.5 * np.sqrt(t * np.log(t)) * np.maximum(1.0, 1 / np.sqrt(e)))
+    t, e = check_above("horizon", horizon, 1, strict=False), check_above("epsilon", epsilon, 0)
+    return to_scalar(constant * dim**1.5 * np.sqrt(t * np.log(t)) * np.maximum(1.0, 1 / np.sqrt(e)))
 
 
-@states(
+@register_bound(
     "lower",
     "003",
     "Section 7 for K arms",
@@ -220,28 +222,32 @@ def glm_lower_rate(*, horizon: Any, dim: int, n_arms: Any, epsilon: Any, constan
     float or array
         The rate at every horizon.
     """
-    t, e, k = above("horizon", horizon, 0), above("epsilon", epsilon, 0), above("n_arms", n_arms, 2, strict=False)
-    return plain(constant * (np.sqrt(dim * t * np.minimum(dim, np.log2(k))) + np.minimum(t, dim / e)))
+    t, e, k = (
+        check_above("horizon", horizon, 0),
+        check_above("epsilon", epsilon, 0),
+        check_above("n_arms", n_arms, 2, strict=False),
+    )
+    return to_scalar(constant * (np.sqrt(dim * t * np.minimum(dim, np.log2(k))) + np.minimum(t, dim / e)))
 
 
-def of_rs_glinucb(setting: Setting) -> Found:
+def find_rs_glinucb_bounds(setting: RunSetting) -> BoundCalls:
     """RS-GLinUCB: a rate."""
     yield rs_glinucb_rate, {"dim": setting["dim"]}
 
 
-def of_glm_jdp(setting: Setting) -> Found:
+def find_glm_jdp_bounds(setting: RunSetting) -> BoundCalls:
     """GLM-JDP: rates."""
     yield glm_jdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
     yield from _lower(setting, private)
 
 
-def of_glm_sdp(setting: Setting) -> Found:
+def find_glm_sdp_bounds(setting: RunSetting) -> BoundCalls:
     """GLM-SDP: rates."""
     yield glm_sdp_rate, (private := {"dim": setting["dim"], "epsilon": setting["epsilon"]})
     yield from _lower(setting, private)
 
 
-def _lower(setting: Setting, private: dict[str, Any]) -> Found:
+def _lower(setting: RunSetting, private: dict[str, Any]) -> BoundCalls:
     """The lower rate; a single arm has no regret."""
     if setting["n_arms"] > 1:
         yield glm_lower_rate, private | {"n_arms": setting["n_arms"]}

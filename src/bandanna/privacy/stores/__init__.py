@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bandanna.privacy.stores.base import Entry, LedgerStore, MemoryStore
+from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore
 from bandanna.privacy.stores.sqlite import SQLiteStore
 
 __all__ = [
-    "Entry",
+    "LedgerEntry",
     "LedgerStore",
     "MemoryStore",
     "SQLiteStore",

@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """One committed expense; `release` is None until the noisy result is stored, then a one-tuple with it."""
 
     task: str
@@ -51,15 +51,15 @@ class LedgerStore(ABC):
         """A random key made with the store: fingerprints of small data must not be guessable."""
 
     @abstractmethod
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """All entries, in the order of their commitment."""
 
     @abstractmethod
-    def find(self, task: str, batch: str) -> Entry | None:
+    def find(self, task: str, batch: str) -> LedgerEntry | None:
         """The entry under an id."""
 
     @abstractmethod
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: LedgerEntry) -> None:
         """Record an expense under a new id."""
 
     @abstractmethod
@@ -88,13 +88,13 @@ class LedgerStore(ABC):
 
 
 @dataclass(kw_only=True)
-class _Summary:
+class _TaskCounts:
     """How many batches of each event, and how many of each person, every task has."""
 
     tasks: dict[str, Counter[Event]] = field(default_factory=dict)
     people: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         self.tasks.setdefault(entry.task, Counter())[entry.event] += 1
         self.people.setdefault(entry.task, Counter()).update(entry.members)
 
@@ -103,8 +103,8 @@ class MemoryStore(LedgerStore):
     """A store that lives as long as the process."""
 
     def __init__(self) -> None:
-        self._entries: dict[tuple[str, str], Entry] = {}
-        self._summary: _Summary | None = None  # counted when it is needed
+        self._entries: dict[tuple[str, str], LedgerEntry] = {}
+        self._summary: _TaskCounts | None = None  # counted when it is needed
         self._lock = threading.RLock()
         self._secret = secrets.token_bytes(32)
 
@@ -121,15 +121,15 @@ class MemoryStore(LedgerStore):
         """How many entries there are."""
         return len(self._entries)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """In order of commitment."""
         return list(self._entries.values())
 
-    def find(self, task: str, batch: str) -> Entry | None:
+    def find(self, task: str, batch: str) -> LedgerEntry | None:
         """The entry or None."""
         return self._entries.get((task, batch))
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: LedgerEntry) -> None:
         """Refuses an id that is taken."""
         with self._lock:
             if (entry.task, entry.batch) in self._entries:
@@ -163,9 +163,9 @@ class MemoryStore(LedgerStore):
             seen = self._counted().people.get(task, Counter())
             return {person: seen[person] for person in people}
 
-    def _counted(self) -> _Summary:
+    def _counted(self) -> _TaskCounts:
         if self._summary is None:
-            summary = _Summary()
+            summary = _TaskCounts()
             for entry in self.entries():
                 summary.add(entry)
             self._summary = summary

@@ -11,7 +11,7 @@ from typing import Any
 from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
 from bandanna.privacy.events import EVENTS, Event
 from bandanna.privacy.stores import sqlite
-from bandanna.privacy.stores.base import Entry, LedgerStore, Result
+from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, Result
 from bandanna.storage.database.base import Transaction
 from bandanna.storage.encoding import Encoding
 
@@ -64,23 +64,23 @@ class TransactionStore(LedgerStore):
             self._key = bytes(rows[0][0])
         return self._key
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """In order of commitment."""
         people: dict[int, list[str]] = {}
         for number, member in self._ask("select entry, member from ledger_members order by entry, place"):
-            people.setdefault(number, []).append(_unpacked(member))
+            people.setdefault(number, []).append(_unpack_member(member))
         return [self._entry(row, people.get(row[0], [])) for row in self._ask(_ENTRY + " order by number")]
 
-    def find(self, task: str, batch: str) -> Entry | None:
+    def find(self, task: str, batch: str) -> LedgerEntry | None:
         """The entry or None."""
         for row in self._ask(_ENTRY + " where task = ? and batch = ?", task, batch):
             members = self._ask("select member from ledger_members where entry = ? order by place", row[0])
-            return self._entry(row, [_unpacked(member) for (member,) in members])
+            return self._entry(row, [_unpack_member(member) for (member,) in members])
         return None
 
-    def _entry(self, row: tuple[Any, ...], members: list[str]) -> Entry:
+    def _entry(self, row: tuple[Any, ...], members: list[str]) -> LedgerEntry:
         _, task, batch, event, fingerprint, release = row
-        return Entry(
+        return LedgerEntry(
             task=task,
             batch=batch,
             event=self._event(event),
@@ -100,7 +100,7 @@ class TransactionStore(LedgerStore):
         except Unreadable as error:
             raise BandannaError(f"the ledger's tables hold what this program does not know: {error}") from error
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: LedgerEntry) -> None:
         """Refuses an id that is taken."""
         if self._ask("select 1 from ledger_entries where task = ? and batch = ?", entry.task, entry.batch):
             raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
@@ -113,7 +113,7 @@ class TransactionStore(LedgerStore):
         )
         self._many(
             "insert into ledger_members (entry, place, task, member) values (?, ?, ?, ?)",
-            [(number, place, entry.task, _packed(member)) for place, member in enumerate(entry.members)],
+            [(number, place, entry.task, _pack_member(member)) for place, member in enumerate(entry.members)],
         )
         self._ask(
             "insert into ledger_tallies (task, event, batches) values (?, ?, 1) "
@@ -158,21 +158,21 @@ class TransactionStore(LedgerStore):
         seen = dict.fromkeys(people, 0)
         everybody = list(seen)
         for start in range(0, len(everybody), _AT_ONCE):
-            some = [_packed(person) for person in everybody[start : start + _AT_ONCE]]
+            some = [_pack_member(person) for person in everybody[start : start + _AT_ONCE]]
             listed = ", ".join("?" * len(some))
             query = (
                 f"select member, count(*) from ledger_members where task = ? and member in ({listed}) group by member"
             )
             for member, count in self._ask(query, task, *some):
-                seen[_unpacked(member)] = count
+                seen[_unpack_member(member)] = count
         return seen
 
 
-def _packed(member: str) -> bytes:
+def _pack_member(member: str) -> bytes:
     """As a member is stored: a hash by its 32 bytes, any other text by its own, with what it is before."""
     stored = sqlite.pack_member(member)
     return _HASH + stored if isinstance(stored, bytes) else _TEXT + stored.encode(errors="surrogatepass")
 
 
-def _unpacked(stored: bytes) -> str:
+def _unpack_member(stored: bytes) -> str:
     return stored[1:].hex() if stored[:1] == _HASH else stored[1:].decode(errors="surrogatepass")

@@ -15,7 +15,7 @@ from typing import Any
 from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.privacy.events import Event
 from bandanna.privacy.stores import sqlite
-from bandanna.privacy.stores.base import Entry, LedgerStore, MemoryStore, Result
+from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore, Result
 from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage.encoding import Encoding
 
@@ -25,7 +25,7 @@ from bandanna.storage.encoding import Encoding
 NOTES = "agent", "terms", "siblings", "writer", "state", "calibrations"  # whose, for what, where else, how to go on
 
 
-class Journal(SQLiteStore):
+class JournalFile(SQLiteStore):
     """One journal: a ledger's file that belongs to an agent and knows the newest state of its policy."""
 
     _undone = True  # a release that fails never was
@@ -34,7 +34,7 @@ class Journal(SQLiteStore):
         """How many releases it holds."""
         return int(self._ask("select coalesce(max(number), 0) from entries")[0][0])
 
-    def newest(self) -> Entry:
+    def newest(self) -> LedgerEntry:
         """The newest of its releases."""
         ((task, batch),) = self._ask("select task, batch from entries order by number desc limit 1")
         entry = self.find(task, batch)
@@ -61,10 +61,10 @@ class Journal(SQLiteStore):
         old = self._ask("select value from meta where key = ?", key)
         with self._together():
             self._sql.execute("insert or replace into meta values (?, ?)", (key, text))
-            replaced = [sqlite.of_note(key, before) for (before,) in old]
-            self._account(plus=[sqlite.of_note(key, text)], minus=replaced)
+            replaced = [sqlite.hash_note(key, before) for (before,) in old]
+            self._account(plus=[sqlite.hash_note(key, text)], minus=replaced)
 
-    def lacks(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def lacks(self, entries: Sequence[LedgerEntry]) -> Sequence[LedgerEntry]:
         """Which of these entries it does not have, of which it has a first part."""
         mine = self.entries()
         same = [one.fingerprint for one in mine] == [one.fingerprint for one in entries[: len(mine)]]
@@ -83,11 +83,11 @@ class Journal(SQLiteStore):
             self._sql.execute("delete from meta where key not in ('secret', 'sum')")
             self._sql.execute("update meta set value = zeroblob(32) where key = 'sum'")
 
-    def catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
+    def catch_up(self, entries: Sequence[LedgerEntry], notes: dict[str, Any]) -> None:
         """Bring it to exactly these entries, of which it has a first part."""
         self.alone(lambda: self._catch_up(entries, notes))
 
-    def _catch_up(self, entries: Sequence[Entry], notes: dict[str, Any]) -> None:
+    def _catch_up(self, entries: Sequence[LedgerEntry], notes: dict[str, Any]) -> None:
         for entry in self.lacks(entries):
             self.commit(entry)
         for key, value in notes.items():
@@ -103,7 +103,7 @@ class Journal(SQLiteStore):
 # is interrupted and lives on, the journals say what has happened: `settle` brings memory up to them.
 
 
-class Journals(LedgerStore):
+class ReplicatedJournal(LedgerStore):
     """The ledger's store of an agent: in memory, and in the journals of all paths at which the agent was saved.
 
     Its owner sees to it that one thread uses it at a time, and calls `settle` after a call that was interrupted.
@@ -115,22 +115,25 @@ class Journals(LedgerStore):
         self._writer = secrets.token_hex(16)  # tells what this run has written from what another process has
         self._memory = MemoryStore()
         self._states: dict[int, Any] = {}  # what was noted as the state, by the number of releases
-        self._files: dict[Path, Journal] = {}
-        self._pending: Entry | None = None
+        self._files: dict[Path, JournalFile] = {}
+        self._pending: LedgerEntry | None = None
         self._coming: Any = None
 
     @classmethod
     def load(
         cls, path: Path, *, agent: str, terms: Any, secret: bytes, encoding: Encoding
-    ) -> tuple[Journals, dict[str, Any]]:
+    ) -> tuple[ReplicatedJournal, dict[str, Any]]:
         """The journals of an agent that was saved at `path`, all brought up to the newest, and its notes."""
-        made, first = cls(agent=agent, terms=terms, secret=secret, encoding=encoding), _owned(path, agent, encoding)
-        others = {Path(name) for name in _names(first)} - {first.path}
-        found = [Journal(other, create=False, encoding=encoding) for other in sorted(others) if other.is_file()]
+        made, first = (
+            cls(agent=agent, terms=terms, secret=secret, encoding=encoding),
+            _open_journal(path, agent, encoding),
+        )
+        others = {Path(name) for name in _list_sibling_paths(first)} - {first.path}
+        found = [JournalFile(other, create=False, encoding=encoding) for other in sorted(others) if other.is_file()]
         files = [first, *(file for file in found if file.note("agent") == agent)]  # a path may be another's by now
         for file in files:
             made._bind(file)
-        newest = max(files, key=Journal.count)
+        newest = max(files, key=JournalFile.count)
         entries, notes = newest.entries(), newest.notes()
         for file in files:
             if file.lacks(entries):
@@ -143,10 +146,10 @@ class Journals(LedgerStore):
 
     def attach(self, save: Path, notes: dict[str, Any]) -> None:
         """Write every release to the journal of a save too, from the first one on."""
-        path = journal_of(save)
+        path = find_journal_path(save)
         if path in self._files and path.is_file() and self._files[path].note("agent") == self._agent:
             return
-        file = Journal(path, encoding=self._encoding)
+        file = JournalFile(path, encoding=self._encoding)
         self._files.pop(path, None)  # that file is gone
         siblings = [str(one) for one in (*self._files, path)]
         own = {"agent": self._agent, "terms": self._terms, "siblings": siblings, "writer": self._writer}
@@ -161,11 +164,11 @@ class Journals(LedgerStore):
 
     def saved(self, save: Path) -> None:
         """There is a save beside the journal from now on."""
-        file = self._files[journal_of(save)]
+        file = self._files[find_journal_path(save)]
         if file.note("saved") is False:
             file.write("saved", True)
 
-    def _claim(self, file: Journal, save: Path) -> None:
+    def _claim(self, file: JournalFile, save: Path) -> None:
         """A journal is ours, or nobody's: of a first save that was interrupted, so that nothing can go on from it."""
         if file.note("agent") in (None, self._agent):
             return
@@ -175,7 +178,7 @@ class Journals(LedgerStore):
             )
         file.clear()
 
-    def _bind(self, file: Journal) -> None:
+    def _bind(self, file: JournalFile) -> None:
         """A journal is for one policy and one key, whatever a save says."""
         if file.note("terms") != self._terms:
             raise BandannaError(f"{file.path} was made for another policy, budget or key than the save's")
@@ -188,7 +191,7 @@ class Journals(LedgerStore):
         """What was noted as the state with the newest release."""
         return self._states.get(self.count())
 
-    def advance(self, notes: dict[str, Any]) -> None:
+    def record_state(self, notes: dict[str, Any]) -> None:
         """Note the newest state, as part of the release that is being made."""
         self._coming = notes["state"]
         self._write(notes | {"writer": self._writer})
@@ -222,7 +225,7 @@ class Journals(LedgerStore):
 
         return file.alone(inside)
 
-    def _remember(self, entry: Entry, state: Any) -> None:
+    def _remember(self, entry: LedgerEntry, state: Any) -> None:
         """Once the entry is there it counts, and its state with it: an interrupt finds both or neither."""
         count = self.count()
         self._states = {count: self._states.get(count), count + 1: state}
@@ -234,13 +237,13 @@ class Journals(LedgerStore):
         files = [self._files[path] for path in sorted(self._files) if not self._files[path].read_only]
         for file in files:
             file.alone(partial(self._adopt, file))
-        newest = max(files, key=Journal.count, default=None)
+        newest = max(files, key=JournalFile.count, default=None)
         if newest is not None and newest.count() == self.count():
             for file in files:
                 if file.count() < self.count():
                     file.catch_up(self.entries(), newest.notes())
 
-    def _adopt(self, file: Journal) -> None:
+    def _adopt(self, file: JournalFile) -> None:
         """A release that this run has written, and was interrupted before it knew."""
         if file.count() == self.count() + 1 and file.note("writer") == self._writer:
             self._remember(file.newest(), file.note("state"))
@@ -249,17 +252,17 @@ class Journals(LedgerStore):
         """The agent's."""
         return self._secret
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """In order of commitment."""
         return self._memory.entries() + ([self._pending] if self._pending is not None else [])
 
-    def find(self, task: str, batch: str) -> Entry | None:
+    def find(self, task: str, batch: str) -> LedgerEntry | None:
         """The entry or None."""
         if self._pending is not None and (self._pending.task, self._pending.batch) == (task, batch):
             return self._pending
         return self._memory.find(task, batch)
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: LedgerEntry) -> None:
         """In all journals, as part of `alone`; in memory when they have it."""
         if self.find(entry.task, entry.batch) is not None or self._pending is not None:
             raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
@@ -289,31 +292,31 @@ class Journals(LedgerStore):
         return self._memory.appearances(task, people)
 
 
-def journal_of(save: Path) -> Path:
+def find_journal_path(save: Path) -> Path:
     """The journal stands beside the save; one file has one name, whatever links lead to its folder."""
     return save.absolute().parent.resolve() / (save.name + ".journal")
 
 
 def refuse_journal(save: Path) -> None:
     """Where nothing is promised there is no journal: one that is there belongs to somebody who promised something."""
-    path = journal_of(save)
+    path = find_journal_path(save)
     if os.path.lexists(path):
         raise BandannaError(f"{path} belongs to a save with a promise, and {save.name} promises nothing: one is astray")
 
 
-def _owned(path: Path, agent: str, encoding: Encoding) -> Journal:
+def _open_journal(path: Path, agent: str, encoding: Encoding) -> JournalFile:
     if not os.path.lexists(path):
         raise BandannaError(
             f"{path} does not exist: it belongs to the save and knows what was released; keep them together, and with "
             f"them {path.name}-journal, if it is there"
         )
-    file = Journal(path, create=False, encoding=encoding)
+    file = JournalFile(path, create=False, encoding=encoding)
     if file.note("agent") != agent:
         raise BandannaError(f"{path} is the journal of another agent")
     return file
 
 
-def _names(file: Journal) -> list[str]:
+def _list_sibling_paths(file: JournalFile) -> list[str]:
     """Where the agent keeps further journals."""
     names = file.note("siblings") or []
     if not (isinstance(names, list) and all(isinstance(name, str) and "\0" not in name for name in names)):

@@ -23,7 +23,7 @@ from typing import Any
 from bandanna import validation
 from bandanna.errors import BandannaError, ConflictingRelease, Unreadable
 from bandanna.privacy.events import EVENTS, Event
-from bandanna.privacy.stores.base import Entry, LedgerStore, Result
+from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, Result
 from bandanna.storage import files
 from bandanna.storage.encoding import Encoding
 
@@ -47,13 +47,13 @@ create table members (
 create index people on members (task, member);
 create table tallies (task text, event integer, count integer, primary key (task, event)) without rowid;
 """
-ENTRY = """
+SELECT_ENTRY = """
 select number, task, batch, events.event, fingerprint, release
 from entries join events on events.id = entries.event
 """
 _HASH = re.compile("[0-9a-f]{64}", re.ASCII)
 _SIZE = 32  # bytes of a hash
-_LAWS = {  # what must not be found
+_INTEGRITY_CHECKS = {  # what must not be found
     "an entry without its event": "select 1 from entries where event not in (select id from events)",
     "members of no entry": "select 1 from members where entry not in (select number from entries)",
     "members of another task than their entry": """
@@ -94,7 +94,7 @@ def hash_release(number: int, release: str) -> list[Any]:
     return ["release", number, release]
 
 
-def of_note(key: str, value: str) -> list[Any]:
+def hash_note(key: str, value: str) -> list[Any]:
     """What is hashed of a note."""
     return ["note", key, value]
 
@@ -118,7 +118,7 @@ def find_fault(sql: sqlite3.Connection) -> str | None:
         return str(first)
     if _tables(sql) != _expected_tables():
         return "its tables are not those of a ledger"
-    return next((told for told, law in _LAWS.items() if sql.execute(law).fetchone()), None)
+    return next((told for told, law in _INTEGRITY_CHECKS.items() if sql.execute(law).fetchone()), None)
 
 
 def _tables(sql: sqlite3.Connection) -> set[tuple[str, ...]]:
@@ -136,12 +136,12 @@ def _rows(sql: sqlite3.Connection) -> Iterator[list[Any]]:
     query = "select entry, member from members order by entry, place"
     grouped = groupby(sql.execute(query), lambda row: row[0])
     people = {entry: [unpack_member(member) for _, member in rows] for entry, rows in grouped}
-    for number, task, batch, event, fingerprint, release in sql.execute(ENTRY):
+    for number, task, batch, event, fingerprint, release in sql.execute(SELECT_ENTRY):
         yield hash_entry(number, task, batch, event, fingerprint, people.get(number, ()))
         if release is not None:
             yield hash_release(number, release)
     for key, value in sql.execute("select key, value from meta where key not in ('secret', 'sum')"):
-        yield of_note(key, value)
+        yield hash_note(key, value)
 
 
 def _hash(secret: bytes, row: list[Any]) -> int:
@@ -169,13 +169,13 @@ class SQLiteFile:
         self._whole = True  # False while something is half written
         with self._errors():
             if create and not os.path.lexists(self.path):
-                files.make(self.path)
+                files.create_private_file(self.path)
             elif not os.path.lexists(self.path):
                 raise BandannaError(f"{self.path} does not exist")
-            self.read_only = not files.secure(self.path)
-            for other in companions(self.path):
+            self.read_only = not files.secure_private_file(self.path)
+            for other in find_companion_files(self.path):
                 with suppress(FileNotFoundError):  # another process has just ended its transaction
-                    files.secure(other)
+                    files.secure_private_file(other)
             self._connect()
 
     def _connect(self) -> None:
@@ -246,7 +246,7 @@ class SQLiteFile:
             raise BandannaError(f"{self.path} cannot be used as a ledger's file: {error}") from error
 
 
-def companions(path: Path) -> list[Path]:
+def find_companion_files(path: Path) -> list[Path]:
     """The files that SQLite keeps beside a ledger's file: while they are not empty they belong to it."""
     return [other for end in ("-journal", "-wal", "-shm") if os.path.lexists(other := path.with_name(path.name + end))]
 
@@ -254,8 +254,8 @@ def companions(path: Path) -> list[Path]:
 # Entries in an SQLite file: durable, and exclusive across threads and processes.
 
 
-APPLICATION, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
-_MARKS = """
+APPLICATION_ID, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
+_SELECT_MARKS = """
 select application_id, user_version, (select count(*) from sqlite_master)
 from pragma_application_id, pragma_user_version
 """
@@ -297,17 +297,17 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             for statement in SCHEMA.split(";"):
                 self._sql.execute(statement)
             self._sql.execute("insert into meta values ('secret', ?)", (secrets.token_bytes(32),))
-            self._sql.execute(f"pragma application_id = {APPLICATION}")
+            self._sql.execute(f"pragma application_id = {APPLICATION_ID}")
             total = sum_rows(self._sql, bytes(self._get("secret")))
             self._sql.execute("insert into meta values ('sum', ?)", (total,))
             self._sql.execute(f"pragma user_version = {VERSION}")
 
     def _version(self) -> int:
         """Of the file's tables; 0 if it is empty. One statement: between two, another process may make the file."""
-        ((mark, version, tables),) = self._ask(_MARKS)
+        ((mark, version, tables),) = self._ask(_SELECT_MARKS)
         if not tables:
             return 0
-        if mark != APPLICATION or version != VERSION:
+        if mark != APPLICATION_ID or version != VERSION:
             raise BandannaError(f"{self.path} is not a ledger's file of version {VERSION}")
         return int(version)
 
@@ -336,26 +336,26 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         """Drawn when the file was made."""
         return self._secret
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """In order of commitment."""
-        rows = self._ask(ENTRY + " order by number")  # before their members: those of every row are there
+        rows = self._ask(SELECT_ENTRY + " order by number")  # before their members: those of every row are there
         people: dict[int, list[str]] = {}
         for number, member in self._ask("select entry, member from members order by entry, place"):
             people.setdefault(number, []).append(unpack_member(member))
         with self._errors():
             return [self._entry(row, people.get(row[0], [])) for row in rows]
 
-    def find(self, task: str, batch: str) -> Entry | None:
+    def find(self, task: str, batch: str) -> LedgerEntry | None:
         """The entry or None."""
-        for row in self._ask(ENTRY + " where task = ? and batch = ?", task, batch):
+        for row in self._ask(SELECT_ENTRY + " where task = ? and batch = ?", task, batch):
             members = self._ask("select member from members where entry = ? order by place", row[0])
             with self._errors():
                 return self._entry(row, [unpack_member(member) for (member,) in members])
         return None
 
-    def _entry(self, row: tuple[Any, ...], members: list[str]) -> Entry:
+    def _entry(self, row: tuple[Any, ...], members: list[str]) -> LedgerEntry:
         _, task, batch, event, fingerprint, release = row
-        return Entry(
+        return LedgerEntry(
             task=task,
             batch=batch,
             event=self._event(event),
@@ -369,11 +369,11 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             self._known[text] = self._encoding.loads(text)
         return self._known[text]
 
-    def commit(self, entry: Entry) -> None:
+    def commit(self, entry: LedgerEntry) -> None:
         """Refuses an id that is taken."""
         self.alone(lambda: self._insert(entry))
 
-    def _insert(self, entry: Entry) -> None:
+    def _insert(self, entry: LedgerEntry) -> None:
         text = self._encoding.dumps(entry.event)
         release = None if entry.release is None else self._encoding.dumps(entry.release[0])
         if self._ask("select 1 from entries where task = ? and batch = ?", entry.task, entry.batch):
@@ -400,7 +400,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         self.alone(lambda: self._store(task, batch, self._encoding.dumps(release)))
 
     def _store(self, task: str, batch: str, text: str) -> None:
-        rows = self._ask(ENTRY + " where task = ? and batch = ?", task, batch)
+        rows = self._ask(SELECT_ENTRY + " where task = ? and batch = ?", task, batch)
         if not rows:
             raise LookupError(f"task {task!r}, batch {batch!r} is not committed")
         number, *_, release = rows[0]

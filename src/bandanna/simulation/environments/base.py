@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.rng import Streams
 from bandanna.types import Floats
 
@@ -114,13 +114,13 @@ class Environment(ABC):
     reward: RewardLaw = Bernoulli()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", validation.whole("dim", self.dim))
-        object.__setattr__(self, "n_arms", validation.whole("n_arms", self.n_arms))
+        object.__setattr__(self, "dim", validation.integer("dim", self.dim))
+        object.__setattr__(self, "n_arms", validation.integer("n_arms", self.n_arms))
         if isinstance(self.reward, type) or not callable(getattr(self.reward, "draw", None)):
             allowed = "a law of rewards: Bernoulli(), Bounded(...), TwoPoint(...), ClippedGaussian(...)"
             raise InvalidArgument("reward", self.reward, allowed)
 
-    def lasting(self, rounds: int) -> int:
+    def check_rounds(self, rounds: int) -> int:
         """The rounds, or an error where the world cannot last so long; it lasts for ever unless it says otherwise."""
         return rounds
 
@@ -166,7 +166,7 @@ class World(ABC):
         return np.asarray(np.sum(self.rewards(np.repeat(means[:, None], rounds, axis=1)), axis=1))
 
 
-def read(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[Floats, Floats]:
+def read_block(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[Floats, Floats]:
     """Contexts (S, rounds, K, d) and means (S, rounds, K) of a block; a world that gives others is refused by name.
 
     unit: means must lie in [0, 1], as policies that learn from rewards in [0, 1] rely on.
@@ -175,13 +175,17 @@ def read(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[F
     kind = type(world).__name__
     contexts = world.contexts(start, rounds)
     if np.shape(contexts) != shape:
-        raise InvalidStatistic(f"shape of {kind}.contexts", Summary(np.shape(contexts)), f"(S, rounds, K, d) = {shape}")
+        raise InvalidStatistic(
+            f"shape of {kind}.contexts", ValueSummary(np.shape(contexts)), f"(S, rounds, K, d) = {shape}"
+        )
     means = world.means(contexts)
     if np.shape(means) != shape[:-1]:
-        raise InvalidStatistic(f"shape of {kind}.means", Summary(np.shape(means)), f"(S, rounds, K) = {shape[:-1]}")
+        raise InvalidStatistic(
+            f"shape of {kind}.means", ValueSummary(np.shape(means)), f"(S, rounds, K) = {shape[:-1]}"
+        )
     least, most = float(np.min(means)), float(np.max(means))
     if unit and not (least >= -ROUNDING and most <= 1 + ROUNDING):  # not a number is refused too
-        raise InvalidStatistic(f"{kind}.means", Summary("some outside"), "means in [0, 1]")
+        raise InvalidStatistic(f"{kind}.means", ValueSummary("some outside"), "means in [0, 1]")
     return contexts, means
 
 
@@ -189,17 +193,17 @@ def read(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[F
 
 
 _ROUNDS = 1_000  # of fresh contexts, of which a round's loss is the average
-_AT_ONCE = 2_000_000  # numbers
+_NUMBERS_AT_ONCE = 2_000_000  # numbers
 
 
-def random_play(env: Environment, *, horizon: int, n_seeds: int, seed: int = 0) -> Floats:
+def regret_of_random_play(env: Environment, *, horizon: int, n_seeds: int, seed: int = 0) -> Floats:
     """Expected regret of every seed, (S,): exact where arms stay, else from the first 1,000 rounds of each seed.
 
     The worlds are those that `simulate` plays with the same seeds.
     """
     world = env.begin(Streams(range(seed, seed + n_seeds)))
     rounds = 1 if world.fixed else min(horizon, _ROUNDS)
-    block = max(1, _AT_ONCE // (n_seeds * env.n_arms * env.dim))
+    block = max(1, _NUMBERS_AT_ONCE // (n_seeds * env.n_arms * env.dim))
     lost = np.zeros(n_seeds)
     for start in range(0, rounds, block):
         means = world.means(world.contexts(start, min(block, rounds - start)))  # (S, rounds, K)

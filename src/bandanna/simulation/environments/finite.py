@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from bandanna import validation
-from bandanna.device.domain import reals
+from bandanna.device.domain import read_real_array
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import Streams
 from bandanna.simulation.environments.base import Environment, World
@@ -25,7 +25,7 @@ from bandanna.types import Floats
 # law. Every law here has the mean that it is given, in a range [low, high] of its own.
 
 
-_REACH = 9.0  # centres are searched up to so many standard deviations outside of the range
+_TAIL_STDS = 9.0  # centres are searched up to so many standard deviations outside of the range
 _TABLE = 4096
 _CELLS, _MARGIN = 1 << 13, 1 / 16  # of means; of the range, at either end
 
@@ -101,7 +101,7 @@ class ClippedGaussian(Levels):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "std", validation.positive("std", self.std))
-        object.__setattr__(self, "levels", validation.whole("levels", self.levels, least=2))
+        object.__setattr__(self, "levels", validation.integer("levels", self.levels, least=2))
 
     @cached_property
     def values(self) -> Floats:
@@ -116,7 +116,7 @@ class ClippedGaussian(Levels):
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
         """Means of the clipped reward at many centres."""
-        centres = np.linspace(self.low - _REACH * self.std, self.high + _REACH * self.std, _TABLE)
+        centres = np.linspace(self.low - _TAIL_STDS * self.std, self.high + _TAIL_STDS * self.std, _TABLE)
         return centres, self._clipped_mean(centres)
 
     def _above(self, centre: Floats, threshold: Floats | float) -> Floats:
@@ -210,7 +210,7 @@ class FiniteArms(Environment):
     means: ArrayLike
 
     def __post_init__(self) -> None:
-        means = reals("means", self.means, "a list of numbers, one per arm")
+        means = read_real_array("means", self.means, "a list of numbers, one per arm")
         if means.ndim != 1 or not len(means):
             raise InvalidArgument("means: shape", means.shape, "(K,), K at least 1")
         low, high = (self.reward.low, self.reward.high) if isinstance(self.reward, Levels) else (0.0, 1.0)

@@ -12,7 +12,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import Streams
 from bandanna.policies.glm.links import Link, Logistic, link_of
 from bandanna.simulation.environments.base import Bernoulli, Environment, RewardLaw, World
-from bandanna.simulation.environments.linear import directions, pointing
+from bandanna.simulation.environments.linear import normalize_directions, scale_directions
 from bandanna.types import Floats
 
 _MORE = 2  # entries of a direction that is drawn, beyond those of an arm: then these are uniform in the ball
@@ -54,7 +54,7 @@ class GeneralisedLinear(Environment):
 
     def begin(self, streams: Streams) -> GLMWorld:
         """theta from the stream "instance", arms from "contexts"."""
-        theta = self.norm * directions(streams.normal("instance", (self.dim,)))  # (S, d)
+        theta = self.norm * normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
         return FreshGLM(environment=self, streams=streams, theta=theta, link=link_of(self.link))
 
 
@@ -81,7 +81,7 @@ class PublishedGLM(Environment):
         super().__post_init__()
         object.__setattr__(self, "link", link_of(self.link))
         object.__setattr__(self, "norm", validation.positive("norm", self.norm))
-        object.__setattr__(self, "rounds", validation.whole("rounds", self.rounds))
+        object.__setattr__(self, "rounds", validation.integer("rounds", self.rounds))
         object.__setattr__(self, "reward", LinkRewards(link=link_of(self.link)))
 
     @cached_property
@@ -141,7 +141,7 @@ class FreshGLM(GLMWorld):
         a square root and a division: the same arms on every processor, which powers of radii are not.
         """
         d = self.environment.dim
-        return pointing(self.streams.normal("contexts", (rounds, self.n_arms, d + _MORE)), 1.0, kept=d)
+        return scale_directions(self.streams.normal("contexts", (rounds, self.n_arms, d + _MORE)), 1.0, kept=d)
 
 
 class PublishedGLMWorld(GLMWorld):
@@ -163,6 +163,6 @@ def _published_arms(dim: int, n_arms: int, rounds: int, seed: int) -> Floats:
     normals, uniforms = np.empty((rounds * n_arms, dim)), np.empty(rounds * n_arms)
     for i in range(rounds * n_arms):
         normals[i], uniforms[i] = rng.normal(size=dim), rng.random()
-    arms = directions(normals) * (uniforms ** (1 / dim))[:, None]
+    arms = normalize_directions(normals) * (uniforms ** (1 / dim))[:, None]
     arms.setflags(write=False)
     return arms.reshape(rounds, n_arms, dim)

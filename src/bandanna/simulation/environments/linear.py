@@ -35,11 +35,13 @@ class LinearContextual(Environment):
 
     def begin(self, streams: Streams) -> LinearWorld:
         """theta from the stream "instance", fixed arms from "arms", fresh ones from "contexts"."""
-        theta = appended(directions(streams.normal("instance", (self.dim - 1,))), _HALF, scale=_HALF)  # (S, d)
+        theta = append_entry(
+            normalize_directions(streams.normal("instance", (self.dim - 1,))), _HALF, scale=_HALF
+        )  # (S, d)
         if not self.fixed:
             return FreshArms(environment=self, streams=streams, theta=theta)
         normals = streams.normal("arms", (self.n_arms, self.dim - 1))
-        arms = appended(directions(normals), _HALF, scale=_HALF)  # (S, K, d)
+        arms = append_entry(normalize_directions(normals), _HALF, scale=_HALF)  # (S, K, d)
         return FixedArms(environment=self, streams=streams, theta=theta, arms=arms)
 
 
@@ -76,15 +78,15 @@ class FreshArms(LinearWorld):
     def contexts(self, start: int, rounds: int) -> Floats:
         """Uniform directions from the stream "contexts"."""
         normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
-        return pointing(normals, _HALF, last=_HALF)
+        return scale_directions(normals, _HALF, last=_HALF)
 
 
-def directions(normals: Floats) -> Floats:
+def normalize_directions(normals: Floats) -> Floats:
     """Uniform on the unit sphere: normalised Gaussian vectors."""
-    return np.asarray(normals / _lengths(normals)[..., None])
+    return np.asarray(normals / _vector_lengths(normals)[..., None])
 
 
-def _lengths(normals: Floats) -> Floats:
+def _vector_lengths(normals: Floats) -> Floats:
     """Of vectors (..., d); squares of a few entries are added up in their order."""
     if normals.shape[-1] > _FEW:
         squares = np.einsum("...i,...i->...", normals, normals)
@@ -95,7 +97,7 @@ def _lengths(normals: Floats) -> Floats:
     return np.asarray(np.maximum(np.sqrt(squares, out=squares), 1e-300, out=squares))
 
 
-def pointing(normals: Floats, length: float, *, kept: int | None = None, last: float | None = None) -> Floats:
+def scale_directions(normals: Floats, length: float, *, kept: int | None = None, last: float | None = None) -> Floats:
     """`directions(normals)` times `length`: of each the first `kept` entries (None: all), or all and one more, `last`.
 
     The same numbers bit for bit, without large arrays in between.
@@ -106,7 +108,7 @@ def pointing(normals: Floats, length: float, *, kept: int | None = None, last: f
     flat, out = normals.reshape(count, dim), full.reshape(count, full.shape[-1])
     for start in range(0, count, _TOGETHER):
         some = slice(start, start + _TOGETHER)
-        _fill(flat[some], length, out[some, :dim])
+        _fill_directions(flat[some], length, out[some, :dim])
     if last is not None:
         full[..., -1] = last
     return full
@@ -116,9 +118,9 @@ def _width(dim: int, kept: int | None, last: float | None) -> int:
     return (dim if kept is None else kept) + (last is not None)
 
 
-def _fill(normals: Floats, length: float, out: Floats) -> None:
+def _fill_directions(normals: Floats, length: float, out: Floats) -> None:
     """The first entries of vectors (n, d): (n, kept)."""
-    norms, first = _lengths(normals), normals[:, : out.shape[1]]
+    norms, first = _vector_lengths(normals), normals[:, : out.shape[1]]
     if normals.shape[-1] > _FEW:
         np.multiply(first / norms[:, None], length, out=out)
         return
@@ -127,7 +129,7 @@ def _fill(normals: Floats, length: float, out: Floats) -> None:
         column *= length
 
 
-def appended(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:
+def append_entry(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:
     """The vectors times `scale`, with one more entry."""
     full = np.empty((*vectors.shape[:-1], vectors.shape[-1] + 1))
     np.multiply(vectors, scale, out=full[..., :-1])
@@ -149,7 +151,7 @@ class DisjointLinear(Environment):
 
     def begin(self, streams: Streams) -> DisjointWorld:
         """Parameters from the stream "instance", constants from "constants"."""
-        theta = directions(streams.normal("instance", (self.n_arms, self.dim)))  # (S, K, d)
+        theta = normalize_directions(streams.normal("instance", (self.n_arms, self.dim)))  # (S, K, d)
         constants = 2 * streams.uniform("constants", (self.n_arms,)) - 1  # (S, K)
         return DisjointWorld(environment=self, streams=streams, theta=theta, constants=constants)
 
@@ -163,7 +165,7 @@ class DisjointWorld(World):
 
     def contexts(self, start: int, rounds: int) -> Floats:
         """Uniform directions from the stream "contexts", one for each user."""
-        z = directions(self.streams.normal("contexts", (rounds, 1, self.environment.dim)))
+        z = normalize_directions(self.streams.normal("contexts", (rounds, 1, self.environment.dim)))
         return np.repeat(z, self.n_arms, axis=2)
 
     def means(self, contexts: Floats) -> Floats:
@@ -199,8 +201,8 @@ class SphereArms(Environment):
 
     def begin(self, streams: Streams) -> SphereWorld:
         """theta from the stream "instance", arms from "arms"."""
-        theta = directions(streams.normal("instance", (self.dim,)))  # (S, d)
-        arms = directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
+        theta = normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
+        arms = normalize_directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
         return SphereWorld(environment=self, streams=streams, theta=theta, arms=arms)
 
 
@@ -249,7 +251,7 @@ class SphereContextsWorld(World):
         super().__init__(environment=environment, streams=streams)
         self.shape, self.scaled = (environment.n_arms, environment.dim), environment.scaled
         self.std, self.mean = math.sqrt(environment.variance), 1 / math.sqrt(environment.dim)
-        self.theta = directions(streams.normal("instance", (environment.dim,)))  # (S, d)
+        self.theta = normalize_directions(streams.normal("instance", (environment.dim,)))  # (S, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
         """Drawn anew."""
@@ -304,12 +306,12 @@ class DriftingContexts(Environment):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "horizon", validation.whole("horizon", self.horizon))
+        object.__setattr__(self, "horizon", validation.integer("horizon", self.horizon))
         object.__setattr__(self, "turns", validation.non_negative("turns", self.turns))
 
     def begin(self, streams: Streams) -> LinearWorld:
         """The frame from the stream "instance", the heights of the ladders from "contexts"."""
-        frame = _frame(streams.normal("instance", (self.dim, self.dim)))  # (S, d, d): rows g, b_1, ..., b_m
+        frame = _orthonormal_frame(streams.normal("instance", (self.dim, self.dim)))  # (S, d, d): rows g, b_1, ..., b_m
         world = DriftingWorld(environment=self, streams=streams, frame=frame)
         if self.turns > 0:
             return world
@@ -352,7 +354,7 @@ class DriftingWorld(LinearWorld):
         return np.asarray(centre * self.best[:, None, None] + side * towards[:, :, None])
 
 
-def _frame(normals: Floats) -> Floats:
+def _orthonormal_frame(normals: Floats) -> Floats:
     """A uniform orthonormal frame as rows: Gram-Schmidt (QR with a positive diagonal) of Gaussian vectors."""
     q, r = np.linalg.qr(np.swapaxes(normals, -1, -2))
     signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)  # (S, d)
@@ -388,8 +390,8 @@ class PublishedLinear(Environment):
         """theta from the stream "instance", arms from "arms"."""
         scale = math.sqrt(2) if self.normalised else 1.0
         v, u = self.normals(streams)
-        theta = appended(directions(v), 0.5, scale=0.5)  # (S, d)
-        arms = appended(directions(u), 1.0)  # (S, K, d)
+        theta = append_entry(normalize_directions(v), 0.5, scale=0.5)  # (S, d)
+        arms = append_entry(normalize_directions(u), 1.0)  # (S, K, d)
         basis = np.eye(self.dim)[: self.n_arms]
         basis[:, -1] = 1.0
         arms[:, : self.dim] = basis

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from bandanna import validation
-from bandanna.device.domain import all_finite, reals
+from bandanna.device.domain import check_all_finite, read_real_array
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import Streams
-from bandanna.policies.design import arms_matrix, in_unit_ball
+from bandanna.policies.design import check_arms_matrix, check_unit_ball
 from bandanna.simulation.environments.base import Environment, RewardLaw, World
 from bandanna.simulation.environments.finite import TwoPoint
-from bandanna.simulation.environments.linear import directions
+from bandanna.simulation.environments.linear import normalize_directions
 from bandanna.types import Floats, Ints
 
 # A population that feels one action at a time, and of which only a few clients answer (paper 001).
@@ -59,12 +59,12 @@ class Population(Environment):
     def __post_init__(self) -> None:
         object.__setattr__(self, "sigma", validation.non_negative("sigma", self.sigma))
         if self.size is not None:
-            object.__setattr__(self, "size", validation.whole("size", self.size))
+            object.__setattr__(self, "size", validation.integer("size", self.size))
         if not isinstance(self.reward, TwoPoint) or self.reward.low != -self.reward.high:
             allowed = "TwoPoint(low=-B, high=B): sums of its rewards are drawn at once"
             raise InvalidArgument("reward", self.reward, allowed)
         if self.arms is not None:
-            rows = in_unit_ball("arms", arms_matrix(self.arms))
+            rows = check_unit_ball("arms", check_arms_matrix(self.arms))
             for name, derived in (("dim", rows.shape[1]), ("n_arms", len(rows))):
                 if getattr(self, name) not in (0, derived):
                     raise InvalidArgument(name, getattr(self, name), f"that of the arms, {derived}")
@@ -72,11 +72,11 @@ class Population(Environment):
             object.__setattr__(self, "arms", tuple(map(tuple, rows.tolist())))
         super().__post_init__()
         if self.theta is not None:
-            theta = reals("theta", self.theta)
+            theta = read_real_array("theta", self.theta)
             if theta.shape != (self.dim,):
                 raise InvalidArgument("theta: shape", theta.shape, f"({self.dim},)")
-            all_finite("theta", theta)
-            object.__setattr__(self, "theta", tuple(in_unit_ball("theta", theta[None])[0].tolist()))
+            check_all_finite("theta", theta)
+            object.__setattr__(self, "theta", tuple(check_unit_ball("theta", theta[None])[0].tolist()))
 
     @property
     def bound(self) -> float:
@@ -88,11 +88,11 @@ class Population(Environment):
         """theta* from the stream "instance" and arms from "arms", where they are not given."""
         seeds, given_theta, given_arms = len(streams.seeds), self.theta, self.arms
         if given_theta is None:
-            theta = directions(streams.normal("instance", (self.dim,)))  # (S, d)
+            theta = normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
         else:
             theta = np.broadcast_to(np.asarray(given_theta, dtype=float), (seeds, self.dim))
         if given_arms is None:
-            arms = directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
+            arms = normalize_directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
         else:
             arms = np.broadcast_to(np.asarray(given_arms, dtype=float), (seeds, self.n_arms, self.dim))
         return PopulationWorld(environment=self, streams=streams, theta=theta, arms=arms)
@@ -137,7 +137,7 @@ class PopulationWorld(World):
         """
         population, rng = self.environment, self.streams.generators("clients one by one")[index]
         bound, centres = population.bound, arms @ self.theta[index]
-        lower, upper, inside = clipped_normal(centres, population.sigma * np.linalg.norm(arms, axis=1), bound)
+        lower, upper, inside = clipped_normal_moments(centres, population.sigma * np.linalg.norm(arms, axis=1), bound)
         chances = np.maximum(np.stack([lower, upper, 1 - lower - upper], axis=1), 0.0)
         beyond = rng.multinomial(plays, chances / np.sum(chances, axis=1, keepdims=True))  # (s, 3)
         ones = beyond[:, 1] + rng.binomial(beyond[:, 2], np.clip((1 + inside / bound) / 2, 0.0, 1.0))
@@ -191,7 +191,7 @@ class ClientBlocks:
         return np.stack(rounds, axis=1)
 
 
-def clipped_normal(centres: Floats, spread: Floats, bound: float) -> tuple[Floats, Floats, Floats]:
+def clipped_normal_moments(centres: Floats, spread: Floats, bound: float) -> tuple[Floats, Floats, Floats]:
     """N(centre, spread^2) cut at both bounds: the chances to be below and above, and the mean of what is inside."""
     spread = np.maximum(spread, _POINT)
     low, high = (-bound - centres) / spread, (bound - centres) / spread
@@ -224,7 +224,7 @@ class OneClientPerRound(Environment):
         object.__setattr__(self, "n_arms", self.population.n_arms)
         super().__post_init__()
 
-    def lasting(self, rounds: int) -> int:
+    def check_rounds(self, rounds: int) -> int:
         """At most as many as there are users."""
         size = self.population.size
         if size is not None and size < rounds:
@@ -244,7 +244,7 @@ class OneClientWorld(World):
         super().__init__(environment=environment, streams=streams, fixed=True)
         population, self.arms = environment.population, worlds.arms
         spread = population.sigma * np.linalg.norm(self.arms, axis=-1)
-        lower, upper, inside = clipped_normal(worlds.global_means(), spread, population.bound)
+        lower, upper, inside = clipped_normal_moments(worlds.global_means(), spread, population.bound)
         local = population.bound * (upper - lower) + (1 - lower - upper) * inside  # a fresh client's mean reward
         self.table = np.clip((1 + local / population.bound) / 2, 0.0, 1.0)  # (S, K)
 

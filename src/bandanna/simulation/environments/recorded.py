@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandanna import validation
-from bandanna.device.domain import all_finite, reals
-from bandanna.errors import InvalidArgument, InvalidStatistic, Summary
+from bandanna.device.domain import check_all_finite, read_real_array
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.rng import Streams
 from bandanna.simulation.environments.base import ROUNDING, Certain, Environment, RewardLaw, World
 from bandanna.types import Floats, Ints
@@ -50,19 +50,19 @@ class ArrayEnvironment(Environment):
 
     def __post_init__(self) -> None:
         shape = "(K, d) or (T, K, d), each at least 1"
-        arms = _array("arms", self.arms, shape, ndims=(2, 3), error=InvalidStatistic)
+        arms = _checked_copy("arms", self.arms, shape, ndims=(2, 3), error=InvalidStatistic)
         if (self.theta is None) == (self.means is None):
             given = "neither" if self.theta is None else "both"
-            raise InvalidArgument("theta, means", Summary(given), "exactly one of the two")
+            raise InvalidArgument("theta, means", ValueSummary(given), "exactly one of the two")
         if self.theta is not None:
-            theta = _array("theta", self.theta, f"(d,) = ({arms.shape[-1]},)", ndims=(1,), tail=arms.shape[-1:])
+            theta = _checked_copy("theta", self.theta, f"(d,) = ({arms.shape[-1]},)", ndims=(1,), tail=arms.shape[-1:])
             object.__setattr__(self, "theta", theta)
-            means = _in_unit("arms @ theta", arms @ theta, InvalidStatistic)
+            means = _check_unit_means("arms @ theta", arms @ theta, InvalidStatistic)
         else:
             n_arms = arms.shape[-2]
             shape = f"(K,) or (T, K), K = {n_arms}"
-            means = _array("means", self.means, shape, ndims=(1, 2), tail=(n_arms,), error=InvalidStatistic)
-            means = _in_unit("means", means, InvalidStatistic)
+            means = _checked_copy("means", self.means, shape, ndims=(1, 2), tail=(n_arms,), error=InvalidStatistic)
+            means = _check_unit_means("means", means, InvalidStatistic)
             object.__setattr__(self, "means", means)
         lengths = {array.shape[0] for array, fixed_ndim in ((arms, 2), (means, 1)) if array.ndim > fixed_ndim}
         if len(lengths) > 1:
@@ -173,7 +173,7 @@ class CallableWorld(World):
             for t in range(rounds):
                 given = self.functions.contexts(start + t, rng)
                 name = f"contexts({start + t}, rng)"
-                own[t] = _array(name, given, wanted, ndims=(2,), tail=shape, error=InvalidStatistic)
+                own[t] = _checked_copy(name, given, wanted, ndims=(2,), tail=shape, error=InvalidStatistic)
         return features
 
     def means(self, contexts: Floats) -> Floats:
@@ -182,12 +182,14 @@ class CallableWorld(World):
         for index in np.ndindex(*contexts.shape[:2]):
             given = self.functions.mean(contexts[index].copy())
             wanted = f"(n_arms,) = ({self.n_arms},)"
-            row = _array("mean(features)", given, wanted, ndims=(1,), tail=(self.n_arms,), error=InvalidStatistic)
-            means[index] = _in_unit("mean(features)", row, InvalidStatistic)
+            row = _checked_copy(
+                "mean(features)", given, wanted, ndims=(1,), tail=(self.n_arms,), error=InvalidStatistic
+            )
+            means[index] = _check_unit_means("mean(features)", row, InvalidStatistic)
         return means
 
 
-def _array(
+def _checked_copy(
     argument: str,
     value: Any,
     wanted: str,
@@ -198,25 +200,25 @@ def _array(
 ) -> Floats:
     """A read-only copy with finite entries, one of the numbers of axes, no axis empty, and these last axes."""
     try:
-        array = reals(argument, value, f"an array of numbers of shape {wanted}").copy()
+        array = read_real_array(argument, value, f"an array of numbers of shape {wanted}").copy()
     except InvalidStatistic as refused:
         raise error(refused.argument, refused.value, refused.allowed) from None
     if array.ndim not in ndims or 0 in array.shape or array.shape[len(array.shape) - len(tail) :] != tail:
-        raise error(f"{argument}: shape", Summary(array.shape), wanted)
-    _refuse(argument, array, ~np.isfinite(array), "a finite number", error)
+        raise error(f"{argument}: shape", ValueSummary(array.shape), wanted)
+    _refuse_entry(argument, array, ~np.isfinite(array), "a finite number", error)
     array.setflags(write=False)
     return array
 
 
-def _in_unit(argument: str, means: Floats, error: type[InvalidArgument]) -> Floats:
+def _check_unit_means(argument: str, means: Floats, error: type[InvalidArgument]) -> Floats:
     """Means in [0, 1], read-only; rounding errors are cut off."""
-    _refuse(argument, means, (means < -ROUNDING) | (means > 1 + ROUNDING), "a mean in [0, 1]", error)
+    _refuse_entry(argument, means, (means < -ROUNDING) | (means > 1 + ROUNDING), "a mean in [0, 1]", error)
     cut = np.clip(means, 0.0, 1.0)
     cut.setflags(write=False)
     return cut
 
 
-def _refuse(argument: str, array: Floats, wrong: Any, allowed: str, error: type[InvalidArgument]) -> None:
+def _refuse_entry(argument: str, array: Floats, wrong: Any, allowed: str, error: type[InvalidArgument]) -> None:
     """Name the first wrong entry."""
     if np.any(wrong):
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -260,14 +262,14 @@ class Table(Environment):
     def __post_init__(self) -> None:
         rewards = _table_array("rewards", self.rewards, (2,), "(n, K)")
         if rewards.min() < -_ROUNDING or rewards.max() > 1 + _ROUNDING:
-            raise InvalidStatistic("rewards", Summary("some outside"), "rewards in [0, 1]: scale them first")
+            raise InvalidStatistic("rewards", ValueSummary("some outside"), "rewards in [0, 1]: scale them first")
         features = _table_array("features", self.features, (2, 3), "(n, d) or (n, K, d)")
         n, arms = rewards.shape
         if features.shape[:-1] not in ((n,), (n, arms)):
             raise InvalidStatistic(
-                "shape of features", Summary(features.shape), f"({n}, d) or ({n}, {arms}, d), as rewards say"
+                "shape of features", ValueSummary(features.shape), f"({n}, d) or ({n}, {arms}, d), as rewards say"
             )
-        validation.store(self, validation.flag, "resample")
+        validation.set_validated(self, validation.boolean, "resample")
         kept = {"features": features, "rewards": np.clip(rewards, 0.0, 1.0), "dim": features.shape[-1]}
         for name, value in {**kept, "n_arms": arms, "people": n}.items():
             if isinstance(value, np.ndarray):
@@ -288,7 +290,7 @@ class Table(Environment):
             known, place = np.unique(labels, return_inverse=True)
             rewards = np.eye(len(known))[place.ravel()]
         if rewards is None:
-            raise InvalidStatistic("y", Summary("labels of several kinds"), "whole numbers, or texts")
+            raise InvalidStatistic("y", ValueSummary("labels of several kinds"), "whole numbers, or texts")
         return cls(features=x, rewards=rewards, resample=resample)
 
     def _key(self) -> tuple[Any, ...]:
@@ -303,7 +305,7 @@ class Table(Environment):
         """By value."""
         return hash(self._key())
 
-    def lasting(self, rounds: int) -> int:
+    def check_rounds(self, rounds: int) -> int:
         """As long as one likes, or until everybody has come."""
         if not self.resample and rounds > self.people:
             allowed = f"at most {self.people:,} rounds, the people of the table, or resample=True"
@@ -344,8 +346,8 @@ class TableWorld(World):
 
 
 def _table_array(name: str, given: Any, ndims: tuple[int, ...], shape: str) -> Floats:
-    array = np.array(reals(name, given), dtype=float)
+    array = np.array(read_real_array(name, given), dtype=float)
     if array.ndim not in ndims or 0 in array.shape:
-        raise InvalidStatistic(f"shape of {name}", Summary(array.shape), f"{shape}, each at least 1")
-    all_finite(name, array)
+        raise InvalidStatistic(f"shape of {name}", ValueSummary(array.shape), f"{shape}, each at least 1")
+    check_all_finite(name, array)
     return array

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from bandanna.device.domain import Box
 from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import StreamCoins, Streams
-from bandanna.policies.base import Assigned, Played, Policy, blended
+from bandanna.numeric.rng import StreamRandomness, Streams
+from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, merge_states
 from bandanna.simulation.environments.base import World
 from bandanna.simulation.environments.finite import Levels
-from bandanna.simulation.players.reference import Answers
-from bandanna.simulation.run import Run, Tally
+from bandanna.simulation.players.reference import QueryAnswerer
+from bandanna.simulation.run import RunTotals, Tally
 from bandanna.types import Floats, Ints
 
 # Rewards of arms that are played many times in a row: one by one, or how often each value occurs, in one draw, where
@@ -28,7 +28,7 @@ _BLOCK = 1 << 20  # rewards drawn at once
 _TABLE = 1 << 20  # chances of all values of all arms of all seeds, if there are no more
 
 
-class Pulls:
+class ArmPulls:
     """Plays fixed arms of S seeds, each at its own pace; regret and rewards go to the tally.
 
     Rewards outside of the `domain` are counted as clipped, whether they are reported or not.
@@ -44,23 +44,23 @@ class Pulls:
         self.clipped = np.zeros(len(means), dtype=np.int64)
         self.played = np.zeros(len(means), dtype=np.int64)  # rounds
         self._own: dict[int, World] = {}
-        self._scale = _scale(world) if path == "law" else None
+        self._scale = _reward_values(world) if path == "law" else None
         values = np.zeros(0) if self._scale is None else self._scale[0]
         self._beyond = np.abs(values - np.clip(values, self.low, self.high)) > 1e-9  # values that are clipped, (V,)
         self._clips = bool(self._beyond.any())
         fits = self._scale is not None and means.size * len(values) <= _TABLE
         self._table = self._scale[1](means) if fits and self._scale is not None else None  # (S, K, V)
 
-    def side_by_side(self, arms: Ints, rounds: Ints) -> Played:
+    def side_by_side(self, arms: Ints, rounds: Ints) -> PlayedRounds:
         """One arm of every seed, as many rounds as each has to play (0 is allowed): rows of all seeds, (S, n)."""
         seeds = np.arange(len(arms))
         self._regret(self.gaps[seeds, arms], rounds)
-        self.tally.chose_often(arms, rounds)
+        self.tally.add_plays(arms, rounds)
         if self._scale is None:
             rows = [self._rows(int(s), int(arms[s]), int(rounds[s])) for s in seeds]
             most = max(len(row) for row in rows)
             counts = np.asarray(np.arange(most) < rounds[:, None], dtype=np.int64)
-            return Played(rewards=np.stack([np.pad(row, (0, most - len(row))) for row in rows]), counts=counts)
+            return PlayedRounds(rewards=np.stack([np.pad(row, (0, most - len(row))) for row in rows]), counts=counts)
         values, chance = self._scale[0], self._chances(seeds, arms)
         if len(values) == 2:
             ones = self.world.streams.binomial("reward sums", rounds, chance[:, 1])
@@ -69,21 +69,23 @@ class Pulls:
             draws = zip(self.world.streams.generators("reward sums"), rounds, chance, strict=True)
             counts = np.array([rng.multinomial(n, p) for rng, n, p in draws])
         self._note(slice(None), counts)
-        return Played(rewards=np.broadcast_to(values, counts.shape), counts=counts)
+        return PlayedRounds(rewards=np.broadcast_to(values, counts.shape), counts=counts)
 
-    def one(self, seed: int, arms: Ints, plays: Ints, rounds: int, *, in_turn: bool) -> Played:
+    def one(self, seed: int, arms: Ints, plays: Ints, rounds: int, *, in_turn: bool) -> PlayedRounds:
         """The first `rounds` rounds of an episode of one seed (its place among the seeds): its rows, (n,)."""
-        played = self._turns(seed, arms, rounds) if in_turn else self._in_a_row(seed, arms, plays, rounds)
-        self.tally.chose_often(arms, played, np.full(len(arms), seed))
+        played = self._play_in_turn(seed, arms, rounds) if in_turn else self._play_in_a_row(seed, arms, plays, rounds)
+        self.tally.add_plays(arms, played, np.full(len(arms), seed))
         if self._scale is None:
             rows = [self._rows(seed, int(arm), int(n)) for arm, n in zip(arms, played, strict=True)]
-            return Played(rewards=np.concatenate(rows), arms=np.repeat(arms, played))
+            return PlayedRounds(rewards=np.concatenate(rows), arms=np.repeat(arms, played))
         values, rng = self._scale[0], self.world.streams.generators("reward sums")[seed]
         counts = rng.multinomial(played, self._chances(seed, arms))  # (k, V)
         self._note(seed, counts.sum(axis=0))
-        return Played(rewards=np.tile(values, len(arms)), arms=np.repeat(arms, len(values)), counts=counts.reshape(-1))
+        return PlayedRounds(
+            rewards=np.tile(values, len(arms)), arms=np.repeat(arms, len(values)), counts=counts.reshape(-1)
+        )
 
-    def _in_a_row(self, seed: int, arms: Ints, plays: Ints, rounds: int) -> Ints:
+    def _play_in_a_row(self, seed: int, arms: Ints, plays: Ints, rounds: int) -> Ints:
         """One arm after the other, so many rounds in all: notes the regret, and says how often each is played, (k,)."""
         begun = np.cumsum(plays) - plays
         played = np.clip(rounds - begun, 0, plays)
@@ -94,7 +96,7 @@ class Pulls:
         self.played[seed] += rounds
         return np.asarray(played)
 
-    def _turns(self, seed: int, arms: Ints, rounds: int) -> Ints:
+    def _play_in_turn(self, seed: int, arms: Ints, rounds: int) -> Ints:
         """Arms in turn, so many rounds in all: notes the regret, and says how often each arm is played, (k,)."""
         k, late = len(arms), np.arange(len(arms))[:, None]
         passed = np.clip(self.tally.checkpoints - self.played[seed], 0, rounds)
@@ -137,7 +139,7 @@ class Pulls:
         self.tally.done = int(self.played.min())
 
 
-def _scale(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | None:
+def _reward_values(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | None:
     """Values and their chances, where rewards are on a scale and the world draws them by its law."""
     law = world.environment.reward
     if type(world).rewards is not World.rewards:
@@ -152,46 +154,46 @@ def _scale(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | None:
 # Plays episodes in which the server says what is played: as many steps as there are episodes.
 
 
-def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play_assigned(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds; an episode that the end cuts short releases nothing."""
-    pulls = Pulls(world, getattr(policy, "domain", None), tally, path=path)
-    played = _side_by_side if policy.side_by_side else _one_by_one
+    pulls = ArmPulls(world, getattr(policy, "domain", None), tally, path=path)
+    played = _play_side_by_side if policy.side_by_side else _play_one_by_one
     releases, users, counts = played(policy, world, pulls, rounds, path)
-    return Run(releases=releases, users=users, clipped=pulls.clipped, numbers_per_user=1, counts=counts)
+    return RunTotals(releases=releases, users=users, clipped=pulls.clipped, numbers_per_user=1, counts=counts)
 
 
-def _side_by_side(
-    policy: Policy[Any], world: World, pulls: Pulls, rounds: int, path: str
+def _play_side_by_side(
+    policy: Policy[Any], world: World, pulls: ArmPulls, rounds: int, path: str
 ) -> tuple[int, int, dict[str, NDArray[np.int64]]]:
     """All seeds at once, each at its own pace."""
     seeds = len(pulls.played)
-    answers = Answers(policy, ReplicatedNoise(world.streams), StreamCoins(world.streams), path)
+    answers = QueryAnswerer(policy, ReplicatedNoise(world.streams), StreamRandomness(world.streams), path)
     state = policy.init(replicates=(seeds,))
     releases, users = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
     while np.any(pulls.played < rounds):
         episode = policy.episode(state)
-        assert isinstance(episode, Assigned)
+        assert isinstance(episode, AssignedArms)
         (plays,) = episode.plays.T  # one arm at a time
         playing = np.minimum(plays, rounds - pulls.played)
         rows = pulls.side_by_side(episode.arms[:, 0], playing)
         ended = (playing == plays) & (pulls.played < rounds)  # what ends with the run decides nothing: not released
-        state = blended(ended, answers.learn(state, episode, rows), state)
+        state = merge_states(ended, answers.learn(state, episode, rows), state)
         releases, users = releases + ended, np.where(ended, pulls.played, users)
     return int(releases.max()), int(users.max()), policy.counts(state)
 
 
-def _one_by_one(
-    policy: Policy[Any], world: World, pulls: Pulls, rounds: int, path: str
+def _play_one_by_one(
+    policy: Policy[Any], world: World, pulls: ArmPulls, rounds: int, path: str
 ) -> tuple[int, int, dict[str, NDArray[np.int64]]]:
     """Seeds whose episodes differ in kind, each by itself."""
-    arms, coins = world.contexts(0, 1)[:, 0], StreamCoins(world.streams)
+    arms, coins = world.contexts(0, 1)[:, 0], StreamRandomness(world.streams)
     releases, users, counts = [], [], []
     for seed, rng in enumerate(world.streams.generators(policy.noise_stream)):
-        answers = Answers(policy, FastNoise(rng), coins.of(seed), path)
+        answers = QueryAnswerer(policy, FastNoise(rng), coins.of(seed), path)
         state, last = policy.init(arms[seed]), 0
         while pulls.played[seed] < rounds:
             episode = policy.episode(state)
-            assert isinstance(episode, Assigned)
+            assert isinstance(episode, AssignedArms)
             whole = int(episode.plays.sum())
             playing = min(whole, rounds - int(pulls.played[seed]))
             rows = pulls.one(seed, episode.arms, episode.plays, playing, in_turn=episode.in_turn)

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.device.domain import Arriving, Estimate, Statistic
+from bandanna.device.domain import Estimate, Statistic, StreamedStatistic
 from bandanna.device.noise import ReplicatedNoise
-from bandanna.numeric.rng import StreamCoins
-from bandanna.policies.base import Ask, Desk, Frozen, RunningSums, close
-from bandanna.simulation.environments.base import World, read
-from bandanna.simulation.players.ucb_kernel import Ahead, Optimists, kernel_for, running_noise
-from bandanna.simulation.run import Run, Tally
+from bandanna.numeric.rng import StreamRandomness
+from bandanna.policies.base import FixedLength, RunnerState, RunningSumPolicy, SumQuery, drive_learning
+from bandanna.simulation.environments.base import World, read_block
+from bandanna.simulation.players.ucb_kernel import PredrawnNoise, UCBKernelRun, kernel_for, running_noise
+from bandanna.simulation.run import RunTotals, Tally
 from bandanna.types import Floats, Ints
 
 # Arms that never change: users of an episode all take the same arm, or one of those that are tied; only sums matter.
@@ -32,7 +32,7 @@ _PART = 4096  # users who are held at once; the same for any number of seeds, as
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class SameArmUsers:
     """Users of an episode who take the same arm, in every seed; there are several groups only where arms are tied."""
 
     places: Ints  # (S,): the arm, by its place in the tables
@@ -41,7 +41,7 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ties:
+class TiedEpisode:
     """An episode after round `begin` in which some seeds have a choice."""
 
     begin: int
@@ -50,13 +50,13 @@ class Ties:
     rows: Ints  # the seeds with a choice
 
 
-class FixedArms:
+class FixedArmsPlayer:
     """Means and reports of the arms of every seed, tabulated once."""
 
-    def __init__(self, policy: RunningSums[Any], world: World) -> None:
-        contexts, block = read(world, 0, 1)  # (S, 1, K, d), (S, 1, K)
+    def __init__(self, policy: RunningSumPolicy[Any], world: World) -> None:
+        contexts, block = read_block(world, 0, 1)  # (S, 1, K, d), (S, 1, K)
         features, means = contexts[:, 0], block[:, 0]  # (S, K, d), (S, K)
-        self.world, self.lead, self.coins = world, policy.domain.lead, StreamCoins(world.streams)
+        self.world, self.lead, self.coins = world, policy.domain.lead, StreamRandomness(world.streams)
         self.centred, self.n_arms = policy.centred, means.shape[1]
         ends, moved = policy.centred(np.array([0.0, 1.0]))
         self.binary, self.none, self.one = world.binary and not moved.any(), ends[0], ends[1]
@@ -76,12 +76,12 @@ class FixedArms:
         """Users who are drawn faster one by one than as groups."""
         return _FEW
 
-    def play(self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally) -> list[Group]:
+    def play(self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally) -> list[SameArmUsers]:
         """One episode, in groups of users."""
         return self._groups(*self._choose(policy, snapshot, rounds, tally), rounds, tally)
 
     def statistic(
-        self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally, *, grouped: bool
+        self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally, *, grouped: bool
     ) -> Statistic:
         """The users' reports: two groups of equal ones for each arm where rewards are 0 or 1, else one by one."""
         before = self.clipped.copy()
@@ -90,15 +90,15 @@ class FixedArms:
             return self._grouped(policy, self._groups(place, ties, rounds, tally), before)
         if grouped and self.binary and policy.steady and ties is None and policy.privacy.model == "concurrent":
             sums = self._added(place, rounds, tally)
-            return self._grouped(policy, [Group(places=place, counts=np.array([rounds]), rewards=sums)], before)
+            return self._grouped(policy, [SameArmUsers(places=place, counts=np.array([rounds]), rewards=sums)], before)
         whole = rounds <= _PART or policy.privacy.model == "concurrent"  # whose shufflers read a batch several times
         users = self._users(place, ties, rounds, rounds if whole else _PART, tally)
         parts = self._one_by_one(policy, users, tally, before)
         if whole:
             return next(parts)
-        return Arriving(policy.domain, users=rounds, source=parts, replicates=before.shape)
+        return StreamedStatistic(policy.domain, users=rounds, source=parts, replicates=before.shape)
 
-    def _grouped(self, policy: RunningSums[Any], groups: list[Group], before: Ints) -> Statistic:
+    def _grouped(self, policy: RunningSumPolicy[Any], groups: list[SameArmUsers], before: Ints) -> Statistic:
         """Reports of those with a reward and of those without, of each group; clipped since `before`."""
         values, counts = [], []
         for group in groups:
@@ -111,7 +111,7 @@ class FixedArms:
         return policy.domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
 
     def _one_by_one(
-        self, policy: RunningSums[Any], users: Iterator[Ints], tally: Tally, before: Ints
+        self, policy: RunningSumPolicy[Any], users: Iterator[Ints], tally: Tally, before: Ints
     ) -> Iterator[Statistic]:
         """Reports of every user; what was clipped since `before` is counted with them."""
         for places in users:
@@ -120,7 +120,9 @@ class FixedArms:
             yield policy.domain.sealed(values, clipped=self.clipped - before)
             before = self.clipped.copy()
 
-    def _choose(self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally) -> tuple[Ints, Ties | None]:
+    def _choose(
+        self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally
+    ) -> tuple[Ints, TiedEpisode | None]:
         """The arm of each seed, by its place in the tables, (S,); and who has a choice, whose losses come later."""
         first, tied = policy.favoured(snapshot, self.arms)
         place, begin = self.first + first, tally.done
@@ -129,39 +131,39 @@ class FixedArms:
             choices = tied.sum(axis=1)
             order = np.argsort(~tied, axis=1, kind="stable")[:, : int(choices.max())]
             rows = np.flatnonzero(choices > 1)
-            ties = Ties(begin=begin, choices=choices, places=self.first[:, None] + order, rows=rows)
+            ties = TiedEpisode(begin=begin, choices=choices, places=self.first[:, None] + order, rows=rows)
             gaps[rows] = 0.0
-            tally.chose_often(first, rounds * (choices == 1))
+            tally.add_plays(first, rounds * (choices == 1))
         else:
-            tally.chose_often(first, rounds)
+            tally.add_plays(first, rounds)
         tally.steady(gaps, rounds)
         if ties is not None and rounds == 1:
-            return self._flip(ties, 0, 1, tally)[:, 0], None
+            return self._draw_tied_arms(ties, 0, 1, tally)[:, 0], None
         return place, ties
 
-    def _flip(self, ties: Ties, after: int, count: int, tally: Tally) -> Ints:
+    def _draw_tied_arms(self, ties: TiedEpisode, after: int, count: int, tally: Tally) -> Ints:
         """The arms of `count` users after the first `after` of the episode, (S, count)."""
         rank = self.coins.below(np.broadcast_to(ties.choices[:, None], (len(ties.choices), count)))
         users = np.take_along_axis(ties.places, rank, axis=1)
         tally.own(ties.rows, ties.begin + after, self.gaps[users[ties.rows]])
-        tally.chose(users[ties.rows] - self.first[ties.rows, None], ties.rows)
+        tally.add_arms(users[ties.rows] - self.first[ties.rows, None], ties.rows)
         return users
 
-    def _users(self, place: Ints, ties: Ties | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
+    def _users(self, place: Ints, ties: TiedEpisode | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
         """The arm of every user, (S, n), at most so many at once."""
         for begin in range(0, rounds, most):
             count = min(most, rounds - begin)
             if ties is None:
                 yield np.broadcast_to(place[:, None], (len(place), count))
             else:
-                yield self._flip(ties, begin, count, tally)
+                yield self._draw_tied_arms(ties, begin, count, tally)
 
-    def _groups(self, place: Ints, ties: Ties | None, rounds: int, tally: Tally) -> list[Group]:
+    def _groups(self, place: Ints, ties: TiedEpisode | None, rounds: int, tally: Tally) -> list[SameArmUsers]:
         """Those who take the same arm, and the sums of their rewards: one binomial draw where that is their law."""
         summed = self.binary and rounds > 1
         if ties is None:
             sums = self._sums(place, rounds, tally) if summed else self._added(place, rounds, tally)
-            return [Group(places=place, counts=np.array([rounds]), rewards=sums)]
+            return [SameArmUsers(places=place, counts=np.array([rounds]), rewards=sums)]
         arms = ties.places.T  # (groups, S)
         counts, rewards = np.zeros(arms.shape, dtype=np.int64), np.zeros(arms.shape)
         for users in self._users(place, ties, rounds, _PART, tally):
@@ -173,7 +175,9 @@ class FixedArms:
                     rewards[group] += np.sum(np.where(here, earned, 0.0), axis=1)
         if summed:
             rewards[:] = [self._sums(arm, count, tally) for arm, count in zip(arms, counts, strict=True)]
-        return [Group(places=arm, counts=n, rewards=sums) for arm, n, sums in zip(arms, counts, rewards, strict=True)]
+        return [
+            SameArmUsers(places=arm, counts=n, rewards=sums) for arm, n, sums in zip(arms, counts, rewards, strict=True)
+        ]
 
     def _sums(self, arm: Ints, counts: Ints | int, tally: Tally) -> Floats:
         """Sums of so many rewards of 0 or 1, (S,), each drawn as one number; tallied."""
@@ -261,10 +265,10 @@ class FixedArms:
 _AT_ONCE = 128  # users whose scores are held at once; the same for any number of seeds, as are then sums over them
 
 
-class SampledArms(FixedArms):
+class SampledArmsPlayer(FixedArmsPlayer):
     """Of a policy that is not `steady`."""
 
-    def __init__(self, policy: RunningSums[Any], world: World) -> None:
+    def __init__(self, policy: RunningSumPolicy[Any], world: World) -> None:
         super().__init__(policy, world)
         self._draw: Any = None  # of the episode
 
@@ -273,12 +277,14 @@ class SampledArms(FixedArms):
         """Groups are two for each arm."""
         return int(2 * self.n_arms)
 
-    def _choose(self, policy: RunningSums[Any], snapshot: Any, rounds: int, tally: Tally) -> tuple[Ints, Ties | None]:
+    def _choose(
+        self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally
+    ) -> tuple[Ints, TiedEpisode | None]:
         """Who draws how; losses come with the draws."""
-        self._draw = lambda users: policy.drawn_arms(snapshot, self.arms, users, self.coins)
+        self._draw = lambda users: policy.draw_arms(snapshot, self.arms, users, self.coins)
         return self.first, None
 
-    def _users(self, place: Ints, ties: Ties | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
+    def _users(self, place: Ints, ties: TiedEpisode | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
         """The arm of every user, (S, n), by its place in the tables."""
         for begin in range(0, rounds, most):
             parts = []
@@ -286,12 +292,12 @@ class SampledArms(FixedArms):
             for first in range(begin, end, _AT_ONCE):
                 arms = self._draw(min(_AT_ONCE, end - first))
                 users = place[:, None] + arms
-                tally.varying(self.gaps[users])
-                tally.chose(arms)
+                tally.add_losses(self.gaps[users])
+                tally.add_arms(arms)
                 parts.append(users)
             yield np.concatenate(parts, axis=1)
 
-    def _groups(self, place: Ints, ties: Ties | None, rounds: int, tally: Tally) -> list[Group]:
+    def _groups(self, place: Ints, ties: TiedEpisode | None, rounds: int, tally: Tally) -> list[SameArmUsers]:
         """Those who take the same arm, and the sums of their rewards."""
         tables = len(self.gaps)
         counts, rewards = np.zeros(tables, dtype=np.int64), np.zeros(tables)
@@ -306,7 +312,7 @@ class SampledArms(FixedArms):
         if self.binary:
             each = self._sums_of_all(many, tally)
         arms = range(self.n_arms)
-        return [Group(places=place + arm, counts=many[:, arm], rewards=each[:, arm]) for arm in arms]
+        return [SameArmUsers(places=place + arm, counts=many[:, arm], rewards=each[:, arm]) for arm in arms]
 
     def _sums_of_all(self, counts: Ints, tally: Tally) -> Floats:
         """Sums of so many rewards of 0 or 1 of every arm, (S, K); tallied."""
@@ -326,11 +332,13 @@ _BLOCK_BYTES = 8 << 20  # contexts held at once
 _REPORT_BYTES = 256 << 20  # of one seed: from 127 features on
 
 
-def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play_fixed_batches(
+    policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int, *, path: str
+) -> RunTotals:
     """Play `rounds` rounds."""
-    done = _by_noise(policy, world, tally, rounds) if path == "law" else None
-    releases, users, clipped, repairs = done or _by_releases(policy, world, tally, rounds, path=path)
-    return Run(
+    done = _play_by_noise(policy, world, tally, rounds) if path == "law" else None
+    releases, users, clipped, repairs = done or _play_by_releases(policy, world, tally, rounds, path=path)
+    return RunTotals(
         guarantee=policy.guarantee,
         releases=releases,
         users=users,
@@ -342,7 +350,9 @@ def play(policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, p
     )
 
 
-def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int) -> tuple[int, int, Ints, Ints] | None:
+def _play_by_noise(
+    policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int
+) -> tuple[int, int, Ints, Ints] | None:
     """Exact sums plus noise that does not depend on the data. None if it does, or meets fresh arms in NumPy."""
     source, arms = ReplicatedNoise(world.streams), None
     releases, users, (clipped, repairs) = 0, 0, np.zeros((2, tally.n_seeds), dtype=np.int64)
@@ -351,15 +361,15 @@ def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int)
         playing = min(left, sizes.users) if policy.horizon is None else left
         alone = world.fixed or running is policy
         kernel = kernel_for(running, world, playing) if alone else None
-        ahead = Ahead.of(running.channel, source, tally.n_seeds, running.domain.dim) if kernel else None
+        ahead = PredrawnNoise.of(running.channel, source, tally.n_seeds, running.domain.dim) if kernel else None
         noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed and not kernel else None
         if ahead is None and noise is None:
             return None
         if kernel and ahead is not None:
-            made, repaired, moved = Optimists(kernel, running, world, ahead, tally).run(playing)
+            made, repaired, moved = UCBKernelRun(kernel, running, world, ahead, tally).run(playing)
             clipped = clipped + moved
         elif noise is not None:
-            arms = arms or _arms(policy, world)
+            arms = arms or _fixed_arm_set(policy, world)
             made, repaired = arms.run(running, noise, tally, playing)
         releases, users, repairs = releases + made, users + sizes.before(made), repairs + repaired
         if tally.done == rounds:
@@ -367,44 +377,44 @@ def _by_noise(policy: RunningSums[Any], world: World, tally: Tally, rounds: int)
     return releases, users, clipped + arms.clipped if arms else clipped, repairs
 
 
-def _by_releases(
-    policy: RunningSums[Any], world: World, tally: Tally, rounds: int, *, path: str
+def _play_by_releases(
+    policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int, *, path: str
 ) -> tuple[int, int, Ints, Ints]:
     """Every batch by its protocol."""
-    arms, server = _arms(policy, world) if world.fixed else None, _Server(world, tally.n_seeds, path)
+    arms, server = _fixed_arm_set(policy, world) if world.fixed else None, _EpisodeAnswerer(world, tally.n_seeds, path)
     releases, users, state = 0, 0, policy.init(replicates=(tally.n_seeds,))
     while tally.done < rounds:
         episode, snapshot = policy.episode(state), policy.publish(state)
-        assert isinstance(episode, Frozen)  # rounds are at most the policy's horizon
+        assert isinstance(episode, FixedLength)  # rounds are at most the policy's horizon
         playing = min(episode.users, rounds - tally.done)
         if arms is not None:
             statistic = arms.statistic(policy, snapshot, playing, tally, grouped=path == "law")
         else:
-            statistic = _collect(policy, world, snapshot, playing, tally)
+            statistic = _collect_episode(policy, world, snapshot, playing, tally)
         if episode.released and playing == episode.users:
-            state = close(policy.learn(state, episode), server.answer(statistic))
+            state = drive_learning(policy.learn(state, episode), server.answer(statistic))
             users, releases = users + playing, releases + 1
         else:  # a shorter last batch is played, but never released
             deque(statistic.parts(), maxlen=0)
     return releases, users, server.clipped, policy.counts(state)["repairs"]
 
 
-def _arms(policy: RunningSums[Any], world: World) -> FixedArms:
+def _fixed_arm_set(policy: RunningSumPolicy[Any], world: World) -> FixedArmsPlayer:
     """A set of arms that stays."""
-    return FixedArms(policy, world) if policy.steady else SampledArms(policy, world)
+    return FixedArmsPlayer(policy, world) if policy.steady else SampledArmsPlayer(policy, world)
 
 
-class _Server:
+class _EpisodeAnswerer:
     """Answers asks about an episode whose reports are formed while they are read."""
 
     def __init__(self, world: World, seeds: int, path: str) -> None:
-        self.source, self.path, self.desk = ReplicatedNoise(world.streams), path, Desk()
+        self.source, self.path, self.desk = ReplicatedNoise(world.streams), path, RunnerState()
         self.clipped = np.zeros(seeds, dtype=np.int64)
 
-    def answer(self, statistic: Statistic) -> Callable[[Ask], Estimate]:
+    def answer(self, statistic: Statistic) -> Callable[[SumQuery], Estimate]:
         """The one ask of an episode."""
 
-        def release(ask: Ask) -> Estimate:
+        def release(ask: SumQuery) -> Estimate:
             self.desk, estimate = self.desk.release(ask, statistic, self.source, path=self.path)
             self.clipped = self.clipped + statistic.clipped
             return estimate
@@ -412,35 +422,37 @@ class _Server:
         return release
 
 
-def _part_of(policy: RunningSums[Any]) -> int:
+def _users_at_once(policy: RunningSumPolicy[Any]) -> int:
     """Users whose reports are held at once: fewer where reports are long."""
     return min(_PART, max(1, _REPORT_BYTES // (8 * policy.domain.dim)))
 
 
-def _collect(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
+def _collect_episode(
+    policy: RunningSumPolicy[Any], world: World, snapshot: Any, rounds: int, tally: Tally
+) -> Statistic:
     """One episode with the policy frozen. Long ones are played while they are read, in parts."""
-    most = _part_of(policy)
+    most = _users_at_once(policy)
     if rounds <= most or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
-        return _part(policy, world, snapshot, rounds, tally)
+        return _collect_part(policy, world, snapshot, rounds, tally)
     sizes = (min(most, rounds - begin) for begin in range(0, rounds, most))
-    parts = (_part(policy, world, snapshot, size, tally) for size in sizes)
-    return Arriving(policy.domain, users=rounds, source=parts, replicates=(tally.n_seeds,))
+    parts = (_collect_part(policy, world, snapshot, size, tally) for size in sizes)
+    return StreamedStatistic(policy.domain, users=rounds, source=parts, replicates=(tally.n_seeds,))
 
 
-def _part(policy: RunningSums[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
+def _collect_part(policy: RunningSumPolicy[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
     """Some rounds, in blocks of fresh contexts."""
-    coins = StreamCoins(world.streams)
+    coins = StreamRandomness(world.streams)
     block = max(1, _BLOCK_BYTES // (8 * tally.n_seeds * world.n_arms * policy.dim))
     parts = []
     for begin in range(0, rounds, block):
         count = min(block, rounds - begin)
-        contexts, means = read(world, tally.done, count)  # (S, count, K, d), (S, count, K)
+        contexts, means = read_block(world, tally.done, count)  # (S, count, K, d), (S, count, K)
         actions = policy.act(snapshot, contexts, coins).actions  # (S, count)
         chosen = np.take_along_axis(means, actions[..., None], axis=2)[..., 0]
         features = np.take_along_axis(contexts, actions[..., None, None], axis=2)[:, :, 0]
         rewards = world.rewards(chosen)
-        tally.varying(means.max(axis=2) - chosen)
-        tally.chose(actions)
+        tally.add_losses(means.max(axis=2) - chosen)
+        tally.add_arms(actions)
         tally.rewards += rewards.sum(axis=1)
         parts.append(policy.statistic(features, rewards, actions))
     if len(parts) == 1:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandanna.device.domain import Estimate, all_finite
+from bandanna.device.domain import Estimate, check_all_finite
 from bandanna.device.noise import FastNoise, ReplicatedNoise
-from bandanna.numeric.rng import StreamCoins
-from bandanna.policies.base import Ask, Desk, Played, at, close, put
+from bandanna.numeric.rng import StreamRandomness
+from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery, drive_learning, replace_states, select_states
 from bandanna.protocols.base import BatchProtocol
 from bandanna.simulation.environments.base import World
-from bandanna.simulation.run import Run, Tally
+from bandanna.simulation.run import RunTotals, Tally
 from bandanna.types import Floats, Ints
 
 # Rounds with contexts, read in parts: what devices see, and what every arm would earn.
@@ -24,11 +24,11 @@ from bandanna.types import Floats, Ints
 
 
 _BYTES = 64 << 20  # of a chunk
-_NOTHING = np.zeros((1, 1, 1), dtype=bool)  # was moved
+_UNMOVED = np.zeros((1, 1, 1), dtype=bool)  # was moved
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chunk:
+class RoundChunk:
     """Rounds `start` to `stop` of all seeds: what can be seen, and what would be earned by every arm."""
 
     start: int
@@ -43,22 +43,22 @@ class Chunk:
         arms = actions[..., None]
         features = np.take_along_axis(self.contexts, arms[..., None], axis=2)[:, :, 0]
         rewards = np.take_along_axis(self.outcomes, arms, axis=2)[..., 0]
-        tally.chose(actions)
-        tally.varying(self.means.max(axis=2) - np.take_along_axis(self.means, arms, axis=2)[..., 0])
+        tally.add_arms(actions)
+        tally.add_losses(self.means.max(axis=2) - np.take_along_axis(self.means, arms, axis=2)[..., 0])
         tally.rewards += rewards.sum(axis=1)
         if self.clips is None:
             return features, rewards, np.zeros(len(actions), dtype=np.int64)
         return features, rewards, np.sum(np.take_along_axis(self.clips, arms, axis=2), axis=(1, 2))
 
 
-def chunks(world: World, rounds: int, seeds: int, *, beside: int = 0, held: int | None = None) -> list[range]:
+def split_rounds(world: World, rounds: int, seeds: int, *, beside: int = 0, held: int | None = None) -> list[range]:
     """Ranges of rounds whose outcomes fit in memory, with `beside` more numbers for every round of a seed."""
     numbers = world.n_arms * (world.environment.dim + 2) + beside
     size = max(1, (_BYTES if held is None else held) // (8 * seeds * numbers))
     return [range(begin, min(begin + size, rounds)) for begin in range(0, rounds, size)]
 
 
-def read_all_arms(world: World, span: range, policy: Any) -> Chunk:
+def read_all_arms(world: World, span: range, policy: Any) -> RoundChunk:
     """Contexts, means and the outcomes of all arms, `policy.seen` and clipped into `policy.domain`."""
     contexts = world.contexts(span.start, len(span))
     means = world.means(contexts)
@@ -66,31 +66,31 @@ def read_all_arms(world: World, span: range, policy: Any) -> Chunk:
         contexts = np.broadcast_to(contexts, (contexts.shape[0], len(span), *contexts.shape[2:]))
         means = np.broadcast_to(means, contexts.shape[:-1])
     drawn = world.rewards(means)
-    outcomes, moved = _earned(drawn, policy), _NOTHING
+    outcomes, moved = _clip_rewards(drawn, policy), _UNMOVED
     features = contexts
     if not (world.unit and getattr(policy, "sees_unit", False)):
-        features, moved = _seen(contexts, policy)
+        features, moved = _clip_contexts(contexts, policy)
     clips = None
     if outcomes is not drawn or moved.any():
         clips = np.asarray((np.abs(outcomes - drawn) > 1e-9) | moved, dtype=np.int64)  # a report is counted once
-    return Chunk(start=span.start, stop=span.stop, contexts=features, means=means, outcomes=outcomes, clips=clips)
+    return RoundChunk(start=span.start, stop=span.stop, contexts=features, means=means, outcomes=outcomes, clips=clips)
 
 
-def _earned(drawn: Floats, policy: Any) -> Floats:
+def _clip_rewards(drawn: Floats, policy: Any) -> Floats:
     """Rewards in the policy's range; the array itself where all of them are."""
     domain = policy.domain
     if drawn.size and drawn.min() >= domain.low and drawn.max() <= domain.high:  # not where one is no number
         return drawn
-    all_finite("rewards", drawn)
+    check_all_finite("rewards", drawn)
     outcomes: Floats = domain.project(drawn)
     return outcomes
 
 
-def _seen(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bool_]]:
+def _clip_contexts(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bool_]]:
     """Features as the policy takes them, and which are others: (S, n, K, d) -> the same, (S or 1, n, K)."""
     shared = contexts.strides[0] == 0  # the same for all seeds
     once = contexts[:1] if shared else contexts
-    all_finite("contexts", once)
+    check_all_finite("contexts", once)
     features = policy.seen(once)
     unmoved = np.zeros((1, *once.shape[1:-1]), dtype=bool)
     moved = unmoved if features is once else np.any(np.abs(features - once) > 1e-9, axis=-1)
@@ -100,40 +100,42 @@ def _seen(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bool_]]:
 # Plays policies that learn from contexts in every round: all seeds side by side, round by round.
 
 
-def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds, one after the other; both paths are the same."""
     everyone = np.arange(tally.n_seeds)
-    coins, source = StreamCoins(world.streams), ReplicatedNoise(world.streams)
+    coins, source = StreamRandomness(world.streams), ReplicatedNoise(world.streams)
     state, clipped, done = policy.init(replicates=(tally.n_seeds,)), np.zeros(tally.n_seeds, dtype=np.int64), 0
     room = rounds if policy.keeps else 0
     features, rewards = np.zeros((tally.n_seeds, room, policy.dim)), np.zeros((tally.n_seeds, room))
 
-    def answer(ask: Ask) -> Estimate:
+    def answer(ask: SumQuery) -> Estimate:
         assert isinstance(ask.protocol, BatchProtocol)
-        held = row if ask.of == "episode" else Played(features=features[:, :done], rewards=rewards[:, :done])
+        held = row if ask.of == "episode" else PlayedRounds(features=features[:, :done], rewards=rewards[:, :done])
         return ask.protocol.release(policy.report(ask, held, coins), source, path=path)
 
-    for span in chunks(world, rounds, tally.n_seeds):
+    for span in split_rounds(world, rounds, tally.n_seeds):
         chunk = read_all_arms(world, span, policy)
         actions = np.empty((tally.n_seeds, len(span)), dtype=np.int64)
         for t in range(len(span)):
             seen = chunk.contexts[:, t : t + 1]
             chosen = policy.act(policy.publish(state), seen, coins).actions
             arms = actions[:, t] = chosen[:, 0]
-            row = Played(features=seen[everyone, 0, arms][:, None], rewards=chunk.outcomes[everyone, t, arms][:, None])
+            row = PlayedRounds(
+                features=seen[everyone, 0, arms][:, None], rewards=chunk.outcomes[everyone, t, arms][:, None]
+            )
             done += 1
             if policy.keeps:
                 features[:, done - 1], rewards[:, done - 1] = row.features[:, 0], row.rewards[:, 0]  # type: ignore[index]
-            state = close(policy.learn(state, policy.episode(state)), answer)
+            state = drive_learning(policy.learn(state, policy.episode(state)), answer)
         clipped += chunk.played(actions, tally)[2]
     releases = 0 if policy.privacy.model == "none" else rounds
-    return Run(releases=releases, users=rounds, reports=rounds, clipped=clipped, counts=policy.counts(state))
+    return RunTotals(releases=releases, users=rounds, reports=rounds, clipped=clipped, counts=policy.counts(state))
 
 
 # A stream whose noise does not depend on the data: exact sums, and what makes them the releases.
 
 
-class PrefixSums:
+class SeedPrefixSums:
     """Of seeds that stand at rounds of their own; the noise of the rounds of a chunk is held, no more."""
 
     def __init__(self, stream: Any, source: ReplicatedNoise, seeds: int) -> None:
@@ -172,14 +174,14 @@ class PrefixSums:
 _LONGEST = 256  # rounds decided at once, per seed
 
 
-def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds; path="messages" runs every step of a stream."""
     stream, seeds = policy.stream, tally.n_seeds
-    run, source = _Seeds(policy, world, seeds, rounds, path), ReplicatedNoise(world.streams)
+    run, source = _BlockSeeds(policy, world, seeds, rounds, path), ReplicatedNoise(world.streams)
     stepwise = stream is not None and path == "messages"
-    sums = None if stream is None or stepwise else PrefixSums(stream, source, seeds)
+    sums = None if stream is None or stepwise else SeedPrefixSums(stream, source, seeds)
     clipped = np.zeros(seeds, dtype=np.int64)
-    for span in chunks(world, rounds, seeds, beside=0 if stream is None else stream.domain.dim):
+    for span in split_rounds(world, rounds, seeds, beside=0 if stream is None else stream.domain.dim):
         chunk = read_all_arms(world, span, policy)
         if stepwise:
             run.step_by_step(chunk, source)
@@ -189,7 +191,7 @@ def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: s
             run.in_blocks(chunk, sums)
         clipped += chunk.played(run.actions[:, span.start : span.stop], tally)[2]
     counts = {"explorations": np.sum(run.groups == 0, axis=1)} | policy.counts(run.state)
-    return Run(
+    return RunTotals(
         releases=0 if policy.privacy.model == "none" else rounds,
         users=rounds,
         reports=rounds,
@@ -199,7 +201,7 @@ def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: s
     )
 
 
-def _following(length: int, moved: Any) -> int:
+def _next_length(length: int, moved: Any) -> int:
     """How many rounds to look at next: fewer while every run is stopped by its first, as those are that explore (group
     0), since the others were looked at in vain.
     """
@@ -209,11 +211,11 @@ def _following(length: int, moved: Any) -> int:
     return int(np.clip(1.5 * float(np.median(moved.taken)), 8, _LONGEST))
 
 
-class _Seeds:
+class _BlockSeeds:
     """States of all seeds, and the rows that the runner keeps for later asks."""
 
     def __init__(self, policy: Any, world: World, seeds: int, rounds: int, path: str) -> None:
-        self.policy, self.path, self.coins, self.desk = policy, path, StreamCoins(world.streams), Desk()
+        self.policy, self.path, self.coins, self.desk = policy, path, StreamRandomness(world.streams), RunnerState()
         self.sources = [FastNoise(rng) for rng in world.streams.generators(policy.noise_stream)]
         self.state = policy.init(replicates=(seeds,))
         self.position = np.zeros(seeds, dtype=np.int64)
@@ -221,7 +223,7 @@ class _Seeds:
         self.actions = np.zeros((seeds, rounds), dtype=np.int64)
         self.groups = np.full((seeds, rounds), -1, dtype=np.int8)
 
-    def in_blocks(self, chunk: Chunk, sums: PrefixSums | None) -> None:
+    def in_blocks(self, chunk: RoundChunk, sums: SeedPrefixSums | None) -> None:
         """All seeds to the end of the chunk."""
         length, shared = 16, chunk.contexts.strides[0] == 0
         while len(seeds := np.flatnonzero(self.position < chunk.stop)):
@@ -230,31 +232,31 @@ class _Seeds:
             places = np.minimum(rounds, chunk.stop - 1) - chunk.start
             contexts = chunk.contexts[0][places] if shared else chunk.contexts[seeds[:, None], places]
             whole = len(seeds) == len(self.position)
-            state = self.state if whole else at(self.state, seeds)
+            state = self.state if whole else select_states(self.state, seeds)
             totals = None if sums is None else sums.before(seeds, rounds)
             moved = self.policy.ahead(state, contexts, rounds < chunk.stop, totals)
-            self.state = moved.state if whole else put(self.state, seeds, moved.state)
+            self.state = moved.state if whole else replace_states(self.state, seeds, moved.state)
             if sums is not None:
                 sums.add(seeds, moved.added)
             self._record(chunk, seeds, rounds, moved.actions, moved.groups, moved.taken)
             self._settle(seeds[moved.due])
-            length = _following(length, moved)
+            length = _next_length(length, moved)
 
-    def step_by_step(self, chunk: Chunk, source: ReplicatedNoise) -> None:
+    def step_by_step(self, chunk: RoundChunk, source: ReplicatedNoise) -> None:
         """Round by round, every release by the protocol's own steps."""
         policy, everyone = self.policy, np.arange(len(self.position))
         once = np.ones(len(everyone), dtype=np.int64)
         for t in range(chunk.start, chunk.stop):
             choice = policy.act(policy.publish(self.state), chunk.contexts[:, t - chunk.start, None], self.coins)
             self._record(chunk, everyone, self.position[:, None], choice.actions, choice.groups, once)
-            ask, rows = policy.round_ask(self.state), slice(t, t + 1)
-            held = Played(features=self.features[:, rows], rewards=self.rewards[:, rows], groups=choice.groups)
+            ask, rows = policy.make_round_query(self.state), slice(t, t + 1)
+            held = PlayedRounds(features=self.features[:, rows], rewards=self.rewards[:, rows], groups=choice.groups)
             statistic = policy.report(ask, held, self.coins)
             self.desk, released = self.desk.release(ask, statistic, source, path=self.path)
             self.state = policy.noted(self.state, released.total)
             self._settle(np.flatnonzero(policy.due(self.state)))
 
-    def _record(self, chunk: Chunk, seeds: Ints, rounds: Ints, actions: Ints, groups: Ints, taken: Ints) -> None:
+    def _record(self, chunk: RoundChunk, seeds: Ints, rounds: Ints, actions: Ints, groups: Ints, taken: Ints) -> None:
         """Keep the first `taken` (s,) rounds of a block."""
         rows, columns = np.nonzero(np.arange(actions.shape[1]) < taken[:, None])
         which, when, arms = seeds[rows], rounds[rows, columns], actions[rows, columns]
@@ -268,14 +270,14 @@ class _Seeds:
         """The estimates that are due: of all these seeds at once, or seed by seed where their noise is their own."""
         groups = [seeds] if self.policy.side_by_side and len(seeds) else seeds
         for each in groups:
-            settled = close(self.policy.settled(at(self.state, each)), self._answers(each))
-            self.state = put(self.state, each, settled)
+            settled = drive_learning(self.policy.settled(select_states(self.state, each)), self._answers(each))
+            self.state = replace_states(self.state, each, settled)
 
-    def _answers(self, seeds: Ints) -> Callable[[Ask], Estimate]:
+    def _answers(self, seeds: Ints) -> Callable[[SumQuery], Estimate]:
         """About the rows that are kept of one seed or of several."""
-        held: dict[str, Played] = {}
+        held: dict[str, PlayedRounds] = {}
 
-        def answer(ask: Ask) -> Estimate:
+        def answer(ask: SumQuery) -> Estimate:
             assert isinstance(ask.protocol, BatchProtocol)
             if ask.of not in held:
                 held[ask.of] = self._kept(seeds, self.policy.keeps.index(ask.of))
@@ -286,7 +288,7 @@ class _Seeds:
 
         return answer
 
-    def _kept(self, seeds: Ints, group: int) -> Played:
+    def _kept(self, seeds: Ints, group: int) -> PlayedRounds:
         """Rows of a group: (n, d) of one seed, (s, n, d) of several; nobody's, of zeros, where there are no more."""
         which = np.atleast_1d(seeds)
         rows = [np.flatnonzero(self.groups[seed, : self.position[seed]] == group) for seed in which]
@@ -296,5 +298,5 @@ class _Seeds:
         features, rewards = self.features[which[:, None], places], self.rewards[which[:, None], places]
         nobody = np.arange(most) >= counts[:, None]
         features[nobody], rewards[nobody] = 0.0, 0.0
-        kept = Played(features=features, rewards=rewards)
+        kept = PlayedRounds(features=features, rewards=rewards)
         return kept if np.ndim(seeds) else kept.at(0)

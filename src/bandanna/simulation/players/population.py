@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.device.domain import Arriving, Domain, Estimate, Statistic
+from bandanna.device.domain import Domain, Estimate, Statistic, StreamedStatistic
 from bandanna.device.noise import FastNoise, NoiseSource
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import StreamCoins
-from bandanna.policies.base import Ask, Assigned, Played, Policy, close
+from bandanna.numeric.rng import StreamRandomness
+from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, SumQuery, drive_learning
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.simulation.environments.base import World
 from bandanna.simulation.environments.population import PopulationWorld
-from bandanna.simulation.run import Run, Tally
+from bandanna.simulation.run import RunTotals, Tally
 from bandanna.types import Floats
 
-_COUNTED = ("phases", "actions", "clients", "numbers", "bits", "communication", "active", "best_kept")
+_COUNT_NAMES = ("phases", "actions", "clients", "numbers", "bits", "communication", "active", "best_kept")
 
 
-def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play_population(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds."""
     if not isinstance(world, PopulationWorld):
         raise InvalidArgument("env", type(world.environment).__name__, "a Population: phased elimination asks clients")
@@ -34,16 +34,16 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     best, seeds = means.max(axis=1), []
     for place, rng in enumerate(world.streams.generators(policy.noise_stream)):
         asked, own = (
-            Inquiry(policy, world, place, FastNoise(rng), path),
+            ClientInquiry(policy, world, place, FastNoise(rng), path),
             Tally(checkpoints=tally.checkpoints, n_seeds=1, n_arms=tally.n_arms),
         )
-        _run(policy, asked, own, rounds, best[place] - means[place])
+        _play_seed(policy, asked, own, rounds, best[place] - means[place])
         tally.regret[place], tally.total[place], tally.plays[place] = own.regret[0], own.total[0], own.plays[0]
         tally.rewards[place] = best[place] * rounds - own.total[0]
         seeds.append(asked)
     tally.done, tally.passed = rounds, len(tally.checkpoints)
-    counts = {name: np.array([seed.counts[name] for seed in seeds], dtype=np.int64) for name in _COUNTED}
-    return Run(
+    counts = {name: np.array([seed.counts[name] for seed in seeds], dtype=np.int64) for name in _COUNT_NAMES}
+    return RunTotals(
         releases=int(np.max(counts["phases"])),
         users=int(np.max(counts["clients"])),
         clipped=np.array([seed.clipped for seed in seeds], dtype=np.int64),
@@ -53,18 +53,18 @@ def play(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: 
     )
 
 
-def _run(policy: Policy[Any], asked: Inquiry, tally: Tally, rounds: int, gaps: Floats) -> None:
+def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: int, gaps: Floats) -> None:
     """One seed, whose arms lose `gaps` a round, (K,): an episode that the end cuts short is never released."""
     state = policy.init(asked.arms)
     while tally.done < rounds:
         episode, left = policy.episode(state), rounds - tally.done
-        assert isinstance(episode, Assigned)
+        assert isinstance(episode, AssignedArms)
         for arm, plays in zip(episode.arms, episode.plays, strict=True):
             if playing := min(int(plays), rounds - tally.done):
                 tally.steady(gaps[arm : arm + 1], playing)
-                tally.chose_often(np.array([arm]), playing)
+                tally.add_plays(np.array([arm]), playing)
         if episode.plays.sum() <= left:
-            state = close(policy.learn(state, episode), lambda ask, now=episode: asked.answer(ask, now))  # type: ignore[misc]
+            state = drive_learning(policy.learn(state, episode), lambda ask, now=episode: asked.answer(ask, now))  # type: ignore[misc]
             asked.counts.update({"phases": 1, "actions": len(episode.arms)})
         elif episode.clients is None:  # whoever was asked has answered
             asked.count(left, numbers=1, bits=FLOAT_BITS, counted=1)
@@ -72,16 +72,16 @@ def _run(policy: Policy[Any], asked: Inquiry, tally: Tally, rounds: int, gaps: F
     asked.counts["best_kept"] = int(np.any(gaps[state.active] == 0))
 
 
-class Inquiry:
+class ClientInquiry:
     """The clients of one seed, and what they were asked, sent and clipped so far."""
 
     def __init__(self, policy: Policy[Any], world: PopulationWorld, place: int, source: NoiseSource, path: str) -> None:
         self.policy, self.world, self.place, self.source, self.path = policy, world, place, source, path
-        self.arms, self.coins = world.arms[place], StreamCoins(world.streams).of(place)
+        self.arms, self.coins = world.arms[place], StreamRandomness(world.streams).of(place)
         self.counts: Counter[str] = Counter()
         self.clipped, self.longest = 0, (0, 0)  # numbers, bits
 
-    def answer(self, ask: Ask, episode: Assigned) -> Estimate:
+    def answer(self, ask: SumQuery, episode: AssignedArms) -> Estimate:
         """Ask the clients of an episode."""
         assert isinstance(ask.protocol, BatchProtocol)
         if episode.clients is None:
@@ -92,9 +92,9 @@ class Inquiry:
         self.count(episode.clients, numbers=numbers, bits=bits, counted=counted)
         arms, each = self.arms[episode.arms], self.path == "messages"
         clients = self.world.clients(self.place, arms, episode.plays, episode.clients, each=each)
-        reports = (self.policy.report(ask, Played(rewards=block), self.coins) for block in clients)
-        whole = each or ask.protocol.rounds_rows
-        gathered = _rows if whole else _mean
+        reports = (self.policy.report(ask, PlayedRounds(rewards=block), self.coins) for block in clients)
+        whole = each or ask.protocol.rounds_each_row
+        gathered = _client_rows if whole else _mean_row
         statistic = gathered(ask.protocol.domain, reports, episode.clients)
         estimate = ask.protocol.release(statistic, self.source, path=self.path)
         self.clipped += int(statistic.clipped) + clients.clipped  # known when all clients have come
@@ -106,32 +106,32 @@ class Inquiry:
         self.counts.update({name: clients * amount for name, amount in amounts.items()})
         self.longest = (max(self.longest[0], numbers), max(self.longest[1], bits))
 
-    def _strangers(self, ask: Ask, episode: Assigned) -> Statistic:
+    def _strangers(self, ask: SumQuery, episode: AssignedArms) -> Statistic:
         """Every round's client by itself; along the law, how many of them have either reward."""
         arms, bound = self.arms[episode.arms], self.world.environment.bound
         if self.path == "law":
             ones, beyond = self.world.strangers(self.place, arms, episode.plays)
             counts = np.concatenate([episode.plays - ones, ones])
             rewards, places = np.repeat([-bound, bound], len(arms)), np.concatenate([episode.arms, episode.arms])
-            rows = Played(rewards=rewards, arms=places, counts=counts)
+            rows = PlayedRounds(rewards=rewards, arms=places, counts=counts)
         else:
             once, beyond, drawn = np.ones(1, dtype=np.int64), 0, list[Floats]()
             for arm, plays in zip(arms, episode.plays, strict=True):
                 clients = self.world.clients(self.place, arm[None], once, int(plays), each=True)
                 drawn.extend(block[:, 0] for block in clients)
                 beyond += clients.clipped
-            rows = Played(rewards=np.concatenate(drawn), arms=np.repeat(episode.arms, episode.plays))
+            rows = PlayedRounds(rewards=np.concatenate(drawn), arms=np.repeat(episode.arms, episode.plays))
         statistic = self.policy.report(ask, rows, self.coins)
         self.clipped += int(statistic.clipped) + beyond
         return statistic
 
 
-def _rows(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
+def _client_rows(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
     """A row for every client, a block at a time."""
-    return Arriving(domain, users=users, source=reports, replicates=())
+    return StreamedStatistic(domain, users=users, source=reports, replicates=())
 
 
-def _mean(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
+def _mean_row(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
     """One row, the mean of all, shared by all: the same sum."""
     total, clipped = np.zeros(domain.dim), np.zeros((), dtype=np.int64)
     for block in reports:

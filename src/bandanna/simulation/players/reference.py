@@ -9,30 +9,30 @@ import numpy as np
 from bandanna.device.domain import Estimate, Statistic
 from bandanna.device.noise import FastNoise, NoiseSource
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import Coins, StreamCoins, Streams
+from bandanna.numeric.rng import DeviceRandomness, StreamRandomness, Streams
 from bandanna.policies.base import (
-    Ask,
-    Assigned,
-    Desk,
+    AssignedArms,
     Episode,
-    Frozen,
-    Played,
+    FixedLength,
+    PlayedRounds,
     Policy,
-    Until,
-    check_whole,
-    close,
-    reported,
+    RunnerState,
+    StoppedByPublicData,
+    SumQuery,
+    check_batch_size,
+    drive_learning,
+    form_reports,
 )
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
-from bandanna.simulation.environments.base import World, read
+from bandanna.simulation.environments.base import World, read_block
 from bandanna.simulation.environments.population import PopulationWorld
-from bandanna.simulation.run import Run, Tally
+from bandanna.simulation.run import RunTotals, Tally
 from bandanna.types import Floats, Ints
 
 # How the simulator answers asks: it is every device, the shuffler and the server at once.
 
 
-class Answers:
+class QueryAnswerer:
     """Reports of the devices, and each protocol's own law or messages; counts releases and clipped reports (*R).
 
     stream: the noise of stream protocols, that of all others unless given.
@@ -42,44 +42,44 @@ class Answers:
         self,
         policy: Policy[Any],
         source: NoiseSource,
-        coins: Coins,
+        coins: DeviceRandomness,
         path: str,
         *,
         stream: NoiseSource | None = None,
     ) -> None:
         self.policy, self.source, self.coins, self.path = policy, source, coins, path
         self.stream = source if stream is None else stream
-        self.desk, self.clipped, self.releases = Desk(), np.zeros((), dtype=np.int64), 0
+        self.desk, self.clipped, self.releases = RunnerState(), np.zeros((), dtype=np.int64), 0
         self._sums: dict[int, tuple[Floats, int]] = {}  # of every arm, and their number of users ...
         self._sums_of: tuple[Any, Any] = (None, None)  # ... of these rows, by this protocol
 
-    def learn(self, state: Any, episode: Episode, played: Played) -> Any:
+    def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
         """The state after an episode with these rows."""
-        check_whole(episode, played)
+        check_batch_size(episode, played)
         self.desk = self.desk.keep(self.policy.keeps, played)
-        return close(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
+        return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
-    def end(self, state: Any, episode: Episode, played: Played) -> None:
+    def end(self, state: Any, episode: Episode, played: PlayedRounds) -> None:
         """Count the clipped reports of an episode that the end of the run cuts short; nothing is released."""
         ask = next(self.policy.learn(state, episode))
         self.clipped = self.clipped + self.policy.report(ask, played, self.coins).clipped
 
-    def _answer(self, ask: Ask, played: Played) -> Estimate:
+    def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
         self.releases += 1
         sums = ask.protocol if isinstance(ask.protocol, BatchProtocol) and ask.protocol.sums_only else None
         if sums is not None and ask.arm is not None and ask.at is None and played.counts is not None:
-            return sums.of_total(*self._sum_of(ask, ask.arm, played), self.source)
-        statistic = reported(self.policy, ask, self.desk.rows(ask, played), self.coins)
+            return sums.release_total(*self._sum_of(ask, ask.arm, played), self.source)
+        statistic = form_reports(self.policy, ask, self.desk.rows(ask, played), self.coins)
         if ask.of == "episode" and (ask.step == 0 or ask.arm is not None):  # every row once
             self.clipped = self.clipped + statistic.clipped
         if sums is not None and ask.of == "episode":
-            users = _most_users(statistic)  # seeds may have different numbers of users
-            return sums.of_total(statistic.total(), users, self.source)
+            users = _max_users(statistic)  # seeds may have different numbers of users
+            return sums.release_total(statistic.total(), users, self.source)
         source = self.stream if isinstance(ask.protocol, StreamProtocol) else self.source
         self.desk, estimate = self.desk.release(ask, statistic, source, path=self.path)
         return estimate
 
-    def _sum_of(self, ask: Ask, arm: int, played: Played) -> tuple[Floats, int]:
+    def _sum_of(self, ask: SumQuery, arm: int, played: PlayedRounds) -> tuple[Floats, int]:
         """Exact sum and number of an arm's users; all arms are reported at once, each a replicate of the same rows."""
         rows_before, protocol = self._sums_of
         if rows_before is not played or protocol is not ask.protocol:
@@ -87,7 +87,7 @@ class Answers:
             assert played.counts is not None
             each = np.count_nonzero(played.arms == played.arms[0])  # rows of an arm, which stand together
             counts = played.counts.reshape(-1, each)
-            rows = Played(rewards=played.rewards.reshape(-1, each), counts=counts)
+            rows = PlayedRounds(rewards=played.rewards.reshape(-1, each), counts=counts)
             reports = self.policy.report(ask, rows, self.coins)
             sums = zip(reports.total(), counts.sum(axis=1).tolist(), strict=True)
             self._sums = dict(zip(played.arms[::each].tolist(), sums, strict=True))
@@ -96,7 +96,7 @@ class Answers:
         return self._sums.get(arm, (np.zeros(ask.protocol.domain.dim), 0))  # nobody was given it
 
 
-def _most_users(statistic: Statistic) -> int:
+def _max_users(statistic: Statistic) -> int:
     """Of the seed with most of them."""
     return statistic.values.shape[-2] if statistic.counts is None else int(statistic.counts.sum(axis=-1).max())
 
@@ -104,17 +104,17 @@ def _most_users(statistic: Statistic) -> int:
 # Who answers in an assigned episode of one seed: clients with averages over all plays, or another user for each.
 
 
-def arms_that_stay(world: World) -> tuple[Floats, Floats] | None:
+def find_fixed_arms(world: World) -> tuple[Floats, Floats] | None:
     """Features (K, d) and means (K,) of the first seed, where they are the same in every round."""
     if isinstance(world, PopulationWorld):  # of the global model
         return world.arms[0], world.global_means()[0]
     if not world.fixed:
         return None
-    contexts, means = read(world, 0, 1, unit=False)
+    contexts, means = read_block(world, 0, 1, unit=False)
     return contexts[0, 0], means[0, 0]
 
 
-def averages(world: World, means: Floats, episode: Assigned, *, each: bool) -> Floats:
+def draw_client_averages(world: World, means: Floats, episode: AssignedArms, *, each: bool) -> Floats:
     """Of every client its averages, (clients, k), for arms of these means (K,); `each`: reward by reward."""
     assert episode.clients is not None
     if isinstance(world, PopulationWorld):
@@ -127,7 +127,7 @@ def averages(world: World, means: Floats, episode: Assigned, *, each: bool) -> F
     return np.stack(drawn, axis=1)
 
 
-def strangers(world: World, arms: Ints, means: Floats) -> Floats:
+def draw_stranger_rewards(world: World, arms: Ints, means: Floats) -> Floats:
     """Rewards of users of one play each, (n,): of a population, each with a model of its own."""
     if not isinstance(world, PopulationWorld):
         return np.asarray(world.rewards(means[None])[0])
@@ -149,16 +149,16 @@ _PART = 4096  # users whose contexts are held at once
 
 def play_reference(
     policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str, counterfactual: bool = False
-) -> Run:
+) -> RunTotals:
     """Play `rounds` rounds; an episode that the end cuts short teaches nothing.
 
     counterfactual: draw what every arm would earn, as some accelerated players do; this changes no law.
     """
-    seeds = [Seed(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
+    seeds = [ReferenceRun(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
     for seed in seeds:
         seed.run(rounds)
     counts = [policy.counts(seed.state) for seed in seeds]
-    return Run(
+    return RunTotals(
         releases=max(seed.releases for seed in seeds),
         users=max(seed.users for seed in seeds),
         reports=max(seed.users for seed in seeds),
@@ -167,7 +167,7 @@ def play_reference(
     )
 
 
-class Seed:
+class ReferenceRun:
     """One seed: its world, its policy's state, and the runner's desk."""
 
     def __init__(
@@ -178,22 +178,22 @@ class Seed:
         self.world = world.environment.begin(own)
         names = policy.noise_stream, policy.stream_noise or policy.noise_stream
         noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
-        self.answers = Answers(policy, noise, StreamCoins(own).of(0), path, stream=stream)
+        self.answers = QueryAnswerer(policy, noise, StreamRandomness(own).of(0), path, stream=stream)
         self.counterfactual, self.each = counterfactual, path == "messages"
         self.done, self.releases, self.users = 0, 0, 0
-        self.fixed = arms_that_stay(self.world)
+        self.fixed = find_fixed_arms(self.world)
         self.state = policy.init(self.fixed[0] if self.fixed else None)
 
     def run(self, rounds: int) -> None:
         """Freeze, collect, release, learn."""
         while self.done < rounds:
             episode, left = self.policy.episode(self.state), rounds - self.done
-            if isinstance(episode, Until):
-                rows, ended = self._until(left)
-            elif isinstance(episode, Assigned):
+            if isinstance(episode, StoppedByPublicData):
+                rows, ended = self._collect_until_stopped(left)
+            elif isinstance(episode, AssignedArms):
                 whole = int(episode.plays.sum())
                 rows, ended = self.assigned(episode, min(whole, left)), whole <= left
-            elif not isinstance(episode, Frozen):
+            elif not isinstance(episode, FixedLength):
                 ended_early = f"one that goes on: {left} of {rounds} rounds are left, of which it says nothing"
                 raise InvalidArgument(f"{type(self.policy).__name__}.episode(state)", episode, ended_early)
             else:
@@ -207,12 +207,12 @@ class Seed:
         if self.fixed is not None:
             contexts, means = (np.broadcast_to(each, (users, *each.shape)) for each in self.fixed)
             return contexts, means
-        contexts, means = read(self.world, self.done, users, unit=False)
+        contexts, means = read_block(self.world, self.done, users, unit=False)
         return contexts[0], means[0]
 
-    def _until(self, left: int) -> tuple[Played, bool]:
+    def _collect_until_stopped(self, left: int) -> tuple[PlayedRounds, bool]:
         """Devices choose until what is public says that the episode is over; whether it is."""
-        parts: list[Played] = []
+        parts: list[PlayedRounds] = []
         while len(parts) < left:
             parts.append(self.frozen(1))
             features = parts[-1].features
@@ -220,21 +220,21 @@ class Seed:
             ended = self.policy.crossing(self.state, features) is not None
             self.state = self.policy.passed(self.state, features)
             if ended:
-                return Played.joined(parts), True
-        return Played.joined(parts), False
+                return PlayedRounds.joined(parts), True
+        return PlayedRounds.joined(parts), False
 
-    def frozen(self, users: int) -> Played:
+    def frozen(self, users: int) -> PlayedRounds:
         """Devices choose for themselves."""
         snapshot, parts = self.policy.publish(self.state), []
         for begin in range(0, users, _PART):
             contexts, means = self._look(min(_PART, users - begin))
             choice = self.policy.act(snapshot, self.policy.seen(contexts), self.answers.coins)
             features = np.take_along_axis(contexts, choice.actions[:, None, None], axis=1)[:, 0]
-            rewards = self._earn(means, choice.actions)
-            parts.append(Played(rewards=rewards, features=features, arms=choice.actions, groups=choice.groups))
-        return Played.joined(parts)
+            rewards = self._draw_rewards(means, choice.actions)
+            parts.append(PlayedRounds(rewards=rewards, features=features, arms=choice.actions, groups=choice.groups))
+        return PlayedRounds.joined(parts)
 
-    def assigned(self, episode: Assigned, users: int) -> Played:
+    def assigned(self, episode: AssignedArms, users: int) -> PlayedRounds:
         """The server says what is played."""
         arms = np.repeat(episode.arms, episode.plays)
         if episode.in_turn:  # the first play of every arm, then the second ...
@@ -245,25 +245,27 @@ class Seed:
         if episode.clients is not None:  # they answer when all has been played, and never if the end comes before
             self._note(means, arms, self._of(means, arms))
             told = (
-                averages(self.world, means[0], episode, each=self.each) if whole else np.zeros((0, len(episode.arms)))
+                draw_client_averages(self.world, means[0], episode, each=self.each)
+                if whole
+                else np.zeros((0, len(episode.arms)))
             )
-            return Played(rewards=told)
+            return PlayedRounds(rewards=told)
         features = np.take_along_axis(contexts, arms[:, None, None], axis=1)[:, 0]
-        return Played(rewards=self._earn(means, arms), features=features, arms=arms)
+        return PlayedRounds(rewards=self._draw_rewards(means, arms), features=features, arms=arms)
 
-    def _earn(self, means: Floats, arms: Ints) -> Floats:
+    def _draw_rewards(self, means: Floats, arms: Ints) -> Floats:
         """Rewards of these arms, (n,)."""
         if self.counterfactual:
             rewards = self._of(self.world.rewards(means[None])[0], arms)
         else:
-            rewards = strangers(self.world, arms, self._of(means, arms))
+            rewards = draw_stranger_rewards(self.world, arms, self._of(means, arms))
         self._note(means, arms, rewards)
         return rewards
 
     def _note(self, means: Floats, arms: Ints, rewards: Floats) -> None:
         """Regret and rewards go to the seed's row of the tally."""
         self.tally.of_seed(self.place, self.done, means.max(axis=1) - self._of(means, arms), rewards)
-        self.tally.chose(arms[None], np.array([self.place]))
+        self.tally.add_arms(arms[None], np.array([self.place]))
         self.done += len(arms)
 
     @staticmethod

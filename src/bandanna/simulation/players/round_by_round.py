@@ -9,29 +9,29 @@ from numpy.typing import NDArray
 
 from bandanna.device.noise import FastNoise, ReplicatedNoise
 from bandanna.errors import InvalidArgument
-from bandanna.numeric.rng import StreamCoins, Streams
-from bandanna.policies.base import Assigned, Played, Policy
+from bandanna.numeric.rng import StreamRandomness, Streams
+from bandanna.policies.base import AssignedArms, PlayedRounds, Policy
 from bandanna.simulation.environments.base import World
-from bandanna.simulation.players.reference import Answers
-from bandanna.simulation.run import Run, Tally
+from bandanna.simulation.players.reference import QueryAnswerer
+from bandanna.simulation.run import RunTotals, Tally
 from bandanna.types import Floats
 
 # Plays policies on finite arms that learn in every round: all seeds side by side, round by round.
 
 
-def play_every_round(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play_every_round(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds, one after the other; both paths are the same."""
     if not world.fixed:
         raise InvalidArgument("env", type(world.environment).__name__, "arms that stay the same in every round")
     table = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
     gaps, seeds = table.max(axis=1, keepdims=True) - table, np.arange(tally.n_seeds)
     nothing = np.zeros((tally.n_seeds, 1, table.shape[1], 0))  # features of arms that have none
-    coins = StreamCoins(world.streams)
-    answers = Answers(policy, ReplicatedNoise(world.streams), coins, "messages")
+    coins = StreamRandomness(world.streams)
+    answers = QueryAnswerer(policy, ReplicatedNoise(world.streams), coins, "messages")
     state = policy.init(replicates=(tally.n_seeds,))
     while tally.done < rounds:
         episode = policy.episode(state)
-        if isinstance(episode, Assigned):
+        if isinstance(episode, AssignedArms):
             arms = episode.arms
         else:
             assert episode is not None  # rounds are at most the policy's horizon
@@ -39,10 +39,10 @@ def play_every_round(policy: Policy[Any], world: World, tally: Tally, rounds: in
         chosen = arms[:, 0]
         rewards = world.rewards(table[seeds, chosen][:, None])  # (S, 1)
         tally.steady(gaps[seeds, chosen], 1)
-        tally.chose_often(chosen, 1)
+        tally.add_plays(chosen, 1)
         tally.rewards += rewards[:, 0]
-        state = answers.learn(state, episode, Played(rewards=rewards, arms=arms))
-    return Run(releases=rounds, users=rounds, clipped=answers.clipped, numbers_per_user=1)
+        state = answers.learn(state, episode, PlayedRounds(rewards=rewards, arms=arms))
+    return RunTotals(releases=rounds, users=rounds, clipped=answers.clipped, numbers_per_user=1)
 
 
 # Plays episodes that end when public numbers say so, each seed by itself: actions of the frozen policy for a chunk of
@@ -54,15 +54,15 @@ _CHUNK = 1 << 18  # numbers in a chunk of contexts: small enough for a cache
 _SHARE = 4  # a chunk is at most the rounds so far over this: an episode grows with them, so few crossings fall in it
 
 
-def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> Run:
+def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds; path="messages" decides round by round."""
     switches, users, clipped = (np.zeros(tally.n_seeds, dtype=np.int64) for _ in range(3))
     most = max(1, _CHUNK // (world.n_arms * policy.dim)) if path == "law" else 1
-    coins = StreamCoins(world.streams)
+    coins = StreamRandomness(world.streams)
     noise = world.streams.generators(policy.noise_stream)
     for place, (seed, rng) in enumerate(zip(world.streams.seeds, noise, strict=True)):
-        own = _Seed(world.environment.begin(Streams([seed])), tally, place)
-        answers = Answers(policy, FastNoise(rng), coins.of(place), path)
+        own = _StoppingRun(world.environment.begin(Streams([seed])), tally, place)
+        answers = QueryAnswerer(policy, FastNoise(rng), coins.of(place), path)
         state, parts = policy.init(), []
         same = own.world.fixed and policy.steady  # of one episode: all users see the same arms, and none flips a coin
         while own.played < rounds:
@@ -75,16 +75,16 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
                 cut = policy.crossing(state, features)
                 n = len(actions) if cut is None else cut
                 state = policy.passed(state, features[:n])
-                parts.append(Played(features=features[:n], rewards=own.play(means[:n], actions[:n])))
+                parts.append(PlayedRounds(features=features[:n], rewards=own.play(means[:n], actions[:n])))
                 if cut is not None:
-                    rows, parts, users[place] = Played.joined(parts), [], own.played
+                    rows, parts, users[place] = PlayedRounds.joined(parts), [], own.played
                     state = answers.learn(state, policy.episode(state), rows)
                 contexts, means = contexts[n:], means[n:]
         if parts:
-            answers.end(state, policy.episode(state), Played.joined(parts))
+            answers.end(state, policy.episode(state), PlayedRounds.joined(parts))
         switches[place] = policy.counts(state)["switches"]
         clipped[place] = answers.clipped
-    return Run(
+    return RunTotals(
         releases=int(switches.max()),
         users=int(users.max()),
         reports=rounds,
@@ -94,7 +94,7 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
     )
 
 
-class _Seed:
+class _StoppingRun:
     """One seed's world, read in order; regret and rewards go to its row of the tally."""
 
     def __init__(self, world: World, tally: Tally, place: int) -> None:
@@ -114,6 +114,6 @@ class _Seed:
         rewards = self.world.rewards(chosen[None])[0]
         best = means[0].max() if self.world.fixed else means.max(axis=1)
         self.tally.of_seed(self.place, self.played, best - chosen, rewards)
-        self.tally.chose(actions[None], np.array([self.place]))
+        self.tally.add_arms(actions[None], np.array([self.place]))
         self.played += len(actions)
         return np.asarray(rewards)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.device.domain import all_finite, clip_norm
+from bandanna.device.domain import check_all_finite, clip_norm
 from bandanna.device.noise import NoiseSource
-from bandanna.numeric.compiled import OUTSIDE, SMALL, compiled
+from bandanna.numeric.compiled import OUTSIDE, SMALL, find_kernel
 from bandanna.numeric.rng import TIES
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.gaussian import CentralGaussian, GaussianReports
-from bandanna.protocols.running_sum import Channel
-from bandanna.simulation.environments.base import Bernoulli, World, read
+from bandanna.protocols.running_sum import RunningSumProtocol
+from bandanna.simulation.environments.base import Bernoulli, World, read_block
 from bandanna.simulation.run import Tally
 from bandanna.types import Floats, Ints
 
@@ -29,7 +29,7 @@ _BATCHES = 64  # whose noise is drawn at once
 
 
 def running_noise(
-    channel: Channel, source: NoiseSource, replicates: tuple[int, ...]
+    channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats | float] | None:
     """Noise of the running sum after 1, 2, ... batches, each (*R, dim); None if it depends on the data."""
     if all(isinstance(protocol, Clear) for protocol in channel.protocols.values()) and channel.continual is None:
@@ -38,7 +38,9 @@ def running_noise(
     return None if blocks is None else (each for block in blocks for each in np.moveaxis(block, -2, 0))
 
 
-def noise_blocks(channel: Channel, source: NoiseSource, replicates: tuple[int, ...]) -> Iterator[Floats] | None:
+def noise_blocks(
+    channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
+) -> Iterator[Floats] | None:
     """The same, some batches at a time, (*R, batches, dim); nothing at all where there is no noise."""
     if channel.continual is not None:
         return channel.continual.mechanism.noise_blocks(source, replicates)
@@ -50,7 +52,9 @@ def noise_blocks(channel: Channel, source: NoiseSource, replicates: tuple[int, .
     return None
 
 
-def _sums_of_gaussians(channel: Channel, source: NoiseSource, replicates: tuple[int, ...]) -> Iterator[Floats]:
+def _sums_of_gaussians(
+    channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
+) -> Iterator[Floats]:
     """Every batch adds noise of its own: n users N(0, n std^2), a server N(0, std^2)."""
     dim = next(iter(channel.protocols.values())).domain.dim
     last, sizes = np.zeros((*replicates, dim)), iter(channel.sizes)
@@ -67,14 +71,14 @@ def _sums_of_gaussians(channel: Channel, source: NoiseSource, replicates: tuple[
         yield noise
 
 
-class Ahead:
+class PredrawnNoise:
     """The same noise of `seeds` runs with `dim` numbers a batch, so many batches at a time: for kernels."""
 
     def __init__(self, blocks: Iterator[Floats], seeds: int, dim: int) -> None:
         self.blocks, self.shape, self.next = blocks, (seeds, dim), next(blocks, None)
 
     @classmethod
-    def of(cls, channel: Channel, source: NoiseSource, seeds: int, dim: int) -> Ahead | None:
+    def of(cls, channel: RunningSumProtocol, source: NoiseSource, seeds: int, dim: int) -> PredrawnNoise | None:
         """From the first batch on; None where noise depends on the data."""
         blocks = noise_blocks(channel, source, (seeds,))
         return None if blocks is None else cls(blocks, seeds, dim)
@@ -109,20 +113,22 @@ def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | N
     single = len(sizes.runs) == 1 and sizes.runs[0][0] == 1 and len(sizes) >= rounds
     if not (drawn and single and policy.dim <= SMALL) or policy.optimism(0, 1) is None:
         return None
-    return compiled("optimist", rounds=rounds)
+    return find_kernel("optimist", rounds=rounds)
 
 
-class Optimists:
+class UCBKernelRun:
     """One phase of a policy, all seeds from nothing."""
 
-    def __init__(self, kernel: Callable[..., int], policy: Any, world: World, noise: Ahead, tally: Tally) -> None:
+    def __init__(
+        self, kernel: Callable[..., int], policy: Any, world: World, noise: PredrawnNoise, tally: Tally
+    ) -> None:
         self.kernel, self.policy, self.world, self.noise, self.tally = kernel, policy, world, noise, tally
         seeds, dim = tally.n_seeds, policy.domain.dim
         self.repairs, self.clipped = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
         self.total, self.released = np.zeros((seeds, dim)), np.zeros((seeds, dim))
         self.told = policy.centred(np.array([0.0, 1.0]))[0]
         self.theta, self.inverse = np.empty(policy.dim), np.empty((policy.dim, policy.dim))
-        self.fixed = _contiguous(*read(world, 0, 1)) if world.fixed else None
+        self.fixed = _to_contiguous(*read_block(world, 0, 1)) if world.fixed else None
 
     def run(self, rounds: int) -> tuple[int, Ints, Ints]:
         """Play them: releases made, repairs (S,), clipped reports (S,)."""
@@ -153,11 +159,11 @@ class Optimists:
         )
         filled = self.theta, self.inverse, used, actions, rewards, losses
         for begin, end in self._blocks(count):
-            arms = self.fixed or _contiguous(*read(self.world, first + begin, end - begin))
+            arms = self.fixed or _to_contiguous(*read_block(self.world, first + begin, end - begin))
             self._block(begin, end, arms, given, filled, first)
         streams.take_uniform(TIES, used)
-        self.tally.varying(losses)
-        self.tally.chose(actions)
+        self.tally.add_losses(losses)
+        self.tally.add_arms(actions)
         self.tally.rewards += rewards.sum(axis=1)
 
     def _blocks(self, count: int) -> Iterator[tuple[int, int]]:
@@ -180,7 +186,7 @@ class Optimists:
         (seen, means), place = arms, np.array([0, begin, 0])
         while event := self.kernel(begin, end, seen, means, *given, place, *filled):
             if event == OUTSIDE:
-                all_finite("contexts", seen)
+                check_all_finite("contexts", seen)
                 seen = clip_norm(seen, 1.0)
             else:
                 self._repair(int(place[0]), first + int(place[1]))
@@ -199,6 +205,6 @@ class Optimists:
         self.repairs[seed] += repaired[0]
 
 
-def _contiguous(contexts: Floats, means: Floats) -> tuple[Floats, Floats]:
+def _to_contiguous(contexts: Floats, means: Floats) -> tuple[Floats, Floats]:
     """As kernels take them: compiled once, for arrays in order that can be written."""
     return np.require(contexts, requirements=["C", "W"]), np.require(means, requirements=["C", "W"])

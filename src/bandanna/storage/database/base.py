@@ -22,14 +22,14 @@ from bandanna.storage import files
 # What goes wrong with a database, as one error.
 
 
-class StorageFailed(BandannaError):
+class StorageError(BandannaError):
     """The database did not do what it was asked for: nothing of the transaction is there, unless the message doubts it.
 
     Once the cause is gone, the next transaction works again.
     """
 
 
-class Fenced(StorageFailed):
+class FencedError(StorageError):
     """Another process has taken over the database: this one writes nothing more, and has to end.
 
     What it remembers may be old, so that nothing it could say is worth hearing. Whoever asks comes again, and is
@@ -45,7 +45,7 @@ _KINDS = frozenset({int, bool, float, str, bytes, type(None)})
 _ALLOWED = "None, text without NUL, bytes, 64-bit integers and floats that are numbers; plain ones, no arrays"
 
 
-def statements(script: str, types: Mapping[str, str]) -> list[str]:
+def split_statements(script: str, types: Mapping[str, str]) -> list[str]:
     """The statements of a script, with `{blob}` and others replaced by what a dialect calls them."""
 
     def placed(found: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ def statements(script: str, types: Mapping[str, str]) -> list[str]:
 
 
 @lru_cache(maxsize=512)
-def numbered(sql: str) -> str:
+def number_parameters(sql: str) -> str:
     """The statement with $1, $2, ... for its question marks; those in texts and names stay."""
     count = 0
 
@@ -76,7 +76,7 @@ def numbered(sql: str) -> str:
     return _PARTS.sub(placed, sql)
 
 
-def check(values: Sequence[Any]) -> None:
+def check_values(values: Sequence[Any]) -> None:
     """Refuse what some dialect would store as something else."""
     for value in values:
         kind = type(value)
@@ -84,24 +84,24 @@ def check(values: Sequence[Any]) -> None:
             raise InvalidArgument("value to store", value, _ALLOWED)
         if kind is int and not -(1 << 63) <= value < 1 << 63:
             raise InvalidArgument("value to store", value, _ALLOWED)
-        if kind is str and ("\0" in value or _half(value)):
+        if kind is str and ("\0" in value or _has_lone_surrogate(value)):
             raise InvalidArgument("value to store", value, _ALLOWED)
 
 
-def checked(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+def check_rows(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
     """Rows of values, of which none would be stored as something else."""
     listed = list(rows)
     lengths = {len(row) for row in listed}
     for column in zip(*listed, strict=True) if len(lengths) == 1 else listed:  # by columns: most are of one kind
         kinds = set(map(type, column))
         if kinds == {int}:
-            check((min(column), max(column)))
+            check_values((min(column), max(column)))
         elif kinds != {bytes}:
-            check(column)
+            check_values(column)
     return listed
 
 
-def _half(text: str) -> bool:
+def _has_lone_surrogate(text: str) -> bool:
     """Whether it holds half a character (a lone surrogate), which no encoding has."""
     return not text.isascii() and text.encode(errors="replace").decode() != text
 
@@ -120,10 +120,10 @@ def _half(text: str) -> bool:
 
 
 Row = tuple[Any, ...]
-GENERATION = "select generation from claim where one = 1"
+SELECT_GENERATION = "select generation from claim where one = 1"
 
 
-class Link(ABC):
+class DatabaseConnection(ABC):
     """One connection; every error of the driver comes out as StorageFailed."""
 
     @property
@@ -172,29 +172,29 @@ class Link(ABC):
 class Transaction:
     """Statements that are done together or not at all. After one has failed, none of them is done."""
 
-    def __init__(self, link: Link, dialect: str) -> None:
+    def __init__(self, link: DatabaseConnection, dialect: str) -> None:
         self.dialect = dialect
         self._link, self._over, self._failure = link, False, ""
 
     def execute(self, sql: str, *values: Any) -> list[Row]:
         """One statement with `?` for its values; all its rows. Blobs are bytes."""
-        check(values)
+        check_values(values)
         self._usable()
         try:
             return self._link.execute(sql, values)
-        except StorageFailed as error:
+        except StorageError as error:
             self._failure = str(error)
             raise
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """The same statement for many rows, quickly; `insert into t (a, b) values (?, ?)` is the quickest."""
-        listed = checked(rows)
+        listed = check_rows(rows)
         self._usable()
         if not listed:
             return
         try:
             self._link.many(sql, listed)
-        except StorageFailed as error:
+        except StorageError as error:
             self._failure = str(error)
             raise
 
@@ -202,7 +202,7 @@ class Transaction:
         if self._over:
             raise BandannaError("this transaction is over: begin another one")
         if self._failure:
-            raise StorageFailed(f"this transaction has failed and does nothing more: {self._failure}")
+            raise StorageError(f"this transaction has failed and does nothing more: {self._failure}")
 
 
 class Database(ABC):
@@ -216,15 +216,15 @@ class Database(ABC):
         self.name = name  # for messages: no password
         self._pid = os.getpid()
         self._alone, self._owner = threading.Lock(), 0  # who writes
-        self._writer: Link | None = None
-        self._idle: list[Link] = []  # to read
-        self._links: set[Link] = set()  # all of them
+        self._writer: DatabaseConnection | None = None
+        self._idle: list[DatabaseConnection] = []  # to read
+        self._links: set[DatabaseConnection] = set()  # all of them
         self._generation: int | None = None  # of the claim; None: this process does not serve
         self.fenced = False  # whether another process has taken over: for ever
         self._finish = weakref.finalize(self, _close_all, self._links, self._pid)
 
     @abstractmethod
-    def _connect(self, *, writing: bool) -> Link:
+    def _connect(self, *, writing: bool) -> DatabaseConnection:
         """A new link, ready to begin."""
 
     @abstractmethod
@@ -241,7 +241,7 @@ class Database(ABC):
             return self.check_claim()
         self._take()
         with self.transaction() as rows:
-            ((before,),) = rows.execute(GENERATION)
+            ((before,),) = rows.execute(SELECT_GENERATION)
             holder = f"{socket.gethostname()} {os.getpid()}"
             rows.execute("update claim set generation = ?, holder = ? where one = 1", before + 1, holder)
         self._generation = before + 1
@@ -259,13 +259,13 @@ class Database(ABC):
         if not self.claimed:
             return
         with self.reading() as rows:
-            self._compare(int(rows.execute(GENERATION)[0][0]))
+            self._compare(int(rows.execute(SELECT_GENERATION)[0][0]))
 
     def _compare(self, generation: int | None) -> None:
         """Fenced, from now on, unless the claim is this process's own."""
         if generation != self._generation:
             self.fenced = True
-            raise Fenced(f"{self.name} was taken over by another process: this one has to end")
+            raise FencedError(f"{self.name} was taken over by another process: this one has to end")
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """To write: alone among all threads and processes, durable at the end, undone if the body raises."""
@@ -314,14 +314,14 @@ class Database(ABC):
             if link is not None:
                 self._give_back(link, whole=whole)
 
-    def _give_back(self, link: Link, *, whole: bool) -> None:
+    def _give_back(self, link: DatabaseConnection, *, whole: bool) -> None:
         """For the next reader, unless a signal may have left it in the middle of something."""
         if whole and self._finish.alive and not link.lost:
             self._idle.append(link)
         else:
             self._drop(link)
 
-    def _begun_to_write(self) -> Link:
+    def _begun_to_write(self) -> DatabaseConnection:
         """The link of the writer, in a transaction of the process that holds the claim.
 
         Where the claim is, a link that was lost is not replaced without a word: what a process remembers may be old, so
@@ -329,7 +329,7 @@ class Database(ABC):
         again.
         """
         if self.claimed and self._writer is not None and self._writer.lost:
-            raise StorageFailed(f"{self.name} failed: the session that held the claim was lost; repeat")
+            raise StorageError(f"{self.name} failed: the session that held the claim was lost; repeat")
         self._writer = link = self._begun(self._writer, writing=True)
         return link
 
@@ -338,13 +338,13 @@ class Database(ABC):
         if link is not None:
             self._drop(link)
 
-    def _begun(self, link: Link | None, *, writing: bool) -> Link:
+    def _begun(self, link: DatabaseConnection | None, *, writing: bool) -> DatabaseConnection:
         """A link in a transaction; one that was lost while nobody used it is replaced."""
         claimed = writing and self.claimed
         if link is not None and not link.lost:
             try:
                 return self._compared(link, link.begin(writing=writing, claimed=claimed), claimed=claimed)
-            except StorageFailed:
+            except StorageError:
                 if not link.lost or claimed:
                     raise
         if link is not None:
@@ -353,22 +353,22 @@ class Database(ABC):
         self._links.add(link)
         return self._compared(link, link.begin(writing=writing, claimed=claimed), claimed=claimed)
 
-    def _compared(self, link: Link, generation: int | None, *, claimed: bool) -> Link:
+    def _compared(self, link: DatabaseConnection, generation: int | None, *, claimed: bool) -> DatabaseConnection:
         """The link, if its transaction is of this process's generation; else the transaction is undone."""
         if claimed:
             try:
                 self._compare(generation)
-            except Fenced:
-                with suppress(StorageFailed):
+            except FencedError:
+                with suppress(StorageError):
                     link.rollback()
                 raise
         return link
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: DatabaseConnection) -> None:
         link.close()
         self._links.discard(link)
 
-    def _during(self, link: Link) -> Generator[Transaction]:
+    def _during(self, link: DatabaseConnection) -> Generator[Transaction]:
         transaction = Transaction(link, self.dialect)
         try:
             yield transaction
@@ -377,14 +377,14 @@ class Database(ABC):
             link.commit()
         except BaseException:
             transaction._over = True
-            with suppress(StorageFailed):  # the cause is what was raised
+            with suppress(StorageError):  # the cause is what was raised
                 link.rollback()
             raise
 
     def _usable(self, what: str) -> None:
         self._at_home()
         if self.fenced:
-            raise Fenced(f"{self.name} was taken over by another process: this one has to end")
+            raise FencedError(f"{self.name} was taken over by another process: this one has to end")
         if self._alone.locked() and self._owner == threading.get_ident():  # an interrupt may leave the owner's name
             raise BandannaError(f"{what} of {self.name} inside a transaction of the same thread: use that one")
 
@@ -395,7 +395,7 @@ class Database(ABC):
             raise BandannaError(f"{self.name} is closed")
 
 
-def _close_all(links: set[Link], pid: int) -> None:
+def _close_all(links: set[DatabaseConnection], pid: int) -> None:
     if os.getpid() == pid:  # links belong to who made them
         for link in list(links):
             link.close()
@@ -410,7 +410,7 @@ else:
     import fcntl
 
 
-class Lock:
+class FileLock:
     """The file stays when the lock is free: to remove it would let two processes hold two files of one name."""
 
     def __init__(self, path: Path) -> None:
@@ -420,7 +420,7 @@ class Lock:
         """Whether it is ours, now or before; False if another one has it."""
         if self._handle >= 0:
             return True
-        files.refuse_others(self._path)
+        files.check_regular_file(self._path)
         handle = os.open(self._path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
             if sys.platform == "win32":

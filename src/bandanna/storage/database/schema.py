@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from bandanna import validation
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.storage.database.base import Database, Transaction, statements
+from bandanna.storage.database.base import Database, Transaction, split_statements
 
 # The tables of a role: made in one transaction in an empty database, recognised in one that has them.
 
@@ -21,7 +21,7 @@ insert into claim (one, generation, holder) values (1, 0, '')
 """
 
 
-def checked_role(role: str) -> str:
+def check_role(role: str) -> str:
     """A role's name, which is also part of a schema's."""
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise InvalidArgument("role", role, "at most 40 small letters, digits and underscores, beginning with a letter")
@@ -35,14 +35,14 @@ def make_tables(
 
     `tables` asks for the names of the tables that are there, `before` is done first in a new database.
     """
-    script = statements(schema, types)  # before anything is changed
+    script = split_statements(schema, types)  # before anything is changed
     with database.reading() as transaction:
         if _is_made(transaction, database.name, role, tables):
             return
     with database.transaction() as transaction:
         if _is_made(transaction, database.name, role, tables):  # by another process, meanwhile
             return
-        for statement in (before, *statements(_ABOUT, types), *script):
+        for statement in (before, *split_statements(_ABOUT, types), *script):
             if statement:
                 transaction.execute(statement)
         transaction.execute("insert into about (role, version) values (?, ?)", role, VERSION)
@@ -80,7 +80,7 @@ def open_database(url: str, *, role: str, schema: str) -> Database:
     `bandanna_<role>`. `schema`: a script of statements separated by ";", in SQL that both understand, with {blob},
     {serial} (an integer primary key that counts), {bigint} and {real} for types.
     """
-    checked_role(role)
+    check_role(role)
     if not isinstance(schema, str):
         raise InvalidArgument("schema", schema, "a script")
     scheme = _SCHEME.match(url) if isinstance(url, str) else None
@@ -98,7 +98,7 @@ def _sqlite(path: str, role: str, schema: str) -> Database:
 
     database = sqlite.SQLiteDatabase(validation.path("url", path).absolute())
     try:
-        make_tables(database, role, schema, types=sqlite.TYPES, tables=sqlite.TABLES)
+        make_tables(database, role, schema, types=sqlite.COLUMN_TYPES, tables=sqlite.SELECT_TABLES)
     except BaseException:
         database.close()
         raise
@@ -111,7 +111,7 @@ def _postgres(url: str, role: str, schema: str) -> Database:
     database = postgres.PostgresDatabase(url, role=role)
     before = f"create schema if not exists {database.schema}"
     try:
-        make_tables(database, role, schema, types=postgres.TYPES, tables=postgres.TABLES, before=before)
+        make_tables(database, role, schema, types=postgres.COLUMN_TYPES, tables=postgres.SELECT_TABLES, before=before)
     except BaseException:
         database.close()
         raise

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from bandanna.errors import BandannaError
 from bandanna.storage import files
-from bandanna.storage.database.base import GENERATION, Database, Link, Lock, Row, StorageFailed
+from bandanna.storage.database.base import SELECT_GENERATION, Database, DatabaseConnection, FileLock, Row, StorageError
 
-TYPES = {
+COLUMN_TYPES = {
     "blob": "blob",
     "serial": "integer primary key autoincrement",  # an id is never used again
     "bigint": "integer",
@@ -24,7 +24,7 @@ TYPES = {
 }
 _INSERT = re.compile(r"insert into [a-z_]+(?: \([a-z_, ]+\))? values (\([?, ]+\))")
 _TOGETHER = (32, 8)  # rows in one statement
-TABLES = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
+SELECT_TABLES = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
 _ADVICE = {
     sqlite3.SQLITE_FULL: "there is no room: make some, then repeat",
     sqlite3.SQLITE_READONLY: "it can only be read where it is: make file and folder writable for this user",
@@ -44,18 +44,18 @@ class SQLiteDatabase(Database):
     def __init__(self, path: Path) -> None:
         super().__init__(str(path))
         self.path = path
-        self._lock = Lock(path.with_name(path.name + "-served"))
+        self._lock = FileLock(path.with_name(path.name + "-served"))
         self._free = weakref.finalize(self, self._lock.free)
-        with _errors(self.name):
-            files.make(path)
-            files.secure(path)
+        with _translate_errors(self.name):
+            files.create_private_file(path)
+            files.secure_private_file(path)
             for end in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):  # or another process has just closed it
-                    files.secure(path.with_name(path.name + end))
+                    files.secure_private_file(path.with_name(path.name + end))
 
     def _take(self) -> None:
         """By a lock on a file beside it, which ends with the process."""
-        with _errors(self.name):
+        with _translate_errors(self.name):
             if not self._lock.taken():
                 raise BandannaError(f"{self.name} is served by another process: stop it first")
 
@@ -64,27 +64,27 @@ class SQLiteDatabase(Database):
         self._usable("scrub")
         with self._alone:
             link = self._writer
-            return isinstance(link, SQLiteLink) and link.scrubbed()
+            return isinstance(link, SQLiteConnection) and link.scrubbed()
 
     def close(self) -> None:
         """What is written moves from the log into the file, if nobody else has it open."""
         super().close()
         self._free()
 
-    def _connect(self, *, writing: bool) -> Link:
-        with _errors(self.name):
-            files.refuse_others(self.path)
-            return SQLiteLink(self.path, writing=writing, patience=self.patience)
+    def _connect(self, *, writing: bool) -> DatabaseConnection:
+        with _translate_errors(self.name):
+            files.check_regular_file(self.path)
+            return SQLiteConnection(self.path, writing=writing, patience=self.patience)
 
 
-class SQLiteLink(Link):
+class SQLiteConnection(DatabaseConnection):
     """A connection that may be used by one thread after the other."""
 
     lost = False  # a file does not go away
 
     def __init__(self, path: Path, *, writing: bool, patience: float) -> None:
         self._name, self._path = str(path), path
-        self._identity = _identity(path)
+        self._identity = _file_identity(path)
         self._sql = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw",
             uri=True,
@@ -116,24 +116,24 @@ class SQLiteLink(Link):
                     raise
             time.sleep(0.01)
         if mode != "wal":
-            raise StorageFailed(f"{self._name} cannot have a write-ahead log where it is: put it on a local disk")
+            raise StorageError(f"{self._name} cannot have a write-ahead log where it is: put it on a local disk")
 
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
         """Waits for other processes that write; readers wait for nobody."""
-        with _errors(self._name):
-            if _identity(self._path) != self._identity:  # what is written now, nobody would find
-                raise StorageFailed(f"{self._name} was replaced while it was open: put it back, or restart")
+        with _translate_errors(self._name):
+            if _file_identity(self._path) != self._identity:  # what is written now, nobody would find
+                raise StorageError(f"{self._name} was replaced while it was open: put it back, or restart")
             if self._sql.in_transaction:  # an interrupt has left it
                 self._sql.execute("rollback")
             self._sql.execute("begin immediate" if writing else "begin")
-            return int(self._sql.execute(GENERATION).fetchone()[0]) if claimed else None
+            return int(self._sql.execute(SELECT_GENERATION).fetchone()[0]) if claimed else None
 
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
         """Rows as SQLite gives them."""
         try:
             return self._sql.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise _failed(self._name, error) from error
+            raise _storage_error(self._name, error) from error
 
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
         """Prepared statements; a plain insert takes several rows at once, so that other threads disturb it less."""
@@ -148,11 +148,11 @@ class SQLiteLink(Link):
                         place += some
             self._sql.executemany(sql, rows[place:])
         except sqlite3.Error as error:
-            raise _failed(self._name, error) from error
+            raise _storage_error(self._name, error) from error
 
     def scrubbed(self) -> bool:
         """Whether the log could be emptied; readers are not waited for."""
-        with _errors(self._name):
+        with _translate_errors(self._name):
             ((patience,),) = self._sql.execute("pragma busy_timeout").fetchall()
             self._sql.execute("pragma busy_timeout = 0")
             try:
@@ -163,12 +163,12 @@ class SQLiteLink(Link):
 
     def commit(self) -> None:
         """Synced when it returns."""
-        with _errors(self._name):
+        with _translate_errors(self._name):
             self._sql.execute("commit")
 
     def rollback(self) -> None:
         """Some failures have done it already."""
-        with _errors(self._name):
+        with _translate_errors(self._name):
             if self._sql.in_transaction:
                 self._sql.execute("rollback")
 
@@ -178,21 +178,21 @@ class SQLiteLink(Link):
             self._sql.close()
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _file_identity(path: Path) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
 
 @contextmanager
-def _errors(name: str) -> Iterator[None]:
+def _translate_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise _failed(name, error) from error
+        raise _storage_error(name, error) from error
 
 
-def _failed(name: str, error: sqlite3.Error | OSError) -> StorageFailed:
+def _storage_error(name: str, error: sqlite3.Error | OSError) -> StorageError:
     code = getattr(error, "sqlite_errorcode", None)
     advice = _ADVICE.get(code & 0xFF) if isinstance(code, int) else None
     told = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-    return StorageFailed(f"{name} failed: {told}" + (f"; {advice}" if advice else ""))
+    return StorageError(f"{name} failed: {told}" + (f"; {advice}" if advice else ""))
