@@ -13,6 +13,7 @@ import bandanna
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "reference"
+GLOSSARY = PAGES / "glossary.md"
 ELSEWHERE = {"__init__", "__main__", "cli"}  # commands are described in docs/cli.md
 MODULES = sorted(
     path.stem
@@ -43,7 +44,7 @@ def test_every_module_has_a_page(module: str) -> None:
 
 def test_pages_are_about_modules_that_exist() -> None:
     """A page is about nothing, or shows a module that is not there, or one of another page."""
-    for page in PAGES.glob("*.md"):
+    for page in sorted({*PAGES.glob("*.md")} - {GLOSSARY}):
         assert page.stem in MODULES
         for each in documented(page):
             assert each.split(".")[1] == page.stem
@@ -62,3 +63,30 @@ def test_every_public_name_is_on_a_page() -> None:
             if home.startswith("bandanna") and not shown(home, listed):
                 missing.add(f"{place.__name__}.{name}, of {home}")
     assert not missing, "\n".join(sorted(missing))
+
+
+def glossary_rows() -> list[tuple[str, str, str]]:
+    """The rows of the glossary: term, meaning, modules."""
+    rows = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    return [row for row in rows if row[0] not in ("term", "---")]
+
+
+def test_the_glossary_defines_each_term_once() -> None:
+    """Each term has one row, and the terms of a table are in alphabetical order."""
+    tables = [
+        re.findall(r"^\| (.+?) \|", part, re.MULTILINE)[2:]
+        for part in GLOSSARY.read_text(encoding="utf-8").split("\n## ")[1:]
+    ]
+    assert all(terms == sorted(terms, key=str.lower) for terms in tables)
+    terms = [term for term, _, _ in glossary_rows()]
+    assert len(terms) == sum(map(len, tables)) >= 50
+    assert len(terms) == len({term.lower() for term in terms})
+
+
+@pytest.mark.parametrize(("term", "modules"), [(term, modules) for term, _, modules in glossary_rows()])
+def test_the_glossary_names_modules_that_exist(term: str, modules: str) -> None:
+    """Every module that the glossary names for a term can be imported."""
+    named = re.findall(r"`([\w/]+)`", modules)
+    assert named, term
+    for each in named:
+        importlib.import_module("bandanna." + each.replace("/", "."))
