@@ -28,10 +28,12 @@ class Task:
     """A task with so many publications, its analyzer, and a dashboard that has read what it reads of them."""
 
     def __init__(self, folder: Path, publications: int) -> None:
+        from prometheus_client import CollectorRegistry
+
         from bandanna.deployment.analyzer.processor import SCHEMA, BatchProcessor
         from bandanna.deployment.analyzer.service import AnalyzerRoutes
         from bandanna.deployment.http.application import build_application
-        from bandanna.deployment.http.metrics import EventLog, Metrics
+        from bandanna.deployment.http.metrics import EventLog
         from bandanna.deployment.messages.canonical import loads, sign
         from bandanna.deployment.registrar import SCHEMA as REGISTRAR_SCHEMA
         from bandanna.deployment.registrar import Notary
@@ -60,7 +62,7 @@ class Task:
         log = EventLog("bench")
         self.app = build_application(
             role="analyzer", routes=AnalyzerRoutes(self._learner, rows, log).routes, start=_nothing, stop=_nothing,
-            health=dict, status=dict, metrics=Metrics(), log=log, token=None,
+            health=dict, status=dict, metrics=CollectorRegistry(), log=log, token=None,
         )  # fmt: skip
 
     def _lengthen(self, rows: Any, count: int) -> None:

@@ -101,7 +101,9 @@ def test_there_is_an_end_to_listeners_and_to_listening(town: Town, monkeypatch: 
         await asyncio.wait_for(third.ended, 600)
         assert (await seen.client.get("/events")).status_code == 503
         assert (await seen.client.get("/tasks/none/events")).status_code in (404, 503)
-        assert "listeners 0\n" in (await seen.client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})).text
+        assert (
+            "listeners 0.0\n" in (await seen.client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})).text
+        )
 
     run(work)
 

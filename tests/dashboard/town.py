@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
+from prometheus_client import CollectorRegistry
 
 from bandanna.deployment.analyzer.service import AnalyzerRoutes
 from bandanna.deployment.client.load_simulation import SimulatedUsers, world_for_task
@@ -16,7 +17,7 @@ from bandanna.deployment.collector_worker import CollectorRoutes
 from bandanna.deployment.dashboard.app import AdminSessions, TaskBoard, build_dashboard
 from bandanna.deployment.dashboard.poller import HttpRoleClient, TaskPoller
 from bandanna.deployment.http.application import build_application
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.messages.canonical import sealing_key
 from bandanna.deployment.task import creation
 from bandanna.deployment.task.document import Secrets, Task
@@ -89,7 +90,7 @@ class Town:
         self.learner = self.inside.learner
         self.net = Net()
         log = EventLog("town", stream=_Nowhere())
-        reports = CollectorRoutes(self.inside.collector, self.task.id, Metrics())
+        reports = CollectorRoutes(self.inside.collector, self.task.id, CollectorRegistry())
         analyzer = AnalyzerRoutes(self.learner, self.learner._database, log)
         routes = [*analyzer.routes, *(reports.routes if self.task.mixers == 0 else [])]
         self.net.apps[ROLES["analyzer"]] = _app("analyzer", routes, self.secrets["analyzer"].token, log)
@@ -109,7 +110,7 @@ class Town:
 def _app(role: str, routes: Any, token: str, log: EventLog) -> Any:
     return build_application(
         role=role, routes=routes, start=nothing, stop=nothing, health=dict, status=lambda: {"secret": f"of the {role}"},
-        metrics=Metrics(), log=log, token=token,
+        metrics=CollectorRegistry(), log=log, token=token,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 import bandanna as bd
 from bandanna.deployment.analyzer.processor import BatchProcessor, ShareRejected
@@ -20,7 +21,7 @@ from bandanna.deployment.calls import RoleUnreachable
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
 from bandanna.deployment.client.policy_device import CurrentPublication
 from bandanna.deployment.http.application import build_application
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.messages.canonical import digest, dumps, encode_base64url, loads, sign, signing_key
 from bandanna.deployment.messages.publication import (
     PublicationPin,
@@ -58,7 +59,7 @@ def _asked(town: Town, *paths: str) -> list[httpx.Response]:
 
     app = build_application(
         role="analyzer", routes=routes.routes, start=nothing, stop=nothing, health=dict, status=dict,
-        metrics=Metrics(), log=EventLog("analyzer", stream=_Nowhere()), token=None,
+        metrics=CollectorRegistry(), log=EventLog("analyzer", stream=_Nowhere()), token=None,
     )  # fmt: skip
 
     async def ask() -> list[httpx.Response]:

@@ -14,11 +14,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from prometheus_client import CollectorRegistry
 
 from bandanna.deployment.http import application as application_module
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import json_response
 from bandanna.deployment.messages.canonical import dumps, sign
 from bandanna.deployment.task.document import Secrets
@@ -50,7 +51,11 @@ def a_role(**parts: Any) -> Any:
         "peers": ["PUT /job"], "names": ["x"], "start": nothing, "stop": nothing, "health": dict, "status": dict,
     }  # fmt: skip
     return build_application(
-        role="example", metrics=Metrics(), log=EventLog("example", stream=Nowhere()), token="secret", **(given | parts)
+        role="example",
+        metrics=CollectorRegistry(),
+        log=EventLog("example", stream=Nowhere()),
+        token="secret",
+        **(given | parts),
     )
 
 

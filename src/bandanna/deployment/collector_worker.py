@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
 from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.http.limits import Limits
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, locate_error, run_in_thread
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.report import HEADER, RecordVerdict, encode_verdicts
@@ -166,14 +168,19 @@ class CollectorRoutes:
     """POST /tasks/{task}/reports, GET /tasks/{task}/open; `ready`: whether what is kept now will be used."""
 
     def __init__(
-        self, collector: Collector, task_id: str, metrics: Metrics, *, ready: Callable[[], bool] = lambda: True
+        self,
+        collector: Collector,
+        task_id: str,
+        metrics: CollectorRegistry,
+        *,
+        ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._collector, self._task, self._ready = collector, task_id, ready
         self._commits: GroupCommit[bytes, list[RecordVerdict]] = GroupCommit(collector.accept)
-        self._records = metrics.counter("records_total", "Records by what became of them.", ("result",))
-        self._kept = self._records.series(result="kept")
+        self._records = Counter("records_total", "Records by what became of them.", ["result"], registry=metrics)
+        self._kept = self._records.labels(result="kept")
         for index, (name, meaning) in enumerate(_GAUGES.items()):
-            metrics.gauge(name, meaning).follow(partial(self._glance, index))
+            Gauge(name, meaning, registry=metrics).set_function(partial(self._glance, index))
 
     def _glance(self, index: int) -> float:
         return float(self._collector.glance()[index])
@@ -202,10 +209,10 @@ class CollectorRoutes:
         verdicts = await self._commits.submit(body)
         status, content = encode_verdicts(verdicts)
         if status == 201:
-            self._kept.add(len(verdicts))
+            self._kept.inc(len(verdicts))
         else:
             for verdict in verdicts:
-                self._records.add(1, result=verdict.reason or "kept")
+                self._records.labels(result=verdict.reason or "kept").inc()
         return status, content, None
 
     async def open(self, request: Any) -> Any:

@@ -9,9 +9,11 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
 from bandanna.deployment.helper import DELAY, RELEASED, SCHEMA, UNUSABLE, Helper, JobRefused, Keyring, StoredJob
 from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import make_tls_context, sign
@@ -39,14 +41,21 @@ class ShareSender:
     """One for each helper; `wake` it when there is something new."""
 
     def __init__(
-        self, helper: Helper, *, url: str, task_id: str, log: EventLog, metrics: Metrics, verify_tls: Any = True
+        self,
+        helper: Helper,
+        *,
+        url: str,
+        task_id: str,
+        log: EventLog,
+        metrics: CollectorRegistry,
+        verify_tls: Any = True,
     ) -> None:
         self._helper, self._base, self._log = helper, f"{url}/tasks/{task_id}/batches", log
         self._client = _client(verify_tls)
         self._one, self._news = asyncio.Lock(), asyncio.Event()
         self._said: dict[tuple[int, int], str] = {}  # what was logged last of a share
-        self._sent = metrics.counter("shares_sent_total", "Answers of the analyzer to shares.", ("state",))
-        self._waiting = metrics.gauge("shares_waiting", "Shares without a receipt.")
+        self._sent = Counter("shares_sent_total", "Answers of the analyzer to shares.", ["state"], registry=metrics)
+        self._waiting = Gauge("shares_waiting", "Shares without a receipt.", registry=metrics)
 
     def wake(self) -> None:
         """Try now."""
@@ -75,7 +84,7 @@ class ShareSender:
             for stored in waiting:
                 state = await self._send(stored)
                 left -= state in (RELEASED, UNUSABLE)
-                self._sent.add(state=state)
+                self._sent.labels(state=state).inc()
                 if state == "failed":
                     break
                 if self._said.get((stored.epoch, stored.round)) != state:
@@ -152,7 +161,7 @@ class HelperService:
         *,
         delay: float,
         log: EventLog,
-        metrics: Metrics,
+        metrics: CollectorRegistry,
         verify_tls: Any,
     ) -> None:
         self._task_id, self._db_url, self._delay, self._log, self._metrics = task.id, db_url, delay, log, metrics
@@ -168,9 +177,11 @@ class HelperService:
         }
         self.database: Database | None = None
         self._helper: Helper | None = None
-        self._jobs = metrics.counter("jobs_total", "Jobs that were done.")
-        self._bad = metrics.counter(
-            "bad_seeds_total", "Users whose seeds could not be opened, or came without their tickets."
+        self._jobs = Counter("jobs_total", "Jobs that were done.", registry=metrics)
+        self._bad = Counter(
+            "bad_seeds_total",
+            "Users whose seeds could not be opened, or came without their tickets.",
+            registry=metrics,
         )
 
     @property
@@ -223,8 +234,8 @@ class HelperService:
             raise RequestRefused(refused.status, refused.reason, retry_after=again, **refused.details) from None
         document = canonical.loads(share)
         if status == 201:
-            self._jobs.add()
-            self._bad.add(document["bad"])
+            self._jobs.inc()
+            self._bad.inc(document["bad"])
         self._sender.wake()
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
@@ -290,7 +301,7 @@ def build_helper(
     from bandanna.deployment.http.application import build_application
 
     assert task.policy is not None  # what mixers are made of is known when the policy is loaded
-    metrics, said = Metrics(), log or EventLog("helper")
+    metrics, said = CollectorRegistry(), log or EventLog("helper")
     office = HelperService(task, secrets, db_url, delay=delay, log=said, metrics=metrics, verify_tls=verify_tls)
     return build_application(
         role="helper",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import sqlite3
@@ -16,6 +15,8 @@ from pathlib import Path
 from secrets import randbelow
 from typing import Any
 from urllib.parse import urlsplit
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from bandanna import validation
 from bandanna.deployment.calls import RoleConnection, trusted_certificates
@@ -206,7 +207,6 @@ def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say:
 
 
 _TICK = 0.1  # seconds between two looks
-_SAMPLE = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 _OURS = ("about",)  # the version of the tables
 
 
@@ -333,8 +333,9 @@ def _metrics(task: Task, role: str, token: str) -> dict[str, float]:
     with closing(calls):
         _, content, _ = calls.ask("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
     sums: dict[str, float] = {}
-    for name, value in _SAMPLE.findall(content.decode()):
-        sums[name] = sums.get(name, 0.0) + float(value)
+    for family in text_string_to_metric_families(content.decode()):
+        for sample in family.samples:
+            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
     return sums
 
 

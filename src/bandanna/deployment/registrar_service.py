@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CollectorRegistry, Counter
+
 from bandanna.deployment.http.limits import Limits, host_from_url, parse_json_body
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, json_response, run_in_thread
 from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import sign
@@ -31,14 +33,20 @@ class RegistrarService:
     """A registrar that is served: opened when the process begins to serve, closed at its end."""
 
     def __init__(
-        self, registrar: dict[str, Any], notary: dict[str, Any], *, task_id: str, db_url: str, metrics: Metrics
+        self,
+        registrar: dict[str, Any],
+        notary: dict[str, Any],
+        *,
+        task_id: str,
+        db_url: str,
+        metrics: CollectorRegistry,
     ) -> None:
         self._parts, self._notary_parts, self._task_id, self._db_url = registrar, notary, task_id, db_url
         self.database: Database | None = None
         self._registrar: Registrar | None = None
         self._notary: Notary | None = None
-        self._given = metrics.counter("tickets_total", "Tickets that were given, repeats included.")
-        self._refused = metrics.counter("tickets_refused_total", "Tickets that were not given.", ("reason",))
+        self._given = Counter("tickets_total", "Tickets that were given, repeats included.", registry=metrics)
+        self._refused = Counter("tickets_refused_total", "Tickets that were not given.", ["reason"], registry=metrics)
 
     async def start(self) -> None:
         """Open the database, as its only server."""
@@ -75,8 +83,8 @@ class RegistrarService:
             raise RequestRefused(400, "tickets", most=MOST) from None
         reasons = [answer["refused"] for answer in answers if "refused" in answer]
         for reason in reasons:
-            self._refused.add(reason=reason)
-        self._given.add(len(answers) - len(reasons))
+            self._refused.labels(reason=reason).inc()
+        self._given.inc(len(answers) - len(reasons))
         status = 200 if len(reasons) < len(answers) else 429 if set(reasons) == {"participations"} else 409
         return status, canonical.dumps({"tickets": answers}), None
 
@@ -145,7 +153,7 @@ def build_registrar(
     """The application of a task's registrar; the host's login has its token."""
     from bandanna.deployment.http.application import build_application
 
-    metrics = Metrics()
+    metrics = CollectorRegistry()
     office = RegistrarService(
         make_registrar(task, secrets), make_notary(task, secrets), task_id=task.id, db_url=db_url, metrics=metrics
     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from bandanna.deployment.calls import RoleConnection
 from bandanna.deployment.collector import SCHEMA, Collector
 from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import host_from_url
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import run_in_thread
 from bandanna.deployment.messages.canonical import sign
 from bandanna.deployment.messages.tickets import COLLECTOR
@@ -26,7 +28,7 @@ def build_shuffler(task: Task, secrets: Secrets, *, database: str, log: EventLog
     assert task.policy is not None  # what mixers are made of is known when the policy is loaded
     rows = open_database(database, role="shuffler", schema=SCHEMA)
     rows.claim()
-    metrics, source = Metrics(), SecureNoise()
+    metrics, source = CollectorRegistry(), SecureNoise()
     collector = Collector(
         rows,
         task_id=task.id,

@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits, parse_json_body
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, json_response, mark_errors_safe, run_in_thread
 from bandanna.deployment.http.server import serve
 from bandanna.errors import BandannaError, InvalidArgument
@@ -219,7 +220,7 @@ def main(settings: dict[str, Any]) -> None:
         stop=stop,
         health=health,
         status=lambda: {"open": 2},
-        metrics=Metrics(),
+        metrics=CollectorRegistry(),
         log=LOG,
         token=settings.get("token"),
         limits=Limits(**settings.get("limits", {})),

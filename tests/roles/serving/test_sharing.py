@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
 
 from bandanna.deployment.http.application import build_application
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import ProgramError
 
 from .running import TOKEN, Running
@@ -84,7 +85,7 @@ def test_only_routes_can_be_public(name: str) -> None:
             stop=nothing,
             health=dict,
             status=dict,
-            metrics=Metrics(),
+            metrics=CollectorRegistry(),
             log=EventLog("example"),
             token=None,
         )

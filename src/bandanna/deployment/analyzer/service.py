@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +20,7 @@ from bandanna.deployment.collector import ClosedRound, Collector, Plan
 from bandanna.deployment.collector_worker import CollectorRoutes, CollectorThread, compute_limits
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import ChangeNotifier, host_from_url
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, run_in_thread
 from bandanna.deployment.messages.canonical import Opener, dumps, loads, sign, verify
 from bandanna.deployment.messages.publication import HASH, LINKS
@@ -291,19 +292,21 @@ def build_analyzer(task: Task, secrets: Secrets, *, database: str, log: EventLog
     registrar = RoleConnection(task.url("registrar"), seconds=_PATIENCE, verify_tls=verify_tls)
     told = WitnessCall(registrar, task.id)
     learner = BatchProcessor(rows, task, sign=partial(sign, secrets.sign, task.id), opener=opener, witness=told)
-    metrics, routes = Metrics(), AnalyzerRoutes(learner, rows, log)
+    metrics, routes = CollectorRegistry(), AnalyzerRoutes(learner, rows, log)
     witnesses = WitnessThread(learner, log=log)
     own = LocalCollector(learner, rows, secrets) if task.mixers == 0 else None
     pump = None if own is None else CollectorThread(own.collector, forward=own.forward, plan=own.plan, log=log)
     reports = None if own is None else CollectorRoutes(own.collector, task.id, metrics, ready=own.ready)
-    metrics.gauge("publication", "Number of the publication in force.").follow(lambda: learner.number)
-    metrics.gauge("unwitnessed_publications", "Publications that wait for the registrar's cosignature.").follow(
-        lambda: float(learner.pending is not None)
+    Gauge("publication", "Number of the publication in force.", registry=metrics).set_function(lambda: learner.number)
+    Gauge(
+        "unwitnessed_publications", "Publications that wait for the registrar's cosignature.", registry=metrics
+    ).set_function(lambda: float(learner.pending is not None))
+    Gauge("task_running", "1 while batches are awaited.", registry=metrics).set_function(
+        lambda: float(learner.status == RUNNING)
     )
-    metrics.gauge("task_running", "1 while batches are awaited.").follow(lambda: float(learner.status == RUNNING))
-    metrics.gauge("rolled_back", "1 if the registrar has cosigned more than the database knows.").follow(
-        lambda: float(learner.rolled_back)
-    )
+    Gauge(
+        "rolled_back", "1 if the registrar has cosigned more than the database knows.", registry=metrics
+    ).set_function(lambda: float(learner.rolled_back))
 
     async def start() -> None:
         witnesses.start()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -37,7 +38,7 @@ from bandanna.deployment.dashboard.readings import PublicationReading
 from bandanna.deployment.dashboard.views import list_releases, list_tasks, select_page, show_release, show_task
 from bandanna.deployment.http.application import build_application
 from bandanna.deployment.http.limits import Limits
-from bandanna.deployment.http.metrics import EventLog, Metrics
+from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, Route, run_in_thread
 from bandanna.deployment.http.server import serve
 from bandanna.deployment.messages.canonical import digest, dumps
@@ -469,8 +470,8 @@ def _read_asset(name: str) -> tuple[bytes, str, str]:
 def build_dashboard(board: TaskBoard, *, admin: AdminSessions | None, log: EventLog, web: Any = None) -> Any:
     """The application: pages, and the loops that keep what they show up to date."""
     routes = DashboardRoutes(board, admin)
-    metrics, running = Metrics(), list[asyncio.Task[None]]()
-    metrics.gauge("listeners", "Readers who wait for news.").follow(lambda: float(routes.listening))
+    metrics, running = CollectorRegistry(), list[asyncio.Task[None]]()
+    Gauge("listeners", "Readers who wait for news.", registry=metrics).set_function(lambda: float(routes.listening))
 
     async def start() -> None:
         for watch in board.watches:

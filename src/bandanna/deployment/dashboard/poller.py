@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Protocol
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from bandanna.deployment.dashboard.readings import PublicationReading, reader_for
 from bandanna.deployment.dashboard.views import (
@@ -115,7 +117,6 @@ class HttpRoleClient:
 # What roles tell, read with suspicion: of the types and sizes that it has to have, or not at all.
 
 
-_SAMPLE = re.compile(r'^(\w{1,60})(?:\{\w+="([^"\\]{0,60})"\})? ([0-9.e+-]{1,30})$', re.MULTILINE)
 _WATCHED_METRICS = {  # metrics that are about refusals and answers, and what their label is
     "refusals_total",
     "records_total",
@@ -128,6 +129,8 @@ _WATCHED_METRICS = {  # metrics that are about refusals and answers, and what th
     "received_bytes_total",
 }
 _COUNTS = 100  # of a role
+_LABEL = 60  # letters of a label
+_METRICS_BYTES = 1 << 16  # of a role's metrics that are read
 _LONGEST = 2000  # letters of a status
 
 
@@ -171,13 +174,14 @@ def parse_metrics(role: str, answer: RoleResponse) -> list[MetricCount]:
     """Of `GET /metrics`, those that somebody who watches wants to see."""
     if answer.status != 200:
         return []
-    text = answer.content.decode("utf-8", errors="replace")
+    text = answer.content[:_METRICS_BYTES].decode("utf-8", errors="replace")
     found: list[MetricCount] = []
-    for metric, label, number in _SAMPLE.findall(text):
-        if metric in _WATCHED_METRICS and len(found) < _COUNTS:
-            value = _number(number)
-            if value is not None:
-                found.append(MetricCount(role=role, metric=metric, label=label, value=value))
+    with suppress(ValueError, IndexError, OverflowError):  # what stands before the first error counts
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name in _WATCHED_METRICS and len(found) < _COUNTS and math.isfinite(sample.value):
+                    label = "".join(sample.labels.values())[:_LABEL]
+                    found.append(MetricCount(role=role, metric=sample.name, label=label, value=float(sample.value)))
     return found
 
 
@@ -186,14 +190,6 @@ def parse_status(answer: RoleResponse) -> str:
     if answer.status != 200:
         return f"it answers {answer.status}"
     return answer.content.decode("utf-8", errors="replace")[:_LONGEST]
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 # A look at the roles of a task that is known: how far its batch is, whether they are well, what they count.

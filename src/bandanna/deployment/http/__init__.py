@@ -6,5 +6,5 @@ import importlib.util
 
 from bandanna.errors import MissingExtra
 
-if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
+if any(importlib.util.find_spec(name) is None for name in ("prometheus_client", "starlette", "uvicorn")):
     raise MissingExtra("serve", "serving a role")

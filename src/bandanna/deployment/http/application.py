@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -26,7 +28,7 @@ from bandanna.deployment.http.limits import (
     Limits,
     Listeners,
 )
-from bandanna.deployment.http.metrics import CONTENT_TYPE, EventLog, Metrics, RequestMetrics
+from bandanna.deployment.http.metrics import EventLog, RequestMetrics
 from bandanna.deployment.http.requests import (
     CLOSE,
     CORS_HEADERS,
@@ -304,7 +306,7 @@ class Application:
         places.take(kind)
         try:
             body = await self._bodies.read(receive, headers, places, kind, self._address(scope, headers))
-            self.tallies.received.value += len(body)  # the loop's thread alone writes it
+            self.tallies.received += len(body)
             try:
                 status, answer, said = await target.handle(body, values, headers)
             finally:
@@ -335,7 +337,7 @@ class Application:
         place = AdmittedRequest(places, target.kind)
         try:
             body = await self._bodies.read(receive, headers, places, target.kind, self._address(scope, headers))
-            self.tallies.received.value += len(body)  # the loop's thread alone writes it
+            self.tallies.received += len(body)
             try:
                 scope["client"] = None  # no handler learns where a request came from
                 scope["path_params"] = values
@@ -413,7 +415,7 @@ def build_application(
     stop: Callable[[], Awaitable[None]],
     health: Callable[[], dict[str, Any]],
     status: Callable[[], dict[str, Any] | Awaitable[dict[str, Any]]],
-    metrics: Metrics,
+    metrics: CollectorRegistry,
     log: EventLog,
     token: str | None,
     limits: Limits = _LIMITS,
@@ -482,7 +484,7 @@ def _health(well: Health) -> Callable[[bool], Awaitable[Response]]:
 
 def _metrics(tallies: RequestMetrics) -> Callable[[bool], Awaitable[Response]]:
     async def metrics(_: bool) -> Response:
-        return Response(tallies.text(), headers={"content-type": CONTENT_TYPE})
+        return Response(tallies.text(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
     return metrics
 

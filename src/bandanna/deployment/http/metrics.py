@@ -1,4 +1,4 @@
-"""Metrics of requests, and log lines without people."""
+"""What a role counts about its requests, and a log that cannot name a person."""
 
 from __future__ import annotations
 
@@ -10,9 +10,15 @@ import sys
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Generic, TextIO, TypeVar
+from itertools import accumulate
+from typing import TextIO
+
+from prometheus_client import CollectorRegistry, Counter, Metric, disable_created_metrics, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from bandanna.deployment.http.requests import (
     ProgramError,
@@ -24,7 +30,10 @@ from bandanna.deployment.http.requests import (
     to_refusal,
 )
 
-# One JSON line per event, in which no person can be named.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # what is counted is published, not since when
+
+
+# A log of events.
 
 
 LogValue = bool | int | float | str | None
@@ -85,238 +94,70 @@ def _check_log_text(key: str, value: object) -> str:
     return value
 
 
-# Counters, gauges and histograms of one process, as Prometheus reads them (text format 0.0.4); no globals.
+# Requests and refusals.
 
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-SERIES = 256  # label sets of one metric; what comes later is counted under OTHER
-OTHER = "other"
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-
-class SingleValue:
-    """One number."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-        self.value: float = 0
-
-    def add(self, n: float = 1) -> None:
-        """Count `n` more."""
-        with self._lock:
-            self.value += n
-
-    def set(self, x: float) -> None:
-        """Forget what was, and hold `x`."""
-        self.value = x
-
-
-class BinCounts:
-    """How often values fell between given ones, and their sum."""
-
-    def __init__(self, lock: threading.Lock, buckets: Sequence[float]) -> None:
-        self._lock = lock
-        self.buckets = buckets
-        self.counts = [0] * (len(buckets) + 1)
-        self.total = 0.0
-
-    def observe(self, x: float) -> None:
-        """Count `x` in the first bucket whose upper end is not below it."""
-        with self._lock:
-            self.counts[bisect_left(self.buckets, x)] += 1
-            self.total += x
-
-
-SeriesT = TypeVar("SeriesT", SingleValue, BinCounts)
-
-
-class Metric(Generic[SeriesT]):
-    """A name, what it means, and one series for each set of label values."""
-
-    kind = "untyped"
-
-    def __init__(
-        self, name: str, meaning: str, labels: Sequence[str], make: Callable[[threading.Lock], SeriesT]
-    ) -> None:
-        for word in (name, *labels):
-            if not _NAME.fullmatch(word):
-                raise ProgramError("name", word, "lower-case letters, digits and underscores, a letter first")
-        self.name, self.meaning, self.labels = name, meaning, tuple(labels)
-        self._lock = threading.Lock()
-        self._make: Callable[[threading.Lock], SeriesT] = make
-        self._series: dict[tuple[str, ...], SeriesT] = {}
-        if not self.labels:
-            self.series()
-
-    def series(self, **labels: str) -> SeriesT:
-        """The one with these label values; hold it where every microsecond counts."""
-        if labels.keys() != set(self.labels):
-            raise ProgramError("labels", sorted(labels), f"exactly {', '.join(self.labels) or 'none'}")
-        values = tuple(str(labels[name]) for name in self.labels)
-        with self._lock:
-            if values not in self._series and len(self._series) >= SERIES:
-                values = (OTHER,) * len(values)
-            return self._series.setdefault(values, self._make(self._lock))
-
-    def lines(self) -> Iterator[str]:
-        """As Prometheus reads it."""
-        yield f"# HELP {self.name} {_escape_label(self.meaning)}"
-        yield f"# TYPE {self.name} {self.kind}"
-        with self._lock:
-            known = sorted(self._series.items())
-        for values, series in known:
-            yield from self._samples(list(zip(self.labels, values, strict=True)), series)
-
-    def _samples(self, labels: list[tuple[str, str]], series: SeriesT) -> Iterator[str]:
-        assert isinstance(series, SingleValue)
-        yield _format_sample(self.name, labels, series.value)
-
-
-class Counter(Metric[SingleValue]):
-    """What only grows."""
-
-    kind = "counter"
-
-    def add(self, n: float = 1, **labels: str) -> None:
-        """Count `n` more."""
-        if not n >= 0:
-            raise ProgramError("n", n, "a number >= 0: counters never fall")
-        self.series(**labels).add(n)
-
-
-class Gauge(Metric[SingleValue]):
-    """What rises and falls."""
-
-    kind = "gauge"
-    _read: Callable[[], float] | None = None
-
-    def set(self, x: float, **labels: str) -> None:
-        """The number now."""
-        self.series(**labels).set(x)
-
-    def follow(self, read: Callable[[], float]) -> None:
-        """Be what `read` says whenever somebody looks; without labels."""
-        self._read, self._followed = read, self.series()
-
-    def lines(self) -> Iterator[str]:
-        """As Prometheus reads it."""
-        if self._read is not None:
-            self._followed.set(self._read())
-        yield from super().lines()
-
-
-class Histogram(Metric[BinCounts]):
-    """How values are spread."""
-
-    kind = "histogram"
-
-    def observe(self, x: float, **labels: str) -> None:
-        """Count one value."""
-        self.series(**labels).observe(x)
-
-    def _samples(self, labels: list[tuple[str, str]], series: BinCounts) -> Iterator[str]:
-        with self._lock:
-            counts, total = list(series.counts), series.total
-        so_far = 0
-        for end, count in zip((*series.buckets, math.inf), counts, strict=True):
-            so_far += count
-            yield _format_sample(f"{self.name}_bucket", [*labels, ("le", _format_number(end))], so_far)
-        yield _format_sample(f"{self.name}_sum", labels, total)
-        yield _format_sample(f"{self.name}_count", labels, so_far)
-
-
-class Metrics:
-    """A registry: asking again for a name gives the same metric."""
-
-    def __init__(self) -> None:
-        self._metrics: dict[str, Counter | Gauge | Histogram] = {}
-
-    def counter(self, name: str, help: str, labels: Sequence[str] = ()) -> Counter:
-        """What only grows; its name ends in `_total` by custom."""
-        return self._known(name, Counter(name, help, labels, SingleValue))
-
-    def gauge(self, name: str, help: str, labels: Sequence[str] = ()) -> Gauge:
-        """What rises and falls."""
-        return self._known(name, Gauge(name, help, labels, SingleValue))
-
-    def histogram(self, name: str, help: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
-        """How values are spread; `buckets` are upper ends, ascending, and infinity is added."""
-        ends = tuple(float(end) for end in buckets)
-        if not ends or list(ends) != sorted(set(ends)) or not all(map(math.isfinite, ends)):
-            raise ProgramError("buckets", buckets, "finite numbers, ascending, at least one")
-        return self._known(name, Histogram(name, help, labels, lambda lock: BinCounts(lock, ends)))
-
-    def text(self) -> str:
-        """Everything, in Prometheus' text format."""
-        metrics = list(self._metrics.values())
-        return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
-
-    def _known(self, name: str, new: MetricT) -> MetricT:
-        known = self._metrics.setdefault(name, new)
-        if not isinstance(known, type(new)) or known.labels != new.labels:
-            raise ProgramError("name", name, f"a new one, or a {known.kind} with labels {list(known.labels)} as before")
-        return known
-
-
-MetricT = TypeVar("MetricT", Counter, Gauge, Histogram)
-
-
-def _format_sample(name: str, labels: list[tuple[str, str]], value: float) -> str:
-    inside = ",".join(f'{key}="{_escape_label(text, quote=True)}"' for key, text in labels)
-    return f"{name}{{{inside}}} {_format_number(value)}" if inside else f"{name} {_format_number(value)}"
-
-
-def _escape_label(text: str, *, quote: bool = False) -> str:
-    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", " ")
-    return text.replace('"', '\\"') if quote else text
-
-
-def _format_number(value: float) -> str:
-    if math.isfinite(value):
-        return repr(int(value)) if value == int(value) and abs(value) < 2**53 else repr(float(value))
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
-
-
-# What an application counts about itself, and what it says of its failures.
-
-
+OTHER = "other"  # the route of requests for a path that is unknown
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _QUIET = 1.0  # seconds between two lines about the same failure
 _KNOWN = 100  # failures told apart
 
 
-class RequestMetrics:
-    """Requests by route template and class of status, their seconds, refusals by reason; no label is a client's."""
+class _Durations:
+    """How many requests took how long."""
 
-    def __init__(self, *, role: str, metrics: Metrics, log: EventLog) -> None:
-        self.flying = 0
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.seconds = 0.0
+
+
+class RequestMetrics(Collector):
+    """Requests by route template and class of status, their seconds, and refusals by reason.
+
+    All label values are words of the program: none is taken from a request. `flying` requests are being answered,
+    `received` bytes of bodies were read. The loop's thread alone writes the numbers of requests, without a lock.
+    """
+
+    def __init__(self, *, role: str, metrics: CollectorRegistry, log: EventLog) -> None:
+        self.flying = self.received = 0
         self.log = log
         self._role = role
-        self._requests = metrics.counter("requests_total", "Requests answered.", ("role", "route", "status"))
-        self._seconds = metrics.histogram("request_seconds", "Seconds from head to answer.", BUCKETS, ("route",))
-        self._refusals = metrics.counter("refusals_total", "Requests refused, by reason.", ("reason",))
-        self._flying = metrics.gauge("in_flight", "Requests being answered.")
-        self.received = metrics.counter("received_bytes_total", "Bytes of requests' bodies.").series()
         self._metrics = metrics
-        self._cells: dict[tuple[str, int], tuple[SingleValue, BinCounts]] = {}
+        self._refusals = Counter("refusals_total", "Requests refused, by reason.", ["reason"], registry=metrics)
+        self._requests: dict[tuple[str, int], _Durations] = {}
         self._said: dict[tuple[str, str], tuple[float, int]] = {}
+        metrics.register(self)
 
     def request(self, target: RouteTarget | RequestRefused, status: int, seconds: float) -> None:
-        """One is over; status 0 is a client that left."""
-        route = target.template if isinstance(target, RouteTarget) else OTHER
-        key = route, status // 100
-        found = self._cells.get(key)
-        if found is None:
-            counted = self._requests.series(role=self._role, route=route, status=f"{key[1]}xx" if status else "gone")
-            found = self._cells[key] = counted, self._seconds.series(route=route)
-        counted, spread = found
-        counted.value += 1  # the loop's thread alone writes these
-        spread.counts[bisect_left(BUCKETS, seconds)] += 1
-        spread.total += seconds
+        """Count a request that is over; status 0 stands for a client that left."""
+        key = target.template if type(target) is RouteTarget else OTHER, status // 100
+        durations = self._requests.get(key)
+        if durations is None:
+            durations = self._requests[key] = _Durations()
+        durations.counts[bisect_left(BUCKETS, seconds)] += 1
+        durations.seconds += seconds
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of requests, as Prometheus' client library wants them."""
+        requests = CounterMetricFamily("requests_total", "Requests answered.", labels=("role", "route", "status"))
+        routes: dict[str, _Durations] = {}
+        for (route, status), durations in list(self._requests.items()):
+            requests.add_metric((self._role, route, f"{status}xx" if status else "gone"), sum(durations.counts))
+            of_route = routes.setdefault(route, _Durations())
+            of_route.counts = [a + b for a, b in zip(of_route.counts, durations.counts, strict=True)]
+            of_route.seconds += durations.seconds
+        seconds = HistogramMetricFamily("request_seconds", "Seconds from head to answer.", labels=("route",))
+        for route, durations in routes.items():
+            ends = map(floatToGoString, (*BUCKETS, math.inf))
+            seconds.add_metric((route,), list(zip(ends, accumulate(durations.counts), strict=True)), durations.seconds)
+        yield requests
+        yield seconds
+        yield CounterMetricFamily("received_bytes_total", "Bytes of requests' bodies.", self.received)
+        yield GaugeMetricFamily("in_flight", "Requests being answered.", self.flying)
 
     def refused(self, reason: str) -> None:
         """Count a refusal."""
-        self._refusals.add(reason=reason)
+        self._refusals.labels(reason=reason).inc()
 
     def refusal(self, error: BaseException) -> RequestRefused:
         """What to answer to an error: counted, and logged if the fault is ours - by its type and place alone."""
@@ -339,7 +180,6 @@ class RequestMetrics:
         self._said[key] = now, 0
         self.log.say(event, type=key[0][:60], place=key[1], more=more)
 
-    def text(self) -> str:
-        """All metrics of the process."""
-        self._flying.set(self.flying)
-        return self._metrics.text()
+    def text(self) -> bytes:
+        """Return all metrics of the process in Prometheus' text format."""
+        return generate_latest(self._metrics)
