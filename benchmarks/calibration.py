@@ -53,13 +53,15 @@ CHILD = """
 import json, sys, time
 import numpy as np
 import bandanna as bd
+from bandanna import protocols
 
 name, given = sys.argv[1], json.loads(sys.argv[2])
 kinds = {kind.name: kind for kind in
-         (bd.CentralGaussian, bd.CentralContinual, bd.ShuffleBinomial, bd.ShuffleGaussian, bd.LocalGaussian)}
+         (protocols.CentralGaussian, protocols.CentralContinual, protocols.ShuffleBinomial, protocols.ShuffleGaussian,
+          protocols.LocalGaussian)}
 arguments = {
-    "domain": bd.LinearReport(features=given["features"]),
-    "budget": bd.ApproxDP(epsilon=given["epsilon"], delta=given["delta"]),
+    "domain": bd.device.LinearReport(features=given["features"]),
+    "budget": bd.privacy.ApproxDP(epsilon=given["epsilon"], delta=given["delta"]),
     "participations": given["participations"],
 }
 if name.startswith("shuffle"):

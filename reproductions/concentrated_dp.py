@@ -30,7 +30,7 @@ import numpy as np
 from bandanna import validation
 from bandanna.errors import InvalidBudget
 from bandanna.experiments.executors import ProgressCallback, ignore_progress
-from bandanna.experiments.run import merge_results
+from bandanna.experiments.runner import merge_results
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.ucb import UCBEpisodes
 from bandanna.policies.linear.oful import OFUL

@@ -41,7 +41,7 @@ from bandanna.types import Floats, Ints
 
 DIM, ARMS, ROUNDS, SHARE = 5, 20, 20_000, 0.005
 BATCHES, NAMES = (200, 2000), ("LinTS-SDP", "LinUCB-SDP-Vec")
-BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
+BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
 COINS = {"device": "device", "seven": "device", "checked": "checked", "mixer": "mixer"}
 COINS |= {"report": "mixer", "reward": "mixer"}
 PUSHES = ("against theta", "against theta, small matrix", "across theta", "across theta, small matrix")

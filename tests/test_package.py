@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import importlib.resources
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,16 +36,24 @@ def test_version_is_the_installed_one() -> None:
     assert bandanna.__version__ == importlib.metadata.version("bandanna")
 
 
-def test_every_public_name_resolves() -> None:
-    """A name in `bandanna.__all__` is announced twice, or is not there."""
-    assert len(set(bandanna.__all__)) == len(bandanna.__all__)
-    missing = [name for name in bandanna.__all__ if not hasattr(bandanna, name)]
-    assert missing == []
+PACKAGES = ("agent", "data", "device", "experiments", "mechanisms", "policies", "privacy", "protocols", "simulation")
 
 
-def test_public_names_are_listed() -> None:
-    """`dir(bandanna)`, and so completion at a prompt, hides a public name that is loaded on first use."""
-    assert set(bandanna.__all__) <= set(dir(bandanna))
+@pytest.mark.parametrize("place", ["", *PACKAGES])
+def test_every_public_name_resolves(place: str) -> None:
+    """Every name in `__all__` is there, once, in `dir` too, and type checkers see the same names."""
+    package = getattr(bandanna, place) if place else bandanna
+    assert len(set(package.__all__)) == len(package.__all__)
+    assert [name for name in package.__all__ if not hasattr(package, name)] == []
+    assert set(package.__all__) <= set(dir(package))
+    (branch,) = (node for node in ast.parse(Path(package.__file__).read_text()).body if isinstance(node, ast.If))
+    seen = {alias.asname for node in branch.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen - {*PACKAGES, "deployment", "errors", "numeric"} == set(package.__all__) - set(PACKAGES)
+
+
+def test_the_top_level_is_small() -> None:
+    """`import bandanna as bd` offers at most 30 names, modules among them."""
+    assert len(bandanna.__all__) <= 30
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
@@ -77,3 +87,23 @@ def test_a_misspelt_name_is_answered_with_the_nearest(name: str, meant: str) -> 
         getattr(bandanna, name)
     with pytest.raises(AttributeError, match=r"no attribute 'quaternion'$"):
         bandanna.quaternion  # noqa: B018
+
+
+MOVED = {
+    "bandanna": {"GOPE": "policies.GOPE", "ApproxDP": "privacy.ApproxDP", "run": "experiments.run"},
+    "bandanna.policies": {"ApproxDP": "privacy.ApproxDP", "central": "central"},
+}
+
+
+@pytest.mark.parametrize(("place", "name", "home"), [(p, n, h) for p, names in MOVED.items() for n, h in names.items()])
+def test_a_name_of_another_package_is_answered_with_its_place(place: str, name: str, home: str) -> None:
+    """`bd.GOPE` and `bd.policies.ApproxDP` are answered with what to write instead."""
+    with pytest.raises(AttributeError, match=f"^module '{place}' has no attribute '{name}': write bd.{home}$"):
+        getattr(sys.modules[place], name)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("Gope", "policies.GOPE"), ("AproxDP", "privacy.ApproxDP")])
+def test_a_misspelt_name_of_a_package_is_answered_with_the_nearest(name: str, meant: str) -> None:
+    """`bd.Gope` is answered with the name that is meant and its package."""
+    with pytest.raises(AttributeError, match=f"did you mean bd.{meant}"):
+        getattr(bandanna, name)

@@ -245,7 +245,7 @@ def staying() -> bd.Agent:
 @cache
 def asking() -> bd.Agent:
     """That asks clients."""
-    policy = bd.PhasedElimination(dim=2, horizon=10**4, privacy=bd.central(**B), alpha=0.8)
+    policy = bd.policies.PhasedElimination(dim=2, horizon=10**4, privacy=bd.central(**B), alpha=0.8)
     return agent(policy=policy, arms=np.eye(2))
 
 
@@ -321,16 +321,19 @@ MODEL: dict[str, Any] = {"x": 0.5}
 ARRAYS = {"contexts": np.zeros((4, 2)), "arms": np.array([0, 1, 0, 1]), "rewards": np.zeros(4)}
 ARRAYS |= {"propensities": np.full(4, 0.5), "names": ("a", "b")}
 
-BALL = bd.Ball(dim=3)
-REPORT = bd.LinearReport(features=3)
-BUDGET = bd.ApproxDP(**B)
-PROTOCOLS = [bd.CentralGaussian(domain=BALL, noise_std=3.0), bd.LocalGaussian(domain=BALL, noise_std=3.0)]
-PROTOCOLS += [bd.ShuffleBinomial.calibrate(domain=BALL, budget=BUDGET, batch=4)]
+BALL = bd.device.Ball(dim=3)
+REPORT = bd.device.LinearReport(features=3)
+BUDGET = bd.privacy.ApproxDP(**B)
+PROTOCOLS = [
+    bd.protocols.CentralGaussian(domain=BALL, noise_std=3.0),
+    bd.protocols.LocalGaussian(domain=BALL, noise_std=3.0),
+]
+PROTOCOLS += [bd.protocols.ShuffleBinomial.calibrate(domain=BALL, budget=BUDGET, batch=4)]
 
 
-def noise() -> bd.FastNoise:
+def noise() -> bd.device.FastNoise:
     """A seeded source."""
-    return bd.FastNoise(np.random.default_rng(0))
+    return bd.device.FastNoise(np.random.default_rng(0))
 
 
 def released(value: Any) -> None:
@@ -345,7 +348,7 @@ def summed(domain: Any) -> Callable[[Any], None]:
     """One value, its user, and many values, of a counter."""
 
     def count(value: Any) -> None:
-        made = bd.ContinualSum(horizon=8, privacy=PRIVACY, values=domain, source=noise())
+        made = bd.agent.ContinualSum(horizon=8, privacy=PRIVACY, values=domain, source=noise())
         quiet(lambda: made.update(value))
         quiet(lambda: made.update(value, user=TEXT))
         quiet(lambda: made.run(value))
@@ -357,8 +360,8 @@ def summed(domain: Any) -> Callable[[Any], None]:
 
 def spent(value: Any) -> None:
     """Data and members of a release."""
-    event = bd.CentralGaussian.calibrate(domain=BALL, budget=BUDGET).event
-    ledger = bd.Ledger(budget=bd.ApproxDP(epsilon=1.5, delta=1e-4), store=bd.MemoryStore())
+    event = bd.protocols.CentralGaussian.calibrate(domain=BALL, budget=BUDGET).event
+    ledger = bd.Ledger(budget=bd.privacy.ApproxDP(epsilon=1.5, delta=1e-4), store=bd.privacy.MemoryStore())
     for batch in range(2):
         quiet(lambda: ledger.release(event, task="t", batch=batch, data=value, draw=lambda: 1.0))  # noqa: B023
         given = {"data": ROWS, "draw": lambda: 1.0, "members": value}
@@ -384,13 +387,13 @@ def arrays(value: Any) -> None:
 
 def streamed(value: Any) -> None:
     """States of streams, which hold raw sums in the central model, and counts of bits."""
-    protocols = bd.CentralContinual, bd.ConcurrentShuffle
-    for kind, domain in zip(protocols, (BALL, bd.Bits()), strict=True):
+    protocols = bd.protocols.CentralContinual, bd.protocols.ConcurrentShuffle
+    for kind, domain in zip(protocols, (BALL, bd.device.Bits()), strict=True):
         protocol = kind.calibrate(domain=domain, budget=BUDGET, horizon=64)  # type: ignore[attr-defined]
         quiet(lambda: protocol.release(value, np.zeros((1, domain.dim)), noise()))  # noqa: B023
         quiet(lambda: protocol.check_users(value, 1))  # noqa: B023
         quiet(lambda: protocol.prefixes(value, noise()))  # noqa: B023
-        if isinstance(protocol, bd.ConcurrentShuffle) and isinstance(value, int):
+        if isinstance(protocol, bd.protocols.ConcurrentShuffle) and isinstance(value, int):
             quiet(lambda: protocol.estimate_bit_prefixes([value], noise()))  # noqa: B023
 
 
@@ -465,10 +468,10 @@ DOORS: dict[str, Callable[[Any], Any]] = {
     "Table.from_labels": labelled,
     "ArrayEnvironment": arrays,
     "streams": streamed,
-    "ContinualSum": summed(bd.Box(dim=1)),
-    "ContinualSum, bits": summed(bd.Bits()),
-    "ContinualSum, vectors": summed(bd.Ball(dim=3)),
-    "ContinualSum, matrices": summed(bd.SymmetricMatrix(size=3)),
+    "ContinualSum": summed(bd.device.Box(dim=1)),
+    "ContinualSum, bits": summed(bd.device.Bits()),
+    "ContinualSum, vectors": summed(bd.device.Ball(dim=3)),
+    "ContinualSum, matrices": summed(bd.device.SymmetricMatrix(size=3)),
     "Protocol.release": released,
     "Domain.admit": lambda value: BALL.admit(value, clip=False),
     "Report.statistic": lambda value: REPORT.statistic(value, np.zeros(4)),
@@ -653,7 +656,7 @@ def test_simulations_of_recorded_tables_show_nothing(name: str) -> None:
 def test_what_is_configured_is_still_quoted() -> None:
     """Errors about arguments that are nobody's data show what was given, as before."""
     with pytest.raises(InvalidArgument, match=r"epsilon = -987654.321 is not allowed"):
-        bd.ApproxDP(epsilon=-NUMBER, delta=1e-5)
+        bd.privacy.ApproxDP(epsilon=-NUMBER, delta=1e-5)
     with pytest.raises(InvalidArgument, match=r"horizon = 0.5 is not allowed"):
         bd.LinUCB(dim=3, horizon=0.5, privacy=PRIVACY)
     with pytest.raises(InvalidArgument, match=r"target = 'arm:c' is not allowed: .*the arms a, b"):

@@ -94,7 +94,7 @@ class HardBits:
     def _fair(self, streams: Streams) -> NDArray[np.bool_]:
         """(S, blocks, 2): the single bit, the copied one."""
         if not isinstance(streams, Streams):
-            raise InvalidArgument("streams", streams, "bd.core.streams.Streams(seeds), as Streams(range(20))")
+            raise InvalidArgument("streams", streams, "Streams(seeds) of bandanna.numeric.rng, as Streams(range(20))")
         blocks = -(-self.horizon // (1 + self.repeats))
         words = np.ascontiguousarray(streams.sixteen_bits("hard bits", (-(-2 * blocks // 16),)))
         bits = np.unpackbits(words.view(np.uint8), axis=1, count=2 * blocks)

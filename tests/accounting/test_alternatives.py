@@ -32,7 +32,7 @@ def spend(ledger: Ledger, batch: str, one_of: str | None, **more: Any) -> Any:
 
 def test_the_dearest_alternative_counts_and_its_parts_compose() -> None:
     """Three parts of one alternative and one of the other are not charged as three, with other tasks on top."""
-    ledger = Ledger(budget=bd.ApproxDP(epsilon=20.0, delta=1e-5))
+    ledger = Ledger(budget=bd.privacy.ApproxDP(epsilon=20.0, delta=1e-5))
     for part in "abc":
         spend(ledger, part, "explored")
     spend(ledger, "a", "rest")
@@ -44,7 +44,7 @@ def test_the_dearest_alternative_counts_and_its_parts_compose() -> None:
 
 def test_parts_of_an_alternative_are_refused_beyond_the_budget() -> None:
     """Parts of one alternative are different people's."""
-    ledger = Ledger(budget=bd.ZCDP(rho=0.3))  # 0.125 for each
+    ledger = Ledger(budget=bd.privacy.ZCDP(rho=0.3))  # 0.125 for each
     spend(ledger, "a", "explored")
     spend(ledger, "b", "explored")
     spend(ledger, "a", "rest")
@@ -72,7 +72,7 @@ def test_to_move_costs_no_more_than_to_stay(one: float, share: float, grid: floa
 
 def test_nobody_is_in_two_alternatives() -> None:
     """Members who are in two alternatives pay for one."""
-    ledger = Ledger(budget=bd.ZCDP(rho=1.0))
+    ledger = Ledger(budget=bd.privacy.ZCDP(rho=1.0))
     spend(ledger, "a", "explored", members=["ann", "bob"])
     spend(ledger, "b", "explored", members=["ann", "bob"])
     with pytest.raises(InvalidArgument, match="another one"):
@@ -84,10 +84,10 @@ def test_nobody_is_in_two_alternatives() -> None:
 def test_returning_users_and_other_noise_have_no_alternatives() -> None:
     """Two reports of a person in one sum, or noise whose price is not a square, are charged too little."""
     with pytest.raises(InvalidArgument, match="participations"):
-        spend(Ledger(budget=bd.ZCDP(rho=1.0), participations=2), "a", "explored")
+        spend(Ledger(budget=bd.privacy.ZCDP(rho=1.0), participations=2), "a", "explored")
     event = DiscreteLaplaceEvent(scale=10.0, shift=1.0)
     with pytest.raises(InvalidArgument, match="Gaussian"):
-        spend(Ledger(budget=bd.PureDP(epsilon=1.0)), "a", "explored", event=event)
+        spend(Ledger(budget=bd.privacy.PureDP(epsilon=1.0)), "a", "explored", event=event)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_returning_users_and_other_noise_have_no_alternatives() -> None:
         (CentralGaussian(domain=Box(dim=1), noise_std=1.0), False),  # to move is as dear as to be replaced, twice
         (CentralGaussian(domain=Box(dim=1, low=5.0, high=6.0), noise_std=1.0), False),
         (LocalGaussian(domain=Ball(dim=2), noise_std=1.0), False),
-        (ShuffleBits.calibrate(batch=3, budget=bd.ApproxDP(epsilon=1.0, delta=1e-2)), False),
+        (ShuffleBits.calibrate(batch=3, budget=bd.privacy.ApproxDP(epsilon=1.0, delta=1e-2)), False),
     ],
 )
 def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> None:

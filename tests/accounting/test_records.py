@@ -285,8 +285,8 @@ def test_a_ledger_joins_parts_in_different_tasks() -> None:
     assert "RecordEvent" in repr(ledger.view().releases[0].event)
 
 
-@pytest.mark.parametrize("budget", [ZCDP(rho=1.99 / 2), bd.ApproxDP(epsilon=6.0, delta=1e-5)])
-def test_who_takes_part_twice_has_two_records(budget: bd.Budget) -> None:
+@pytest.mark.parametrize("budget", [ZCDP(rho=1.99 / 2), bd.privacy.ApproxDP(epsilon=6.0, delta=1e-5)])
+def test_who_takes_part_twice_has_two_records(budget: bd.privacy.Budget) -> None:
     """The matrix of one record and the vector of another are charged as if they were of one."""
     tasks: dict[str, Counter[Event]] = {"matrices": Counter({MATRIX: 2}), "vectors": Counter({VECTOR: 2})}
     apart = {"matrices": Counter({MATRIX.event: 2}), "vectors": Counter({VECTOR.event: 2})}
@@ -307,7 +307,7 @@ def test_batches_of_different_prices_are_priced_by_themselves() -> None:
     assert worst == pytest.approx(2.2**2 + 1)
     assert not accountant.is_within_budget(tasks, 1, ZCDP(rho=0.999 * worst / 2))
     sure = accountant.epsilon(gaussian(math.sqrt(worst)), 1e-5)
-    assert not accountant.is_within_budget(tasks, 1, bd.ApproxDP(epsilon=0.999 * sure, delta=1e-5))
+    assert not accountant.is_within_budget(tasks, 1, bd.privacy.ApproxDP(epsilon=0.999 * sure, delta=1e-5))
     assert accountant.compute_spent(tasks, 1, 1e-5) >= sure
 
 

@@ -21,7 +21,7 @@ from bandanna.privacy.stores.sqlite import SQLiteStore
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(9, 3, 2)) / 3
 USERS = [f"user {i}" for i in range(9)]
-EVENT = bd.LocalGaussian.calibrate(domain=bd.Box(dim=1), budget=bd.ApproxDP(**BUDGET)).event
+EVENT = bd.protocols.LocalGaussian.calibrate(domain=bd.device.Box(dim=1), budget=bd.privacy.ApproxDP(**BUDGET)).event
 MODELS = {"central": bd.central, "local": bd.local, "shuffle": bd.shuffle}
 
 
@@ -79,7 +79,7 @@ def test_nothing_leads_to_the_key(model: str) -> None:
 
 def test_any_ledger_has_a_view(tmp_path: Path) -> None:
     """The view of a ledger's file differs from its entries, or shows an expense as released that is not."""
-    ledger = bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=SQLiteStore(tmp_path / "l"))
+    ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=SQLiteStore(tmp_path / "l"))
     assert (ledger.view().spent(), ledger.view().releases) == (0.0, ())
     ledger.release(EVENT, task="t", batch=1, data=b"1", draw=lambda: Estimate(total=np.ones(1), count=1, variance=2.0))
     with pytest.raises(ZeroDivisionError):

@@ -36,7 +36,7 @@ POLICIES = {
     "shuffle": {"privacy": bd.shuffle(**BUDGET), "batch": 20},
     "shuffle-gaussian": {"privacy": bd.shuffle(**BUDGET, protocol="gaussian"), "batch": 20},
     "concurrent": {"privacy": bd.concurrent(**BUDGET, shufflers=2), "batch": 6},
-    "geometric": {"privacy": bd.shuffle(**BUDGET), "batch": bd.geometric(first=10, ratio=2.0)},
+    "geometric": {"privacy": bd.shuffle(**BUDGET), "batch": bd.policies.geometric(first=10, ratio=2.0)},
 }
 each = pytest.mark.parametrize("name", POLICIES)
 

@@ -230,7 +230,7 @@ def test_every_release_is_in_the_ledger(model: str) -> None:
 
 
 @pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.central(**BUDGET), bd.central(**BUDGET, mechanism="tree")])
-def test_noise_is_secure_unless_it_is_a_test(privacy: bd.Privacy) -> None:
+def test_noise_is_secure_unless_it_is_a_test(privacy: bd.protocols.Privacy) -> None:
     """Two agents outside of tests draw the same noise, or noise that is not on the grid of the secure source."""
     released = []
     for _ in range(2):

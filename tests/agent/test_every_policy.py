@@ -123,7 +123,7 @@ def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPa
 
 def agent_in(policy: Policy[Any], env: Environment) -> Agent:
     """For tests; arms that stay are given where the policy plans with them."""
-    arms = env.begin(Streams([11])).contexts(0, 1)[0, 0] if isinstance(policy, bd.GOPE) else None
+    arms = env.begin(Streams([11])).contexts(0, 1)[0, 0] if isinstance(policy, bd.policies.GOPE) else None
     return Agent(policy=policy, test=True, seed=0, arms=arms)
 
 
@@ -182,7 +182,7 @@ def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> N
     """An agent that is saved and loaded every few decisions decides, learns or counts otherwise than one that runs."""
     policy, env = made(name), CONTEXTS[name]
     population = name in PEOPLE
-    arms = env.begin(Streams([3])).contexts(0, 1)[0, 0] if isinstance(policy, bd.GOPE) else None
+    arms = env.begin(Streams([3])).contexts(0, 1)[0, 0] if isinstance(policy, bd.policies.GOPE) else None
     if population:
         arms = env.begin(Streams([3])).arms[0]
     whole, parts = (Agent(policy=policy, test=True, seed=5, arms=arms, grace=2) for _ in range(2))

@@ -34,7 +34,7 @@ USERS = 2  # in a batch
 ROUNDS = 8000
 
 
-def linucb(privacy: bd.Privacy, horizon: int = ROUNDS) -> bd.LinUCB:
+def linucb(privacy: bd.protocols.Privacy, horizon: int = ROUNDS) -> bd.LinUCB:
     """A release after every second user."""
     return bd.LinUCB(dim=2, horizon=horizon, batch=USERS, privacy=privacy)
 

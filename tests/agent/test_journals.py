@@ -34,7 +34,7 @@ def policy(**changes: Any) -> bd.LinUCB:
 
 def search_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calibration finds other noise than before, within the budget, as another version or machine may."""
-    genuine, less = running_sum.running_sum_protocol_for, bd.ApproxDP(epsilon=0.99, delta=1e-5)
+    genuine, less = running_sum.running_sum_protocol_for, bd.privacy.ApproxDP(epsilon=0.99, delta=1e-5)
     monkeypatch.setattr(
         base, "running_sum_protocol_for", lambda privacy, **rest: genuine(replace(privacy, budget=less), **rest)
     )
@@ -79,7 +79,7 @@ def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path
 
 def test_phases_of_as_many_batches(tmp_path: Path) -> None:
     """A phase with as many batches as an earlier one is taken for the same stream and refused for ever."""
-    schedule = bd.geometric(first=4, ratio=3)
+    schedule = bd.policies.geometric(first=4, ratio=3)
     run = Anytime(first=policy(horizon=4, batch=schedule, privacy=bd.central(**BUDGET)))
     assert [len(run.phase(j).channel.sizes) for j in range(4)] == [1, 1, 2, 2]
     agent = Agent(policy=run)
@@ -121,7 +121,7 @@ def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
     agent = Agent(policy=policy(privacy=bd.shuffle(epsilon=0.5, delta=1e-6)))
     store = agent._loop.ledger.store
     agent.save(tmp_path / "agent")
-    wider = bd.Ledger(budget=bd.ApproxDP(epsilon=9.0, delta=1e-5), store=store)
+    wider = bd.Ledger(budget=bd.privacy.ApproxDP(epsilon=9.0, delta=1e-5), store=store)
     wider.release(GaussianEvent(std=9.0, sensitivity=1.0), task="other", batch=0, data=[1.0], draw=lambda: 1.0)
     decision = agent.act_many(SETS[:2])[0]
     agent.save(tmp_path / "agent")
@@ -131,7 +131,7 @@ def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.shuffle(**BUDGET), bd.central(**BUDGET)])
-def test_the_guarantee_says_that_the_process_sees_everything(privacy: bd.Privacy) -> None:
+def test_the_guarantee_says_that_the_process_sees_everything(privacy: bd.protocols.Privacy) -> None:
     """An agent's guarantee is that of its policy, and both say that one process that runs all of it sees everything."""
     run = policy(privacy=privacy)
     agent, rehearsal = Agent(policy=run), Agent(policy=run, test=True, seed=0)

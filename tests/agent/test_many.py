@@ -65,7 +65,7 @@ def agent_for(name: str, **how: Any) -> Agent:
     world, arms = case.env.begin(Streams([1])), None
     if isinstance(case.env, bd.environments.Population):
         arms = world.arms[0]  # type: ignore[attr-defined]
-    elif isinstance(case.policy, bd.GOPE):
+    elif isinstance(case.policy, bd.policies.GOPE):
         arms = world.contexts(0, 1)[0, 0]
     return Agent(policy=case.policy, arms=arms, test=True, seed=0, **how)
 

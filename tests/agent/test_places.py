@@ -170,15 +170,15 @@ def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a ledger has released cannot be looked up in a backup, or something is released from it."""
-    ledger = bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=bd.SQLiteStore(tmp_path / "l"))
+    ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=bd.privacy.SQLiteStore(tmp_path / "l"))
     event = bd.privacy.events.GaussianEvent(std=8.0, sensitivity=1.0, grid=0.1)
     ledger.release(event, task="t", batch=1, data=b"1", draw=lambda: 2.5)
     read_only(monkeypatch)
-    store = bd.SQLiteStore(tmp_path / "l")
-    assert bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=store).spent() == ledger.spent()
+    store = bd.privacy.SQLiteStore(tmp_path / "l")
+    assert bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=store).spent() == ledger.spent()
     assert store.find("t", "1").release == (2.5,)
     with pytest.raises(BandannaError, match="can only be read"):
-        bd.Ledger(budget=bd.ApproxDP(**BUDGET), store=store).release(
+        bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=store).release(
             event, task="t", batch=2, data=b"2", draw=lambda: 1.0
         )
 

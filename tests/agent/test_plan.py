@@ -54,12 +54,12 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
         (bd.none(), 1),
         (bd.none(), 7),
         (bd.central(**BUDGET), 10),
-        (bd.shuffle(**BUDGET), bd.geometric(first=10, ratio=1.5)),
+        (bd.shuffle(**BUDGET), bd.policies.geometric(first=10, ratio=1.5)),
         (bd.concurrent(**BUDGET, shufflers=2, degrees=(5, 4)), 5),
     ],
 )
 @pytest.mark.parametrize("anytime", [False, True])
-def test_batches_are_those_written_down(privacy: bd.Privacy, batch: object, anytime: bool) -> None:
+def test_batches_are_those_written_down(privacy: bd.protocols.Privacy, batch: object, anytime: bool) -> None:
     """A batch lacks the number, decisions, event or stream that it would have in a list of all of them."""
     policy = bd.LinUCB(dim=2, horizon=100, privacy=privacy, batch=batch)
     run = Anytime(first=policy) if anytime else policy

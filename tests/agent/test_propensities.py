@@ -54,7 +54,10 @@ def test_nobody_waits_for_a_probability(looked: list[int]) -> None:
 
 def test_it_is_that_of_the_moment() -> None:
     """A probability is that of a newer snapshot, or of what the caller has made of his array since."""
-    agent, policy = sampler(explore=bd.uniform(then=0.1)), bd.LinTS(dim=3, horizon=400, batch=5, privacy=bd.none())
+    agent, policy = (
+        sampler(explore=bd.policies.uniform(then=0.1)),
+        bd.LinTS(dim=3, horizon=400, batch=5, privacy=bd.none()),
+    )
     mine = SETS[0].copy()
     late, snapshot = agent.act(mine), agent.snapshot
     action = np.array([late.arm])

@@ -146,7 +146,7 @@ def test_an_episode_that_depends_on_the_last_waits_for_it(name: str) -> None:
 
 def test_the_horizon_is_an_error_of_its_own() -> None:
     """A web handler cannot tell the end of the experiment from a wrong argument; or a page cannot go on after it."""
-    agent = Agent(policy=bd.UCB1(n_arms=2, horizon=5), arms=["left", "right"])
+    agent = Agent(policy=bd.policies.UCB1(n_arms=2, horizon=5), arms=["left", "right"])
     for _ in range(5):
         agent.observe(agent.act().id, 1.0)
     with pytest.raises(HorizonReached, match="at most 5"):
@@ -176,17 +176,17 @@ def test_what_comes_next_is_public() -> None:
     act_each(agent, SETS[:2])
     assert (agent.releases, agent.next_release) == (1, 9)
     np.testing.assert_array_equal(agent.theta, agent.snapshot.theta)
-    assert Agent(policy=bd.UCB1(n_arms=2, horizon=5)).theta is None
+    assert Agent(policy=bd.policies.UCB1(n_arms=2, horizon=5)).theta is None
 
 
 def test_arms_without_features_have_names() -> None:
     """Arms of a policy without features cannot be named, or are named wrongly."""
-    agent = Agent(policy=bd.UCB1(n_arms=3, horizon=50), arms=["a", "b", "c"])
+    agent = Agent(policy=bd.policies.UCB1(n_arms=3, horizon=50), arms=["a", "b", "c"])
     assert {agent.act().arm for _ in range(3)} == {"a", "b", "c"}
-    assert Agent(policy=bd.UCB1(n_arms=3, horizon=50)).act().arm == 0
+    assert Agent(policy=bd.policies.UCB1(n_arms=3, horizon=50)).act().arm == 0
     for wrong in (["a", "b"], ["a", "a", "b"], "abcd"):
         with pytest.raises(InvalidArgument, match="3 names"):
-            Agent(policy=bd.UCB1(n_arms=3, horizon=50), arms=wrong)
+            Agent(policy=bd.policies.UCB1(n_arms=3, horizon=50), arms=wrong)
     with pytest.raises(InvalidArgument, match="contexts"):
         agent.act([[1.0], [2.0]])
     with pytest.raises(InvalidArgument, match="contexts"):
@@ -199,7 +199,7 @@ def test_arms_that_stay_need_no_contexts() -> None:
     agent = Agent(policy=bd.LinUCB(dim=2, horizon=20, privacy=bd.none()), arms=arms)
     assert {agent.act().arm for _ in range(20)} <= set(arms)
     with pytest.raises(InvalidArgument, match="arms"):
-        Agent(policy=bd.GOPE(dim=2, horizon=20, privacy=bd.none()))
+        Agent(policy=bd.policies.GOPE(dim=2, horizon=20, privacy=bd.none()))
 
 
 @bd.stored_as("Tosses")
@@ -208,12 +208,12 @@ class Tosses(Greedy):
 
     best = bd.Policy.best
 
-    def act(self, snapshot: Any, contexts: Any, coins: Any) -> bd.Choice:
+    def act(self, snapshot: Any, contexts: Any, coins: Any) -> bd.device.Choice:
         """Any arm where a coin is small."""
         liked = np.argmax(contexts @ snapshot, axis=1)
         tossed = coins.uniform((len(contexts),), "whether") < 0.5
         chances = np.where(tossed, 0.1, 0.9)
-        return bd.Choice(actions=np.where(tossed, 0, liked), probabilities=chances)
+        return bd.device.Choice(actions=np.where(tossed, 0, liked), probabilities=chances)
 
 
 def test_a_policy_that_explores_by_coins_recommends_what_it_likes() -> None:
@@ -274,18 +274,18 @@ def test_what_the_horizon_cuts_short_is_not_announced() -> None:
     assert agent.decisions < 60
     agent.close()
     assert agent.next_release is None
-    assert Agent(policy=bd.UCB1(n_arms=2, horizon=5)).next_release == 1
+    assert Agent(policy=bd.policies.UCB1(n_arms=2, horizon=5)).next_release == 1
 
 
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
         (np.zeros(1), "a Choice"),
-        (bd.Choice(actions=np.array([-1]), probabilities=np.ones(1)), "0 to 1"),
-        (bd.Choice(actions=np.array([2]), probabilities=np.ones(1)), "0 to 1"),
-        (bd.Choice(actions=np.array([0]), probabilities=np.array([2.0])), r"in \(0, 1\]"),
-        (bd.Choice(actions=np.array([0]), probabilities=np.array([np.nan])), r"in \(0, 1\]"),
-        (bd.Choice(actions=np.array([0.0]), probabilities=np.ones(1)), "whole numbers"),
+        (bd.device.Choice(actions=np.array([-1]), probabilities=np.ones(1)), "0 to 1"),
+        (bd.device.Choice(actions=np.array([2]), probabilities=np.ones(1)), "0 to 1"),
+        (bd.device.Choice(actions=np.array([0]), probabilities=np.array([2.0])), r"in \(0, 1\]"),
+        (bd.device.Choice(actions=np.array([0]), probabilities=np.array([np.nan])), r"in \(0, 1\]"),
+        (bd.device.Choice(actions=np.array([0.0]), probabilities=np.ones(1)), "whole numbers"),
     ],
 )
 def test_a_choice_that_is_none_is_refused(choice: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,13 +32,15 @@ def test_a_quick_release_is_not() -> None:
 
 def test_the_longest_release_counts() -> None:
     """The estimate is of another batch than the largest, or of a phase that has not begun."""
-    grows = bd.LinUCB(dim=2, horizon=1000, batch=bd.geometric(first=10, ratio=3.0), privacy=bd.shuffle(**BUDGET))
+    grows = bd.LinUCB(
+        dim=2, horizon=1000, batch=bd.policies.geometric(first=10, ratio=3.0), privacy=bd.shuffle(**BUDGET)
+    )
     protocols = grows.channel.protocols
     largest = max(protocols)
     expected = protocols[largest].draws(largest).seconds(secure=True)
     assert bd.Agent(policy=grows).release_seconds == expected
     first = bd.LinUCB(dim=2, horizon=100, batch=50, privacy=bd.shuffle(**BUDGET))
-    same = bd.Agent(policy=bd.Anytime(first=first)).release_seconds
+    same = bd.Agent(policy=bd.policies.Anytime(first=first)).release_seconds
     assert same == bd.Agent(policy=first).release_seconds
 
 

@@ -41,7 +41,7 @@ POLICIES: dict[str, Any] = {
     "shuffle": {"privacy": bd.shuffle(**BUDGET)},
     "shuffle-gaussian": {"privacy": bd.shuffle(**BUDGET, protocol="gaussian")},
     "concurrent": {"privacy": bd.concurrent(**BUDGET, shufflers=2), "horizon": 64},
-    "geometric": {"privacy": bd.shuffle(**BUDGET), "batch": bd.geometric(first=4, ratio=1.5)},
+    "geometric": {"privacy": bd.shuffle(**BUDGET), "batch": bd.policies.geometric(first=4, ratio=1.5)},
 }
 each = pytest.mark.parametrize("name", [*POLICIES, "anytime"])
 SETS = np.random.default_rng(0).normal(size=(200, 3, 2)) / 3

@@ -64,7 +64,7 @@ def test_coins_of_a_test_follow_from_its_seed(tmp_path: Path) -> None:
 
 def test_a_save_keeps_the_radius_and_the_exploration(tmp_path: Path) -> None:
     """A loaded policy has the `confidence` and the `explore` with which it was saved, and decides as before."""
-    rule = bd.uniform(first=3, then=0.5)
+    rule = bd.policies.uniform(first=3, then=0.5)
     new = Agent(policy=policy(batch=4, explore=rule, reward_centre=0.5), test=True, seed=1)
     for _ in range(9):
         new.observe(new.act(TREATMENTS).id, 1.0)

@@ -26,13 +26,13 @@ def log_of(n: int, seed: int = 0) -> bd.Log:
     return bd.Log.from_frame(frame, context=["x"], arm="arm", reward="win", propensity=0.5, arms=ARMS)
 
 
-def policy(privacy: bd.Privacy) -> bd.LinTS:
+def policy(privacy: bd.protocols.Privacy) -> bd.LinTS:
     """For one feature and two arms."""
     return bd.LinTS(n_arms=2, features=1, horizon=1000, privacy=privacy)
 
 
 @pytest.mark.parametrize("privacy", TRUSTS, ids=lambda each: each.model)
-def test_an_agent_knows_what_the_log_says(privacy: bd.Privacy) -> None:
+def test_an_agent_knows_what_the_log_says(privacy: bd.protocols.Privacy) -> None:
     """An agent recommends the wrong arms after a log that shows the right ones, or arms of other names."""
     agent = bd.Agent(policy=policy(privacy), arms=["b", "a"])
     agent.warm_start(log_of(4000))
@@ -61,7 +61,7 @@ def test_it_is_the_same_as_having_seen_them() -> None:
     cold = bd.LinTS(n_arms=2, features=1, horizon=1000, batch=300, privacy=bd.none())
     state = cold.init()
     report = cold.statistic(log.contexts, log.rewards, log.arms)
-    learned = cold.learned(state, bd.Estimate(total=report.total(), count=300, variance=0.0))
+    learned = cold.learned(state, bd.device.Estimate(total=report.total(), count=300, variance=0.0))
     warm = replace(cold, start=log.start(cold))
     np.testing.assert_allclose(warm.init().snapshot.theta, learned.snapshot.theta, rtol=1e-12)
     np.testing.assert_allclose(warm.init().snapshot.root, learned.snapshot.root, rtol=1e-12)
@@ -131,7 +131,9 @@ def test_a_start_that_is_none_is_refused(parts: dict[str, Any]) -> None:
 
 def test_a_ledger_of_the_log_draws_once(tmp_path: Path) -> None:
     """After a crash, or with another agent, the people in a log are noised anew: their mean is left of many draws."""
-    people = bd.Ledger(budget=bd.ApproxDP(epsilon=1.0, delta=1e-5), store=bd.SQLiteStore(tmp_path / "log.ledger"))
+    people = bd.Ledger(
+        budget=bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5), store=bd.privacy.SQLiteStore(tmp_path / "log.ledger")
+    )
     starts = []
     for _ in range(2):
         agent = bd.Agent(policy=policy(TRUSTS[1]), arms=ARMS)

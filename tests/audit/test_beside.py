@@ -26,7 +26,7 @@ from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, NoisySum
 from bandanna.protocols.mixers import sum_plain_statistics
 from bandanna.types import Floats, Ints
 
-BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-3)
+BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-3)
 
 
 class Discarding(NoisySumAnalyzer):
@@ -133,14 +133,14 @@ class Greedy(bd.Policy[Sums]):
     """Batches of twenty, sums with central noise."""
 
     trusts = ("central",)
-    privacy: bd.Privacy = bd.central(epsilon=1.0, delta=1e-3)
+    privacy: bd.protocols.Privacy = bd.central(epsilon=1.0, delta=1e-3)
     dim: int = 3
     horizon: int = 60
 
     @cached_property
     def protocol(self) -> Any:
         """Of a batch."""
-        return bd.protocol_for(self.privacy, bd.LinearReport(features=self.dim), 20)
+        return bd.protocols.protocol_for(self.privacy, bd.device.LinearReport(features=self.dim), 20)
 
     @property
     def guarantee(self) -> bd.Guarantee:
@@ -153,7 +153,7 @@ class Greedy(bd.Policy[Sums]):
 
     def episode(self, state: Sums) -> Any:
         """The next batch."""
-        return bd.FixedLength.batch(state.batches, size=20, horizon=self.horizon)
+        return bd.policies.FixedLength.batch(state.batches, size=20, horizon=self.horizon)
 
     def publish(self, state: Sums) -> Floats:
         """theta."""
@@ -167,7 +167,7 @@ class Greedy(bd.Policy[Sums]):
     def act(self, snapshot: Floats, contexts: Floats, coins: Any) -> Any:
         """It."""
         arms = self.best(snapshot, contexts)
-        return bd.Choice(actions=arms, probabilities=np.ones(arms.shape))
+        return bd.device.Choice(actions=arms, probabilities=np.ones(arms.shape))
 
     def report(self, ask: Any, played: Any, coins: Any) -> Statistic:
         """Features and rewards."""
@@ -175,7 +175,7 @@ class Greedy(bd.Policy[Sums]):
 
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
         """One ask."""
-        released = yield bd.SumQuery(protocol=self.protocol)
+        released = yield bd.policies.SumQuery(protocol=self.protocol)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 
@@ -274,7 +274,7 @@ class Loud(Greedy):
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
         """One ask."""
         quiet = replace(self.protocol, noise_std=self.protocol.noise_std / (10 if state.batches == 1 else 1))
-        released = yield bd.SumQuery(protocol=quiet)
+        released = yield bd.policies.SumQuery(protocol=quiet)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 

@@ -38,7 +38,7 @@ from bandanna.protocols.mixers import sum_plain_statistics
 from bandanna.types import Floats
 from tests.audit.test_beside import WORLD, Greedy, Sums
 
-BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-3)
+BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-3)
 
 
 def row_of(target: Any, **more: Any) -> AuditRow:
@@ -140,7 +140,7 @@ def through(kind: type[NoisySumAnalyzer]) -> Greedy:
     class Told(Greedy):
         @cached_property
         def protocol(self) -> Any:
-            return central(kind, domain=bd.LinearReport(features=self.dim))
+            return central(kind, domain=bd.device.LinearReport(features=self.dim))
 
     return Told()
 
@@ -176,7 +176,7 @@ def test_a_raw_field_beside_laplace_noise_is_refuted() -> None:
             return Analyzer(**{name: getattr(honest, name) for name in honest.__dataclass_fields__})
 
     honest, telling = (
-        kind.calibrate(domain=Ball(dim=2), budget=bd.PureDP(epsilon=1.0)) for kind in (CentralLaplace, Telling)
+        kind.calibrate(domain=Ball(dim=2), budget=bd.privacy.PureDP(epsilon=1.0)) for kind in (CentralLaplace, Telling)
     )
     assert not row_of(honest).refuted
     assert row_of(telling).refuted
@@ -231,7 +231,7 @@ class QuietLater(Greedy):
     def learn(self, state: Sums, episode: Any) -> Generator[Any, Any, Sums]:
         """One ask."""
         quiet = Quiet(domain=self.protocol.domain, noise_std=self.protocol.noise_std, delta=self.protocol.delta)
-        released = yield bd.SumQuery(protocol=quiet if state.batches else self.protocol)
+        released = yield bd.policies.SumQuery(protocol=quiet if state.batches else self.protocol)
         return Sums(total=state.total + released.total, batches=state.batches + 1)
 
 

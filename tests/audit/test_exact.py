@@ -79,7 +79,7 @@ def test_the_best_tests_are_most_powerful() -> None:
 
 def drawn_totals(release: ReleasePair, swapped: bool, runs: int) -> Floats:
     """Integer totals along the messages, (runs, dim)."""
-    protocol, source = release.protocol, bd.FastNoise(np.random.default_rng([int(swapped), 5]))
+    protocol, source = release.protocol, bd.device.FastNoise(np.random.default_rng([int(swapped), 5]))
     values = np.broadcast_to((release.two if swapped else release.one)[0], (runs, *release.one[0].shape))
     sent = protocol.device.message(protocol.domain.admit(values), source)
     held = protocol.mixer.add(protocol.mixer.empty((runs,)), sent)
@@ -89,8 +89,10 @@ def drawn_totals(release: ReleasePair, swapped: bool, runs: int) -> Floats:
 @pytest.mark.parametrize("coins", ["device", "mixer"])
 def test_laws_of_counts_are_those_of_the_messages(coins: str) -> None:
     """Means and variances of totals differ from those of their computed laws (5 s.e.), with either's coins."""
-    domain, runs = bd.Ball(dim=2), 20_000
-    protocol = bd.ShuffleBinomial.calibrate(domain=domain, budget=bd.ApproxDP(epsilon=E, delta=D), batch=6, coins=coins)
+    domain, runs = bd.device.Ball(dim=2), 20_000
+    protocol = bd.protocols.ShuffleBinomial.calibrate(
+        domain=domain, budget=bd.privacy.ApproxDP(epsilon=E, delta=D), batch=6, coins=coins
+    )
     rng = np.random.default_rng(1)
     two = domain.admit(rng.normal(size=(6, 2)) / 3).values
     one = np.concatenate([domain.admit(np.array([[0.3, 0.8]])).values, two[1:]])
@@ -116,10 +118,10 @@ def test_counts_with_a_fifth_less_noise_are_refuted_exactly(name: str) -> None:
     """Devices that draw 36 % fewer coins than are stated pass where the law is computed."""
     protocol = PROTOCOLS[name](E, D)
     stated = protocol.guarantee
-    if isinstance(protocol, bd.ShuffleBinomial):
+    if isinstance(protocol, bd.protocols.ShuffleBinomial):
         less = replace(protocol, noise=replace(protocol.noise, trials=int(0.64 * protocol.noise.trials)))
     else:
-        assert isinstance(protocol, bd.ConcurrentShuffle)
+        assert isinstance(protocol, bd.protocols.ConcurrentShuffle)
         few = tuple(replace(noise, trials=int(0.64 * noise.trials)) for noise in protocol.noises)
         less = replace(protocol, noises=few)
     target = target_from_protocol(less, epsilon=stated.epsilon, delta=stated.delta)
@@ -132,7 +134,7 @@ def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() ->
     """The statistic on a grid has a larger divergence than the shuffled view itself, or a much smaller one (5 s.e.)."""
     users, runs, rng = 8, 200_000, np.random.default_rng(11)
     protocol = PROTOCOLS["shuffle_gaussian"](E, D)
-    assert isinstance(protocol, bd.ShuffleGaussian)
+    assert isinstance(protocol, bd.protocols.ShuffleGaussian)
     one, two = np.zeros((users, 2)), np.zeros((users, 2))
     one[0], two[:] = (0.6, 0.8), (-0.6, -0.8)
     one[1:] = two[1:]
@@ -175,9 +177,9 @@ def test_laws_of_directions_are_those_of_the_device(lengths: tuple[float, float]
     axes = [np.eye(3)[0] if length == 0 else point for point, length in zip(points, lengths, strict=True)]
     for law, value, seed in zip(laws, (one, two), (1, 2), strict=True):
         assert law.sum() == pytest.approx(1, abs=1e-9)
-        device = mechanism.device(bd.Ball(dim=3))
+        device = mechanism.device(bd.device.Ball(dim=3))
         sent = normalize_messages(
-            device.encode(np.broadcast_to(value, (runs, 1, 3)), bd.FastNoise(np.random.default_rng(seed)))
+            device.encode(np.broadcast_to(value, (runs, 1, 3)), bd.device.FastNoise(np.random.default_rng(seed)))
         )
         cases = [
             np.where(sent[:, 0] @ a >= device.cosine, 0, np.where(sent[:, 0] @ -a >= device.cosine, 1, 2)) for a in axes
@@ -188,7 +190,7 @@ def test_laws_of_directions_are_those_of_the_device(lengths: tuple[float, float]
 
 def test_a_direction_tells_all_of_its_epsilon_on_the_sphere_and_less_inside() -> None:
     """The exact loss is not the price for points of the sphere, or not less where the statistic is short."""
-    protocol = bd.LocalUnit.calibrate(domain=bd.Ball(dim=3), budget=bd.PureDP(epsilon=E))
+    protocol = bd.protocols.LocalUnit.calibrate(domain=bd.device.Ball(dim=3), budget=bd.privacy.PureDP(epsilon=E))
     row = attacked(target_from_protocol(protocol), trials=512)
     assert row.attack == "exact"
     assert E * (1 - 1e-4) < row.lower_bound <= E
@@ -203,7 +205,9 @@ def test_a_direction_tells_all_of_its_epsilon_on_the_sphere_and_less_inside() ->
 
 def test_other_devices_have_no_law_of_counts_or_messages() -> None:
     """A law is made up for what is not counted."""
-    gaussian = bd.LocalGaussian.calibrate(domain=bd.Ball(dim=2), budget=bd.ApproxDP(epsilon=E, delta=D))
+    gaussian = bd.protocols.LocalGaussian.calibrate(
+        domain=bd.device.Ball(dim=2), budget=bd.privacy.ApproxDP(epsilon=E, delta=D)
+    )
     one, two = np.ones((1, 2)) / 2, -np.ones((1, 2)) / 2
     assert message_pairs(gaussian, one, two) is None
     assert count_pairs(gaussian, one, two) is None

@@ -45,7 +45,7 @@ def test_the_bound_is_where_the_chance_is_the_failure() -> None:
 
 def test_one_run_of_local_bits_comes_close_and_no_further() -> None:
     """4000 answers of randomized response tell less than 90 % of epsilon, or more than all: false alarms 5 %."""
-    policy = bd.LDPUCB(n_arms=3, horizon=20, privacy=bd.local(epsilon=1.0, delta=0.0))
+    policy = bd.policies.LDPUCB(n_arms=3, horizon=20, privacy=bd.local(epsilon=1.0, delta=0.0))
     env = worlds.FiniteArms(means=(0.8, 0.4, 0.2))
     row = one_run_target("LDP-UCB", policy, env, 20, confidence=0.95)
     assert 0.9 < row.reached <= 1.0

@@ -39,9 +39,9 @@ ENV = worlds.LinearContextual(dim=3, n_arms=4)
 @pytest.mark.parametrize(
     "domain",
     [
-        bd.Ball(dim=3, bound=2.0),
-        bd.Box(dim=2, low=-1.0, high=2.0),
-        bd.Bits(),
+        bd.device.Ball(dim=3, bound=2.0),
+        bd.device.Box(dim=2, low=-1.0, high=2.0),
+        bd.device.Bits(),
         LinearReport(features=3),
         InterceptReport(features=3),
     ],
@@ -90,12 +90,12 @@ def test_protocols_reach_95_percent_of_their_mu_by_samples_alone(name: str) -> N
 def test_noise_that_is_drawn_too_small_is_seen_in_policies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that draws 20 % less noise than it is told passes, because only what it is told was looked at."""
     target = policy_target(name, epsilon=E, delta=D)
-    original = bd.FastNoise.gaussian
+    original = bd.device.FastNoise.gaussian
 
     def quiet(self: Any, value: Any, *, std: float, grid: float) -> Any:
         return original(self, value, std=0.8 * std, grid=grid)
 
-    monkeypatch.setattr(bd.FastNoise, "gaussian", quiet)
+    monkeypatch.setattr(bd.device.FastNoise, "gaussian", quiet)
     row = attacked(target, trials=20_000)
     assert row.refuted
     assert row.attack == "sampled"
@@ -124,7 +124,7 @@ def test_a_policy_that_asks_twice_and_states_once_is_refuted() -> None:
     class Twice(Greedy):  # type: ignore[misc, valid-type]
         def learn(self, state: Any, episode: Any) -> Any:
             learned = yield from super().learn(state, episode)
-            yield bd.SumQuery(protocol=self.protocol, step=1)
+            yield bd.policies.SumQuery(protocol=self.protocol, step=1)
             return learned
 
     privacy = bd.shuffle(epsilon=E, delta=D)
@@ -203,7 +203,9 @@ def test_a_place_that_is_half_right_is_answered_with_the_whole(
 
 def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:
     """A protocol is audited at its own guarantee though another one was named."""
-    protocol = bd.CentralGaussian.calibrate(domain=bd.Ball(dim=2), budget=bd.ApproxDP(epsilon=E, delta=D))
+    protocol = bd.protocols.CentralGaussian.calibrate(
+        domain=bd.device.Ball(dim=2), budget=bd.privacy.ApproxDP(epsilon=E, delta=D)
+    )
     assert not audit(protocol).refuted
     assert audit(protocol, epsilon=1.0, delta=D).refuted
     assert target_from_protocol(protocol, epsilon=1.0, delta=D).claim.mu == pytest.approx(gdp.mu(1.0, D))
@@ -223,7 +225,7 @@ def test_an_epsilon_for_a_policy_without_noise_is_refuted(name: str) -> None:
 
 def test_an_epsilon_for_values_without_noise_is_refuted() -> None:
     """Plain sums divide by their noise, of 0, and are found consistent with any epsilon."""
-    assert audit(bd.Clear(domain=bd.Ball(dim=2)), epsilon=20.0).refuted
+    assert audit(bd.protocols.Clear(domain=bd.device.Ball(dim=2)), epsilon=20.0).refuted
     assert audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV, epsilon=20.0).refuted
     assert not audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV).refuted
 

@@ -54,10 +54,10 @@ POLICIES: dict[str, Any] = {
     "LinTS, central": bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.central(epsilon=2.0, delta=1e-4)),
     "LinTS, local": bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.local(epsilon=2.0, delta=1e-4)),
     "LinTS, no privacy": bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.none()),
-    "LinTS, rewards, shuffle": bd.LinTSRewards(
+    "LinTS, rewards, shuffle": bd.policies.LinTSRewards(
         dim=3, horizon=64, batch=16, public_contexts=True, privacy=bd.shuffle(epsilon=2.0, delta=1e-4)
     ),
-    "LinTS, rewards, local": bd.LinTSRewards(
+    "LinTS, rewards, local": bd.policies.LinTSRewards(
         dim=3, horizon=64, batch=16, public_contexts=True, privacy=bd.local(epsilon=2.0, delta=0.0)
     ),
     "LinUCB, shuffled Gaussians (sealed)": bd.LinUCB(
@@ -439,9 +439,9 @@ def test_the_async_session_is_the_same(tmp_path: Path) -> None:
 def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path) -> None:
     """Assigned arms, or a task that needs the whole library, cannot be played; or later rounds are not answered."""
     policy, _, arms, _ = case(name)
-    if isinstance(policy, bd.Elimination):
+    if isinstance(policy, bd.policies.Elimination):
         policy = replace(policy, n_arms=2, horizon=1200, failure=0.9)  # fewer people, as of the next
-    elif isinstance(policy, bd.GOPE):
+    elif isinstance(policy, bd.policies.GOPE):
         policy, arms = replace(policy, dim=1, failure=0.9), arms[:2, :1]
     elif name == "GLM-SDP":
         policy = replace(policy, horizon=200, warmup=20, steps=3)

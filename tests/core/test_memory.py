@@ -31,7 +31,7 @@ def test_a_batch_that_does_not_fit_is_refused_by_the_agent() -> None:
     with pytest.raises(InvalidArgument, match=r"batch = 500 .* 205,760 numbers each would take 2.5 GB, .* 1.0"):
         bd.Agent(policy=policy)
     with pytest.raises(InvalidArgument, match="batch = 500"):
-        bd.Agent(policy=bd.Anytime(first=policy))
+        bd.Agent(policy=bd.policies.Anytime(first=policy))
     assert bd.Agent(policy=bd.LinUCB(dim=640, horizon=1000, batch=10, privacy=bd.none())).decisions == 0
 
 

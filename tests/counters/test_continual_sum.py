@@ -42,10 +42,10 @@ MODELS = {
 }
 OTHER_NUMBERS = ("central, zcdp", "best shufflers", "paper")  # the code of others, with noise of another size
 DOMAINS = {
-    "bits": bd.Bits(),
-    "numbers": bd.Box(dim=1),
-    "vectors": bd.Ball(dim=2, bound=0.5),
-    "matrices": bd.SymmetricMatrix(size=2),
+    "bits": bd.device.Bits(),
+    "numbers": bd.device.Box(dim=1),
+    "vectors": bd.device.Ball(dim=2, bound=0.5),
+    "matrices": bd.device.SymmetricMatrix(size=2),
 }
 each_model = pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS.keys())
 each_domain = pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS.keys())
@@ -61,29 +61,31 @@ def _calibrated_once() -> Iterator[None]:
         yield
 
 
-def counter(privacy: bd.Privacy, domain: bd.Domain, seed: int = 1, horizon: int = USERS) -> bd.ContinualSum:
+def counter(
+    privacy: bd.protocols.Privacy, domain: bd.device.Domain, seed: int = 1, horizon: int = USERS
+) -> bd.agent.ContinualSum:
     """A counter with seeded noise."""
-    source = bd.FastNoise(np.random.default_rng(seed))
-    return bd.ContinualSum(horizon=horizon, privacy=privacy, values=domain, source=source)
+    source = bd.device.FastNoise(np.random.default_rng(seed))
+    return bd.agent.ContinualSum(horizon=horizon, privacy=privacy, values=domain, source=source)
 
 
-def stream(domain: bd.Domain, users: int = USERS) -> Floats:
+def stream(domain: bd.device.Domain, users: int = USERS) -> Floats:
     """Values in their own shape: (users, *value)."""
     rng = np.random.default_rng(2)
-    if isinstance(domain, bd.Bits):
+    if isinstance(domain, bd.device.Bits):
         return (rng.random(users) < 0.6).astype(float)
-    if isinstance(domain, bd.SymmetricMatrix):
+    if isinstance(domain, bd.device.SymmetricMatrix):
         raw = rng.uniform(-0.4, 0.4, (users, domain.size, domain.size))
         return np.asarray((raw + np.swapaxes(raw, 1, 2)) / 2)
-    if isinstance(domain, bd.Ball):
+    if isinstance(domain, bd.device.Ball):
         return rng.uniform(-0.3, 0.3, (users, domain.dim))
     return rng.random(users)
 
 
-@pytest.mark.often(of=lambda domain: isinstance(domain, bd.Bits | bd.SymmetricMatrix))
+@pytest.mark.often(of=lambda domain: isinstance(domain, bd.device.Bits | bd.device.SymmetricMatrix))
 @each_domain
 @each_model
-def test_errors_are_the_predicted_ones(privacy: bd.Privacy, domain: bd.Domain) -> None:
+def test_errors_are_the_predicted_ones(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:
     """A prefix is biased, noisier than predicted, or the worst one is less than 85 % as noisy."""
     count, values = counter(privacy, domain), stream(domain)
     found = count.run(np.broadcast_to(values, (DRAWS, *values.shape)))
@@ -103,17 +105,17 @@ def test_errors_are_the_predicted_ones(privacy: bd.Privacy, domain: bd.Domain) -
         assert count.predicted_error >= count.predicted_std > 0
 
 
-def _has_its_own_code(privacy: bd.Privacy, domain: bd.Domain) -> bool:
+def _has_its_own_code(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> bool:
     """Every model with bits, but those that are others with noise of another size; every domain with one of them."""
     (name,) = (name for name, model in MODELS.items() if model is privacy)
-    other = {bd.Box: "local", bd.Ball: "shuffle", bd.SymmetricMatrix: "2 shufflers"}
-    return name not in OTHER_NUMBERS and (isinstance(domain, bd.Bits) or name == other[type(domain)])
+    other = {bd.device.Box: "local", bd.device.Ball: "shuffle", bd.device.SymmetricMatrix: "2 shufflers"}
+    return name not in OTHER_NUMBERS and (isinstance(domain, bd.device.Bits) or name == other[type(domain)])
 
 
 @pytest.mark.often(of=_has_its_own_code)
 @each_domain
 @each_model
-def test_one_by_one_has_the_law_of_the_whole(privacy: bd.Privacy, domain: bd.Domain) -> None:
+def test_one_by_one_has_the_law_of_the_whole(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:
     """Updates and runs differ in law, or a run by messages from one by the law."""
     values = stream(domain)[:8]
     few = 120
@@ -148,7 +150,7 @@ def test_estimates_have_the_shape_of_a_value() -> None:
 
 def test_an_estimate_stands_until_a_batch_is_full() -> None:
     """A shuffle counter answers for users of an unfinished batch, or with fresh noise on the same batches."""
-    count = counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.Bits())
+    count = counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.device.Bits())
     found = [count.update(1) for _ in range(USERS)]
     assert count.delay == 3
     assert found[:3] == [0.0] * 3
@@ -158,10 +160,10 @@ def test_an_estimate_stands_until_a_batch_is_full() -> None:
 
 
 @each_model
-def test_refused_updates_change_nothing(privacy: bd.Privacy) -> None:
+def test_refused_updates_change_nothing(privacy: bd.protocols.Privacy) -> None:
     """After a refused value, or one too many, the counter is not what it was."""
-    values = stream(bd.Box(dim=1))
-    disturbed, calm = counter(privacy, bd.Box(dim=1)), counter(privacy, bd.Box(dim=1))
+    values = stream(bd.device.Box(dim=1))
+    disturbed, calm = counter(privacy, bd.device.Box(dim=1)), counter(privacy, bd.device.Box(dim=1))
     for t, value in enumerate(values):
         for wrong in (-0.1, 1.1, math.nan, "one", [0.5, 0.5], None):
             with pytest.raises(InvalidStatistic):
@@ -183,37 +185,45 @@ def test_refused_updates_change_nothing(privacy: bd.Privacy) -> None:
 def test_bits_and_matrices_are_checked() -> None:
     """Half a bit, or a matrix that is not symmetric, is counted."""
     with pytest.raises(InvalidStatistic):
-        counter(bd.central(**BUDGET), bd.Bits()).update(0.5)
+        counter(bd.central(**BUDGET), bd.device.Bits()).update(0.5)
     with pytest.raises(InvalidStatistic):
-        counter(bd.central(**BUDGET), bd.SymmetricMatrix(size=2)).update([[0.0, 0.1], [0.0, 0.0]])
+        counter(bd.central(**BUDGET), bd.device.SymmetricMatrix(size=2)).update([[0.0, 0.1], [0.0, 0.0]])
     with pytest.raises(InvalidStatistic):
-        counter(bd.central(**BUDGET), bd.Ball(dim=2)).update([0.9, 0.9])
+        counter(bd.central(**BUDGET), bd.device.Ball(dim=2)).update([0.9, 0.9])
 
 
 @pytest.mark.parametrize(
     ("domain", "wrong", "message"),
     [
-        (bd.Bits(), 0.5, "value = a value outside is not allowed: 0 or 1"),
-        (bd.Bits(), "yes", "value = a str is not allowed: 0 or 1"),
-        (bd.Bits(), None, "value = None is not allowed: 0 or 1"),
-        (bd.Bits(), [1], "value = an array of shape (1,) of floats is not allowed: shape (): 0 or 1"),
-        (bd.Box(dim=1), math.nan, "value = a float that is not finite is not allowed: a number in [0, 1]"),
-        (bd.Box(dim=2, low=-1), [0, 2], "value = a value outside is not allowed: a vector of 2 numbers in [-1, 1]"),
-        (bd.Ball(dim=2), [1, 1], "value = a value outside is not allowed: a vector of 2 numbers with norm at most 1"),
-        (bd.Ball(dim=2), [0, math.inf], "value[1] = a float that is not finite is not allowed: finite numbers"),
+        (bd.device.Bits(), 0.5, "value = a value outside is not allowed: 0 or 1"),
+        (bd.device.Bits(), "yes", "value = a str is not allowed: 0 or 1"),
+        (bd.device.Bits(), None, "value = None is not allowed: 0 or 1"),
+        (bd.device.Bits(), [1], "value = an array of shape (1,) of floats is not allowed: shape (): 0 or 1"),
+        (bd.device.Box(dim=1), math.nan, "value = a float that is not finite is not allowed: a number in [0, 1]"),
         (
-            bd.SymmetricMatrix(size=2),
+            bd.device.Box(dim=2, low=-1),
+            [0, 2],
+            "value = a value outside is not allowed: a vector of 2 numbers in [-1, 1]",
+        ),
+        (
+            bd.device.Ball(dim=2),
+            [1, 1],
+            "value = a value outside is not allowed: a vector of 2 numbers with norm at most 1",
+        ),
+        (bd.device.Ball(dim=2), [0, math.inf], "value[1] = a float that is not finite is not allowed: finite numbers"),
+        (
+            bd.device.SymmetricMatrix(size=2),
             [[0, 1], [0, 0]],
             "value = a value outside is not allowed: a symmetric 2 x 2 matrix of Frobenius norm at most 1",
         ),
         (
-            bd.SymmetricMatrix(size=1),
+            bd.device.SymmetricMatrix(size=1),
             [[2]],
             "value = a value outside is not allowed: a symmetric 1 x 1 matrix of Frobenius norm at most 1",
         ),
     ],
 )
-def test_a_refusal_says_what_was_given_and_what_is_allowed(domain: bd.Domain, wrong: Any, message: str) -> None:
+def test_a_refusal_says_what_was_given_and_what_is_allowed(domain: bd.device.Domain, wrong: Any, message: str) -> None:
     """The error speaks of something that the caller never wrote: statistics, rows, packed coordinates."""
     with pytest.raises(InvalidStatistic) as caught:
         counter(bd.central(**BUDGET), domain).update(wrong)
@@ -225,20 +235,20 @@ def test_a_refused_stream_says_where() -> None:
     bits = np.zeros((3, 5))
     bits[1, 4] = 0.4
     with pytest.raises(InvalidStatistic, match=r"values\[1, 4\] = a value outside is not allowed: 0 or 1"):
-        counter(bd.none(), bd.Bits()).run(bits)
+        counter(bd.none(), bd.device.Bits()).run(bits)
     for shape in ((0,), (), (3, 0)):
         with pytest.raises(InvalidStatistic, match=r"shape \(..., users\), at least one user"):
-            counter(bd.none(), bd.Bits()).run(np.zeros(shape))
+            counter(bd.none(), bd.device.Bits()).run(np.zeros(shape))
     for shape in ((2,), (5, 3), (0, 2)):
         with pytest.raises(InvalidStatistic, match=r"shape \(..., users, 2\)"):
-            counter(bd.none(), bd.Ball(dim=2)).run(np.zeros(shape))
+            counter(bd.none(), bd.device.Ball(dim=2)).run(np.zeros(shape))
 
 
 @each_domain
 @each_model
-def test_the_promise_is_about_what_is_counted(privacy: bd.Privacy, domain: bd.Domain) -> None:
+def test_the_promise_is_about_what_is_counted(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:
     """A counter says that it protects features and rewards, which it never saw, or leaves users out who are in."""
-    count, noun = counter(privacy, domain), "bit" if isinstance(domain, bd.Bits) else {0: "number", 1: "vector"}
+    count, noun = counter(privacy, domain), "bit" if isinstance(domain, bd.device.Bits) else {0: "number", 1: "vector"}
     said = noun if isinstance(noun, str) else noun.get(np.ndim(counter(privacy, domain).estimate), "matrix")
     assert count.guarantee.protects == f"a user's {said}"
     assert "features" not in str(count)
@@ -249,7 +259,7 @@ def test_the_promise_is_about_what_is_counted(privacy: bd.Privacy, domain: bd.Do
 def test_bad_configuration() -> None:
     """Arguments without meaning are accepted: k too large, a horizon of none, no source, models without a counter."""
     with pytest.raises(InvalidArgument, match="shufflers"):
-        counter(bd.concurrent(**BUDGET, shufflers=6), bd.Bits())
+        counter(bd.concurrent(**BUDGET, shufflers=6), bd.device.Bits())
     with pytest.raises(InvalidArgument, match="shufflers"):
         bd.concurrent(**BUDGET, shufflers=0)
     with pytest.raises(InvalidArgument, match="shufflers = 'most' is not allowed: a whole number >= 1, or \"best\""):
@@ -257,16 +267,16 @@ def test_bad_configuration() -> None:
     with pytest.raises(InvalidArgument, match="degrees"):
         bd.concurrent(**BUDGET, degrees="fair")
     with pytest.raises(InvalidArgument, match="horizon"):
-        counter(bd.none(), bd.Bits(), horizon=0)
+        counter(bd.none(), bd.device.Bits(), horizon=0)
     with pytest.raises(InvalidArgument, match="privacy"):
-        counter(None, bd.Bits())  # type: ignore[arg-type]
+        counter(None, bd.device.Bits())  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="values = 1 is not allowed: bd"):
-        bd.ContinualSum(horizon=5, privacy=bd.none(), values=1)  # type: ignore[arg-type]
+        bd.agent.ContinualSum(horizon=5, privacy=bd.none(), values=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="participations"):
-        counter(bd.shuffle(**BUDGET, participations=2), bd.Bits())
+        counter(bd.shuffle(**BUDGET, participations=2), bd.device.Bits())
     with pytest.raises(InvalidArgument, match="protocol"):
-        counter(bd.shuffle(**BUDGET, protocol="gaussian"), bd.Bits())
-    silent = bd.ContinualSum(horizon=5, privacy=bd.central(**BUDGET))
+        counter(bd.shuffle(**BUDGET, protocol="gaussian"), bd.device.Bits())
+    silent = bd.agent.ContinualSum(horizon=5, privacy=bd.central(**BUDGET))
     assert silent.predicted_std > 0
     for call in (lambda: silent.update(0.5), lambda: silent.run([0.5])):
         with pytest.raises(InvalidArgument, match="source"):
@@ -275,8 +285,8 @@ def test_bad_configuration() -> None:
 
 def test_people_get_secure_noise() -> None:
     """A secure source cannot run a counter, or is used for the simulator's shortcut."""
-    count = bd.ContinualSum(
-        horizon=8, privacy=bd.concurrent(**BUDGET, shufflers=2), values=bd.Bits(), source=bd.SecureNoise()
+    count = bd.agent.ContinualSum(
+        horizon=8, privacy=bd.concurrent(**BUDGET, shufflers=2), values=bd.device.Bits(), source=bd.device.SecureNoise()
     )
     assert count.update(1) == 0.0
     with pytest.raises(InsecureSource):
@@ -286,7 +296,7 @@ def test_people_get_secure_noise() -> None:
 
 def test_it_says_what_it_is() -> None:
     """The text lacks the promise, the error or the delay."""
-    text = str(counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.Bits()))
+    text = str(counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.device.Bits()))
     assert text.startswith("Concurrent shuffle differential privacy")
     assert "at most 3" in text
     assert "standard deviation" in text
@@ -295,15 +305,15 @@ def test_it_says_what_it_is() -> None:
 def test_infinite_epsilon_is_the_plain_sum() -> None:
     """A counter without privacy is not exact."""
     for privacy in (bd.none(), bd.concurrent(epsilon=math.inf, delta=1e-5), bd.central(epsilon=math.inf, delta=0.1)):
-        count = counter(privacy, bd.Box(dim=1))
-        assert np.allclose(count.run(stream(bd.Box(dim=1))), np.cumsum(stream(bd.Box(dim=1))))
+        count = counter(privacy, bd.device.Box(dim=1))
+        assert np.allclose(count.run(stream(bd.device.Box(dim=1))), np.cumsum(stream(bd.device.Box(dim=1))))
         assert (count.predicted_std, count.delay) == (0.0, 0)
 
 
 @each_model
-def test_an_interrupted_update_counts_nobody(privacy: bd.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_update_counts_nobody(privacy: bd.protocols.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user whose update broke off at its very end is in the stream already, and twice when tried again."""
-    counting = counter(privacy, bd.Bits())
+    counting = counter(privacy, bd.device.Bits())
     for _ in range(5):
         counting.update(1)
     before, state, estimate = counting.users, counting._counter_state, counting.estimate
@@ -336,9 +346,9 @@ def test_an_interrupted_update_counts_nobody(privacy: bd.Privacy, monkeypatch: p
 
 
 @each_model
-def test_threads_take_turns(privacy: bd.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_take_turns(privacy: bd.protocols.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads step from one state: the same users are released twice, with fresh noise."""
-    counting = counter(privacy, bd.Bits(), horizon=200)
+    counting = counter(privacy, bd.device.Bits(), horizon=200)
     inside, most = [0], [0]
     release = type(counting.protocol).release
 
@@ -365,7 +375,7 @@ def test_threads_take_turns(privacy: bd.Privacy, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("name", ["none", "central, tree", "local", "2 shufflers"])
 def test_an_interrupt_at_any_line(name: str) -> None:
     """After an interrupt, a counter has half an update: users, sum and state that do not belong together."""
-    made = counter(MODELS[name], bd.Bits(), horizon=4000)
+    made = counter(MODELS[name], bd.device.Bits(), horizon=4000)
     k, calm = 1, 0
     while calm < 3:
         before, trouble = (made.users, made.estimate, made._counter_state.state), Interrupt(k)
@@ -383,7 +393,7 @@ def test_an_interrupt_at_any_line(name: str) -> None:
 
 def test_a_forked_counter_is_refused() -> None:
     """A forked copy of a counter waits for ever for a thread that is not there, or releases beside the original."""
-    made = counter(MODELS["central, blt"], bd.Bits())
+    made = counter(MODELS["central, blt"], bd.device.Bits())
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -28,24 +28,24 @@ from ..trouble import Interrupt
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 KINDS: dict[str, tuple[Any, Any]] = {
-    "none": (bd.none(), bd.Box(dim=2)),
-    "blt": (bd.central(**BUDGET, participations=2), bd.Box(dim=1)),
-    "tree": (bd.central(**BUDGET, mechanism="tree"), bd.Ball(dim=2)),
-    "matrices": (bd.central(rho=0.1, mechanism="tree"), bd.SymmetricMatrix(size=2)),
-    "local": (bd.local(**BUDGET, participations=2), bd.Box(dim=2)),
-    "bits": (bd.local(**BUDGET), bd.Bits()),
-    "shuffle": (bd.shuffle(**BUDGET), bd.Bits()),
-    "concurrent": (bd.concurrent(**BUDGET, shufflers=2), bd.Box(dim=2)),
+    "none": (bd.none(), bd.device.Box(dim=2)),
+    "blt": (bd.central(**BUDGET, participations=2), bd.device.Box(dim=1)),
+    "tree": (bd.central(**BUDGET, mechanism="tree"), bd.device.Ball(dim=2)),
+    "matrices": (bd.central(rho=0.1, mechanism="tree"), bd.device.SymmetricMatrix(size=2)),
+    "local": (bd.local(**BUDGET, participations=2), bd.device.Box(dim=2)),
+    "bits": (bd.local(**BUDGET), bd.device.Bits()),
+    "shuffle": (bd.shuffle(**BUDGET), bd.device.Bits()),
+    "concurrent": (bd.concurrent(**BUDGET, shufflers=2), bd.device.Box(dim=2)),
 }
 each = pytest.mark.parametrize("name", KINDS)
 noisy = pytest.mark.parametrize("name", [name for name in KINDS if name != "none"])
 
 
-def counter_of(name: str, source: Any = "seeded") -> bd.ContinualSum:
+def counter_of(name: str, source: Any = "seeded") -> bd.agent.ContinualSum:
     """A small one."""
     privacy, values = KINDS[name]
-    made = bd.FastNoise(np.random.default_rng(3)) if source == "seeded" else source
-    return bd.ContinualSum(horizon=24, privacy=privacy, values=values, source=made)
+    made = bd.device.FastNoise(np.random.default_rng(3)) if source == "seeded" else source
+    return bd.agent.ContinualSum(horizon=24, privacy=privacy, values=values, source=made)
 
 
 def stream(name: str) -> list[Any]:
@@ -56,12 +56,12 @@ def stream(name: str) -> list[Any]:
     return list((draws + np.swapaxes(draws, -1, -2)) / 2 if shape == (2, 2) else draws)
 
 
-def sums(counter: bd.ContinualSum, values: list[Any], named: bool = True) -> list[Any]:
+def sums(counter: bd.agent.ContinualSum, values: list[Any], named: bool = True) -> list[Any]:
     """The estimates of further updates."""
     return [np.array(counter.update(one, user=counter.users if named else None)).tolist() for one in values]
 
 
-def goes_on(counter: bd.ContinualSum, name: str) -> None:
+def goes_on(counter: bd.agent.ContinualSum, name: str) -> None:
     """To the end of the stream, as an uninterrupted one."""
     users = counter.users
     assert sums(counter, stream(name)[users:]) == sums(counter_of(name), stream(name))[users:]
@@ -85,7 +85,7 @@ def test_an_interrupted_run_is_an_uninterrupted_one(name: str, named: bool, tmp_
         if number % 3 == 0:
             counter.save(save)
         if number % 3 == 0 or (number % 3 == 1 and name != "none"):  # what came after a save is in the journal
-            counter = bd.ContinualSum.load(save)
+            counter = bd.agent.ContinualSum.load(save)
     assert got == expected
     assert (counter.users, np.array(counter.estimate).tolist()) == (24, expected[-1])
     with pytest.raises(InvalidArgument, match="horizon"):
@@ -94,7 +94,7 @@ def test_an_interrupted_run_is_an_uninterrupted_one(name: str, named: bool, tmp_
 
 CHILD = """
 import sys, numpy as np, bandanna as bd
-counter = bd.ContinualSum.load(sys.argv[1])
+counter = bd.agent.ContinualSum.load(sys.argv[1])
 for value in np.load(sys.argv[2]):
     print(np.array(counter.update(value, user=counter.users)).tolist(), flush=True)
 """
@@ -113,7 +113,7 @@ def test_killed(name: str, tmp_path: Path) -> None:
         lines += child.communicate()[0].splitlines(keepends=True)
     assert child.returncode in (0, -signal.SIGKILL)
     seen = [line for line in lines if line.endswith("\n")]
-    counter = bd.ContinualSum.load(save)
+    counter = bd.agent.ContinualSum.load(save)
     assert counter.users >= len(seen)
     assert [json.loads(line) for line in seen] == expected[: len(seen)]
     goes_on(counter, name)
@@ -126,7 +126,7 @@ def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
     expected, values, save = sums(counter_of(name), stream(name)), stream(name), tmp_path / "counter"
     counter_of(name).save(save)
     for step in (*range(3, 200, 17), *range(200, 1200, 61)):
-        counter = bd.ContinualSum.load(save)
+        counter = bd.agent.ContinualSum.load(save)
         before = counter.users
         if before == 24:
             break
@@ -134,12 +134,12 @@ def test_killed_at_many_lines(name: str, tmp_path: Path) -> None:
         with suppress(KeyboardInterrupt), Interrupt(step):
             shown += sums(counter, [values[before]])
             counter.save(save)
-        again = bd.ContinualSum.load(save)
+        again = bd.agent.ContinualSum.load(save)
         assert shown in ([], [expected[before]])
         assert before + len(shown) * (name != "none") <= again.users <= before + 1
         if again.users:
             assert np.array(again.estimate).tolist() == expected[again.users - 1]
-    goes_on(bd.ContinualSum.load(save), name)
+    goes_on(bd.agent.ContinualSum.load(save), name)
 
 
 @pytest.mark.parametrize("name", ["none", "blt", "concurrent", "local"])
@@ -166,7 +166,7 @@ def test_an_interrupt_and_on(name: str, tmp_path: Path) -> None:
 def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
     """Loading an older save draws fresh noise for users who were released after it."""
     save = tmp_path / "counter"
-    source = bd.SecureNoise()
+    source = bd.device.SecureNoise()
     counter = counter_of(name, source)
     sums(counter, stream(name)[:4])
     counter.save(save)
@@ -174,9 +174,9 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
     seen = sums(counter, stream(name)[4:9])
     counter.save(save)
     save.write_bytes(old)
-    again = bd.ContinualSum.load(save)
+    again = bd.agent.ContinualSum.load(save)
     assert (again.users, np.array(again.estimate).tolist()) == (9, seen[-1])
-    assert isinstance(again.source, bd.SecureNoise)
+    assert isinstance(again.source, bd.device.SecureNoise)
     assert again.guarantee == counter.guarantee
     sums(again, stream(name)[9:12])
     assert [entry.batch for entry in entries(save)] == [str(number) for number in range(4, 12)]
@@ -199,7 +199,7 @@ def test_everybody_is_counted(name: str, tmp_path: Path) -> None:
     counter.save(tmp_path / "counter")
     for _ in range(most):
         counter.update(values[0], user=17)
-    again = bd.ContinualSum.load(tmp_path / "counter")
+    again = bd.agent.ContinualSum.load(tmp_path / "counter")
     for who in ("ann@example.org", "17"):
         with pytest.raises(BudgetExceeded):
             again.update(values[0], user=who)
@@ -235,10 +235,10 @@ def test_the_files(tmp_path: Path) -> None:
     sql.execute("update members set member = 'nobody' where entry = 1")
     sql.close()
     with pytest.raises(BandannaError, match=r"counter\.journal is damaged"):
-        bd.ContinualSum.load(save)
+        bd.agent.ContinualSum.load(save)
     (tmp_path / "counter.journal").unlink()
     with pytest.raises(BandannaError, match=r"counter\.journal does not exist"):
-        bd.ContinualSum.load(save)
+        bd.agent.ContinualSum.load(save)
 
 
 def test_the_budget_is_the_journals(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_the_budget_is_the_journals(tmp_path: Path) -> None:
     header = json.dumps(json.loads(header) | {"sha256": hashlib.sha256(edited.encode()).hexdigest()})
     save.write_text(f"{header}\n{edited}\n")
     with pytest.raises(BandannaError, match=r"counter\.journal was made for another"):
-        bd.ContinualSum.load(save)
+        bd.agent.ContinualSum.load(save)
 
 
 def test_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,15 +263,15 @@ def test_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             counter.save(tmp_path / "counter")
     sums(counter, stream("blt")[:3])
     counter.save(tmp_path / "counter")
-    assert bd.ContinualSum.load(tmp_path / "counter").users == 3
+    assert bd.agent.ContinualSum.load(tmp_path / "counter").users == 3
 
 
-class Own(bd.FastNoise):
+class Own(bd.device.FastNoise):
     """A source of somebody's own."""
 
 
 @pytest.mark.parametrize(
-    "source", [Own(np.random.default_rng(0)), bd.FastNoise(np.random.Generator(np.random.MT19937(0)))]
+    "source", [Own(np.random.default_rng(0)), bd.device.FastNoise(np.random.Generator(np.random.MT19937(0)))]
 )
 def test_what_cannot_be_saved_is_refused(source: Any, tmp_path: Path) -> None:
     """A counter is saved with noise that cannot go on where it was."""
@@ -294,7 +294,7 @@ def test_crafted_saves(name: str, tmp_path: Path) -> None:
         if kept:
             journal.write_bytes(kept)
         try:
-            crafted = bd.ContinualSum.load(save)
+            crafted = bd.agent.ContinualSum.load(save)
         except BandannaError as error:
             told = str(error)
         else:

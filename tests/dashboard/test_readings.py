@@ -79,8 +79,10 @@ EXACT = {
     "a constant in the span of arms": bd.LinTS(dim=3, horizon=400, batch=100, privacy=bd.none()),
     "LinUCB": bd.LinUCB(dim=3, horizon=400, batch=100, privacy=bd.none()),
     "LinUCB, centred": bd.LinUCB(dim=3, horizon=400, batch=100, reward_centre=0.5, privacy=bd.none()),
-    "rewards alone": bd.LinTSRewards(dim=3, horizon=400, batch=100, privacy=bd.none()),
-    "rewards alone, intercept": bd.LinTSRewards(dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()),
+    "rewards alone": bd.policies.LinTSRewards(dim=3, horizon=400, batch=100, privacy=bd.none()),
+    "rewards alone, intercept": bd.policies.LinTSRewards(
+        dim=3, horizon=400, batch=100, intercept=True, privacy=bd.none()
+    ),
 }
 
 
@@ -91,8 +93,8 @@ def test_without_noise_sums_are_exact(name: str) -> None:
     arms = task.arms
     assert arms is not None
     policy = task.policy
-    if isinstance(policy, bd.LinTSRewards):
-        state_of = bd.LinTSRewards.init
+    if isinstance(policy, bd.policies.LinTSRewards):
+        state_of = bd.policies.LinTSRewards.init
         object.__setattr__(policy, "init", lambda *_: state_of(policy, arms.features))
     state, total, counts = played(policy, seed=1, batches=3)
     reading = reader_for(task).read(said(task, state, 3), None)
@@ -103,7 +105,7 @@ def test_without_noise_sums_are_exact(name: str) -> None:
     if reading.plays:
         assert [each.name for each in reading.plays] == list(TEA)
         assert [each.band.value for each in reading.plays] == pytest.approx(counts.tolist(), abs=1e-6)
-    rows = policy.seen(ROWS[None])[0] if isinstance(policy, bd.LinTSRewards) else policy.domain.seen(ROWS)
+    rows = policy.seen(ROWS[None])[0] if isinstance(policy, bd.policies.LinTSRewards) else policy.domain.seen(ROWS)
     means = (rows @ policy.theta(state.snapshot)).tolist()
     centre = getattr(task.policy, "reward_centre", 0.0)
     assert reading.regret is not None

@@ -49,8 +49,10 @@ def test_budgets_of_the_shuffle_model_are_called_upper_bounds() -> None:
     assert "equal and true budgets" not in PAGE
     shown = []
     for epsilon in (0.2, 1.0, 10.0):
-        budget = bd.ApproxDP(epsilon=epsilon, delta=0.1)
-        protocol = bd.ShuffleGaussian.calibrate(domain=bd.LinearReport(features=5), budget=budget, batch=20)
+        budget = bd.privacy.ApproxDP(epsilon=epsilon, delta=0.1)
+        protocol = bd.protocols.ShuffleGaussian.calibrate(
+            domain=bd.device.LinearReport(features=5), budget=budget, batch=20
+        )
         shown.append(f"{shuffled_delta(math.sqrt(4.5) / protocol.noise_std, 20, epsilon):.2g}")
     assert shown == ["0.02", "0.0017", "0.018"]
     assert "shows 0.020, 0.0017 and 0.018 at epsilon = 0.2, 1 and 10" in PAGE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bandanna.errors import InvalidArgument
-from bandanna.experiments import run
+from bandanna.experiments import runner
 from bandanna.experiments.experiment import Experiment
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.figures import plot_panels
@@ -51,15 +51,15 @@ def texts(figure: Any) -> list[str]:
 
 def test_series_are_named_by_what_ran(experiment: Experiment, results: dict[str, Result]) -> None:
     """A figure says the epsilon that was asked for, where what ran has another."""
-    assert list(run.series_names(experiment, results).values()) == ["UCB1", "local, ε = 3", "local, ε = 6"]
-    figure = run.draw_over_time(experiment, results)
+    assert list(runner.series_names(experiment, results).values()) == ["UCB1", "local, ε = 3", "local, ε = 6"]
+    figure = runner.draw_over_time(experiment, results)
     assert len(figure.axes) == len(experiment.points) == 4
     assert texts(figure) == ["UCB1", "local, ε = 3", "local, ε = 6"]
 
 
 def test_regret_against_epsilon_is_against_that_of_what_ran(experiment: Experiment, results: dict[str, Result]) -> None:
     """Regret stands at the epsilon that was asked for, in another world's panel, or not at the horizon."""
-    figure = run.draw_against(experiment, results, "epsilon")
+    figure = runner.draw_against(experiment, results, "epsilon")
     assert len(figure.axes) == 4
     assert texts(figure) == ["UCB1", "local"]
     (bars,) = figure.axes[0].containers
@@ -70,16 +70,16 @@ def test_regret_against_epsilon_is_against_that_of_what_ran(experiment: Experime
 
 def test_regret_against_the_horizon(experiment: Experiment, results: dict[str, Result]) -> None:
     """The panels are not those of the worlds, or points of one series are not one line."""
-    figure = run.draw_against(experiment, results, "horizon")
+    figure = runner.draw_against(experiment, results, "horizon")
     assert len(figure.axes) == 2
     assert [bars.lines[0].get_xdata().tolist() for bars in figure.axes[1].containers] == [[20.0, 100.0]] * 3
-    assert run.varied_axes(experiment) == ["horizon", "epsilon"]
+    assert runner.varied_axes(experiment) == ["horizon", "epsilon"]
 
 
 def test_what_was_not_varied_is_refused(experiment: Experiment, results: dict[str, Result]) -> None:
     """A figure against nothing is drawn, or more panels than anybody can read."""
     with pytest.raises(InvalidArgument, match=r"against = 'dim' .* horizon, epsilon"):
-        run.draw_against(experiment, results, "dim")
+        runner.draw_against(experiment, results, "dim")
     with pytest.raises(InvalidArgument, match="panels = 13"):
         plot_panels({str(place): {} for place in range(13)}, across="rounds")
 
@@ -90,5 +90,5 @@ def test_budgets_with_one_guarantee_are_told_apart(experiment: Experiment, resul
         label: replace(each, guarantee=replace(each.guarantee, epsilon=1.0)) if "local" in label else each
         for label, each in results.items()
     }
-    names = run.series_names(experiment, same)
+    names = runner.series_names(experiment, same)
     assert len(set(names.values())) == len(names) == 3

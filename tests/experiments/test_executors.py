@@ -93,14 +93,16 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def local(experiment: Path) -> dict[str, Result]:
     """What processes of this machine find."""
-    return timeless(bd.run(Experiment.from_toml(experiment), jobs=1))
+    return timeless(bd.experiments.run(Experiment.from_toml(experiment), jobs=1))
 
 
 def test_a_cluster_gives_the_numbers_of_this_process(threads: Any, experiment: Path, local: dict[str, Result]) -> None:
     """Blocks that a scheduler hands out, and answers that come back in any order, give another result."""
     told: list[tuple[int, int, str]] = []
     made = Experiment.from_toml(experiment)
-    found = bd.run(made, executor="dask", scheduler=threads.scheduler_address, progress=lambda *step: told.append(step))
+    found = bd.experiments.run(
+        made, executor="dask", scheduler=threads.scheduler_address, progress=lambda *step: told.append(step)
+    )
     assert timeless(found) == local
     assert [done for done, _, _ in told] == list(range(7))
 
@@ -116,7 +118,7 @@ def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: 
             os.kill(workers[0], signal.SIGKILL)
 
     made = Experiment.from_toml(experiment)
-    found = bd.run(made, executor="dask", scheduler=cluster.scheduler_address, progress=watch)
+    found = bd.experiments.run(made, executor="dask", scheduler=cluster.scheduler_address, progress=watch)
     assert timeless(found) == local
     assert [done for done, _, _ in told] == list(range(7))
     end = time.monotonic() + 600
@@ -128,7 +130,7 @@ def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: 
 @pytest.mark.full
 def test_a_cluster_on_this_machine(experiment: Path, local: dict[str, Result]) -> None:
     """Without an address no cluster is made, its workers use several threads, or it gives other numbers."""
-    assert timeless(bd.run(Experiment.from_toml(experiment), executor="dask", jobs=2)) == local
+    assert timeless(bd.experiments.run(Experiment.from_toml(experiment), executor="dask", jobs=2)) == local
 
 
 @pytest.mark.full
@@ -144,7 +146,7 @@ def test_a_killed_client_resumes(cluster: Any, experiment: Path, local: dict[str
     kept = identity(out)
     assert kept, said
     assert not (out / "summary.json").exists()
-    again = bd.run(experiment, out=out, executor="dask", scheduler=address, resume=True)
+    again = bd.experiments.run(experiment, out=out, executor="dask", scheduler=address, resume=True)
     assert timeless(again) == local
     after = identity(out)
     assert {name: after[name] for name in kept} == kept
@@ -210,7 +212,7 @@ def test_an_absent_scheduler_leaves_nothing(
     monkeypatch.setattr(executors, "_PATIENCE", 0.2)
     there: dict[str, Any] = {"executor": "dask", "scheduler": address}
     with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
-        bd.run(experiment, out=tmp_path / "run", **there)
+        bd.experiments.run(experiment, out=tmp_path / "run", **there)
     (tmp_path / "ACTG175.csv").write_text(files.actg())
     trial = bd.datasets.load("actg175", path=tmp_path / "ACTG175.csv")
     with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
@@ -228,10 +230,10 @@ def test_a_scheduler_without_workers_leaves_nothing(
     with distributed.LocalCluster(processes=False, n_workers=0, dashboard_address="127.0.0.1:0") as made:
         there: dict[str, Any] = {"executor": "dask", "scheduler": made.scheduler_address}
         with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
-            bd.run(experiment, out=tmp_path / "run", **there)
+            bd.experiments.run(experiment, out=tmp_path / "run", **there)
         assert list(tmp_path.iterdir()) == []
-        done = bd.run(experiment, out=tmp_path / "run", jobs=1)
-        assert timeless(bd.run(experiment, out=tmp_path / "run", resume=True, **there)) == timeless(done)
+        done = bd.experiments.run(experiment, out=tmp_path / "run", jobs=1)
+        assert timeless(bd.experiments.run(experiment, out=tmp_path / "run", resume=True, **there)) == timeless(done)
 
 
 def test_a_wrong_address_is_one_line(experiment: Path, tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_a_title_is_not_needed() -> None:
     """A dictionary without a title is refused, or told to have one when something else is missing."""
     assert Experiment.from_dict(changed(("title",), None)).title == "experiment"
     with pytest.raises(BandannaError, match=r"seeds is missing: needed are horizon, seeds, environment, algorithm$"):
-        bd.run({"horizon": 10})
+        bd.experiments.run({"horizon": 10})
 
 
 def test_a_number_of_the_world_is_named_where_it_stands() -> None:

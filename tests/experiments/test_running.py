@@ -1,4 +1,4 @@
-"""`bd.run`: grids, files, tables; the same as `bandanna run`."""
+"""`bd.experiments.run`: grids, files, tables; the same as `bandanna run`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 import bandanna as bd
 from bandanna.data import tables
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments import run
+from bandanna.experiments import runner
 from bandanna.experiments.experiment import Experiment
-from bandanna.experiments.run import Results
+from bandanna.experiments.runner import Results
 from bandanna.simulation.engine import simulate
 
 from ..sketches import sketch
@@ -38,7 +38,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """The grid, run once."""
     with pytest.MonkeyPatch.context() as patched:
         sketch(patched)
-        return bd.run(GRID, out=tmp_path_factory.mktemp("grid") / "out", jobs=1)
+        return bd.experiments.run(GRID, out=tmp_path_factory.mktemp("grid") / "out", jobs=1)
 
 
 def test_lists_span_a_grid(done: Results) -> None:
@@ -88,9 +88,9 @@ def test_files_hold_the_same_table(done: Results) -> None:
 
 def test_a_grid_is_resumed_and_read_back(done: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finished grid runs again, gives other results, or an experiment is not what its plain values say."""
-    monkeypatch.setattr(run, "save_both", lambda *_: [])  # the figures would be the same
+    monkeypatch.setattr(runner, "save_both", lambda *_: [])  # the figures would be the same
     told: list[tuple[int, int, str]] = []
-    again = bd.run(
+    again = bd.experiments.run(
         done.experiment,
         out=done.directory,
         resume=True,
@@ -142,11 +142,11 @@ def test_a_file_goes_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     small["algorithm"] = [{"name": "UCB1"}]
     world, table = '[environment]\nname = "FiniteArms"\nmeans = [0.2, 0.8]\n', '[[algorithm]]\nname = "UCB1"\n'
     Path("mine.toml").write_text(f"horizon = 10\nseeds = 1\n{world}{table}", encoding="utf-8")
-    from_file = bd.run("mine.toml", jobs=1)
+    from_file = bd.experiments.run("mine.toml", jobs=1)
     assert from_file.directory == Path("mine-results")
     assert Path("mine-results/summary.json").is_file()
     before = set(tmp_path.iterdir())
-    kept = bd.run(small, jobs=1)
+    kept = bd.experiments.run(small, jobs=1)
     assert kept.directory is None
     assert set(tmp_path.iterdir()) == before
     assert kept["UCB1"].final_regret.tolist() == from_file["UCB1"].final_regret.tolist()
@@ -166,7 +166,7 @@ def test_a_file_goes_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_mistakes_in_a_grid_are_named(change: dict[str, Any], words: str) -> None:
     """A wrong value in a list is not refused by its key."""
     with pytest.raises(InvalidArgument, match=words):
-        bd.run({**GRID, **change})
+        bd.experiments.run({**GRID, **change})
 
 
 def test_arrays_are_single_values_unless_each_says_otherwise() -> None:
@@ -182,6 +182,6 @@ def test_arrays_are_single_values_unless_each_says_otherwise() -> None:
 def test_what_is_no_experiment_is_refused() -> None:
     """A number is run, or `resume` without a directory is silently a new run."""
     with pytest.raises(InvalidArgument, match="experiment = 3"):
-        bd.run(3)  # type: ignore[arg-type]
+        bd.experiments.run(3)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"resume = True .* `out`"):
-        bd.run(GRID, resume=True)
+        bd.experiments.run(GRID, resume=True)

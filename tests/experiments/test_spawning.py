@@ -18,7 +18,7 @@ EXPERIMENT = """
 print("begins", flush=True)
 import bandanna as bd
 {policy}
-found = bd.run(
+found = bd.experiments.run(
     dict(
         horizon=60,
         seeds=2,

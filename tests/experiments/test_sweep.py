@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments import run
+from bandanna.experiments import runner
 from bandanna.experiments.experiment import Experiment
 from bandanna.simulation import result
 from bandanna.simulation.engine import simulate
@@ -75,8 +75,8 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
     """One process and two give the same results, bit by bit, equal to running the blocks by hand; threads stay set."""
     experiment, threads = Experiment.from_dict(GOOD), os.environ.get("OPENBLAS_NUM_THREADS")
     told: list[tuple[int, int, str]] = []
-    one = run.run_sweep(experiment, tmp_path / "one", jobs=1, progress=lambda *step: told.append(step))
-    two = run.run_sweep(experiment, tmp_path / "two", jobs=2)
+    one = runner.run_sweep(experiment, tmp_path / "one", jobs=1, progress=lambda *step: told.append(step))
+    two = runner.run_sweep(experiment, tmp_path / "two", jobs=2)
     assert timeless(one) == timeless(two)
     assert list(one) == [curve.label for curve in experiment.curves]
     assert all(result.seeds == tuple(range(3, 23)) for result in one.values())
@@ -84,7 +84,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
         experiment.curves[1].policy(dim=3, horizon=300), experiment.world(), n_seeds=20, seed=3, checkpoints=20
     )
     assert one["LinUCB-LDP, epsilon = 1"].final_regret == pytest.approx(by_hand.final_regret, rel=1e-9)
-    total = len(run.list_blocks(experiment))
+    total = len(runner.list_blocks(experiment))
     assert total == 2 * len(one)  # several blocks make up a curve
     assert [done for done, _, _ in told] == list(range(total + 1))
     assert {of for _, of, _ in told} == {total}
@@ -95,7 +95,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
 def test_blocks_cover_every_seed_once(seeds: int, curves: int) -> None:
     """Blocks are disjoint, complete, named differently, not too large, and enough to keep several processes busy."""
     tables = [{"name": "LinUCB", "label": f"curve {i}"} for i in range(curves)]
-    tasks = run.list_blocks(Experiment.from_dict({**GOOD, "seeds": seeds, "algorithm": tables}))
+    tasks = runner.list_blocks(Experiment.from_dict({**GOOD, "seeds": seeds, "algorithm": tables}))
     for index in range(curves):
         covered = [b.seed + i for b in tasks if b.curve == index for i in range(b.n_seeds)]
         assert covered == list(range(3, 3 + seeds))
@@ -107,10 +107,10 @@ def test_blocks_cover_every_seed_once(seeds: int, curves: int) -> None:
 def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
     """Results are neither overwritten without --resume nor mixed with another experiment's; the change is named."""
     small = {**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1}
-    first = run.run_sweep(Experiment.from_dict(small), tmp_path)
+    first = runner.run_sweep(Experiment.from_dict(small), tmp_path)
     before = identity(tmp_path)
     with pytest.raises(BandannaError, match="holds results already: continue with --resume, or choose another --out"):
-        run.run_sweep(Experiment.from_dict(small), tmp_path)
+        runner.run_sweep(Experiment.from_dict(small), tmp_path)
     for change, words in (
         ({"horizon": 200}, r"horizon \(was 300, is 200\)"),
         ({"environment": {**GOOD["environment"], "dim": 4}}, r"environment.dim \(was 3, is 4\)"),
@@ -118,35 +118,35 @@ def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
         ({"algorithm": GOOD["algorithm"]}, r"algorithm \(was 1 entries, is 3\)"),
     ):
         with pytest.raises(BandannaError, match=words):
-            run.run_sweep(Experiment.from_dict({**small, **change}), tmp_path, resume=True)
-    assert run.run_sweep(Experiment.from_dict(small), tmp_path, resume=True) == first
+            runner.run_sweep(Experiment.from_dict({**small, **change}), tmp_path, resume=True)
+    assert runner.run_sweep(Experiment.from_dict(small), tmp_path, resume=True) == first
     assert identity(tmp_path) == before
     (tmp_path / "experiment.json").unlink()
     with pytest.raises(BandannaError, match="without their experiment"):
-        run.run_sweep(Experiment.from_dict(small), tmp_path, resume=True)
+        runner.run_sweep(Experiment.from_dict(small), tmp_path, resume=True)
 
 
 def test_a_run_without_results_is_no_results(tmp_path: Path) -> None:
     """Somebody whose run ended before its first block is told that there are results, or cannot go on."""
     small = Experiment.from_dict({**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1})
-    first = run.run_sweep(small, tmp_path)
+    first = runner.run_sweep(small, tmp_path)
     for file in tmp_path.glob("blocks/*.csv"):
         file.unlink()
     with pytest.raises(BandannaError, match="holds a run without results so far: continue with --resume, or choose"):
-        run.run_sweep(small, tmp_path)
-    assert timeless(run.run_sweep(small, tmp_path, resume=True)) == timeless(first)
+        runner.run_sweep(small, tmp_path)
+    assert timeless(runner.run_sweep(small, tmp_path, resume=True)) == timeless(first)
 
 
 def test_a_damaged_block_is_computed_again(tmp_path: Path) -> None:
     """A block file cut short, or with a number changed, does not enter the results."""
     table = {"name": "LinUCB", "width": [0.5, 1.0, 2.0]}
     experiment = Experiment.from_dict({**GOOD, "algorithm": [table], "seeds": 1})
-    first = run.run_sweep(experiment, tmp_path)
+    first = runner.run_sweep(experiment, tmp_path)
     before = identity(tmp_path)
     short, other, _ = sorted(tmp_path.glob("blocks/*.csv"))
     short.write_bytes(short.read_bytes()[:-40])
     other.write_text(other.read_text(encoding="utf-8").replace("0.", "1.", 1), encoding="utf-8")
-    assert timeless(run.run_sweep(experiment, tmp_path, resume=True)) == timeless(first)
+    assert timeless(runner.run_sweep(experiment, tmp_path, resume=True)) == timeless(first)
     after = identity(tmp_path)
     assert [before[name] == after[name] for name in sorted(before)] == [False, False, True]
 
@@ -155,11 +155,11 @@ def test_bad_places_and_numbers_are_refused(tmp_path: Path) -> None:
     """No process at all, or a directory that is a file: an error of the family, before anything runs."""
     experiment = Experiment.from_dict(GOOD)
     with pytest.raises(InvalidArgument, match="jobs = 0"):
-        run.run_sweep(experiment, tmp_path / "out", jobs=0)
+        runner.run_sweep(experiment, tmp_path / "out", jobs=0)
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("mine")
     with pytest.raises(BandannaError, match="cannot be made"):
-        run.run_sweep(experiment, tmp_path / "file")
+        runner.run_sweep(experiment, tmp_path / "file")
 
 
 def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.
     def missing_parquet(*_: Any, **__: Any) -> None:
         raise MissingExtra("results", "Result.to_parquet")
 
-    monkeypatch.setattr(run, "draw_over_time", missing_figure)
+    monkeypatch.setattr(runner, "draw_over_time", missing_figure)
     monkeypatch.setattr(result, "write_parquet", missing_parquet)
     experiment = Experiment.from_dict(GOOD)
     policies = [curve.policy(dim=3, horizon=300) for curve in experiment.curves]
@@ -179,7 +179,7 @@ def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.
         curve.label: simulate(policy, experiment.world(), n_seeds=2)
         for curve, policy in zip(experiment.curves, policies, strict=True)
     }
-    notes = run.write_outputs(experiment, results, tmp_path)
+    notes = runner.write_outputs(experiment, results, tmp_path)
     assert [("bandanna[plot]" in note, "bandanna[results]" in note) for note in notes] == [(False, True), (True, False)]
     assert len(list(tmp_path.glob("results/*.csv"))) == 4
     assert not list(tmp_path.glob("figure.*"))
@@ -199,13 +199,13 @@ def resumes_without_repeating(file: Path, out: Path) -> None:
     """What was finished is kept, the rest is done, and all of it is what a run that nobody disturbed finds."""
     kept = identity(out)
     experiment = Experiment.from_toml(file)
-    assert 0 < len(kept) < len(run.list_blocks(experiment))
+    assert 0 < len(kept) < len(runner.list_blocks(experiment))
     told: list[tuple[int, int, str]] = []
-    results = run.run_sweep(experiment, out, jobs=1, resume=True, progress=lambda *step: told.append(step))
-    assert told[0] == (len(kept), len(run.list_blocks(experiment)), f"{len(kept)} found")
+    results = runner.run_sweep(experiment, out, jobs=1, resume=True, progress=lambda *step: told.append(step))
+    assert told[0] == (len(kept), len(runner.list_blocks(experiment)), f"{len(kept)} found")
     after = identity(out)
     assert {name: after[name] for name in kept} == kept
-    assert timeless(results) == timeless(run.run_sweep(experiment, out.parent / "whole", jobs=1))
+    assert timeless(results) == timeless(runner.run_sweep(experiment, out.parent / "whole", jobs=1))
 
 
 @pytest.mark.parametrize("everyone", [True, pytest.param(False, marks=pytest.mark.full)], ids=["group", "parent"])

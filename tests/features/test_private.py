@@ -20,9 +20,9 @@ AGES = np.random.default_rng(0).normal(50, 12, 4_000).clip(0, 120)
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 
 
-def noise(seed: int = 0) -> bd.FastNoise:
+def noise(seed: int = 0) -> bd.device.FastNoise:
     """Seeded."""
-    return bd.FastNoise(np.random.default_rng(seed))
+    return bd.device.FastNoise(np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize(("columns", "cells"), [(1, 2), (1, 4), (2, 3), (3, 2)])
@@ -71,7 +71,7 @@ def test_the_price_is_that_of_the_protocol(trust: Any) -> None:
         event: Any = fitted.event
         assert event.sensitivity == math.sqrt(2)
         quieter = replace(event, std=0.8 * event.std)
-        assert bd.Accountant().compose(quieter).epsilon(1e-5) > 1.1
+        assert bd.privacy.Accountant().compose(quieter).epsilon(1e-5) > 1.1
 
 
 def test_quantiles_are_near() -> None:
@@ -108,7 +108,7 @@ def test_nothing_is_for_nothing() -> None:
 
 def test_a_ledger_pays_once() -> None:
     """The same ranges are noised twice, or a ledger lets a second task exceed its budget."""
-    ledger = bd.Ledger(budget=bd.ApproxDP(**BUDGET))
+    ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET))
     asked: dict[str, Any] = {"columns": {"age": (0, 120)}, "privacy": bd.central(**BUDGET), "ledger": ledger}
     first = fit_privately({"age": AGES}, source=noise(1), **asked)
     again = fit_privately({"age": AGES}, source=noise(2), **asked)

@@ -140,7 +140,9 @@ UNNAMED: dict[str, tuple[Entry, Any]] = {
         worlds.DisjointLinear(dim=2, n_arms=4),
     ),
     "LinTS of growing batches": (
-        lambda: bd.LinTS(dim=3, horizon=300, batch=bd.geometric(first=20, ratio=1.5), privacy=bd.shuffle(**DP)),
+        lambda: bd.LinTS(
+            dim=3, horizon=300, batch=bd.policies.geometric(first=20, ratio=1.5), privacy=bd.shuffle(**DP)
+        ),
         FRESH,
     ),
     "LinUCB of random directions": (
@@ -148,11 +150,11 @@ UNNAMED: dict[str, tuple[Entry, Any]] = {
         FRESH,
     ),
     "LinUCB that explores": (
-        lambda: bd.LinUCB(dim=3, horizon=200, explore=bd.uniform(first=2, then=0.1), privacy=bd.central(**DP)),
+        lambda: bd.LinUCB(dim=3, horizon=200, explore=bd.policies.uniform(first=2, then=0.1), privacy=bd.central(**DP)),
         FRESH,
     ),
     "Anytime": (
-        lambda: bd.Anytime(
+        lambda: bd.policies.Anytime(
             first=bd.LinUCB(dim=3, horizon=40, width=0.2, batch=10, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
         ),
         FRESH,
@@ -288,18 +290,18 @@ def decisions() -> dict[str, Entry]:
 
 USERS = 8
 DOMAINS: dict[str, Any] = {
-    "report": bd.LinearReport(features=2),
-    "ball": bd.Ball(dim=3),
-    "box": bd.Box(dim=2, low=3.0, high=5.0),
-    "bits": bd.Bits(),
-    "matrix": bd.SymmetricMatrix(size=2),
+    "report": bd.device.LinearReport(features=2),
+    "ball": bd.device.Ball(dim=3),
+    "box": bd.device.Box(dim=2, low=3.0, high=5.0),
+    "bits": bd.device.Bits(),
+    "matrix": bd.device.SymmetricMatrix(size=2),
 }
 
 
 def statistics(domain: Any, users: int = USERS) -> Any:
     """Points of a domain."""
     rng = np.random.default_rng(5)
-    if isinstance(domain, bd.Bits):
+    if isinstance(domain, bd.device.Bits):
         return rng.integers(0, 2, size=(users, 1)).astype(float)
     drawn: Any = domain.admit(rng.uniform(domain.lower, domain.upper, (users, domain.dim)))
     return drawn.values
@@ -310,7 +312,7 @@ def known_entropy() -> Iterator[Any]:
     """A secure source whose bytes of the operating system are those of a hash: what people's devices draw, in full."""
     numbers = itertools.count()
     with mock.patch("os.urandom", lambda size: hashlib.shake_256(f"golden {next(numbers)}".encode()).digest(size)):
-        yield bd.SecureNoise()
+        yield bd.device.SecureNoise()
 
 
 def released(protocol: Any) -> dict[str, Any]:
@@ -346,16 +348,23 @@ def summed(protocol: Any, rows: Any, source: Any, path: str) -> list[Any]:
 
 STREAMS: dict[str, Entry] = {
     **{
-        f"running sums, {mechanism}, {title}": lambda mechanism=mechanism, budget=budget: bd.CentralContinual.calibrate(
-            domain=DOMAINS["report"], budget=budget(), horizon=4, mechanism=mechanism
+        f"running sums, {mechanism}, {title}": lambda mechanism=mechanism, budget=budget: (
+            bd.protocols.CentralContinual.calibrate(
+                domain=DOMAINS["report"], budget=budget(), horizon=4, mechanism=mechanism
+            )
         )
         for mechanism in ("blt", "tree")
-        for title, budget in (("DP", lambda: bd.ApproxDP(**DP)), ("zCDP", lambda: bd.ZCDP(rho=2.0)))
+        for title, budget in (("DP", lambda: bd.privacy.ApproxDP(**DP)), ("zCDP", lambda: bd.privacy.ZCDP(rho=2.0)))
     },
     **{
         f"concurrent, {shufflers} of {domain}, {coins}": lambda shufflers=shufflers, domain=domain, coins=coins: (
-            bd.ConcurrentShuffle.calibrate(
-                domain=DOMAINS[domain], budget=bd.ApproxDP(**DP), horizon=8, shufflers=shufflers, coins=coins, lowest=2
+            bd.protocols.ConcurrentShuffle.calibrate(
+                domain=DOMAINS[domain],
+                budget=bd.privacy.ApproxDP(**DP),
+                horizon=8,
+                shufflers=shufflers,
+                coins=coins,
+                lowest=2,
             )
         )
         for shufflers in (1, 2)
@@ -364,23 +373,27 @@ STREAMS: dict[str, Entry] = {
     },
 }
 EDGES: dict[str, Entry] = {
-    "central laplace of two participations": lambda: bd.CentralLaplace.calibrate(
-        domain=DOMAINS["box"], budget=bd.PureDP(epsilon=2.0), participations=2, users=USERS
+    "central laplace of two participations": lambda: bd.protocols.CentralLaplace.calibrate(
+        domain=DOMAINS["box"], budget=bd.privacy.PureDP(epsilon=2.0), participations=2, users=USERS
     ),
-    "local unit of two participations": lambda: bd.LocalUnit.calibrate(
-        domain=DOMAINS["ball"], budget=bd.ApproxDP(**DP), participations=2
+    "local unit of two participations": lambda: bd.protocols.LocalUnit.calibrate(
+        domain=DOMAINS["ball"], budget=bd.privacy.ApproxDP(**DP), participations=2
     ),
-    "shuffled bits, checked": lambda: bd.ShuffleBits.calibrate(budget=bd.ApproxDP(**DP), batch=USERS, coins="checked"),
-    "shuffled gaussian reports": lambda: bd.ShuffleGaussian(domain=DOMAINS["ball"], noise_std=3.0, batch=USERS),
-    "shuffled counts, printed": lambda: bd.ShuffleBinomial.calibrate(
-        domain=DOMAINS["report"], budget=bd.ApproxDP(**LOW), batch=USERS, calibration="paper"
+    "shuffled bits, checked": lambda: bd.protocols.ShuffleBits.calibrate(
+        budget=bd.privacy.ApproxDP(**DP), batch=USERS, coins="checked"
+    ),
+    "shuffled gaussian reports": lambda: bd.protocols.ShuffleGaussian(
+        domain=DOMAINS["ball"], noise_std=3.0, batch=USERS
+    ),
+    "shuffled counts, printed": lambda: bd.protocols.ShuffleBinomial.calibrate(
+        domain=DOMAINS["report"], budget=bd.privacy.ApproxDP(**LOW), batch=USERS, calibration="paper"
     ),
 }
 
 
 def opened(model: str, key: str, domain: str) -> Any:
     """The protocol that a batch of users opens."""
-    return bd.protocol_for(PRIVACY[model][key](), DOMAINS[domain], USERS)
+    return bd.protocols.protocol_for(PRIVACY[model][key](), DOMAINS[domain], USERS)
 
 
 def messages() -> dict[str, Entry]:
@@ -402,7 +415,9 @@ def counters() -> dict[str, Entry]:
 
     def counted(model: str, key: str, domain: str) -> dict[str, Any]:
         def counter() -> Any:
-            return bd.ContinualSum(horizon=12, privacy=PRIVACY[model][key](), values=DOMAINS[domain], source=seeded(7))
+            return bd.agent.ContinualSum(
+                horizon=12, privacy=PRIVACY[model][key](), values=DOMAINS[domain], source=seeded(7)
+            )
 
         rows = statistics(DOMAINS[domain], 12)
         if domain == "bits":
@@ -425,34 +440,36 @@ def counters() -> dict[str, Entry]:
 
 
 BUDGETS: dict[str, Entry] = {
-    "DP": lambda: bd.ApproxDP(epsilon=1.0, delta=1e-5),
-    "small DP": lambda: bd.ApproxDP(epsilon=0.1, delta=1e-8),
-    "zCDP": lambda: bd.ZCDP(rho=0.5),
-    "Renyi": lambda: bd.RenyiDP(alpha=8.0, epsilon=1.0),
-    "pure": lambda: bd.PureDP(epsilon=1.0),
+    "DP": lambda: bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5),
+    "small DP": lambda: bd.privacy.ApproxDP(epsilon=0.1, delta=1e-8),
+    "zCDP": lambda: bd.privacy.ZCDP(rho=0.5),
+    "Renyi": lambda: bd.privacy.RenyiDP(alpha=8.0, epsilon=1.0),
+    "pure": lambda: bd.privacy.PureDP(epsilon=1.0),
 }
 
 
 CALIBRATED: dict[str, Callable[..., Any]] = {
-    "central gaussian": functools.partial(bd.CentralGaussian.calibrate, domain=DOMAINS["report"]),
+    "central gaussian": functools.partial(bd.protocols.CentralGaussian.calibrate, domain=DOMAINS["report"]),
     "central gaussian, printed": functools.partial(
-        bd.CentralGaussian.calibrate, domain=DOMAINS["report"], calibration="paper"
+        bd.protocols.CentralGaussian.calibrate, domain=DOMAINS["report"], calibration="paper"
     ),
-    "central laplace": functools.partial(bd.CentralLaplace.calibrate, domain=DOMAINS["box"], users=100),
-    "central continual": functools.partial(bd.CentralContinual.calibrate, domain=DOMAINS["report"], horizon=30),
-    "local gaussian": functools.partial(bd.LocalGaussian.calibrate, domain=DOMAINS["report"]),
+    "central laplace": functools.partial(bd.protocols.CentralLaplace.calibrate, domain=DOMAINS["box"], users=100),
+    "central continual": functools.partial(
+        bd.protocols.CentralContinual.calibrate, domain=DOMAINS["report"], horizon=30
+    ),
+    "local gaussian": functools.partial(bd.protocols.LocalGaussian.calibrate, domain=DOMAINS["report"]),
     "local gaussian, printed": functools.partial(
-        bd.LocalGaussian.calibrate, domain=DOMAINS["report"], calibration="paper"
+        bd.protocols.LocalGaussian.calibrate, domain=DOMAINS["report"], calibration="paper"
     ),
-    "local bits": bd.LocalBits.calibrate,
-    "local unit": functools.partial(bd.LocalUnit.calibrate, domain=DOMAINS["ball"]),
-    "shuffled gaussian": functools.partial(bd.ShuffleGaussian.calibrate, domain=DOMAINS["report"], batch=500),
-    "shuffled counts": functools.partial(bd.ShuffleBinomial.calibrate, domain=DOMAINS["report"], batch=60),
+    "local bits": bd.protocols.LocalBits.calibrate,
+    "local unit": functools.partial(bd.protocols.LocalUnit.calibrate, domain=DOMAINS["ball"]),
+    "shuffled gaussian": functools.partial(bd.protocols.ShuffleGaussian.calibrate, domain=DOMAINS["report"], batch=500),
+    "shuffled counts": functools.partial(bd.protocols.ShuffleBinomial.calibrate, domain=DOMAINS["report"], batch=60),
     "shuffled counts, checked": functools.partial(
-        bd.ShuffleBinomial.calibrate, domain=DOMAINS["report"], batch=60, coins="checked"
+        bd.protocols.ShuffleBinomial.calibrate, domain=DOMAINS["report"], batch=60, coins="checked"
     ),
-    "shuffled bits": functools.partial(bd.ShuffleBits.calibrate, batch=60),
-    "concurrent": lambda *, budget, participations: bd.ConcurrentShuffle.calibrate(
+    "shuffled bits": functools.partial(bd.protocols.ShuffleBits.calibrate, batch=60),
+    "concurrent": lambda *, budget, participations: bd.protocols.ConcurrentShuffle.calibrate(
         domain=DOMAINS["report"], budget=budget, horizon=200 * participations
     ),
 }
@@ -474,7 +491,7 @@ def calibrations() -> dict[str, Entry]:
     def compared(budget: Entry, calibration: str, times: int) -> list[Any]:
         return rows_of(
             library.compare_protocols(
-                domain=bd.LinearReport(features=3),
+                domain=bd.device.LinearReport(features=3),
                 budget=budget(),
                 batch=200,
                 participations=times,
@@ -496,7 +513,7 @@ def calibrations() -> dict[str, Entry]:
             found[f"{name} | {title} | {times}"] = functools.partial(calibrated, protocol, BUDGETS[title], times)
     for std in (5.0, 50.0):
         found[f"noise of {std}"] = lambda std=std: rows_of(
-            library.invert_protocols(domain=bd.Ball(dim=4), std=std, delta=1e-6, batch=300, horizon=64)
+            library.invert_protocols(domain=bd.device.Ball(dim=4), std=std, delta=1e-6, batch=300, horizon=64)
         )
 
     def factors(name: str, horizon: int) -> list[float]:
@@ -510,12 +527,14 @@ def calibrations() -> dict[str, Entry]:
 
 
 EVENTS: dict[str, Entry] = {
-    "gaussian": lambda: bd.CentralGaussian(domain=bd.Ball(dim=3), noise_std=3.0),
-    "laplace": lambda: bd.CentralLaplace.calibrate(domain=bd.Box(dim=2), budget=bd.PureDP(epsilon=0.7)),
-    "local gaussian": lambda: bd.LocalGaussian(domain=bd.Ball(dim=3), noise_std=3.0),
-    "local bits": lambda: bd.LocalBits(epsilon=0.5),
-    "local unit": lambda: bd.LocalUnit(domain=bd.Ball(dim=3), cosine=0.25, chance=0.8, candidates=3),
-    "shuffled gaussian": lambda: bd.ShuffleGaussian(domain=bd.Ball(dim=3), noise_std=8.0, batch=100),
+    "gaussian": lambda: bd.protocols.CentralGaussian(domain=bd.device.Ball(dim=3), noise_std=3.0),
+    "laplace": lambda: bd.protocols.CentralLaplace.calibrate(
+        domain=bd.device.Box(dim=2), budget=bd.privacy.PureDP(epsilon=0.7)
+    ),
+    "local gaussian": lambda: bd.protocols.LocalGaussian(domain=bd.device.Ball(dim=3), noise_std=3.0),
+    "local bits": lambda: bd.protocols.LocalBits(epsilon=0.5),
+    "local unit": lambda: bd.protocols.LocalUnit(domain=bd.device.Ball(dim=3), cosine=0.25, chance=0.8, candidates=3),
+    "shuffled gaussian": lambda: bd.protocols.ShuffleGaussian(domain=bd.device.Ball(dim=3), noise_std=8.0, batch=100),
     "counts": lambda: opened("shuffle", "DP", "report"),
     "bits": lambda: opened("shuffle", "DP", "bits"),
     "continual": STREAMS["running sums, blt, DP"],
@@ -527,7 +546,7 @@ def accounts() -> dict[str, Entry]:
     """What one release, three, and releases of two kinds cost."""
 
     def priced(names: tuple[str, ...], times: int) -> dict[str, Any]:
-        account = bd.Accountant()
+        account = bd.privacy.Accountant()
         for name in names:
             account = account.compose(EVENTS[name]().event, times)
         return {

@@ -73,12 +73,12 @@ CASES: dict[str, Case] = {
 }
 
 
-def covered(name: str, privacy: bd.Privacy | None, runs: int, first: int = 0) -> float:
+def covered(name: str, privacy: bd.protocols.Privacy | None, runs: int, first: int = 0) -> float:
     """The share of intervals that hold the truth."""
     return measured(name, privacy, runs, first)[0]
 
 
-def measured(name: str, privacy: bd.Privacy | None, runs: int, first: int = 0) -> tuple[float, float]:
+def measured(name: str, privacy: bd.protocols.Privacy | None, runs: int, first: int = 0) -> tuple[float, float]:
     """The share of intervals that hold the truth, and half of their mean width."""
     make, people, estimate, truth = CASES[name]
     hits, width, true = 0, 0.0, truth()

@@ -17,7 +17,7 @@ from .worlds import REWARDS, bold, clinic, insured, mean_rewards, trial, visits,
 
 Floats = NDArray[np.float64]
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
-TRUSTS: dict[str, Callable[[float], bd.Privacy]] = {
+TRUSTS: dict[str, Callable[[float], bd.protocols.Privacy]] = {
     "none": lambda epsilon: bd.none(),
     "central": lambda epsilon: bd.central(epsilon=epsilon, delta=1e-5),
     "pure": lambda epsilon: bd.central(epsilon=epsilon, delta=0.0),
@@ -82,7 +82,7 @@ def truth(name: str, rewards: str) -> float:
     return one - worth(alike, reward) if name == "difference" else one
 
 
-def missed(name: str, rewards: str, privacy: bd.Privacy, seeds: range, people: int = 400) -> int:
+def missed(name: str, rewards: str, privacy: bd.protocols.Privacy, seeds: range, people: int = 400) -> int:
     """How many intervals do not hold the truth; every interval holds its estimate."""
     misses = 0
     for seed in seeds:

@@ -235,7 +235,7 @@ def test_a_mean_without_spread_is_a_point() -> None:
 @pytest.mark.parametrize("privacy", [None, CENTRAL], ids=["none", "central"])
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.often(of=lambda name, privacy: (privacy is None) == (name in SMALL[1::2]))
-def test_intervals_cover(name: str, privacy: bd.Privacy | None) -> None:
+def test_intervals_cover(name: str, privacy: bd.protocols.Privacy | None) -> None:
     """Of 400 intervals for 95 % fewer than 90 or more than 99 % hold the truth (false alarm 3e-5 at 95 %)."""
     assert 0.90 <= covered(name, privacy, 400) <= 0.99
 
@@ -243,7 +243,7 @@ def test_intervals_cover(name: str, privacy: bd.Privacy | None) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("privacy", [None, CENTRAL, SHUFFLE], ids=["none", "central", "shuffle"])
 @pytest.mark.parametrize("name", CASES)
-def test_intervals_cover_as_they_say(name: str, privacy: bd.Privacy | None) -> None:
+def test_intervals_cover_as_they_say(name: str, privacy: bd.protocols.Privacy | None) -> None:
     """Of 5,000 intervals for 95 % fewer than 93 or more than 97.5 % hold the truth (false alarm 1e-10 at 95 %).
 
     More may hold it where the noise of the released variance is larger than that variance, and where weights may be

@@ -46,7 +46,7 @@ ESTIMATES: dict[str, Any] = {
 class Captured(Exception):
     """What was about to be released."""
 
-    def __init__(self, privacy: bd.Privacy, statistic: Statistic) -> None:
+    def __init__(self, privacy: bd.protocols.Privacy, statistic: Statistic) -> None:
         super().__init__()
         self.privacy, self.statistic = privacy, statistic
 
@@ -54,7 +54,7 @@ class Captured(Exception):
 def captured(name: str, log: bd.Log, monkeypatch: pytest.MonkeyPatch) -> Captured:
     """The statistics of everybody, as they would go to the protocol."""
 
-    def stop(privacy: bd.Privacy, statistic: Statistic, **_: Any) -> ReleasedSum:
+    def stop(privacy: bd.protocols.Privacy, statistic: Statistic, **_: Any) -> ReleasedSum:
         raise Captured(privacy, statistic)
 
     for place in ("estimators", "comparison"):
@@ -97,12 +97,12 @@ def test_the_budget_is_kept_and_used(name: str, monkeypatch: pytest.MonkeyPatch)
     """The worst pair of people can be told apart better than (1, 1e-5), or the noise could be smaller."""
     statistic = captured(name, log_of(people()), monkeypatch).statistic
     apart = np.linalg.norm(statistic.values[:, None] - statistic.values[None], axis=-1).max()
-    std = bd.protocol_for(CENTRAL, statistic.domain, statistic.users).std(statistic.users)
+    std = bd.protocols.protocol_for(CENTRAL, statistic.domain, statistic.users).std(statistic.users)
     assert 0.97e-5 <= float(gdp.delta(1.0, apart / std)) <= 1e-5
     assert float(gdp.delta(1.0, apart / (0.8 * std))) > 1e-4  # a fifth less noise is seen
 
 
-def spread(trust: bd.Privacy, draws: int, path: str) -> tuple[float, float]:
+def spread(trust: bd.protocols.Privacy, draws: int, path: str) -> tuple[float, float]:
     """Standard deviation of the noise in IPS estimates before they are cut to the range, and the stated one."""
     log = trial(60, 1)
     exact = bd.ope.ips(log, "arm:1", baseline=0.5).estimate
@@ -125,7 +125,7 @@ def test_the_noise_that_is_stated_is_drawn(name: str, path: str) -> None:
 
 def test_a_fifth_less_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of 80 % of what is stated passes the test above."""
-    protocol = type(bd.protocol_for(CENTRAL, bd.ImportanceWeightDomain(bound=4.0, moments=True), 60))
+    protocol = type(bd.protocols.protocol_for(CENTRAL, bd.device.ImportanceWeightDomain(bound=4.0, moments=True), 60))
     honest = protocol.release
 
     def sparing(self: Any, statistic: Any, source: Any, **options: Any) -> Any:
@@ -173,7 +173,7 @@ def test_noise_is_secure_unless_a_seed_is_given(monkeypatch: pytest.MonkeyPatch)
     seeded = [bd.ope.snips(log, "arm:1", privacy=TRUSTS["shuffle"], seed=5).estimate for _ in range(2)]
     assert seeded[0] == seeded[1]
     with pytest.raises(InsecureSource):
-        bd.protocol_for(TRUSTS["shuffle"], bd.ImportanceWeightDomain(bound=1.0), 50).release(
+        bd.protocols.protocol_for(TRUSTS["shuffle"], bd.device.ImportanceWeightDomain(bound=1.0), 50).release(
             [[0.1, 0.5]] * 50, SecureNoise(), path="law"
         )
 
@@ -214,7 +214,7 @@ def test_many_arms_cost_no_more_than_one() -> None:
 
 @pytest.mark.parametrize("privacy", [None, CENTRAL], ids=["none", "central"])
 @pytest.mark.often(of=lambda privacy: privacy is not None)
-def test_differences_are_covered(privacy: bd.Privacy | None) -> None:
+def test_differences_are_covered(privacy: bd.protocols.Privacy | None) -> None:
     """Intervals for a difference of arms hold it in fewer than 90 % of 300 runs, or in all (false alarm 1e-4)."""
     hits = 0
     for seed in range(300):

@@ -18,7 +18,7 @@ import pytest
 import bandanna as bd
 from bandanna.errors import InvalidArgument
 from bandanna.experiments.experiment import Experiment
-from bandanna.experiments.run import run_sweep
+from bandanna.experiments.runner import run_sweep
 from bandanna.policies import linear, registry
 from bandanna.policies.algorithm import ALGORITHMS
 

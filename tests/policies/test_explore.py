@@ -20,9 +20,9 @@ from .conformance.test_players import plainly
 BUDGET: dict[str, Any] = {"epsilon": 5.0, "delta": 1e-3}
 WORLDS = [bd.environments.LinearContextual(dim=3, n_arms=4, fixed=fixed) for fixed in (True, False)]
 RULES: list[dict[str, Any]] = [
-    {"explore": bd.uniform(first=90, then=0.2)},
+    {"explore": bd.policies.uniform(first=90, then=0.2)},
     {"reward_centre": 0.5},
-    {"explore": bd.uniform(then=1.0), "reward_centre": 1.0},
+    {"explore": bd.policies.uniform(then=1.0), "reward_centre": 1.0},
 ]
 
 
@@ -56,7 +56,7 @@ def test_a_certain_choice_is_mixed_without_help() -> None:
 
 def test_who_explores_is_public() -> None:
     """Episodes that begin before the first users do not explore in full, or later ones with another share."""
-    policy = LinUCB(dim=2, horizon=100, batch=20, explore=bd.uniform(first=30, then=0.1), privacy=bd.none())
+    policy = LinUCB(dim=2, horizon=100, batch=20, explore=bd.policies.uniform(first=30, then=0.1), privacy=bd.none())
     shares = [policy.estimate(np.zeros(policy.domain.dim), batches)[0].explore for batches in range(5)]
     assert shares == [1.0, 1.0, 0.1, 0.1, 0.1]
     assert policy.regret_bound > LinUCB(dim=2, horizon=100, batch=20, privacy=bd.none()).regret_bound
@@ -66,7 +66,7 @@ def test_who_explores_is_public() -> None:
         LinUCB(dim=2, horizon=100, explore=0.1, privacy=bd.none())  # type: ignore[arg-type]
     for bad in ({"first": -1}, {"then": 1.5}, {"then": float("nan")}):
         with pytest.raises(InvalidArgument, match=next(iter(bad))):
-            bd.uniform(**bad)  # type: ignore[arg-type]
+            bd.policies.uniform(**bad)  # type: ignore[arg-type]
     for centre in (-0.1, 1.1):
         with pytest.raises(InvalidArgument, match="reward_centre"):
             LinUCB(dim=2, horizon=100, reward_centre=centre, privacy=bd.none())
@@ -100,7 +100,9 @@ def test_aggregates_have_the_law_of_messages(rule: dict[str, Any]) -> None:
 
 def test_a_run_does_not_depend_on_its_company() -> None:
     """Who explores in a seed depends on how many seeds there are, or on the size of parts."""
-    policy = LinUCB(dim=3, horizon=300, batch=30, privacy=bd.local(**BUDGET), explore=bd.uniform(first=50, then=0.3))
+    policy = LinUCB(
+        dim=3, horizon=300, batch=30, privacy=bd.local(**BUDGET), explore=bd.policies.uniform(first=50, then=0.3)
+    )
     few, many = (bd.simulate(policy, WORLDS[0], n_seeds=n, seed=1).regret for n in (1, 4))
     np.testing.assert_allclose(few[0], many[0], atol=1e-9)
 
@@ -108,7 +110,7 @@ def test_a_run_does_not_depend_on_its_company() -> None:
 def test_everybody_explores_uniformly() -> None:
     """With then=1 the regret is not that of random play (5 s.e., false alarm 1e-6)."""
     env = bd.environments.FiniteArms(means=(0.9, 0.1))
-    policy = LinUCB(dim=2, horizon=4000, batch=100, explore=bd.uniform(then=1.0), privacy=bd.none())
+    policy = LinUCB(dim=2, horizon=4000, batch=100, explore=bd.policies.uniform(then=1.0), privacy=bd.none())
     regret = bd.simulate(policy, env, n_seeds=5).regret[:, -1]
     assert abs(np.mean(regret) - 1600) < 5 * 0.4 * np.sqrt(4000 / 5)
 
@@ -125,9 +127,11 @@ def test_centred_rewards_need_less_noise() -> None:
 
 def test_anytime_policies_explore_in_every_phase() -> None:
     """An anytime policy loses the rule of its first phase, or is played as if nobody explored."""
-    policy = bd.Anytime(first=LinUCB(dim=3, horizon=40, batch=10, explore=bd.uniform(first=10), privacy=bd.none()))
+    policy = bd.policies.Anytime(
+        first=LinUCB(dim=3, horizon=40, batch=10, explore=bd.policies.uniform(first=10), privacy=bd.none())
+    )
     assert not policy.steady
-    assert policy.phase(1).explore == bd.uniform(first=10)
+    assert policy.phase(1).explore == bd.policies.uniform(first=10)
     assert bd.simulate(policy, WORLDS[0], horizon=200, n_seeds=2).regret.shape[0] == 2
 
 

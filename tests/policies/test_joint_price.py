@@ -188,8 +188,8 @@ def test_nobody_costs_more_in_glm_sdp_and_somebody_costs_all(batch: int) -> None
         assert mine.noise.std() / other.noise.std() == pytest.approx(math.sqrt(0.78125), rel=5e-3)
 
 
-def _nothing(ask: SumQuery) -> bd.Estimate:
-    return bd.Estimate(total=np.zeros(ask.protocol.domain.dim), count=1, variance=1.0)
+def _nothing(ask: SumQuery) -> bd.device.Estimate:
+    return bd.device.Estimate(total=np.zeros(ask.protocol.domain.dim), count=1, variance=1.0)
 
 
 def test_prices_have_names() -> None:

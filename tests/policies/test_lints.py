@@ -209,7 +209,7 @@ def test_the_last_batch_is_not_released() -> None:
 def test_the_schedule_depends_on_public_numbers_as_stated() -> None:
     """The first batch is not 3 (d - 1)^{3/2} sqrt(1.5) std, or batches do not grow by half."""
     policy = LinTS(dim=5, horizon=20_000, intercept=True, privacy=bd.shuffle(**DP))
-    std = CentralGaussian.calibrate(domain=policy.domain, budget=bd.ApproxDP(**DP)).noise_std
+    std = CentralGaussian.calibrate(domain=policy.domain, budget=bd.privacy.ApproxDP(**DP)).noise_std
     first, second, *_ = policy.channel.sizes
     assert first == round(3 * 8 * np.sqrt(1.5) * std)
     assert second == np.ceil(1.5 * first)
@@ -226,7 +226,7 @@ def test_nobody_is_in_more_batches_than_there_are() -> None:
     assert often.channel.stream is None  # independent batches
     assert often.guarantee.epsilon <= 1.0 + 1e-9
     assert often.guarantee.participations == often.spends.participations == 8
-    once = CentralGaussian.calibrate(domain=often.domain, budget=bd.ApproxDP(**DP))
+    once = CentralGaussian.calibrate(domain=often.domain, budget=bd.privacy.ApproxDP(**DP))
     assert often.channel.protocols[100].std(100) == pytest.approx(np.sqrt(8) * once.noise_std, rel=1e-3)
 
 
@@ -246,7 +246,7 @@ def test_without_a_horizon() -> None:
 def test_anytime_takes_it() -> None:
     """Phases of LinTS do not run."""
     first = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.central(epsilon=5.0, delta=1e-3))
-    result = bd.simulate(bd.Anytime(first=first), FIXED, horizon=700, n_seeds=4)
+    result = bd.simulate(bd.policies.Anytime(first=first), FIXED, horizon=700, n_seeds=4)
     assert result.guarantee.epsilon == 5.0
     assert result.mean()[-1] < 0.5 * 700
 
@@ -352,7 +352,7 @@ def test_phases_that_would_share_a_person_are_refused() -> None:
     """Every phase is calibrated for its own few batches, and a person is in all of them."""
     first = LinTS(dim=3, horizon=300, batch=100, intercept=True, privacy=bd.local(**DP, participations=50))
     with pytest.raises(InvalidArgument, match="participations"):
-        bd.Anytime(first=first)
+        bd.policies.Anytime(first=first)
 
 
 def test_nobody_is_recorded_where_somebody_is_refused() -> None:

@@ -20,7 +20,7 @@ from bandanna.device.noise import FastNoise
 from bandanna.numeric.rng import GeneratorRandomness
 from bandanna.policies.base import PlayedRounds, RunnerState, drive_learning
 
-BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
+BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
 RUNS, USERS = 40_000, 6
 TARGET = {  # the two reports of calibration.md A.7: <z, z'> = 5/18, opposite rewards
     False: ((1.0, 0.0, 1.0), 1.0),

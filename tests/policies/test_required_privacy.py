@@ -68,7 +68,7 @@ def test_a_policy_of_a_module_is_refused_without_trust(tmp_path: Path, monkeypat
         "algorithm": [{"name": "unsaid_here:LinTS"}],
     }
     with pytest.raises(InvalidArgument, match=r'algorithm\[1\]\.trust = None .* one of "none", "central", "local"'):
-        bd.Experiment.from_dict(experiment)
+        bd.experiments.Experiment.from_dict(experiment)
 
 
 @pytest.mark.parametrize("trust", ["central", "local", "shuffle", "concurrent"])
@@ -87,7 +87,7 @@ def test_an_epsilon_above_10_gives_a_warning(trust: str, epsilon: float) -> None
 def test_a_whole_budget_above_10_gives_a_warning() -> None:
     """A budget that is given whole, or by an algorithm's name, gives the same warning."""
     with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 "):
-        bd.central(budget=bd.PureDP(epsilon=11.0))
+        bd.central(budget=bd.privacy.PureDP(epsilon=11.0))
     with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 ") as said:
         bd.make("DP-SE", n_arms=2, horizon=100, epsilon=11.0)
     assert [each.filename for each in said] == [__file__]
@@ -121,16 +121,16 @@ def test_other_budgets_are_compared_by_their_epsilon(given: dict[str, float], to
 def test_a_trust_model_without_a_budget_is_refused(model: str) -> None:
     """A trust model is not made without a budget, and `none` is not made with one."""
     with pytest.raises(InvalidBudget, match=r"budget = None .*bd\.none\(\) for no protection"):
-        bd.Privacy(model=model)
+        bd.protocols.Privacy(model=model)
     with pytest.raises(InvalidBudget, match='model="none" keeps no budget'):
-        bd.Privacy(model="none", budget=bd.ZCDP(rho=1.0))
+        bd.protocols.Privacy(model="none", budget=bd.privacy.ZCDP(rho=1.0))
 
 
 @pytest.mark.parametrize("model", ["central", "local", "shuffle", "concurrent"])
 def test_a_trust_model_made_by_its_fields_warns_as_well(model: str) -> None:
-    """`bd.Privacy(...)` warns of an epsilon above 10, once and at its line; a changed copy gives no new warning."""
+    """`bd.protocols.Privacy(...)` warns of an epsilon above 10, once and at its line; a changed copy does not."""
     with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 protects little") as said:
-        made = bd.Privacy(model=model, budget=bd.ApproxDP(epsilon=11.0, delta=1e-5))
+        made = bd.protocols.Privacy(model=model, budget=bd.privacy.ApproxDP(epsilon=11.0, delta=1e-5))
     assert [each.filename for each in said] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -140,11 +140,11 @@ def test_a_trust_model_made_by_its_fields_warns_as_well(model: str) -> None:
 def test_a_counter_warns_as_a_policy_does() -> None:
     """A running sum warns of a delta above 1/horizon, and only of such a delta."""
     with pytest.warns(WeakPrivacyWarning, match=r"delta = 0.2 is more than 1/horizon = 0.125") as said:
-        bd.ContinualSum(horizon=8, privacy=bd.central(epsilon=1.0, delta=0.2))
+        bd.agent.ContinualSum(horizon=8, privacy=bd.central(epsilon=1.0, delta=0.2))
     assert [each.filename for each in said] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        bd.ContinualSum(horizon=8, privacy=bd.central(epsilon=1.0, delta=0.125))
+        bd.agent.ContinualSum(horizon=8, privacy=bd.central(epsilon=1.0, delta=0.125))
 
 
 @pytest.mark.parametrize("name", sorted(set(PRIVATE) - {"LDPUCB"}))

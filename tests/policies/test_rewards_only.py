@@ -27,10 +27,10 @@ MODELS = {"central": bd.central(**DP), "local": bd.local(**DP), "shuffle": bd.sh
 PRIVATE = ("central", "local", "shuffle")
 
 
-def made(model: str, **given: Any) -> bd.LinTSRewards:
+def made(model: str, **given: Any) -> bd.policies.LinTSRewards:
     """A small one; contexts are public unless it is said otherwise."""
     usual: dict[str, Any] = {"dim": 3, "horizon": 400, "privacy": MODELS[model], "public_contexts": True}
-    return bd.LinTSRewards(**usual | given)
+    return bd.policies.LinTSRewards(**usual | given)
 
 
 def coins() -> GeneratorRandomness:
@@ -39,7 +39,7 @@ def coins() -> GeneratorRandomness:
     return GeneratorRandomness(lambda name: rng)
 
 
-def asks(policy: bd.LinTSRewards) -> list[Any]:
+def asks(policy: bd.policies.LinTSRewards) -> list[Any]:
     """The private ask, and the public one."""
     state = policy.init()
     episode = policy.episode(state)
@@ -51,8 +51,8 @@ def asks(policy: bd.LinTSRewards) -> list[Any]:
 
 
 def _nothing(ask: Any) -> Any:
-    return bd.Clear(domain=ask.protocol.domain).release(
-        ask.protocol.domain.nothing, bd.FastNoise(np.random.default_rng())
+    return bd.protocols.Clear(domain=ask.protocol.domain).release(
+        ask.protocol.domain.nothing, bd.device.FastNoise(np.random.default_rng())
     )
 
 
@@ -127,7 +127,7 @@ def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
 
 def test_other_arguments_that_are_refused() -> None:
     """A pure budget without pure noise is taken, or printed noise that there is none of; LinTS ignores `protects`."""
-    with pytest.raises(InvalidArgument, match=r"protects = 'rewards' .*bd\.LinTSRewards"):
+    with pytest.raises(InvalidArgument, match=r"protects = 'rewards' .*bd\.policies\.LinTSRewards"):
         bd.LinTS(dim=3, horizon=100, protects="rewards", privacy=bd.none())  # type: ignore[call-arg]
     for model in (bd.central, bd.shuffle):
         with pytest.raises(InvalidBudget, match="only local answers are pure"):
@@ -195,8 +195,8 @@ def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:
 def test_a_posterior_that_forgets_the_noise_is_noticed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check would pass a posterior that takes answers for rewards, or noisy sums for exact ones."""
     assert made("local")._reward_std == pytest.approx(0.5 / math.tanh(0.5))
-    monkeypatch.setattr(bd.LinTSRewards, "_reward_std", 0.5)
-    monkeypatch.setattr(bd.LinTSRewards, "_noise", np.zeros(100))
+    monkeypatch.setattr(bd.policies.LinTSRewards, "_reward_std", 0.5)
+    monkeypatch.setattr(bd.policies.LinTSRewards, "_noise", np.zeros(100))
     assert misses(model, intercept=True) > 1.5
 
 

@@ -29,8 +29,8 @@ from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.shuffle_bits import ShuffleBits
 
-BUDGET = bd.ApproxDP(epsilon=1.0, delta=1e-5)
-BOX: Any = {"domain": bd.Box(dim=3), "budget": BUDGET}
+BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
+BOX: Any = {"domain": bd.device.Box(dim=3), "budget": BUDGET}
 USERS = 20
 
 
@@ -58,19 +58,19 @@ class Counted(SecureNoise):
 
 
 PROTOCOLS = {
-    "clear": Clear(domain=bd.Box(dim=3)),
+    "clear": Clear(domain=bd.device.Box(dim=3)),
     "central gaussian": CentralGaussian.calibrate(**BOX),
-    "central laplace": CentralLaplace.calibrate(domain=bd.Box(dim=3), budget=bd.PureDP(epsilon=1.0)),
+    "central laplace": CentralLaplace.calibrate(domain=bd.device.Box(dim=3), budget=bd.privacy.PureDP(epsilon=1.0)),
     "local": LocalGaussian.calibrate(**BOX),
     "shuffled gaussian": ShuffleGaussian.calibrate(batch=USERS, **BOX),
     "binomial": ShuffleBinomial.calibrate(batch=USERS, **BOX),
     "many coins": ShuffleBinomial.calibrate(
-        domain=bd.Box(dim=3), budget=bd.ApproxDP(epsilon=1e-3, delta=1e-9), batch=USERS
+        domain=bd.device.Box(dim=3), budget=bd.privacy.ApproxDP(epsilon=1e-3, delta=1e-9), batch=USERS
     ),
     "bits": ShuffleBits.calibrate(budget=BUDGET, batch=USERS),
     "binomial, mixer": ShuffleBinomial.calibrate(batch=USERS, coins="mixer", **BOX),
     "many coins, mixer": ShuffleBinomial.calibrate(
-        domain=bd.Box(dim=3), budget=bd.ApproxDP(epsilon=1e-3, delta=1e-9), batch=USERS, coins="mixer"
+        domain=bd.device.Box(dim=3), budget=bd.privacy.ApproxDP(epsilon=1e-3, delta=1e-9), batch=USERS, coins="mixer"
     ),
     "bits, mixer": ShuffleBits.calibrate(budget=BUDGET, batch=USERS, coins="mixer"),
     "blt": CentralContinual.calibrate(horizon=8, **BOX),

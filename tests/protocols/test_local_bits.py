@@ -119,7 +119,7 @@ def test_bad_input() -> None:
 
 def test_a_counter_of_bits_needs_a_quarter_of_the_gaussians_noise() -> None:
     """Local counters of bits would still add Gaussian noise, or decode their answers wrongly (5 s.e.: 6e-7)."""
-    counter = bd.ContinualSum(
+    counter = bd.agent.ContinualSum(
         horizon=400,
         values=Bits(),
         privacy=bd.local(epsilon=1.0, delta=1e-5),
@@ -139,11 +139,11 @@ def test_a_counter_of_bits_needs_a_quarter_of_the_gaussians_noise() -> None:
 
 def test_a_counter_of_bits_pays_for_every_participation() -> None:
     """People who are counted three times would be promised the price of once, or printed noise be exchanged."""
-    counter = bd.ContinualSum(
+    counter = bd.agent.ContinualSum(
         horizon=9, values=Bits(), privacy=bd.local(epsilon=1.0, delta=1e-5, participations=3), source=SecureNoise()
     )
     assert isinstance(counter.protocol, LocalBits)
     assert profile(counter.protocol.epsilon, 3, 1.0) <= 1e-5
     assert (counter.guarantee.participations, counter.guarantee.unit) == (3, "user")
     printed = bd.local(epsilon=0.5, delta=1e-5, calibration="paper")
-    assert isinstance(bd.ContinualSum(horizon=9, values=Bits(), privacy=printed).protocol, LocalGaussian)
+    assert isinstance(bd.agent.ContinualSum(horizon=9, values=Bits(), privacy=printed).protocol, LocalGaussian)

@@ -255,7 +255,7 @@ def test_what_a_user_chose_is_not_preferred_away() -> None:
     chosen = bd.local(**B, protocol="gaussian")
     assert chosen.with_default_protocol("auto") == chosen
     assert bd.shuffle(**B).with_default_protocol("auto") == bd.shuffle(**B)
-    assert bd.Privacy(model="local", budget=APPROX) == bd.local(**B)
+    assert bd.protocols.Privacy(model="local", budget=APPROX) == bd.local(**B)
     with pytest.raises(InvalidArgument, match="protocol"):
         bd.local(**B).with_default_protocol("laplace")
 
@@ -275,7 +275,7 @@ def test_directions_are_opened_wherever_local_reports_are() -> None:
     for name, allowed in {"unit": (True, False), "auto": (True, True), "default": (False, True)}.items():
         found = [find_mismatch(replace(wish, protocol=name), each, size=5, steps=3) is None for each in (made, other)]
         assert tuple(found) == allowed
-    counter = bd.ContinualSum(horizon=9, values=Ball(dim=3), privacy=wish, source=fast())
+    counter = bd.agent.ContinualSum(horizon=9, values=Ball(dim=3), privacy=wish, source=fast())
     assert isinstance(counter.protocol, LocalUnit)
     assert np.all(np.isfinite([counter.update(row) for row in np.eye(3)]))
 

@@ -41,9 +41,9 @@ from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.storage.encoding import Encoding
 
-REPORT, BUDGET = bd.LinearReport(features=5), bd.ApproxDP(epsilon=1.0, delta=1e-5)
+REPORT, BUDGET = bd.device.LinearReport(features=5), bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
 SMALL = BinomialNoise(scale=2.0, trials=2, users=2)
-CODE = Encoding(PROTOCOLS | {"LinearReport": bd.LinearReport})
+CODE = Encoding(PROTOCOLS | {"LinearReport": bd.device.LinearReport})
 BAND = math.sqrt(-math.log(1e-6 / 2) / 2)  # of sqrt(n) times a Kolmogorov distance
 
 
@@ -100,7 +100,7 @@ def law_of_totals(protocol: ShuffleBinomial | ShuffleBits, values: NDArray[np.fl
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 def test_totals_have_the_law_of_device_coins(users: int, probability: float) -> None:
     """Totals of a batch, or of a larger one, have another law when the mixer draws; or less noise is not noticed."""
-    protocol = ShuffleBinomial(domain=bd.Box(dim=1), noise=replace(SMALL, probability=probability))
+    protocol = ShuffleBinomial(domain=bd.device.Box(dim=1), noise=replace(SMALL, probability=probability))
     values = np.array([[0.0], [0.3], [0.85]])[:users]
     expected, found = (law_of_totals(replace(protocol, coins=coins), values) for coins in ("device", "mixer"))
     assert math.fsum(found.values()) == pytest.approx(1.0)
@@ -165,7 +165,7 @@ def test_the_analyzer_pays_the_same_and_the_shuffler_sees_all(protocol: Any) -> 
 def test_a_coarse_lattice_hides_what_it_rounds() -> None:
     """The shuffler is said to be sure of two reports that may be rounded to the same point."""
     noise = BinomialNoise(scale=0.25, trials=100, users=2)
-    assert ShuffleBinomial(domain=bd.Box(dim=1), noise=noise, coins="mixer").exposed == 0.25
+    assert ShuffleBinomial(domain=bd.device.Box(dim=1), noise=noise, coins="mixer").exposed == 0.25
 
 
 BATCHES: dict[str, Any] = {name: replace(EVERY[name], coins="mixer") for name in ("vectors", "bits")}
@@ -207,7 +207,7 @@ def test_levels_owe_their_coins_until_they_are_full() -> None:
     """A level's batch leaves without the coins of all its users, or they are drawn before it is full, or twice."""
     tree = BatchTree(horizon=12, degrees=(2, 3))
     noises = tuple(BinomialNoise(scale=4.0, trials=400, users=size) for size in tree.sizes)
-    protocol = ConcurrentShuffle(domain=bd.Box(dim=2), tree=tree, noises=noises, coins="mixer")
+    protocol = ConcurrentShuffle(domain=bd.device.Box(dim=2), tree=tree, noises=noises, coins="mixer")
     mixer, held = protocol.mixer, protocol.mixer.empty()
     for users in range(1, 7):
         sent = protocol.device.message(protocol.admit([[0.5, 0.5]]), fast(users))
@@ -237,7 +237,7 @@ def test_a_stream_may_change_its_path() -> None:
     """Coins that a mixer owes are lost, or drawn twice, when users come by law first and by messages then."""
     tree = BatchTree(horizon=4, degrees=(4,))
     noise = BinomialNoise(scale=4.0, trials=400, users=4)
-    protocol = ConcurrentShuffle(domain=bd.Box(dim=1), tree=tree, noises=(noise,), coins="mixer")
+    protocol = ConcurrentShuffle(domain=bd.device.Box(dim=1), tree=tree, noises=(noise,), coins="mixer")
     source = Scripted(0.0, 0)
     state, _ = protocol.release(protocol.begin(), np.zeros((3, 1)), source, path="law")
     assert state.held.owed == (3,)
@@ -339,17 +339,17 @@ def test_refusals_are_in_the_price(protocol: Any) -> None:
 @pytest.mark.parametrize("participations", [1, 3])
 def test_calibration_leaves_room_for_refusals(participations: int) -> None:
     """A calibrated protocol that refuses exceeds its budget, where refusals cost a share of delta that can be seen."""
-    budget = bd.ApproxDP(epsilon=1.0, delta=3e-14)
+    budget = bd.privacy.ApproxDP(epsilon=1.0, delta=3e-14)
     given: dict[str, Any] = {"budget": budget, "batch": 50, "participations": participations, "coins": "checked"}
-    for protocol in (ShuffleBits.calibrate(**given), ShuffleBinomial.calibrate(domain=bd.Box(dim=2), **given)):
+    for protocol in (ShuffleBits.calibrate(**given), ShuffleBinomial.calibrate(domain=bd.device.Box(dim=2), **given)):
         whole = RepetitionEvent(event=protocol.event, times=participations)
         assert accountant.satisfies(whole, budget)
         assert protocol.guarantee.epsilon <= 1.0
         left = subtract_refusals(budget, 50, protocol.domain.dim, participations)
-        assert isinstance(left, bd.ApproxDP)
+        assert isinstance(left, bd.privacy.ApproxDP)
         assert left.delta < budget.delta * (1 - 1e-3)
     with pytest.raises(InvalidBudget, match="drawn by the mixer"):
-        ShuffleBits.calibrate(budget=bd.ApproxDP(epsilon=1.0, delta=1e-15), batch=200, coins="checked")
+        ShuffleBits.calibrate(budget=bd.privacy.ApproxDP(epsilon=1.0, delta=1e-15), batch=200, coins="checked")
 
 
 # Whole runs
@@ -360,23 +360,23 @@ def test_privacy_says_who_draws() -> None:
     for noise in ("device", "checked", "mixer"):
         privacy = bd.shuffle(epsilon=1.0, delta=1e-5, noise=noise)
         for quick in (False, True):
-            assert protocol_for(privacy, bd.Bits(), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
-            assert protocol_for(privacy, bd.Box(dim=2), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
+            assert protocol_for(privacy, bd.device.Bits(), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
+            assert protocol_for(privacy, bd.device.Box(dim=2), 50, quick=quick).coins == noise  # type: ignore[attr-defined]
         several = bd.concurrent(epsilon=1.0, delta=1e-5, shufflers=2, noise=noise)
         for one, sizes in ((privacy, [50, 50, 100]), (several, [50] * 4)):
-            channel = running_sum_protocol_for(one, domain=bd.Box(dim=2), sizes=sizes)
+            channel = running_sum_protocol_for(one, domain=bd.device.Box(dim=2), sizes=sizes)
             for size, protocol in channel.protocols.items():
                 assert protocol.coins == noise  # type: ignore[attr-defined]
                 assert find_mismatch(one, protocol, size=size, steps=len(sizes)) is None
                 other = replace(one, noise="mixer" if noise == "device" else "device")
                 assert find_mismatch(other, protocol, size=size, steps=len(sizes)) == "noise that somebody else draws"
-        counter = bd.ContinualSum(horizon=200, privacy=privacy, values=bd.Bits())
+        counter = bd.agent.ContinualSum(horizon=200, privacy=privacy, values=bd.device.Bits())
         assert isinstance(counter.protocol, ConcurrentShuffle)
         assert counter.protocol.coins == noise
     for model, sums in (("shuffle", "gaussian"), ("central", "binomial"), ("local", "unit"), ("none", "binomial")):
         budget = None if model == "none" else BUDGET
         with pytest.raises(InvalidArgument, match="sums of counts"):
-            bd.Privacy(model=model, budget=budget, protocol=sums, noise="mixer")
+            bd.protocols.Privacy(model=model, budget=budget, protocol=sums, noise="mixer")
     with pytest.raises(InvalidArgument, match='protocol="binomial"'):
         bd.shuffle(epsilon=1.0, delta=1e-5, protocol="gaussian", noise="mixer")
     with pytest.raises(InvalidArgument, match="noise"):

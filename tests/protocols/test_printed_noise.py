@@ -18,8 +18,8 @@ from bandanna.privacy import accountant, gdp
 from bandanna.privacy.events import BinomialEvent, CompositionEvent
 
 D, B, EPSILON, DELTA = 4, 50, 0.2, 1e-5
-REPORT = bd.LinearReport(features=D)
-BUDGET = bd.ApproxDP(epsilon=EPSILON, delta=DELTA)
+REPORT = bd.device.LinearReport(features=D)
+BUDGET = bd.privacy.ApproxDP(epsilon=EPSILON, delta=DELTA)
 
 
 def amp_std() -> float:
@@ -40,9 +40,12 @@ def ldp_std() -> float:
 
 
 PRINTED: dict[Any, tuple[dict[str, Any], float]] = {
-    bd.ShuffleGaussian: ({"batch": B}, math.sqrt(B) * amp_std()),
-    bd.ShuffleBinomial: ({"batch": B, "bits_limit": 1e15}, vec_std(dim=D, users=B, epsilon=EPSILON, delta=DELTA)),
-    bd.LocalGaussian: ({}, math.sqrt(B) * ldp_std()),
+    bd.protocols.ShuffleGaussian: ({"batch": B}, math.sqrt(B) * amp_std()),
+    bd.protocols.ShuffleBinomial: (
+        {"batch": B, "bits_limit": 1e15},
+        vec_std(dim=D, users=B, epsilon=EPSILON, delta=DELTA),
+    ),
+    bd.protocols.LocalGaussian: ({}, math.sqrt(B) * ldp_std()),
 }
 
 
@@ -61,12 +64,13 @@ def test_every_entry_has_the_printed_noise(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "epsilon", "printed"), [(bd.ShuffleGaussian, 0.05, 1_664), (bd.ShuffleBinomial, 1.0, 3_225)]
+    ("kind", "epsilon", "printed"),
+    [(bd.protocols.ShuffleGaussian, 0.05, 1_664), (bd.protocols.ShuffleBinomial, 1.0, 3_225)],
 )
 def test_the_printed_noise_above_the_diagonal(kind: Any, epsilon: float, printed: int) -> None:
     """For B = 200, d = 3 and delta = 1e-5 the entries above the diagonal have the numbers that the theorems give."""
-    budget = bd.ApproxDP(epsilon=epsilon, delta=1e-5)
-    protocol = kind.calibrate(domain=bd.LinearReport(features=3), budget=budget, batch=200, calibration="paper")
+    budget = bd.privacy.ApproxDP(epsilon=epsilon, delta=1e-5)
+    protocol = kind.calibrate(domain=bd.device.LinearReport(features=3), budget=budget, batch=200, calibration="paper")
     beside = protocol.std(200) * math.sqrt(protocol.domain.variances[1][0, 1])
     assert round(beside) == printed
 
@@ -74,10 +78,10 @@ def test_the_printed_noise_above_the_diagonal(kind: Any, epsilon: float, printed
 @pytest.mark.parametrize(
     ("kind", "size", "reports"),
     [
-        (bd.ShuffleGaussian, {"batch": B}, B),
-        (bd.ShuffleBinomial, {"batch": B, "bits_limit": 1e15}, B),
-        (bd.LocalGaussian, {}, 1),
-        (bd.ConcurrentShuffle, {"horizon": 1_000, "shufflers": 3}, None),
+        (bd.protocols.ShuffleGaussian, {"batch": B}, B),
+        (bd.protocols.ShuffleBinomial, {"batch": B, "bits_limit": 1e15}, B),
+        (bd.protocols.LocalGaussian, {}, 1),
+        (bd.protocols.ConcurrentShuffle, {"horizon": 1_000, "shufflers": 3}, None),
     ],
     ids=lambda each: getattr(each, "name", ""),
 )
@@ -98,9 +102,13 @@ def test_the_guarantee_in_paper_mode_is_that_of_what_runs(kind: Any, size: dict[
 @pytest.mark.parametrize("shufflers", [1, 3])
 def test_every_level_of_concurrent_shufflers_has_the_printed_noise(shufflers: int) -> None:
     """Each level has the noise of [000, Thm C.1] for (epsilon/k, delta/k) [002, Thm 3.4]: 10,374 for d = k = 3."""
-    budget = bd.ApproxDP(epsilon=1.0, delta=1e-5)
-    protocol = bd.ConcurrentShuffle.calibrate(
-        domain=bd.LinearReport(features=3), budget=budget, horizon=1_000, shufflers=shufflers, calibration="paper"
+    budget = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
+    protocol = bd.protocols.ConcurrentShuffle.calibrate(
+        domain=bd.device.LinearReport(features=3),
+        budget=budget,
+        horizon=1_000,
+        shufflers=shufflers,
+        calibration="paper",
     )
     k = protocol.shufflers
     printed = [vec_std(dim=3, users=size, epsilon=1 / k, delta=1e-5 / k) for size in protocol.tree.sizes]

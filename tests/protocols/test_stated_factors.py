@@ -69,7 +69,7 @@ def test_streams_are_simulated_with_the_noise_that_they_state(kind: str) -> None
 
 def test_returning_people_may_be_in_batches_of_any_size() -> None:
     """What is stated for batches of several sizes is less than their dearest choice costs somebody who returns."""
-    privacy = bd.Privacy(model="shuffle", budget=BUDGET, participations=2)
+    privacy = bd.protocols.Privacy(model="shuffle", budget=BUDGET, participations=2)
     channel = running_sum_protocol_for(privacy, domain=Ball(dim=2), sizes=[16, 17, 64])
     batches: Counter[Event] = Counter(channel.protocols[size].event for size in (16, 17, 64))
     assert channel.guarantee.epsilon >= accountant.compute_spent({"": batches}, 2, BUDGET.delta)
@@ -109,8 +109,8 @@ def test_pure_central_noise_is_for_so_many_users() -> None:
     """The lattice of pure noise is that of more or fewer users than there are."""
     domain = Ball(dim=1)
     opened = protocol_for(bd.central(epsilon=1.0, delta=0.0), domain, 2**50)
-    assert opened == CentralLaplace.calibrate(domain=domain, users=2**50, budget=bd.PureDP(epsilon=1.0))
-    assert opened != CentralLaplace.calibrate(domain=domain, users=2**51, budget=bd.PureDP(epsilon=1.0))
+    assert opened == CentralLaplace.calibrate(domain=domain, users=2**50, budget=bd.privacy.PureDP(epsilon=1.0))
+    assert opened != CentralLaplace.calibrate(domain=domain, users=2**51, budget=bd.privacy.PureDP(epsilon=1.0))
 
 
 def concurrent(**changed: Any) -> ConcurrentShuffle:
@@ -176,11 +176,11 @@ def test_every_coordinate_of_a_shuffled_report_may_spend_the_same_tail() -> None
 
 def test_a_quick_opening_begins_near_the_central_noise() -> None:
     """What is proposed for a batch is not so many times the central noise, on the lattice of calibration.md A.4."""
-    vectors = protocol_for(bd.Privacy(model="shuffle", budget=BUDGET), Ball(dim=400), 64, quick=True)
+    vectors = protocol_for(bd.protocols.Privacy(model="shuffle", budget=BUDGET), Ball(dim=400), 64, quick=True)
     std = 1.011 * 2.0 / BUDGET.mu()
     assert isinstance(vectors, ShuffleBinomial)
     assert vectors.noise == binomial_noise_for_std(std, sensitivity=2.0, dim=400, users=64, composed=False)
-    bits = protocol_for(bd.Privacy(model="shuffle", budget=BUDGET), Bits(), 1000, quick=True)
+    bits = protocol_for(bd.protocols.Privacy(model="shuffle", budget=BUDGET), Bits(), 1000, quick=True)
     assert isinstance(bits, ShuffleBits)
     assert bits.noise == bit_noise_for_std(1.001 / BUDGET.mu(), users=1000)
 

@@ -41,7 +41,7 @@ def case(name: str) -> tuple[Policy[Any], Any, Any, int]:
     policy = made(name)
     world = env.begin(Streams([SEED]))
     arms = world.arms[0] if isinstance(env, bd.environments.Population) else None
-    if isinstance(policy, bd.GOPE):
+    if isinstance(policy, bd.policies.GOPE):
         arms = world.contexts(0, 1)[0, 0]
     return policy, env, arms, min(ROUNDS.get(name, SEVERAL), policy.horizon or SEVERAL)
 

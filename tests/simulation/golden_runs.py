@@ -106,7 +106,7 @@ class GoldenRun:
         """Two seeds side by side."""
         return bd.simulate(made(self.name), self.env, n_seeds=2, seed=11, path=self.path, checkpoints=20)
 
-    def numbers(self, result: bd.Result | None = None) -> dict[str, Any]:
+    def numbers(self, result: bd.simulation.Result | None = None) -> dict[str, Any]:
         """What must not change: all that does not depend on the clock."""
         result = self.simulate() if result is None else result
         return {

@@ -49,7 +49,7 @@ def test_a_run_is_the_one_that_it_was(run: GoldenRun) -> None:
     _every_user_took_an_arm(run, result)
 
 
-def _every_user_took_an_arm(run: GoldenRun, result: bd.Result) -> None:
+def _every_user_took_an_arm(run: GoldenRun, result: bd.simulation.Result) -> None:
     """The plays of arms add up to the rounds and, where arms stay, what they lose to the regret."""
     assert result.plays is not None
     assert result.plays.sum(axis=1).tolist() == [result.horizon] * result.n_seeds

@@ -149,7 +149,7 @@ def test_kinds_of_mixers_are_found_once_for_each_set_of_classes() -> None:
     """`mixers` is made once, and again when a class was named that a mixer may hold."""
     before = make_mixer_encoding()
     assert make_mixer_encoding() is before
-    kind = stored_as("BallOfATest")(type("Mine", (bd.Ball,), {}))
+    kind = stored_as("BallOfATest")(type("Mine", (bd.device.Ball,), {}))
     assert make_mixer_encoding().loads(make_mixer_encoding().dumps(kind(dim=2, bound=1.0))) == kind(dim=2, bound=1.0)
     assert make_mixer_encoding() is not before
     assert make_mixer_encoding() is make_mixer_encoding()

@@ -16,7 +16,7 @@ from bandanna.privacy.guarantee import format_rounded_up
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs" / "threats.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
-BUDGET, REPORT = bd.ApproxDP(epsilon=1.0, delta=1e-5), bd.LinearReport(features=5)
+BUDGET, REPORT = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5), bd.device.LinearReport(features=5)
 
 
 def lines() -> list[list[str]]:
@@ -46,11 +46,11 @@ def test_every_line_of_the_table_names_a_test() -> None:
 def test_numbers_of_the_page_are_the_librarys() -> None:
     """Epsilon of a single Gaussian report and of B - h people's coins, and t, are as the page says."""
     for batch in (60, 2000):
-        sealed = bd.ShuffleGaussian.calibrate(domain=REPORT, budget=BUDGET, batch=batch)
+        sealed = bd.protocols.ShuffleGaussian.calibrate(domain=REPORT, budget=BUDGET, batch=batch)
         assert sealed.guarantee.shuffler is not None
         assert f"{format_rounded_up(sealed.guarantee.shuffler.epsilon)} for B = {batch:,}" in PAGE
-    counted = bd.ShuffleBinomial.calibrate(domain=REPORT, budget=BUDGET, batch=200)
+    counted = bd.protocols.ShuffleBinomial.calibrate(domain=REPORT, budget=BUDGET, batch=200)
     fewer = replace(counted.event, trials=190 * counted.noise.trials)
-    assert f"epsilon {format_rounded_up(bd.Accountant(event=fewer).epsilon(1e-5))} for 10 of 200" in PAGE
+    assert f"epsilon {format_rounded_up(bd.privacy.Accountant(event=fewer).epsilon(1e-5))} for 10 of 200" in PAGE
     for numbers, word in ((1, "one number"), (5, "five")):
         assert f"{likely_reach(numbers):.2f} for {word}" in PAGE

@@ -424,9 +424,9 @@ class ContinualSum:
     horizon  how many users there may be
     privacy  `bd.none()`, `bd.central(...)` ("blt", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler
              at a time), `bd.concurrent(..., shufflers=k)`
-    values   what is summed: `bd.Bits()`, numbers in [0, 1] (`bd.Box(dim=1)`, the default), vectors in a `bd.Box` or
-             `bd.Ball`, matrices in a `bd.SymmetricMatrix`
-    source   where noise comes from: `bd.SecureNoise()` for people, `bd.FastNoise(rng)` for simulation
+    values   what is summed: `bd.device.Bits()`, numbers in [0, 1] (`bd.device.Box(dim=1)`, the default), vectors in a
+             `bd.device.Box` or `bd.device.Ball`, matrices in a `bd.device.SymmetricMatrix`
+    source   where noise comes from: `bd.device.SecureNoise()` for people, `bd.device.FastNoise(rng)` for simulation
 
     `update(value)` counts one more user; `run(values)` computes all estimates of whole streams, any number side by
     side. A value outside of its domain is refused, and nothing changes. Numbers in and out have the shape of one value:
@@ -453,7 +453,11 @@ class ContinualSum:
         if not isinstance(self.privacy, Privacy):
             raise InvalidArgument("privacy", self.privacy, "bd.none(), central(), local(), shuffle() or concurrent()")
         if not isinstance(self.values, Domain):
-            raise InvalidArgument("values", self.values, "bd.Bits(), a bd.Box, a bd.Ball or a bd.SymmetricMatrix")
+            raise InvalidArgument(
+                "values",
+                self.values,
+                "bd.device.Bits(), a bd.device.Box, a bd.device.Ball or a bd.device.SymmetricMatrix",
+            )
         self.privacy.warn_if_delta_exceeds(self.horizon)
         nothing = np.zeros(self.values.dim)
         state = self.protocol.begin() if isinstance(self.protocol, StreamProtocol) else None

@@ -259,8 +259,8 @@ def audit(
     view            what the observer sees: "releases", all answers; of a policy also "snapshot", "actions", "one-run"
     trials          how often the target is run at most, half of the runs under either neighbour
     confidence      with which a refutation is right
-    executor        who makes the runs, as in `bd.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or here;
-                    the result is the same
+    executor        who makes the runs, as in `bd.experiments.run`: "processes" (`jobs` of them), "dask" (at
+                    `scheduler`), or here; the result is the same
     """
     validation.one_of("view", view, VIEWS)
     validation.integer("trials", trials, most=_MOST)

@@ -627,7 +627,8 @@ def run_gallery(
 ) -> AuditResult:
     """Audit everything whose truth is known, or the `wanted` of it; `result.surprises` are rows that came out wrong.
 
-    A row is a task of the `executor`, as in `bd.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or here.
+    A row is a task of the `executor`, as in `bd.experiments.run`: "processes" (`jobs` of them), "dask" (at
+    `scheduler`), or here.
     """
     working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
     todo = [(name, known) for name, known, _ in gallery_targets() if wanted(name, known)]

@@ -136,12 +136,12 @@ def run(
 
     The regret is that against the true means, mean and standard error over the seeds.
     """
-    from bandanna.experiments import run
+    from bandanna.experiments import runner
 
     directory = Path(f"{file.stem}-results") if out is None else out
     try:
         with ProgressBar(shown=not as_json) as bar:
-            results = run.run(
+            results = runner.run(
                 file,
                 out=directory,
                 jobs=jobs,

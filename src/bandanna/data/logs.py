@@ -412,7 +412,7 @@ class Log:
         """What an agent has decided, as its host has kept it: decisions, their rewards, and contexts as arrays.
 
         contexts  of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None: there are none
-        floor     public; an agent whose policy has `explore=bd.uniform(then=p)` has p / K
+        floor     public; an agent whose policy has `explore=bd.policies.uniform(then=p)` has p / K
         """
         made = validation.list_entries("decisions", decisions, "decisions of an agent, in any order")
         told = validation.list_entries("rewards", rewards, "a reward for each decision")

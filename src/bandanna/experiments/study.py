@@ -31,7 +31,7 @@ from bandanna.experiments.executors import (
     choose_executor_or_here,
     ignore_progress,
 )
-from bandanna.experiments.run import write_json
+from bandanna.experiments.runner import write_json
 from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
 from bandanna.policies.linear.base import Schedule, geometric
@@ -282,8 +282,8 @@ def study(
                 and the names of `peers.PEERS`; by default LinTS, best arm, random and all peers that are installed
     horizon     logged events to replay, or rounds; the data set's by default
     out         a directory in which finished rows are kept
-    executor    "processes" (of which there are `jobs`) or "dask" (at `scheduler`) as in `bd.run`: a row is a task; by
-                default this process
+    executor    "processes" (of which there are `jobs`) or "dask" (at `scheduler`) as in `bd.experiments.run`: a row is
+                a task; by default this process
     """
     if not isinstance(data, DataSet):
         raise InvalidArgument("data", type(data).__name__, "a data set: bd.datasets.load(...)")

@@ -662,7 +662,7 @@ class ConcurrentShuffle(StreamProtocol):
         """What `after_batches` adds to the true counts, whatever the bits are: (..., N_1)."""
         check_path("law", source)
         if not isinstance(self.domain, Bits):
-            raise InvalidArgument("domain", self.domain, "bd.Bits(): only of bits do counts tell everything")
+            raise InvalidArgument("domain", self.domain, "bd.device.Bits(): only of bits do counts tell everything")
         if len(shape) < 1 or not 1 <= shape[-1] <= self.tree.batches[0]:
             raise InvalidArgument("ones", shape, f"(..., batches), at most {self.tree.batches[0]} of them")
         return np.asarray(sample_bit_noise(shape, self.analyzer, source)[..., 0])

@@ -50,7 +50,7 @@ class Privacy:
             raise InvalidArgument("calibration", self.calibration, '"tight": directions have no printed noise')
         validation.set_validated(self, validation.integer, "participations")
         if self.model != "none" and not isinstance(self.budget, Budget):
-            allowed = "bd.ApproxDP(...), bd.PureDP(...), bd.ZCDP(...) or bd.RenyiDP(...); bd.none() for no protection"
+            allowed = "an ApproxDP, PureDP, ZCDP or RenyiDP of bd.privacy; bd.none() for no protection"
             raise InvalidBudget("budget", self.budget, allowed)
         if self.model == "none" and self.budget is not None:
             raise InvalidBudget("budget", self.budget, 'left out: model="none" keeps no budget')

@@ -1,3 +1,22 @@
 """The simulator."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bandanna._lazy import load_lazily
+
+_NAMES = {  # modules and the public names that they define
+    "engine": "simulate",
+    "figures": "plot_regret",
+    "result": "Result",
+}
+_MODULES = {"environments": "environments"}
+
+if TYPE_CHECKING:
+    from bandanna.simulation import environments as environments
+    from bandanna.simulation.engine import simulate as simulate
+    from bandanna.simulation.figures import plot_regret as plot_regret
+    from bandanna.simulation.result import Result as Result
+else:
+    __getattr__, __dir__, __all__ = load_lazily(__name__, _NAMES, _MODULES)

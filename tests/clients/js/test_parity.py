@@ -36,7 +36,7 @@ POLICIES: dict[str, Any] = {
     "LinTS, intercept": bd.LinTS(dim=3, intercept=True, privacy=bd.shuffle(**DP), **SIZE),
     "LinTS, a model for every arm": bd.LinTS(n_arms=3, features=2, privacy=bd.shuffle(**DP), **SIZE),
     "LinUCB": bd.LinUCB(dim=3, privacy=bd.shuffle(**DP), **SIZE),
-    "LinTS, rewards": bd.LinTSRewards(dim=3, public_contexts=True, privacy=bd.shuffle(**DP), **SIZE),
+    "LinTS, rewards": bd.policies.LinTSRewards(dim=3, public_contexts=True, privacy=bd.shuffle(**DP), **SIZE),
     "LinTS, central": bd.LinTS(dim=3, privacy=bd.central(**DP), **SIZE),
     "SDP-SE": None,
 }

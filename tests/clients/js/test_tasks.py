@@ -29,7 +29,9 @@ URLS = {role: f"http://{role}.test" for role in ("analyzer", "shuffler", "helper
 FIXED = {"aspirin": (0.1, 0.2, 0.3), "rest": (0.5, -0.1, 0.0), "tea": (0.0, 0.0, 0.9)}
 POLICIES: dict[str, Any] = {
     "LinTS, shuffle, intercept": bd.LinTS(dim=3, intercept=True, privacy=bd.shuffle(**DP), **SIZE),
-    "LinTS, shuffle, exploring": bd.LinTS(dim=3, privacy=bd.shuffle(**DP), explore=bd.uniform(first=20), **SIZE),
+    "LinTS, shuffle, exploring": bd.LinTS(
+        dim=3, privacy=bd.shuffle(**DP), explore=bd.policies.uniform(first=20), **SIZE
+    ),
     "LinTS, a model for every arm": bd.LinTS(n_arms=3, features=2, privacy=bd.shuffle(**DP), **SIZE),
     "LinTS, noise of the mixer": bd.LinTS(dim=3, privacy=bd.shuffle(noise="mixer", **DP), **SIZE),
     "LinTS, arms that stay": bd.LinTS(dim=3, privacy=bd.shuffle(**DP), **SIZE),
@@ -38,12 +40,14 @@ POLICIES: dict[str, Any] = {
     "LinUCB, shuffle": bd.LinUCB(dim=3, privacy=bd.shuffle(**DP), **SIZE),
     "LinUCB, central": bd.LinUCB(dim=3, privacy=bd.central(**DP), **SIZE),
     "LinUCB, concurrent": bd.LinUCB(dim=3, privacy=bd.concurrent(shufflers=2, **DP), **SIZE),
-    "rewards, shuffle": bd.LinTSRewards(dim=3, public_contexts=True, privacy=bd.shuffle(**DP), **SIZE),
-    "rewards, intercept": bd.LinTSRewards(
+    "rewards, shuffle": bd.policies.LinTSRewards(dim=3, public_contexts=True, privacy=bd.shuffle(**DP), **SIZE),
+    "rewards, intercept": bd.policies.LinTSRewards(
         dim=3, intercept=True, public_contexts=True, privacy=bd.shuffle(**DP), **SIZE
     ),
-    "rewards, local": bd.LinTSRewards(dim=3, public_contexts=True, privacy=bd.local(epsilon=2.0, delta=0.0), **SIZE),
-    "rewards, central": bd.LinTSRewards(dim=3, public_contexts=True, privacy=bd.central(**DP), **SIZE),
+    "rewards, local": bd.policies.LinTSRewards(
+        dim=3, public_contexts=True, privacy=bd.local(epsilon=2.0, delta=0.0), **SIZE
+    ),
+    "rewards, central": bd.policies.LinTSRewards(dim=3, public_contexts=True, privacy=bd.central(**DP), **SIZE),
 }
 REFUSED = {
     "LinTS, local": bd.LinTS(dim=3, privacy=bd.local(**DP), **SIZE),

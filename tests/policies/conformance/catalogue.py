@@ -125,7 +125,7 @@ _FIRST = bd.LinUCB(dim=3, horizon=40, width=0.2, batch=10, privacy=bd.shuffle(ep
 _OWN_MODELS = bd.LinTS(n_arms=4, features=2, horizon=80, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
 UNNAMED = (
     Case(key="LinTS per arm", env=worlds.DisjointLinear(dim=2, n_arms=4), unnamed=_OWN_MODELS),
-    Case(key="Anytime", env=_FRESH, unnamed=bd.Anytime(first=_FIRST)),
+    Case(key="Anytime", env=_FRESH, unnamed=bd.policies.Anytime(first=_FIRST)),
     Case(key="one's own", env=_FRESH, unnamed=Greedy(dim=3, horizon=120, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))),
 )
 CASES = {case.key: case for case in (*NAMED, *UNNAMED)}

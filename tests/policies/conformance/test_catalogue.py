@@ -31,7 +31,7 @@ def test_it_is_a_policy_that_says_whom_it_trusts(case: Case) -> None:
     """A policy is made that is none, or is of a trust model that its class does not admit to."""
     policy = case.policy
     assert isinstance(policy, Policy)
-    own = policy.first if isinstance(policy, bd.Anytime) else policy
+    own = policy.first if isinstance(policy, bd.policies.Anytime) else policy
     assert policy.privacy.model in own.trusts
 
 

@@ -23,7 +23,7 @@ WITH_NONE = [key for key in PRIVATE if "none" in CASES[key].policy.trusts and ke
 def spending(privacy: Privacy, size: float) -> Privacy:
     """The same trust with rho or epsilon of this size."""
     assert privacy.budget is not None
-    name = "rho" if isinstance(privacy.budget, bd.ZCDP) else "epsilon"
+    name = "rho" if isinstance(privacy.budget, bd.privacy.ZCDP) else "epsilon"
     return replace(privacy, budget=replace(privacy.budget, **{name: size}))  # type: ignore[arg-type]
 
 
@@ -59,7 +59,7 @@ def test_noise_is_noticed() -> None:
 def test_noise_for_a_huge_rho_changes_no_action(key: str) -> None:
     """Actions with hardly any noise differ from those with exact sums: an estimate is biased, or scaled wrongly."""
     case = CASES[key]
-    policy = with_privacy(case.policy, replace(case.policy.privacy, budget=bd.ZCDP(rho=1e12)))
+    policy = with_privacy(case.policy, replace(case.policy.privacy, budget=bd.privacy.ZCDP(rho=1e12)))
     noisy, exact = drive(policy, case), drive(policy, case, Way(exact=True))
     np.testing.assert_allclose(noisy.regret, exact.regret, rtol=0, atol=1e-9)
     assert len(noisy.asks) == len(exact.asks) > 0
@@ -79,6 +79,6 @@ def test_randomized_bits_become_ucb1() -> None:
     """LDP-UCB without lies takes other actions than UCB1 on rewards that are 0 or 1."""
     case = CASES["LDP-UCB"]
     truthful = with_privacy(case.policy, spending(case.policy.privacy, 40.0))
-    clear = bd.UCB1(n_arms=3, horizon=case.rounds)
+    clear = bd.policies.UCB1(n_arms=3, horizon=case.rounds)
     one, two = (bd.simulate(each, case.env, n_seeds=3) for each in (truthful, clear))
     np.testing.assert_allclose(one.regret, two.regret, rtol=0, atol=1e-9)

@@ -59,7 +59,7 @@ def fit_privately(
 
     columns   by name the public limits within which its numbers certainly lie: {"age": (0, 120)}
     privacy   `bd.central(...)`, `bd.shuffle(...)` or `bd.local(...)`, with a budget: there is no range for nothing
-    source    None: the operating system's, for people; `bd.FastNoise(rng)` for simulation
+    source    None: the operating system's, for people; `bd.device.FastNoise(rng)` for simulation
     ledger    where the expense is recorded, under `task`
     """
     if not isinstance(privacy, Privacy) or not privacy.noisy:

@@ -422,7 +422,7 @@ class UniformExploration:
         return alone + self.then * (horizon - alone)
 
 
-@checked_keywords("bd.uniform")
+@checked_keywords("bd.policies.uniform")
 def uniform(*, first: int = 0, then: float = 0.0) -> UniformExploration:
     """Arms at random in episodes that begin before the `first` users, later with probability `then` for each user."""
     return UniformExploration(first=first, then=then)

@@ -300,14 +300,16 @@ class LinTS(BatchedLinearPolicy):
     privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
     intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
                (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
-    batch      users per batch, a schedule such as `bd.geometric(first=100, ratio=1.5)`, or "auto": batches that grow,
-               the first as large as the noise asks for, while enough users are left to learn (`schedules.informed`)
+    batch      users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": batches
+               that grow, the first as large as the noise asks for, while enough users are left to learn
+               (`schedules.informed`)
     alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/linear.md has
                measurements); privacy does not depend on it
     prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards
                are centred, else 1
     reward_std of one reward about its mean, at most
-    explore    `bd.uniform(first=n, then=p)`: beside the draws, any arm in the first episodes, later with a chance
+    explore    `bd.policies.uniform(first=n, then=p)`: beside the draws, any arm in the first episodes, later with a
+               chance
     start      released sums of earlier people to begin with: `log.start(policy, privacy=...)` makes them from a log
 
     Rewards are clipped to [0, 1] before a statistic is formed.
@@ -315,7 +317,7 @@ class LinTS(BatchedLinearPolicy):
 
     player = "frozen"
     misplaced_arguments = (
-        ("protects", "contexts and rewards are; bd.LinTSRewards(...) protects rewards, of public contexts"),
+        ("protects", "contexts and rewards are; bd.policies.LinTSRewards(...) protects rewards, of public contexts"),
     )
 
     dim: int = None  # type: ignore[assignment]
@@ -338,7 +340,9 @@ class LinTS(BatchedLinearPolicy):
             raise InvalidArgument("dim", self.dim, words)
         self.check_batch(endless=True)
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
-            allowed = f"a number of rounds in the {self.privacy.model} model, or bd.Anytime(first=bd.LinTS(...))"
+            allowed = (
+                f"a number of rounds in the {self.privacy.model} model, or bd.policies.Anytime(first=bd.LinTS(...))"
+            )
             raise InvalidArgument("horizon", None, allowed)
         validation.set_validated(self, validation.boolean, "intercept")
         validation.set_validated(self, validation.bounded_factor, "alpha", zero=True)
@@ -346,7 +350,7 @@ class LinTS(BatchedLinearPolicy):
         if self.prior is not None:
             validation.set_validated(self, validation.bounded_factor, "prior")
         if self.explore is not None and not isinstance(self.explore, UniformExploration):
-            raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...) or None")
+            raise InvalidArgument("explore", self.explore, "bd.policies.uniform(first=..., then=...) or None")
         if self.start is not None and not isinstance(self.start, WarmStart):
             raise InvalidArgument(
                 "start", type(self.start).__name__, "what log.start(policy, privacy=...) gives, or None"

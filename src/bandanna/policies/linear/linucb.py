@@ -87,7 +87,7 @@ class LinUCB(BatchedLinearPolicy):
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.
 
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
-    batch            users per batch, or a schedule such as `bd.geometric(first=100, ratio=1.3)`, or "paper":
+    batch            users per batch, or a schedule such as `bd.policies.geometric(first=100, ratio=1.3)`, or "paper":
                      T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central), or "best":
                      the size with the least `regret_bound`, of sizes whose bounds all exceed T the one that the lemma
                      prefers; None: every round, or "paper" in the shuffle model.
@@ -101,13 +101,15 @@ class LinUCB(BatchedLinearPolicy):
     parameter_bound  bound on |theta|
     growing          "lemma": let the regulariser grow with the noise released so far; "exact" always does
     confidence       "exact": all theta that the released sums and the law of their noise allow (`ellipsoid`); "lemma":
-                     Lemma A.2 of [000] with quantiles of that noise; "paper" or `bd.PaperConfidence(...)`: as printed,
-                     Lemma A.4 of [000], for concurrent shufflers Theorem C.3 of [002], which fails in 1 of n runs
+                     Lemma A.2 of [000] with quantiles of that noise; "paper" or `bd.policies.PaperConfidence(...)`: as
+                     printed, Lemma A.4 of [000], for concurrent shufflers Theorem C.3 of [002], which fails in 1 of n
+                     runs
     ties             "random": between arms whose index is the largest, in single precision, the device's coins decide,
                      all being equally likely; "first": the first of them. Arms without features of their own are tied
                      until something is known, and a batch that is spent on the first says nothing about the others
-    explore          `bd.uniform(first=1_000, then=0.01)`: arms at random in episodes that begin before the first 1,000
-                     users, and for 1 % of the later ones; what a device logs is the probability of both together
+    explore          `bd.policies.uniform(first=1_000, then=0.01)`: arms at random in episodes that begin before the
+                     first 1,000 users, and for 1 % of the later ones; what a device logs is the probability of
+                     both together
     reward_centre    rewards are reported less this number, from 0 to 1: at 0.5 with a quarter less noise. Right only
                      where the features have a constant in their span, which then stands for the centre too; theta is
                      that of the centred rewards, and parameter_bound its bound
@@ -137,7 +139,7 @@ class LinUCB(BatchedLinearPolicy):
             validation.one_of("confidence", self.confidence, ("exact", "lemma", "paper"))
         validation.one_of("ties", self.ties, ("random", "first"))
         if self.explore is not None and not isinstance(self.explore, UniformExploration):
-            raise InvalidArgument("explore", self.explore, "bd.uniform(first=..., then=...), or None")
+            raise InvalidArgument("explore", self.explore, "bd.policies.uniform(first=..., then=...), or None")
         validation.set_validated(self, validation.unit_interval, "reward_centre")
         if self.growing and self.confidence not in ("exact", "lemma"):
             raise InvalidArgument("growing", self.growing, 'False, or confidence="exact" or "lemma"')

@@ -397,7 +397,7 @@ def _read_finished(directory: Path, block: SeedBlock, policy: Policy[Any]) -> Re
     return found if same else None
 
 
-# `bd.run`: an experiment from Python, with the files, the resuming and the numbers of `bandanna run`.
+# `bd.experiments.run`: an experiment from Python, with the files, the resuming and the numbers of `bandanna run`.
 
 
 class Results(Mapping[str, Result]):
@@ -454,7 +454,7 @@ class Results(Mapping[str, Result]):
         return figure
 
 
-@checked_keywords("bd.run")
+@checked_keywords("bd.experiments.run")
 def run(
     experiment: str | PathLike[str] | Mapping[str, Any] | Experiment,
     *,
