@@ -1,4 +1,8 @@
-"""Protocols: randomizer, mixer and analyzer, calibrated for a budget."""
+"""Protocols that sum users' statistics privately: a randomizer on the device, a mixer and an analyzer.
+
+`Protocol.calibrate` finds the least noise for a budget; `bandanna.protocols.factory` chooses a protocol for a privacy
+model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The interface of protocols, and the one path of a release."""
+"""The interfaces of protocols: `BatchProtocol` sums one batch, `StreamProtocol` a growing stream.
+
+A deployment runs device, mixer and analyzer in separate processes. `release` with path="messages" runs the same code in
+one process. path="law" draws the estimate directly from its distribution, which is faster; only simulations may use it.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +25,22 @@ from bandanna.privacy.guarantee import Guarantee, compute_guarantee
 from bandanna.protocols.mixers import Analyzer, GatheringMixer, Mixer
 from bandanna.types import Floats
 
-# What every protocol is: statistics in a declared domain, through device, mixer and analyzer, to a private sum.
-#
-# One folder per protocol, one file per role that does something of its own (`roles.py`: what they share). `messages`
-# is
-# the path that a deployment runs, written here once in terms of the roles; `law`, for simulation, draws the aggregate
-# directly from the same law.
-
-
 FLOAT_BITS = 64
 PROTECTS = "a user's statistic (features and rewards)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(ABC):
-    """A calibrated protocol; `delta` is where its guarantee is stated, `participations` how often a user takes part.
+    """A calibrated protocol: each user's statistic passes a device, a mixer and an analyzer, and becomes part of a sum.
 
-    `trust` names the model; who sees what, and what is left against a shuffler, are stated by `observers`,
-    `local_levels_event` and `exposed`, and make the guarantee.
+    Parameters
+    ----------
+    domain
+        Set of the statistics that a user may have.
+    participations
+        Largest number of batches with the same user (for streams: steps).
+    delta
+        Delta at which the guarantee states epsilon.
     """
 
     domain: Domain
@@ -64,22 +66,22 @@ class Protocol(ABC):
 
     @property
     def local_event(self) -> Event | None:
-        """What a shuffler sees of one user, where there is one."""
+        """What a shuffler sees of one user; None if the protocol has no shuffler."""
         return None
 
     @property
     def exposed(self) -> float:
-        """With this probability a shuffler is sure of something about a user, however large epsilon is."""
+        """Probability with which a shuffler learns something about a user with certainty, whatever epsilon is."""
         return 0.0
 
     @property
     @abstractmethod
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """Who sees what."""
+        """Each party, and what it sees."""
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom; computed for what runs."""
+        """Epsilon and delta against each party, computed by the accountant for the noise that is drawn."""
         return compute_guarantee(
             self.event,
             delta=self.delta,
@@ -95,17 +97,17 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def device(self) -> Device:
-        """Runs with the user: `message(statistic, source)`, and `zero(source)` of a user who did not answer."""
+        """The randomizer, which runs on the user's device."""
 
     @property
     @abstractmethod
     def mixer(self) -> Mixer:
-        """Gathers or adds messages: `check`, `empty`, `add`, `drawn`, `close`."""
+        """The shuffler, or the server's first step: checks messages, then gathers or adds them."""
 
     @property
     @abstractmethod
     def analyzer(self) -> Analyzer:
-        """Turns what a mixer forwards into estimates: `begin`, `analyze`."""
+        """Turns what the mixer forwards into estimates."""
 
     @property
     def bits_per_user(self) -> int:
@@ -113,11 +115,11 @@ class Protocol(ABC):
         return FLOAT_BITS * self.domain.dim
 
     def draws(self, users: int) -> ReleaseCost:
-        """What a release of a batch of so many users takes at most, for estimates of its time."""
+        """Return the random numbers that a batch of `users` users takes at most; used to predict run times."""
         return ReleaseCost(numbers=users * self.domain.dim)
 
     def admit(self, statistics: Statistic | ArrayLike, *, clip: bool = True) -> Statistic:
-        """Statistics that lie in the domain: clipped and counted here, or, if that was done before, checked."""
+        """Return the statistics as points of the domain: clip raw arrays, and check a `Statistic`."""
         if not isinstance(statistics, Statistic):
             return self.domain.admit(statistics, clip=clip)
         return self.domain.check_statistic(statistics)
@@ -129,37 +131,51 @@ class BatchProtocol(Protocol):
 
     @abstractmethod
     def std(self, users: int) -> float:
-        """Standard deviation of each coordinate of a batch's sum, rounding included."""
+        """Return the standard deviation of each coordinate of a batch's sum, rounding included."""
 
     @abstractmethod
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """The estimate drawn from its aggregate law, the same as along the messages."""
+        """Draw the estimate directly; it has the same distribution as along the messages."""
 
     @property
     def sums_only(self) -> bool:
-        """Whether the law of an estimate depends on the exact sum alone, for any number of users: see `of_total`."""
+        """Whether the distribution of the estimate depends on the exact sum alone. Then `release_total` works."""
         return False
 
     @property
     def laplace(self) -> tuple[float, float] | None:
-        """Scale in steps of the lattice, and its step, of noise that is Laplace; None: it is sub-Gaussian, of `std`."""
+        """Scale of Laplace noise in lattice steps, and the step. None if the noise is sub-Gaussian with `std`."""
         return None
 
     @property
     def rounds_each_row(self) -> bool:
-        """Whether every user's statistic is rounded by itself: then the law depends on more than their sum."""
+        """Whether each user's statistic is rounded separately, so that the estimate depends on more than the sum."""
         return False
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
-        """The estimate of an exact sum, (..., dim), in the law of `release`: a shortcut of simulations."""
+        """Draw the estimate for an exact sum of shape (..., dim), as `release` would. Simulations use this shortcut."""
         raise InsecureSource(f"{self.name} needs every user's statistic")
 
     def release(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Estimate:
-        """One batch, shape (..., users, dim), to an estimate of its sum, shape (..., dim).
+        """Estimate the sum of one batch.
 
-        Leading axes are independent replicates. path="messages" runs every message, path="law" is the simulator's way.
+        Parameters
+        ----------
+        statistics
+            Shape (..., users, dim). Leading axes are independent replicates.
+        source
+            Source of the noise.
+        path
+            "messages" runs every message. "law" draws the estimate directly and refuses a secure source.
+        clip
+            True: clip statistics to the domain. False: refuse statistics outside.
+
+        Returns
+        -------
+        Estimate
+            Its total has shape (..., dim).
         """
         check_path(path, source)
         statistic = self.admit(statistics, clip=clip)
@@ -169,47 +185,49 @@ class BatchProtocol(Protocol):
         return self.release_messages(self.device.message(statistic, source), source)
 
     def release_messages(self, messages: Messages, source: NoiseSource) -> Estimate:
-        """The estimate of a batch whose messages are all there, (..., users, length): mixer and analyzer."""
+        """Mix and analyze the messages of a complete batch, shape (..., users, length)."""
         held = self.mixer.drawn(self.mixer.add(self.mixer.empty(messages.shape[:-2]), messages), source)
         return self.analyzer.analyze(self.analyzer.begin(messages.shape[:-2]), self.mixer.close(held), source)[1]
 
     def check_users(self, users: int) -> None:
-        """Whether a batch of this size may be released; any size unless the protocol's noise belongs to one."""
+        """Refuse a batch of fewer users than the noise is calibrated for. By default any size is allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamProtocol(Protocol):
-    """A protocol for a whole stream of users: estimates of the sum of everybody so far, priced as one release.
+    """A protocol for a stream of users. Each release estimates the sum of all users so far; all releases have one
+    price.
 
-    `begin` gives a state and `release` the next one with the new estimate; states are values, nothing is changed in
-    place. Whoever restarts a stream from an old state must return the stored release instead of drawing again.
+    `begin` returns a state, and `release` returns the next state with a new estimate. States are values: nothing is
+    changed in place. A state joins what the mixer holds with what the analyzer holds; separate processes keep them
+    apart.
 
-    A state is what mixers hold and what the analyzer has, joined for whoever runs both; processes keep them apart.
+    If you restart from an old state, return the stored release. A second draw would be a second release.
     """
 
     @abstractmethod
     def prefix_std(self) -> Floats:
-        """Standard deviation of each coordinate of the estimate after every step; known in advance."""
+        """Return the standard deviation of each coordinate of the estimate after every step. It is known in advance."""
 
     @abstractmethod
     def begin(self, replicates: tuple[int, ...] = ()) -> Any:
-        """The state before the first user."""
+        """Return the state before the first user."""
 
     @abstractmethod
     def parted(self, state: Any) -> tuple[Any, Any]:
-        """What the mixer holds, and the analyzer's own state."""
+        """Split a state into the mixer's part and the analyzer's part."""
 
     @abstractmethod
     def joined(self, held: Any, analyzed: Any) -> Any:
-        """The state of both."""
+        """Join the mixer's and the analyzer's part to a state."""
 
     @abstractmethod
     def check_users(self, state: Any, users: int) -> None:
-        """Whether this is a state of the stream, and so many more users may come."""
+        """Refuse a foreign state, and more users than the stream has room for."""
 
     @abstractmethod
     def law(self, state: Any, statistic: Statistic, source: NoiseSource) -> tuple[Any, Estimate]:
-        """The next step from its aggregate law, the same as along the messages."""
+        """Draw the next step directly; it has the same distribution as along the messages."""
 
     def release(
         self,
@@ -220,7 +238,22 @@ class StreamProtocol(Protocol):
         path: str = "messages",
         clip: bool = True,
     ) -> tuple[Any, Estimate]:
-        """One more step, (..., users, dim): the next state and the estimate of everything released so far."""
+        """Add one step of users and estimate the sum of the whole stream.
+
+        Parameters
+        ----------
+        state
+            What `begin` or the last `release` returned.
+        statistics
+            Shape (..., users, dim).
+        source, path, clip
+            As in `BatchProtocol.release`.
+
+        Returns
+        -------
+        tuple
+            The next state, and the `Estimate` of everything released so far.
+        """
         check_path(path, source)
         statistic = self.admit(statistics, clip=clip)
         self.check_users(state, statistic.users)
@@ -237,11 +270,51 @@ class StreamProtocol(Protocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """A whole stream at once: (..., users, dim) -> estimates after every single user, (..., users, dim)."""
+        """Release a whole stream of shape (..., users, dim); return the estimates after every user, in the same
+        shape.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustedServerProtocol(Protocol):
+    """A protocol whose server sees every user's statistic; all others see what the server releases."""
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The server sees the statistics, all others the noisy sums."""
+        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
+
+    @cached_property
+    def device(self) -> PlainVector:
+        """Sends the statistic without noise."""
+        return PlainVector(domain=self.domain)
+
+    @cached_property
+    def mixer(self) -> GatheringMixer:
+        """Keeps every row until it is released."""
+        return GatheringMixer(domain=self.domain)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustedSumProtocol(TrustedServerProtocol, BatchProtocol):
+    """A protocol whose server adds noise, or none, to the sum of a batch."""
+
+    def draws(self, users: int) -> ReleaseCost:
+        """Noise on the sum only."""
+        return ReleaseCost(gaussians=self.domain.dim, numbers=users * self.domain.dim)
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """Draw the noise of the sum, one draw per batch."""
+        return self.release_total(statistic.total(), statistic.users, source)
+
+    @property
+    def sums_only(self) -> bool:
+        """True: the noise is added to the sum."""
+        return True
 
 
 def check_path(path: str, source: NoiseSource) -> str:
-    """One of the two paths; the simulator's is refused to a secure source."""
+    """Return "messages" or "law"; refuse "law" with a secure source."""
     validation.one_of("path", path, ("messages", "law"))
     if check_noise_source(source).secure and path == "law":
         raise InsecureSource('path="law" is a shortcut for simulation; a secure source runs path="messages"')
@@ -249,53 +322,12 @@ def check_path(path: str, source: NoiseSource) -> str:
 
 
 def check_domain(domain: Domain) -> Domain:
-    """A domain, or an error that says what one is."""
+    """Return the domain, or raise an error that names the kinds of domains."""
     if not isinstance(domain, Domain):
         raise InvalidArgument("domain", domain, "a Domain: LinearReport, Ball or Box")
     return domain
 
 
 def stated_delta(budget: Budget) -> float:
-    """Where a protocol calibrated for this budget states its (epsilon, delta): the budget's own delta, or 1e-6."""
+    """Return the delta at which a protocol states its guarantee: the budget's own delta, or 1e-6."""
     return budget.delta if isinstance(budget, ApproxDP) else 1e-6
-
-
-# What protocols share whose server is given every user's statistic: plain devices, and a server that gathers.
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrustedServerProtocol(Protocol):
-    """The server sees every user's statistic, all others what it releases."""
-
-    @property
-    def observers(self) -> tuple[tuple[str, str], ...]:
-        """The server is trusted."""
-        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
-
-    @cached_property
-    def device(self) -> PlainVector:
-        """Sends the statistic itself."""
-        return PlainVector(domain=self.domain)
-
-    @cached_property
-    def mixer(self) -> GatheringMixer:
-        """The server keeps every row until it is released."""
-        return GatheringMixer(domain=self.domain)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrustedSumProtocol(TrustedServerProtocol, BatchProtocol):
-    """The server adds noise, or none, to the sum of a batch: the law of an estimate depends on the exact sum alone."""
-
-    def draws(self, users: int) -> ReleaseCost:
-        """Noise on the sum."""
-        return ReleaseCost(gaussians=self.domain.dim, numbers=users * self.domain.dim)
-
-    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Already one draw per batch."""
-        return self.release_total(statistic.total(), statistic.users, source)
-
-    @property
-    def sums_only(self) -> bool:
-        """The server adds noise to the sum."""
-        return True

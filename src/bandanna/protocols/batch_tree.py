@@ -1,4 +1,6 @@
-"""Trees of batches for concurrent shufflers: plan, schedule and privacy."""
+"""The tree of batches of concurrent shufflers: its schedule, its variance, its privacy, and the choice of its
+degrees.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,22 @@ from bandanna.protocols import shuffle_binomial, shuffle_bits
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# The tree of batches: which users share a batch on which level, and which batches cover a prefix.
-#
-# Level j = 1..k has batches of s_j = d_1 d_2 ... d_j consecutive users: d_1 = d_low users in the lowest ones, and
-# d_{j+1}
-# batches of level j in one of level j + 1. The top level has as many complete batches as the horizon holds; the root
-# of
-# the paper's tree, a batch of everybody, is not used. A batch that the horizon does not complete is never released.
-#
-# Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithms 2 and 3.
+_SHORTLIST = 24
+_NEAR = 1.05  # numbers of levels whose first tree is within this factor of the best are looked at more closely
+
+_MOST = 10**8  # users among whom the search for a tree takes seconds
 
 
 @stored_as("BatchTree")
 @dataclass(frozen=True, kw_only=True)
 class BatchTree:
-    """Batches over `horizon` users with `degrees` (d_low, d_2, ..., d_k), one level for each shuffler."""
+    """Batches over `horizon` users with `degrees` (d_low, d_2, ..., d_k), one level for each shuffler.
+
+    Level j = 1..k has batches of s_j = d_1 d_2 ... d_j consecutive users: d_1 = d_low users in the lowest ones, and
+    d_{j+1} batches of level j in one of level j + 1. The top level has as many complete batches as the horizon holds;
+    the root of the paper's tree, a batch of everybody, is not used. A batch that the horizon does not complete is never
+    released. Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithms 2 and 3.
+    """
 
     horizon: int
     degrees: tuple[int, ...]
@@ -58,12 +61,12 @@ class BatchTree:
 
     @property
     def levels(self) -> int:
-        """k: as many as shufflers."""
+        """Number of levels k, one per shuffler."""
         return len(self.degrees)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """s_1, ..., s_k: users in a batch of each level."""
+        """Users in a batch of each level, s_1, ..., s_k."""
         return tuple(accumulate(self.degrees, mul))
 
     @cached_property
@@ -73,11 +76,11 @@ class BatchTree:
 
     @property
     def delay(self) -> int:
-        """d_low - 1: most users who have arrived and are in no released batch."""
+        """d_low - 1, the most users who have arrived and are in no released batch."""
         return self.degrees[0] - 1
 
     def covering(self, steps: ArrayLike) -> NDArray[np.int64]:
-        """V*_t by levels: how many batches of each level the prefixes of `steps` users add up, (...) -> (..., k).
+        """Return how many batches of each level the prefixes of `steps` users add up, V*_t: (...) -> (..., k).
 
         The maximal complete batches are the digits of t in the mixed radix of the tree; the top digit is not bounded.
         """
@@ -86,15 +89,15 @@ class BatchTree:
 
     @cached_property
     def _radix(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Users of a batch of each level, and of one above it; above the top, beyond every step."""
+        """Users of a batch of each level, and of the level above; above the top, more than any step."""
         sizes = np.asarray(self.sizes)
         return sizes, np.append(sizes[1:], self.horizon + sizes[-1])
 
     @cached_property
     def worst_steps(self) -> NDArray[np.int64]:
-        """Prefixes of which one has the largest variance, whatever the variances of the levels are.
+        """Prefixes among which one has the largest variance, for any variances of the levels.
 
-        The horizon itself, or the horizon with one digit lowered by one and all lower digits at their largest.
+        These are the horizon, and the horizon with one digit lowered by one and all lower digits at their largest.
         """
         steps = [self.horizon]
         for size in self.sizes:
@@ -103,35 +106,35 @@ class BatchTree:
         return np.asarray([step for step in steps if step >= self.sizes[0]])
 
     def spans(self) -> Iterator[tuple[int, int, int]]:
-        """Every released batch as (level, first user, last user), counted from 1, in the order of their release."""
+        """Yield every released batch as (level, first user, last user), counted from 1, in the order of release."""
         for t in range(self.sizes[0], self.horizon + 1, self.sizes[0]):
             for level, size in enumerate(self.sizes, start=1):
                 if t % size == 0:
                     yield level, t - size + 1, t
 
 
-# How the price of a user is split over the levels, and how noisy a prefix is then.
-#
-# A batch of level j has its own release, of variance w_j = 1/mu_j^2 in units of Delta^2. With averaging, its estimate
-# combines that with the estimates of its d_j parts (Honaker): precisions p_1 = mu_1^2 and
-#
-#     p_j = mu_j^2 + p_{j-1} / d_j,        prefix variance = sum_j m_j / p_j,
-#
-# m_j batches of level j in the prefix. Subject to sum_j mu_j^2 = mu^2, i.e. sum_j c_j p_j = mu^2 with c_j = 1 -
-# 1/d_{j+1}
-# and c_k = 1, the least variance is (sum_j sqrt(m_j c_j))^2 / mu^2, at p_j proportional to sqrt(m_j / c_j). Without
-# averaging p_j = mu_j^2, c_j = 1: mu_j^2 proportional to sqrt(m_j).
+# Variance
 
 
 def optimal_shares(tree: BatchTree, averaging: bool) -> tuple[float, ...]:
-    """mu_j^2 / mu^2 of the levels: the split with the least variance of the worst prefix."""
+    """Return the levels' shares mu_j^2 / mu^2 of the price with the least variance of the worst prefix.
+
+    A batch of level j has its own release, of variance w_j = 1/mu_j^2 in units of Delta^2. With averaging, its estimate
+    combines that with the estimates of its d_j parts (Honaker): precisions p_1 = mu_1^2 and
+
+        p_j = mu_j^2 + p_{j-1} / d_j,        prefix variance = sum_j m_j / p_j,
+
+    for m_j batches of level j in the prefix. Subject to sum_j mu_j^2 = mu^2, i.e. sum_j c_j p_j = mu^2 with c_j = 1 -
+    1/d_{j+1} and c_k = 1, the least variance is (sum_j sqrt(m_j c_j))^2 / mu^2, at p_j proportional to sqrt(m_j / c_j).
+    Without averaging p_j = mu_j^2, c_j = 1, and mu_j^2 is proportional to sqrt(m_j).
+    """
     top = tree.batches[-1]
     tries = [_optimal_shares_for(tree, last, averaging) for last in {top, max(1, top - 1)}]
     return min(tries, key=lambda split: worst_variance(tree, [1 / share for share in split], averaging))
 
 
 def _optimal_shares_for(tree: BatchTree, top: int, averaging: bool) -> tuple[float, ...]:
-    """The least variance for d_{j+1} - 1 batches of level j and `top` of the highest."""
+    """Return the shares for d_{j+1} - 1 batches of level j and `top` of the highest."""
     above = tree.degrees[1:]
     nodes = (*(degree - 1.0 for degree in above), float(top))  # m_j
     if not averaging:
@@ -143,7 +146,7 @@ def _optimal_shares_for(tree: BatchTree, top: int, averaging: bool) -> tuple[flo
 
 
 def node_variances(tree: BatchTree, own: Sequence[float], averaging: bool) -> list[float]:
-    """Variance of a batch's estimate on each level, from that of its own release."""
+    """Return the variance of a batch's estimate on each level, from that of its own release."""
     variances = [own[0]]
     for release, degree in zip(own[1:], tree.degrees[1:], strict=True):
         parts = degree * variances[-1]
@@ -152,29 +155,20 @@ def node_variances(tree: BatchTree, own: Sequence[float], averaging: bool) -> li
 
 
 def worst_variance(tree: BatchTree, own: Sequence[float], averaging: bool) -> float:
-    """Largest variance of a prefix's estimate."""
+    """Return the largest variance of a prefix's estimate."""
     return float(np.max(tree.covering(tree.worst_steps) @ np.asarray(node_variances(tree, own, averaging))))
 
 
 def unit_std(tree: BatchTree, averaging: bool) -> float:
-    """Std of the worst prefix for Gaussian releases at price mu = 1 and sensitivity 1."""
+    """Return the std of the worst prefix for Gaussian releases at price mu = 1 and sensitivity 1."""
     return math.sqrt(worst_variance(tree, [1 / share for share in optimal_shares(tree, averaging)], averaging))
 
 
-# Privacy of the concurrent shufflers: a user is in one batch of each level, so the k releases compose.
-#
-# Levels have prices mu_j with sum mu_j^2 = mu(epsilon, delta)^2 (Gaussian DP, exact for Gaussians, proven for binomial
-# noise up to tails); the composed event of the calibrated integers is priced by the accountant, and noise is raised
-# until
-# it meets the budget. Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4]: for vectors the printed
-# noise
-# of the vector sum, M_vec [002, section 3.1.1; 000, Theorem C.1]; for bits, M_bin, of which [002] prints the order of
-# the
-# variance only, the least noise. What that really guarantees is priced as always.
+# Privacy
 
 
 def require_approx_budget(budget: Budget) -> ApproxDP:
-    """A budget with a delta: binomial noise has bounded support."""
+    """Return a budget with a delta; refuse others, because binomial noise has bounded support."""
     if not isinstance(budget, ApproxDP) or budget.delta == 0.0:
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta) with delta > 0")
     return budget
@@ -183,7 +177,16 @@ def require_approx_budget(budget: Budget) -> ApproxDP:
 def calibrate_levels(
     domain: Domain, budget: Budget, tree: BatchTree, *, averaging: bool, calibration: str, coins: str = "device"
 ) -> tuple[BinomialNoise, ...]:
-    """Noise of every level, lowest first."""
+    """Find the noise of every level, lowest first.
+
+    A user is in one batch of each level, so the k releases compose. Levels have prices mu_j with sum mu_j^2 =
+    mu(epsilon, delta)^2 (Gaussian DP: exact for Gaussians, proven for binomial noise up to tails). The accountant
+    prices the composed event of the calibrated integers, and the noise is raised until it meets the budget.
+
+    Paper mode gives each level (epsilon/k, delta/k) [002, Theorem 3.4]: for vectors the printed noise of the vector
+    sum, M_vec [002, section 3.1.1; 000, Theorem C.1]; for bits, for which [002] prints only the order of M_bin's
+    variance, the least noise. The accountant prices that noise as always.
+    """
     whole = require_approx_budget(budget)
     exact = isinstance(domain, Bits) or not _is_box(domain)  # one level: the profile of one release is tighter
     if calibration == "paper" or (tree.levels == 1 and exact):
@@ -204,14 +207,14 @@ def calibrate_levels(
 
 
 def _calibrate_level(domain: Domain, budget: ApproxDP, size: int, calibration: str, coins: str) -> BinomialNoise:
-    """Noise of one level by itself."""
+    """Find the noise of one level by itself."""
     if isinstance(domain, Bits):
         return shuffle_bits.calibrate_bit_sum(budget, size, 1, coins)
     return shuffle_binomial.calibrate_vector_sum(domain, budget, size, 1, calibration, coins)
 
 
 def _level_noise_for_std(domain: Domain, std: float, size: int) -> BinomialNoise:
-    """Noise of one level with a given std."""
+    """Return the noise of one level with a given std."""
     if isinstance(domain, Bits):
         return bit_noise_for_std(std, users=size)
     composed = not _is_box(domain)  # a box pays nothing for rounding, see `level_event`
@@ -219,12 +222,12 @@ def _level_noise_for_std(domain: Domain, std: float, size: int) -> BinomialNoise
 
 
 def _is_box(domain: Domain) -> bool:
-    """Whether the l2 diameter is that of the box around the domain."""
+    """Return whether the l2 diameter is that of the box around the domain."""
     return domain.sensitivity >= domain.reach * math.sqrt(domain.dim) * (1 - 1e-12)
 
 
 def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, coins: str = "device") -> BinomialEvent:
-    """One level's view of `users` (a whole batch unless told).
+    """Return one level's view of `users` users; by default of a whole batch.
 
     Encodings lie in {0, ..., ceil(s reach)}: in a box they never differ by more than sqrt(D) ceil(s reach) in l2,
     whatever the rounding, and that is a sure bound in place of A.3b's.
@@ -237,39 +240,27 @@ def level_event(domain: Domain, noise: BinomialNoise, users: int | None = None, 
 
 
 def all_levels_event(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> CompositionEvent:
-    """All that is released about one user: a batch of every level."""
+    """Return everything that is released about one user: a batch of every level."""
     return CompositionEvent(events=tuple(level_event(domain, noise, coins=coins) for noise in noises))
 
 
 def local_levels_event(
     domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device"
 ) -> CompositionEvent | ClearEvent:
-    """What all shufflers together see of one user: the counts for every level."""
+    """Return what all shufflers together see of one user: the counts for every level."""
     if coins == "mixer":
         return ClearEvent()
     return CompositionEvent(events=tuple(level_event(domain, noise, users=1) for noise in noises))
 
 
 def levels_exposure(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> float:
-    """The probability with which some shuffler is sure, of the level where it is largest."""
+    """Return the largest probability, over the levels, with which a shuffler learns something with certainty."""
     if isinstance(domain, Bits):
         return max(shuffle_bits.bit_exposure_delta(noise, coins) for noise in noises)
     return max(shuffle_binomial.exposure_delta(domain, noise, coins) for noise in noises)
 
 
-# Which tree: the degrees with the least error.
-#
-# The variance falls with equal degrees (2 sinh(x/2) and sqrt(e^x - 1), e^x >= 2, are convex in x = log d): only
-# degrees
-# that differ by at most one are tried, beside every lowest degree. From the best of them, single degrees are changed
-# and
-# exchanged as long as that helps: what the horizon leaves over at its end is not in the convex bound.
-
-
-_SHORTLIST = 24
-_NEAR = 1.05  # numbers of levels whose first tree is within this factor of the best are looked at more closely
-
-_MOST = 10**8  # users among whom the search for a tree takes seconds
+# Choice of the tree
 
 
 def plan_tree(
@@ -282,7 +273,7 @@ def plan_tree(
     averaging: bool = True,
     lowest: int | None = None,
 ) -> BatchTree:
-    """The public schedule, before any noise is calibrated; arguments as in `ConcurrentShuffle.calibrate`."""
+    """Return the public schedule, before any noise is calibrated. Arguments as in `ConcurrentShuffle.calibrate`."""
     if not isinstance(shufflers, str):
         shufflers = validation.integer("shufflers", shufflers)
     if not isinstance(degrees, str):
@@ -305,12 +296,12 @@ def plan_tree(
 
 
 def most_shufflers(horizon: int) -> int:
-    """floor(log2 n): with more, the largest batch would not fill."""
+    """Return floor(log2 n); with more levels, the largest batch would not fill."""
     return horizon.bit_length() - 1
 
 
 def check_shufflers(horizon: int, shufflers: int) -> int:
-    """A number of levels for which there is a tree."""
+    """Return the number of levels; refuse one for which there is no tree."""
     count, most = (
         validation.integer("shufflers", shufflers),
         most_shufflers(validation.integer("horizon", horizon, least=2)),
@@ -321,9 +312,10 @@ def check_shufflers(horizon: int, shufflers: int) -> int:
 
 
 def paper_tree(horizon: int, shufflers: int, lowest: int | None = None) -> BatchTree:
-    """d_low = n^{1/(2k+1)} and d = n^{2/(2k+1)} above, rounded, at least 2 [002, Algorithm 3]; degree 2: Algorithm 2.
+    """Return d_low = n^{1/(2k+1)} and d = n^{2/(2k+1)} above, rounded, at least 2 [002, Algorithm 3]; degree 2:
+    Algorithm 2.
 
-    `lowest` fixes d_low. Where rounding made the top batch larger than the horizon, degrees are lowered from the top
+    `lowest` fixes d_low. If rounding makes the top batch larger than the horizon, degrees are lowered from the top
     until it fits.
     """
     k = check_shufflers(horizon, shufflers)
@@ -346,9 +338,13 @@ def best_tree(
     averaging: bool = True,
     lowest: int | None = None,
 ) -> BatchTree:
-    """The tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise` at full price.
+    """Return the tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise` at full
+    price.
 
-    shufflers="best" chooses k as well; `lowest` fixes d_low.
+    shufflers="best" chooses k as well; `lowest` fixes d_low. The variance falls with equal degrees (2 sinh(x/2) and
+    sqrt(e^x - 1), e^x >= 2, are convex in x = log d). So only degrees that differ by at most one are tried, beside
+    every lowest degree. From the best of them, single degrees are changed and exchanged as long as that helps: what the
+    horizon leaves over at its end is not in the convex bound.
     """
     ks = _list_level_counts(horizon, shufflers, lowest or 2)
 
@@ -388,7 +384,7 @@ def _iterate_neighbours(tree: BatchTree, lowest: int | None) -> Iterator[tuple[i
 def _shortlist(
     horizon: int, k: int, noise: float, bound: float, averaging: bool, lowest: int | None
 ) -> Iterator[BatchTree]:
-    """Trees with a small upper bound on the error: every prefix takes fewer than d_{j+1} batches of level j < k."""
+    """Yield trees with a small upper bound on the error: a prefix takes fewer than d_{j+1} batches of level j < k."""
     if lowest is None:
         start = paper_tree(horizon, k)
         worth = _error(start, noise, bound, averaging) / bound + 1  # beyond that, the delay alone costs more
@@ -413,12 +409,12 @@ def _shortlist(
 
 
 def _cost(degree: Floats, averaging: bool) -> Floats:
-    """sqrt(m c) of a level below one of this degree: (d - 1)/sqrt d with averaging, else sqrt(d - 1)."""
+    """Return sqrt(m c) for a level below one of this degree: (d - 1)/sqrt d with averaging, else sqrt(d - 1)."""
     return (degree - 1) / np.sqrt(degree) if averaging else np.sqrt(degree - 1)
 
 
 def _degrees(horizon: int, k: int, low: int) -> NDArray[np.int64]:
-    """Upper degrees around the one that would make all levels equal."""
+    """Return upper degrees around the one that would make all levels equal."""
     if k == 1:
         return np.asarray([2])
     even = (horizon / low) ** (1 / k)
@@ -426,7 +422,7 @@ def _degrees(horizon: int, k: int, low: int) -> NDArray[np.int64]:
 
 
 def _thin_range(first: int, last: int) -> NDArray[np.int64]:
-    """All whole numbers up to 200, then steps of 2 %."""
+    """Return all whole numbers up to 200, then steps of 2 %."""
     if last <= 200:
         return np.arange(first, last + 1)
     further = np.geomspace(200, last, 1 + math.ceil(math.log(last / 200) / 0.02))
@@ -434,12 +430,12 @@ def _thin_range(first: int, last: int) -> NDArray[np.int64]:
 
 
 def _error(tree: BatchTree, noise: float, bound: float, averaging: bool) -> float:
-    """Std of the worst prefix + (d_low - 1) bound."""
+    """Return the std of the worst prefix + (d_low - 1) bound."""
     return noise * unit_std(tree, averaging) + tree.delay * bound
 
 
 def _list_level_counts(horizon: int, shufflers: int | str, lowest: int) -> tuple[int, ...]:
-    """Numbers of levels to try, with lowest batches of at least `lowest` users."""
+    """Return the numbers of levels to try, with lowest batches of at least `lowest` users."""
     if shufflers == "best":
         return tuple(range(1, 1 + max(1, 1 + most_shufflers(max(1, horizon // lowest)))))
     if isinstance(shufflers, str):

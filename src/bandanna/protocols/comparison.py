@@ -1,4 +1,4 @@
-"""All protocols side by side, and one recorded release."""
+"""Comparison of all protocols at one budget or at one noise level; one release that is recorded in a ledger."""
 
 from __future__ import annotations
 
@@ -24,9 +24,6 @@ from bandanna.protocols.gaussian import CentralGaussian, LocalGaussian, ShuffleG
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 from bandanna.protocols.spherical_cap import LocalUnit
 
-# All protocols side by side: how much noise each trust model needs, or what a given noise guarantees.
-
-
 PROTOCOL_NAMES = (
     Clear.name,
     CentralGaussian.name,
@@ -40,7 +37,10 @@ PROTOCOL_NAMES = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparisonRow:
-    """One protocol: std of each (scaled) coordinate of the batch sum - of the worst prefix for a continual one."""
+    """One protocol of the comparison.
+
+    `std` is that of each (scaled) coordinate of the batch sum; for a continual protocol, of the worst prefix.
+    """
 
     protocol: str
     std: float | None
@@ -50,7 +50,7 @@ class ComparisonRow:
     note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinities and what does not exist are None."""
+        """Return plain values for JSON; infinite and missing numbers are None."""
         stated = self.guarantee.to_dict() if self.guarantee is not None else {}
         return {
             "protocol": self.protocol,
@@ -76,7 +76,9 @@ def compare_protocols(
     bits_limit: float = 1e6,
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
-    """The noise that every protocol needs for one budget. Outside a paper's theorem a row says why it is empty."""
+    """Return the noise that each protocol needs for one budget. A row outside a paper's theorem says why it is
+    empty.
+    """
     batch = validation.integer("batch", batch, least=2)
     steps = batch if horizon is None else horizon
     users: dict[str, Any] = {"participations": participations, "calibration": calibration}
@@ -109,7 +111,9 @@ def compare_protocols_at_std(
     mechanism: str = "blt",
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
-    """What every protocol guarantees at `delta` if the sum (the worst prefix) has noise of standard deviation `std`."""
+    """Return what each protocol guarantees at `delta` if its sum (or worst prefix) has noise of this standard
+    deviation.
+    """
     std, batch = validation.positive("std", std), validation.integer("batch", batch, least=2)
     common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": validation.delta(delta)}
     factors = factorise(mechanism, horizon=batch if horizon is None else horizon)
@@ -131,7 +135,7 @@ def compare_protocols_at_std(
 
 
 def _direction_protocol(domain: Domain, calibration: str) -> type[LocalUnit]:
-    """Directions, where there are any."""
+    """Return `LocalUnit`, or raise the reason why it does not apply."""
     if calibration == "paper":
         raise CalibrationError("random directions have no printed noise")
     if not 2 <= domain.dim <= CAP_COORDINATES:
@@ -181,13 +185,12 @@ def _std(protocol: Protocol, batch: int) -> float:
     return protocol.std()
 
 
-# One release of a batch through a ledger, where there is one: then it is drawn once, and comes back when asked for.
-
-
 def release_recorded(
     protocol: BatchProtocol, statistic: Statistic, source: NoiseSource, *, ledger: Ledger | None, task: str
 ) -> Estimate:
-    """The estimate of a batch; recorded under `task`, before it is drawn, where a ledger is given."""
+    """Release one batch. With a ledger, record it under `task` first, so that a repeated call returns the same
+    estimate.
+    """
     if ledger is None:
         return protocol.release(statistic, source)
     released: Estimate = ledger.release(

@@ -1,4 +1,4 @@
-"""Several concurrent shufflers: the protocol and its roles."""
+"""Concurrent shufflers: running sums in the shuffle model by a tree of batches with one shuffler per level."""
 
 from __future__ import annotations
 
@@ -50,367 +50,11 @@ from bandanna.protocols.shuffle_bits import BitMixer, BitSumAnalyzer
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
-# Analyzer of the tree: estimates of full batches, averaged with their parts, and the maximal ones added up.
-#
-# Kept are, for each level, the sum of the estimates of the batches that have no full batch above them yet: O(k)
-# memory,
-# since siblings are only ever added. When a batch fills, its own total and the sum of its parts' estimates are
-# averaged
-# by inverse variances, and the parts are dropped.
-
-
-Sums = tuple[Floats, ...]  # for each level, (*R, dim)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LevelWeights:
-    """For each level: variance of a batch's estimate, and the weight of its own release in it."""
-
-    variances: tuple[float, ...]
-    own: tuple[float, ...]
-
-
-def compute_level_weights(tree: BatchTree, stds: Sequence[float], *, averaging: bool) -> LevelWeights:
-    """From the standard deviations of the releases; weight v_j / w_j (1 without averaging)."""
-    releases = [std**2 for std in stds]
-    variances = node_variances(tree, releases, averaging)
-    shares = (v / w if averaging else 1.0 for v, w in zip(variances, releases, strict=True))
-    return LevelWeights(variances=tuple(variances), own=tuple(shares))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeSumAnalyzer(Analyzer):
-    """The sums of maximal full batches; its state is made of released numbers only."""
-
-    tree: BatchTree
-    levels: tuple[VectorSumAnalyzer | BitSumAnalyzer, ...]
-    weights: LevelWeights
-    dim: int
-
-    def begin(self, replicates: tuple[int, ...] = ()) -> Sums:
-        """Nothing released."""
-        return tuple(np.zeros((*replicates, self.dim)) for _ in self.levels)
-
-    def analyze(self, state: Sums, view: FullBatches, source: NoiseSource) -> tuple[Sums, Estimate]:
-        """The full batches of a view, lowest first, and the sum of everything released."""
-        following = self.taken(state, view)
-        return following, self.estimate(following, view.users)
-
-    def taken(self, state: Sums, view: FullBatches) -> Sums:
-        """The sums with the batches that are full."""
-        for level, batch in enumerate(view.levels):
-            state = merge_release(state, level, self.release(level, batch), self.weights.own)
-        return state
-
-    def release(self, level: int, batch: MixerState) -> Floats:
-        """Unbiased sum of one full batch from its totals, (..., dim)."""
-        return self.levels[level].estimate(np.asarray(batch.numbers, dtype=np.int64), batch.users).total
-
-    def estimate(self, state: Sums, users: int) -> Estimate:
-        """After so many users."""
-        low = self.tree.sizes[0]
-        total, variance = reduce(np.add, state[1:], state[0].copy()), float(self.variance(users))
-        return Estimate(total=total, count=users // low * low, variance=variance)
-
-    def variance(self, users: ArrayLike) -> Floats:
-        """Of each coordinate of the estimate after so many users."""
-        return np.asarray(self.tree.covering(users) @ self._variances)
-
-    @cached_property
-    def _variances(self) -> Floats:
-        return np.asarray(self.weights.variances)
-
-
-def make_level_analyzer(domain: Domain, noise: BinomialNoise) -> VectorSumAnalyzer | BitSumAnalyzer:
-    """Analyzer of one level's batches."""
-    return BitSumAnalyzer(noise=noise) if isinstance(domain, Bits) else VectorSumAnalyzer(domain=domain, noise=noise)
-
-
-def merge_release(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
-    """The sums of maximal batches after a batch of `level` (from 0) was released; its parts are taken out."""
-    following = list(sums)
-    estimate = release
-    if level > 0:
-        if own[level] < 1.0:  # without averaging the parts are only dropped
-            estimate = own[level] * release + (1 - own[level]) * sums[level - 1]
-        following[level - 1] = np.zeros_like(sums[level - 1])
-    following[level] = sums[level] + estimate
-    return tuple(following)
-
-
-# Randomizer of the concurrent shufflers: runs on the user's device, one message for each level's shuffler.
-
-
-def level_device(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelRandomizers:
-    """Integer counts for each level, with fresh rounding and fresh coins: k blocks of `dim` numbers."""
-    return LevelRandomizers(domain=domain, levels=tuple(_level(domain, noise, coins) for noise in noises))
-
-
-def _level(domain: Domain, noise: BinomialNoise, coins: str) -> Device:
-    return (
-        shuffle_bits.bit_sum_device(noise, coins)
-        if isinstance(domain, Bits)
-        else shuffle_binomial.vector_device(domain, noise, coins)
-    )
-
-
-def level_message_bits(noises: Sequence[BinomialNoise], domain: Domain, coins: str = "device") -> int:
-    """Length of the messages to all shufflers together, as integers: as many bits as the largest counts have."""
-    return sum(int(most).bit_length() for noise in noises for most in largest_counts(noise, domain, coins))
-
-
-# Shufflers of the tree, one per level: each adds up counts, forwards the total of a full batch and starts afresh.
-
-
-@stored_as("LevelMixer")
-@dataclass(frozen=True, kw_only=True)
-class LevelMixer(Mixer):
-    """The k shufflers side by side; each has its own block of a message. A batch that is not full has no way out.
-
-    Where shufflers draw the coins, each owes those of the users that it has, until its batch is full.
-    """
-
-    levels: tuple[CountingMixer, ...]
-
-    @property
-    def length(self) -> int:
-        """k blocks."""
-        return len(self.levels) * self.domain.dim
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Users in a batch of each level."""
-        return tuple(level.least for level in self.levels)
-
-    def full(self, users: int) -> int:
-        """How many levels have a full batch after so many users: sizes divide each other, so the lowest ones."""
-        full = 0
-        while users and full < len(self.sizes) and users % self.sizes[full] == 0:
-            full += 1
-        return full
-
-    @property
-    def draws(self) -> bool:
-        """Whether shufflers draw the coins."""
-        return self.levels[0].coins == "mixer"
-
-    def flag_unlikely(self, messages: Messages) -> Bools:
-        """Whose counts for some level an honest device hardly ever sends: (..., users, k dim) -> (..., users)."""
-        found = [level.flag_unlikely(block) for level, block in zip(self.levels, self._blocks(messages), strict=True)]
-        return np.asarray(np.any(found, axis=0))
-
-    def check_range(self, messages: Messages) -> None:
-        """Every block by its level."""
-        for level, block in zip(self.levels, self._blocks(messages), strict=True):
-            level.check_range(block)
-
-    def empty(self, replicates: tuple[int, ...] = ()) -> LevelMixerState:
-        """Empty shufflers."""
-        totals = tuple(np.zeros((*replicates, self.domain.dim), dtype=np.int64) for _ in self.levels)
-        return LevelMixerState(users=0, totals=totals, owed=(0,) * len(self.levels))
-
-    def add(self, held: LevelMixerState, messages: Messages) -> LevelMixerState:
-        """Some more users of one lowest batch: (..., users, k dim)."""
-        check_replicates(messages, held.totals[0].shape[:-1])
-        pairs = zip(held.totals, self._blocks(messages), strict=True)
-        totals = tuple(before + block.sum(axis=-2) for before, block in pairs)
-        more = messages.shape[-2]
-        owed = tuple(before + more for before in held.owed) if self.draws else held.owed
-        return LevelMixerState(users=held.users + more, totals=totals, owed=owed)
-
-    def drawn(self, held: LevelMixerState, source: NoiseSource) -> LevelMixerState:
-        """The coins that full levels owe, each from a stream of its own; what is not owed is not drawn again."""
-        full = self.full(held.users)
-        if not self.draws or not any(held.owed[:full]):
-            return held
-        totals = list(held.totals)
-        for number, (level, owed) in enumerate(zip(self.levels[:full], held.owed[:full], strict=True)):
-            own = level_source(source, number)
-            totals[number] = totals[number] + draw_batch_coins(level.noise, owed, totals[number].shape, own)
-        return replace(held, totals=tuple(totals), owed=(0,) * full + held.owed[full:])
-
-    def close(self, held: LevelMixerState) -> FullBatches:
-        """The totals of full batches, of none where the lowest is not full."""
-        full = self.full(held.users)
-        if any(held.owed[:full]):
-            raise InvalidArgument("held", f"without the coins of {held.owed[:full]} users", "all coins of a full batch")
-        pairs = zip(self.sizes[:full], held.totals[:full], strict=True)
-        return FullBatches(
-            users=held.users, levels=tuple(MixerState(users=size, numbers=totals) for size, totals in pairs)
-        )
-
-    def forget(self, held: LevelMixerState) -> LevelMixerState:
-        """Full shufflers are emptied and used again."""
-        if not (full := self.full(held.users)):
-            return held
-        return replace(held, totals=(*map(np.zeros_like, held.totals[:full]), *held.totals[full:]))
-
-    def split_portions(self, held: LevelMixerState, messages: Messages) -> Iterator[Messages]:
-        """Cut where lowest batches fill."""
-        for start, stop in cut_spans(held.users, messages.shape[-2], self.sizes[0]):
-            yield messages[..., start:stop, :]
-
-    def _blocks(self, messages: Messages) -> Iterator[Messages]:
-        dim = self.domain.dim
-        return (messages[..., start : start + dim] for start in range(0, self.length, dim))
-
-
-def level_mixer(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelMixer:
-    """Shufflers for the levels' batches."""
-    kind = BitMixer if isinstance(domain, Bits) else VectorMixer
-    levels = tuple(kind(domain=domain, least=one.users, noise=one, coins=coins) for one in noises)
-    return LevelMixer(domain=domain, levels=levels)
-
-
-def cut_spans(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:
-    """`more` users after `users` as spans that end where batches of `low` fill."""
-    return pairwise([0, *range(low - users % low, more, low), more])
-
-
-# Aggregate law of the concurrent shufflers: encoded statistics as users arrive, the coins of a full batch in one draw.
-#
-# Coins of different users and levels are independent, and nobody sees a batch before it is full: Bin(m b, 1/2) drawn
-# when
-# it is released has the law of m users' coins added up one by one.
-
-
 _FEW, _GROUPS = 100, 2  # users whose coins are drawn faster one by one than as two binomial numbers
-
-
-def encode_levels(
-    statistic: Statistic, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
-) -> tuple[Ints, ...]:
-    """What the shufflers add for some users, without their coins: k times (..., dim)."""
-    if isinstance(domain, Bits):
-        ones = np.rint(statistic.total()).astype(np.int64)
-        return tuple(int(noise.scale) * ones for noise in noises)
-    if statistic.counts is None:
-        return encode_sums(statistic.values, noises, domain, source)
-    if statistic.users <= _FEW and statistic.values.shape[-2] <= _GROUPS:
-        return encode_small_groups(statistic.values, statistic.counts, noises, domain, source)
-    return encode_groups(statistic.values, statistic.counts, noises, domain, source)
-
-
-def add_users(held: LevelMixerState, users: int, added: Sequence[Ints]) -> LevelMixerState:
-    """Some more users, whose coins are owed."""
-    totals = tuple(before + more for before, more in zip(held.totals, added, strict=True))
-    return LevelMixerState(users=held.users + users, totals=totals, owed=tuple(owed + users for owed in held.owed))
-
-
-def settle_coins(
-    held: LevelMixerState, noises: Sequence[BinomialNoise], source: NoiseSource, *, levels: int
-) -> LevelMixerState:
-    """The lowest levels with the coins that they are owed."""
-    if not any(held.owed[:levels]):
-        return held
-    totals = list(held.totals)
-    for level, (noise, owed) in enumerate(zip(noises[:levels], held.owed[:levels], strict=True)):
-        if owed:
-            totals[level] = totals[level] + draw_coins(owed, noise, totals[level].shape, source)
-    return replace(held, totals=tuple(totals), owed=(0,) * levels + held.owed[levels:])
-
-
-def draw_coins(users: int, noise: BinomialNoise, shape: tuple[int, ...], source: NoiseSource) -> Ints:
-    """The coins of so many users: Bin(m b, 1/2)."""
-    return source.binomial(trials=users * noise.trials, probability=noise.probability, size=shape)
-
-
-def sample_level_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
-    """A whole batch of one level, (..., dim)."""
-    (added,) = encode_levels(statistic, [noise], domain, source)
-    return np.asarray(added + draw_coins(noise.users, noise, added.shape, source))
-
-
-# A whole stream at once, in the law of user by user: every level's batches are released together.
-
 
 _CHUNK = 1 << 22  # numbers held at a time
 
-
-def estimate_prefixes(
-    values: Floats,
-    device: LevelRandomizers,
-    mixer: LevelMixer,
-    analyzer: TreeSumAnalyzer,
-    source: NoiseSource,
-    path: str,
-) -> Floats:
-    """Estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full."""
-    tree = analyzer.tree
-    users, low = values.shape[-2], tree.sizes[0]
-    filled = sum(size <= users for size in tree.sizes)  # levels with a full batch
-    estimates = np.zeros(values.shape)
-    if not filled:
-        return estimates
-    if path == "law" and isinstance(device.domain, Bits):
-        batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], users // low, low)
-        counts = np.cumsum(np.rint(np.sum(batch, axis=-1)), axis=-1)  # whole numbers below 2^53: exact
-        after = counts[..., None] + sample_bit_noise(counts.shape, analyzer, source)
-    else:
-        after = _sum_maximal_batches(
-            [release_level(values, level, device, mixer, analyzer, source, path) for level in range(filled)], analyzer
-        )
-    held = np.repeat(after, low, axis=-2)[..., : users - low + 1, :]  # an estimate stands until the next batch fills
-    estimates[..., low - 1 :, :] = held
-    return estimates
-
-
-def sample_bit_noise(shape: tuple[int, ...], analyzer: TreeSumAnalyzer, source: NoiseSource) -> Floats:
-    """Estimates less true counts after every lowest batch of bits: (..., N_1) -> (..., N_1, 1).
-
-    A release is linear in its total, a batch and its parts have the same ones, and their weights add up to 1: so the
-    estimate of a stream is its count plus that of a stream of zeros, whose totals are coins alone.
-    """
-    tree, released, users = analyzer.tree, [], shape[-1] * analyzer.tree.sizes[0]
-    for level, size in enumerate(tree.sizes):
-        if size > users:
-            break
-        noise = analyzer.levels[level].noise
-        totals = draw_coins(size, noise, (*shape[:-1], users // size, 1), source)
-        released.append(analyzer.release(level, MixerState(users=size, numbers=totals)))
-    return _sum_maximal_batches(released, analyzer)
-
-
-def _sum_maximal_batches(released: list[Floats], analyzer: TreeSumAnalyzer) -> Floats:
-    """The sum of the maximal batches after every lowest one, from the releases by level: (..., N_1, dim)."""
-    degrees = analyzer.tree.degrees[1 : len(released)]
-    return trees.compute_prefixes(
-        trees.average_blocks(released, degrees, analyzer.weights.own[: len(released)]), degrees
-    )
-
-
-def release_level(
-    values: Floats,
-    level: int,
-    device: LevelRandomizers,
-    mixer: LevelMixer,
-    analyzer: TreeSumAnalyzer,
-    source: NoiseSource,
-    path: str,
-) -> Floats:
-    """Releases of all full batches of a level, (..., users, dim) -> (..., N_j, dim), in chunks."""
-    size, replicates, dim = analyzer.tree.sizes[level], values.shape[:-2], values.shape[-1]
-    count = values.shape[-2] // size
-    step = max(1, _CHUNK // (size * dim * int(np.prod(replicates, dtype=np.int64))))
-    released = np.empty((*replicates, count, dim))
-    for start in range(0, count, step):
-        stop = min(start + step, count)
-        rows = values[..., start * size : stop * size, :].reshape(*replicates, stop - start, size, dim)
-        if path == "law":
-            domain, noise = device.domain, analyzer.levels[level].noise
-            totals = sample_level_totals(
-                domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64)), noise, domain, source
-            )
-            view = MixerState(users=size, numbers=totals)
-        else:
-            own, one = level_source(source, level), mixer.levels[level]
-            messages = device.levels[level].encode(rows, own)
-            view = one.close(one.drawn(one.add(one.empty(rows.shape[:-2]), messages), own))
-        released[..., start:stop, :] = analyzer.release(level, view)
-    return released
-
-
-# Concurrent shufflers: a tree of batches with one shuffler per level, for running sums in the shuffle model.
+Sums = tuple[Floats, ...]  # for each level, (*R, dim)
 
 
 @stored_as("ConcurrentShuffleState")
@@ -429,14 +73,24 @@ class ConcurrentShuffle(StreamProtocol):
 
         estimate(t) = sum of the estimates of the maximal full batches up to t              [002, Definition 3.1]
 
-    `tree` says which users share a batch; `noises` are the lattice and coins of each level; with `averaging` the
-    estimate of a batch combines its own release with those of its parts. Users of the unfinished lowest batch are
-    missing from the estimate (at most `tree.delay`), and unfinished batches are never released, not even at the end.
+    Users of the unfinished lowest batch are missing from the estimate (at most `tree.delay`). Unfinished batches are
+    never released, not even at the end.
 
-    Privacy: one user is in one batch of each level; the k releases compose (`privacy`), whatever later users do.
-    k = 1 is the sequential shuffle model; degree 2 and k = log2(n) - 1 is Algorithm 2.
-    Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2023 [002], Algorithm 3. Deviations: composition in Gaussian DP
-    with a price for each level instead of epsilon/k, averaging, integer degrees for any horizon, tight noise.
+    Privacy: one user is in one batch of each level; the k releases compose (`batch_tree`), whatever later users do. k =
+    1 is the sequential shuffle model; degree 2 and k = log2(n) - 1 is Algorithm 2. Reference: Tenenbaum, Kaplan,
+    Mansour and Stemmer 2023 [002], Algorithm 3. Deviations: composition in Gaussian DP with a price for each level
+    instead of epsilon/k, averaging, integer degrees for any horizon, tight noise.
+
+    Parameters
+    ----------
+    tree
+        Which users share a batch.
+    noises
+        Lattice and coins of each level.
+    averaging
+        Combine a batch's release with those of its parts.
+    coins
+        As in `ShuffleBinomial`, for each level's sum.
     """
 
     tree: BatchTree
@@ -473,24 +127,29 @@ class ConcurrentShuffle(StreamProtocol):
         lowest: int | None = None,
         coins: str = "device",
     ) -> ConcurrentShuffle:
-        """Least noise over `horizon` users with k `shufflers` ("best" chooses k).
+        """Find the least noise over `horizon` users.
 
-        degrees      "best": least (std of the worst prefix + (d_low - 1) times the value bound); "paper": n^{1/(2k+1)}
-                     and n^{2/(2k+1)}; or (d_low, d_2, ..., d_k)
-        calibration  "tight": prices compose in Gaussian DP; "paper": the printed noise of the vector sum for
-                     (epsilon/k, delta/k) on each level, no averaging; for bits, whose noise is not printed, the least
-        averaging    combine a batch with its parts; by default in tight mode only
-        lowest       fix d_low, with degrees="best"
-        coins        who draws them: "device", "checked" or "mixer"
+        Parameters
+        ----------
+        shufflers
+            Number of levels k, or "best" for the k with the least error.
+        degrees
+            "best": least (std of the worst prefix + (d_low - 1) times the value bound). "paper": n^{1/(2k+1)} and
+            n^{2/(2k+1)}. Or (d_low, d_2, ..., d_k).
+        calibration
+            "tight": prices compose in Gaussian DP. "paper": the printed noise of the vector sum for (epsilon/k,
+            delta/k) on each level, no averaging; for bits, whose noise is not printed, the least noise.
+        averaging
+            Combine a batch with its parts. By default in tight mode only.
+        lowest
+            Fixes d_low, with degrees="best".
+        coins
+            Who draws them: "device", "checked" or "mixer".
         """
         validation.one_of("coins", coins, COIN_SOURCES)
-        validation.one_of("calibration", calibration, ("tight", "paper"))
+        if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
+            domain = drop_isometry(domain)
         average = calibration == "tight" if averaging is None else averaging
-        domain = (
-            drop_isometry(domain)
-            if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper"
-            else domain
-        )
         tree = plan_tree(
             check_domain(domain),
             budget,
@@ -508,7 +167,7 @@ class ConcurrentShuffle(StreamProtocol):
 
     @property
     def shufflers(self) -> int:
-        """k."""
+        """Number of shufflers, k."""
         return self.tree.levels
 
     @property
@@ -518,7 +177,7 @@ class ConcurrentShuffle(StreamProtocol):
 
     @cached_property
     def event(self) -> CompositionEvent:
-        """All that the stream releases about one user: one batch of every level."""
+        """Everything that the stream releases about one user: one batch of each level."""
         return batch_tree.all_levels_event(self.domain, self.noises, self.coins)
 
     @property
@@ -528,12 +187,12 @@ class ConcurrentShuffle(StreamProtocol):
 
     @property
     def exposed(self) -> float:
-        """How often one of the shufflers is sure."""
+        """Probability with which one of the shufflers learns something with certainty."""
         return batch_tree.levels_exposure(self.domain, self.noises, self.coins)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """A shuffler sees its level's counts."""
+        """A shuffler sees the counts for its level."""
         shufflers = "the shuffler" if self.shufflers == 1 else f"each of the {self.shufflers} shufflers"
         return (
             (shufflers, describe_shuffler_view(self.coins, "counts for its level", "statistic")),
@@ -542,7 +201,7 @@ class ConcurrentShuffle(StreamProtocol):
 
     @cached_property
     def device(self) -> LevelRandomizers:
-        """One message for each shuffler."""
+        """Sends one message to each shuffler."""
         return level_device(self.domain, self.noises, self.coins)
 
     @cached_property
@@ -552,17 +211,17 @@ class ConcurrentShuffle(StreamProtocol):
 
     @cached_property
     def analyzer(self) -> TreeSumAnalyzer:
-        """Estimates of full batches, averaged with their parts."""
+        """Averages full batches with their parts."""
         levels = tuple(make_level_analyzer(self.domain, noise) for noise in self.noises)
         return TreeSumAnalyzer(tree=self.tree, levels=levels, weights=self.weights, dim=self.domain.dim)
 
     @property
     def bits_per_user(self) -> int:
-        """The messages to all shufflers together, as integer counts."""
+        """Bits of the messages to all shufflers together, as integer counts."""
         return level_message_bits(self.noises, self.domain, self.coins)
 
     def draws(self, users: int) -> ReleaseCost:
-        """Coins on every number of every message to each shuffler, or on the totals of all levels."""
+        """Coins on every number of every message, or on the totals of all levels."""
         dim = self.domain.dim
         if self.coins == "mixer":
             words = sum(count_words(noise.users * noise.trials) for noise in self.noises)
@@ -571,41 +230,43 @@ class ConcurrentShuffle(StreamProtocol):
         return ReleaseCost(words=dim * words, numbers=users * dim * self.shufflers)
 
     def level_stds(self) -> tuple[float, ...]:
-        """Standard deviation of a coordinate of a batch's own release on each level, rounding included."""
+        """Return, for each level, the standard deviation of a coordinate of a batch's own release, rounding
+        included.
+        """
         return tuple(bit_std(noise) if isinstance(self.domain, Bits) else noise.std() for noise in self.noises)
 
     @cached_property
     def weights(self) -> LevelWeights:
-        """How a batch is combined with its parts, and how noisy it is then."""
+        """How a batch is combined with its parts, and its variance then."""
         return compute_level_weights(self.tree, self.level_stds(), averaging=self.averaging)
 
     def prefix_variance(self, users: ArrayLike) -> Floats:
-        """Variance of each coordinate of the estimate after so many users."""
+        """Return the variance of each coordinate of the estimate after `users` users."""
         return self.analyzer.variance(users)
 
     def prefix_std(self) -> Floats:
-        """After 1, 2, ... lowest batches."""
+        """Return the standard deviations after 1, 2, ... lowest batches."""
         low = self.tree.sizes[0]
         return np.asarray(np.sqrt(self.prefix_variance(np.arange(low, self.tree.horizon + 1, low))))
 
     def std(self) -> float:
-        """Standard deviation of each coordinate of the worst prefix."""
+        """Return the standard deviation of each coordinate of the worst prefix."""
         return float(np.sqrt(np.max(self.prefix_variance(self.tree.worst_steps))))
 
     def begin(self, replicates: tuple[int, ...] = ()) -> ConcurrentState:
-        """Empty shufflers, nothing released."""
+        """Return empty shufflers and no release."""
         return ConcurrentState(held=self.mixer.empty(replicates), sums=self.analyzer.begin(replicates))
 
     def parted(self, state: ConcurrentState) -> tuple[LevelMixerState, tuple[Floats, ...]]:
-        """The shufflers' and the analyzer's."""
+        """Split into the shufflers' and the analyzer's part."""
         return state.held, state.sums
 
     def joined(self, held: LevelMixerState, analyzed: tuple[Floats, ...]) -> ConcurrentState:
-        """Both together."""
+        """Join the shufflers' and the analyzer's part."""
         return ConcurrentState(held=held, sums=analyzed)
 
     def check_users(self, state: ConcurrentState, users: int) -> None:
-        """As many as the horizon has."""
+        """Refuse a foreign state, and users beyond the horizon."""
         if not isinstance(state, ConcurrentState):
             raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
         self._check_room(state.held.users, users)
@@ -619,7 +280,7 @@ class ConcurrentShuffle(StreamProtocol):
         path: str = "messages",
         clip: bool = True,
     ) -> tuple[ConcurrentState, Estimate]:
-        """Some more users, (..., users, dim), in any number: the next state and the estimate of all full batches."""
+        """Add users, (..., users, dim), in any number, and estimate the sum of all full batches."""
         by_law = self.coins != "mixer" and isinstance(state, ConcurrentState) and any(state.held.owed)
         if path == "messages" and by_law:  # of earlier users
             state = replace(state, held=settle_coins(state.held, self.noises, source, levels=self.shufflers))
@@ -628,7 +289,7 @@ class ConcurrentShuffle(StreamProtocol):
     def law(
         self, state: ConcurrentState, statistic: Statistic, source: NoiseSource
     ) -> tuple[ConcurrentState, Estimate]:
-        """Encoded statistics as users arrive, the coins of a batch when it is full."""
+        """Add encoded statistics as users arrive, and the coins of a batch when it is full."""
         held, sums = state.held, state.sums
         for part in self._parts(held.users, statistic):
             added = encode_levels(part, self.noises, self.domain, source)
@@ -641,16 +302,18 @@ class ConcurrentShuffle(StreamProtocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """A whole stream at once, in the law of `release` user by user: (..., users, dim) -> the same shape."""
+        """Release a whole stream at once, distributed as `release` user by user: (..., users, dim) -> the same
+        shape.
+        """
         check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         self._check_room(0, values.shape[-2])
         return estimate_prefixes(values, self.device, self.mixer, self.analyzer, source, path)
 
     def estimate_bit_prefixes(self, ones: Ints, source: NoiseSource) -> Floats:
-        """Whole streams of bits by how many ones each lowest batch has, for simulation: (..., N_1) -> the same shape.
+        """Simulate streams of bits from the number of ones in each lowest batch: (..., N_1) -> the same shape.
 
-        In the law of `release`, and draw for draw `prefixes(path="law")` at the end of every batch.
+        Distributed as `release`, and draw for draw equal to `prefixes(path="law")` at the end of every batch.
         """
         counts = np.asarray(ones, dtype=np.int64)
         noise = self.noise_of_bits(counts.shape, source)
@@ -659,7 +322,7 @@ class ConcurrentShuffle(StreamProtocol):
         return np.asarray(np.cumsum(counts, axis=-1) + noise)
 
     def noise_of_bits(self, shape: tuple[int, ...], source: NoiseSource) -> Floats:
-        """What `after_batches` adds to the true counts, whatever the bits are: (..., N_1)."""
+        """Draw what `estimate_bit_prefixes` adds to the true counts, for any bits: (..., N_1)."""
         check_path("law", source)
         if not isinstance(self.domain, Bits):
             raise InvalidArgument("domain", self.domain, "bd.device.Bits(): only of bits do counts tell everything")
@@ -672,7 +335,7 @@ class ConcurrentShuffle(StreamProtocol):
             raise InvalidArgument("users", users + more, f"at most the horizon {self.tree.horizon}")
 
     def _parts(self, users: int, statistic: Statistic) -> Iterator[Statistic]:
-        """The statistic cut where lowest batches fill."""
+        """Yield the statistic, cut where lowest batches fill."""
         low = self.tree.sizes[0]
         if statistic.users <= low - users % low:
             yield statistic
@@ -680,3 +343,355 @@ class ConcurrentShuffle(StreamProtocol):
         values = statistic.rows()
         for start, stop in cut_spans(users, values.shape[-2], low):
             yield self.domain.sealed(values[..., start:stop, :], clipped=np.zeros_like(statistic.clipped))
+
+
+# Randomizer
+
+
+def level_device(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelRandomizers:
+    """Return the device: integer counts for each level with fresh rounding and fresh coins, k blocks of `dim`
+    numbers.
+    """
+    return LevelRandomizers(domain=domain, levels=tuple(_level(domain, noise, coins) for noise in noises))
+
+
+def _level(domain: Domain, noise: BinomialNoise, coins: str) -> Device:
+    if isinstance(domain, Bits):
+        return shuffle_bits.bit_sum_device(noise, coins)
+    return shuffle_binomial.vector_device(domain, noise, coins)
+
+
+def level_message_bits(noises: Sequence[BinomialNoise], domain: Domain, coins: str = "device") -> int:
+    """Return the bits of the messages to all shufflers together, as integers that hold the largest counts."""
+    return sum(int(most).bit_length() for noise in noises for most in largest_counts(noise, domain, coins))
+
+
+# Mixer
+
+
+@stored_as("LevelMixer")
+@dataclass(frozen=True, kw_only=True)
+class LevelMixer(Mixer):
+    """The k shufflers side by side; each has its own block of a message. Batches that are not full are never forwarded.
+
+    Shufflers that draw the coins owe those of their users until the batch is full.
+    """
+
+    levels: tuple[CountingMixer, ...]
+
+    @property
+    def length(self) -> int:
+        """k blocks."""
+        return len(self.levels) * self.domain.dim
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Users in a batch of each level."""
+        return tuple(level.least for level in self.levels)
+
+    def full(self, users: int) -> int:
+        """Return how many levels have a full batch after `users` users. Sizes divide each other, so these are the
+        lowest.
+        """
+        full = 0
+        while users and full < len(self.sizes) and users % self.sizes[full] == 0:
+            full += 1
+        return full
+
+    @property
+    def draws(self) -> bool:
+        """Whether shufflers draw the coins."""
+        return self.levels[0].coins == "mixer"
+
+    def flag_unlikely(self, messages: Messages) -> Bools:
+        """Flag users whose counts for some level are improbable: (..., users, k dim) -> (..., users)."""
+        found = [level.flag_unlikely(block) for level, block in zip(self.levels, self._blocks(messages), strict=True)]
+        return np.asarray(np.any(found, axis=0))
+
+    def check_range(self, messages: Messages) -> None:
+        """Check each block with the mixer of its level."""
+        for level, block in zip(self.levels, self._blocks(messages), strict=True):
+            level.check_range(block)
+
+    def empty(self, replicates: tuple[int, ...] = ()) -> LevelMixerState:
+        """Return empty shufflers."""
+        totals = tuple(np.zeros((*replicates, self.domain.dim), dtype=np.int64) for _ in self.levels)
+        return LevelMixerState(users=0, totals=totals, owed=(0,) * len(self.levels))
+
+    def add(self, held: LevelMixerState, messages: Messages) -> LevelMixerState:
+        """Add users of one lowest batch, (..., users, k dim)."""
+        check_replicates(messages, held.totals[0].shape[:-1])
+        pairs = zip(held.totals, self._blocks(messages), strict=True)
+        totals = tuple(before + block.sum(axis=-2) for before, block in pairs)
+        more = messages.shape[-2]
+        owed = tuple(before + more for before in held.owed) if self.draws else held.owed
+        return LevelMixerState(users=held.users + more, totals=totals, owed=owed)
+
+    def drawn(self, held: LevelMixerState, source: NoiseSource) -> LevelMixerState:
+        """Add the coins that full levels owe, each from its own random stream. Coins are never drawn twice."""
+        full = self.full(held.users)
+        if not self.draws or not any(held.owed[:full]):
+            return held
+        totals = list(held.totals)
+        for number, (level, owed) in enumerate(zip(self.levels[:full], held.owed[:full], strict=True)):
+            own = level_source(source, number)
+            totals[number] = totals[number] + draw_batch_coins(level.noise, owed, totals[number].shape, own)
+        return replace(held, totals=tuple(totals), owed=(0,) * full + held.owed[full:])
+
+    def close(self, held: LevelMixerState) -> FullBatches:
+        """Return the totals of full batches; none if the lowest batch is not full."""
+        full = self.full(held.users)
+        if any(held.owed[:full]):
+            raise InvalidArgument("held", f"without the coins of {held.owed[:full]} users", "all coins of a full batch")
+        pairs = zip(self.sizes[:full], held.totals[:full], strict=True)
+        return FullBatches(
+            users=held.users, levels=tuple(MixerState(users=size, numbers=totals) for size, totals in pairs)
+        )
+
+    def forget(self, held: LevelMixerState) -> LevelMixerState:
+        """Empty the full shufflers."""
+        if not (full := self.full(held.users)):
+            return held
+        return replace(held, totals=(*map(np.zeros_like, held.totals[:full]), *held.totals[full:]))
+
+    def split_portions(self, held: LevelMixerState, messages: Messages) -> Iterator[Messages]:
+        """Yield the messages, cut where lowest batches fill."""
+        for start, stop in cut_spans(held.users, messages.shape[-2], self.sizes[0]):
+            yield messages[..., start:stop, :]
+
+    def _blocks(self, messages: Messages) -> Iterator[Messages]:
+        dim = self.domain.dim
+        return (messages[..., start : start + dim] for start in range(0, self.length, dim))
+
+
+def level_mixer(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelMixer:
+    """Return the shufflers of all levels."""
+    kind = BitMixer if isinstance(domain, Bits) else VectorMixer
+    levels = tuple(kind(domain=domain, least=one.users, noise=one, coins=coins) for one in noises)
+    return LevelMixer(domain=domain, levels=levels)
+
+
+def cut_spans(users: int, more: int, low: int) -> Iterator[tuple[int, int]]:
+    """Yield `more` users after `users` as spans that end where batches of `low` users fill."""
+    return pairwise([0, *range(low - users % low, more, low), more])
+
+
+# Analyzer
+
+
+@dataclass(frozen=True, kw_only=True)
+class LevelWeights:
+    """For each level: the variance of a batch's estimate, and the weight of its own release in it."""
+
+    variances: tuple[float, ...]
+    own: tuple[float, ...]
+
+
+def compute_level_weights(tree: BatchTree, stds: Sequence[float], *, averaging: bool) -> LevelWeights:
+    """Compute the weights v_j / w_j from the standard deviations of the releases; 1 without averaging."""
+    releases = [std**2 for std in stds]
+    variances = node_variances(tree, releases, averaging)
+    shares = (v / w if averaging else 1.0 for v, w in zip(variances, releases, strict=True))
+    return LevelWeights(variances=tuple(variances), own=tuple(shares))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeSumAnalyzer(Analyzer):
+    """Adds the estimates of the maximal full batches. Its state holds released numbers only.
+
+    The state has, for each level, the sum of the estimates of the batches without a full batch above them: O(k) memory.
+    When a batch fills, its own total and the sum of its parts' estimates are averaged by inverse variances, and the
+    parts are dropped.
+    """
+
+    tree: BatchTree
+    levels: tuple[VectorSumAnalyzer | BitSumAnalyzer, ...]
+    weights: LevelWeights
+    dim: int
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> Sums:
+        """Return zero sums."""
+        return tuple(np.zeros((*replicates, self.dim)) for _ in self.levels)
+
+    def analyze(self, state: Sums, view: FullBatches, source: NoiseSource) -> tuple[Sums, Estimate]:
+        """Add the full batches of a view, lowest first; return the sums and the estimate of everything released."""
+        following = self.taken(state, view)
+        return following, self.estimate(following, view.users)
+
+    def taken(self, state: Sums, view: FullBatches) -> Sums:
+        """Return the sums with the full batches of a view."""
+        for level, batch in enumerate(view.levels):
+            state = merge_release(state, level, self.release(level, batch), self.weights.own)
+        return state
+
+    def release(self, level: int, batch: MixerState) -> Floats:
+        """Return the unbiased sum of a full batch from its totals, (..., dim)."""
+        return self.levels[level].estimate(np.asarray(batch.numbers, dtype=np.int64), batch.users).total
+
+    def estimate(self, state: Sums, users: int) -> Estimate:
+        """Return the estimate after `users` users."""
+        low = self.tree.sizes[0]
+        total, variance = reduce(np.add, state[1:], state[0].copy()), float(self.variance(users))
+        return Estimate(total=total, count=users // low * low, variance=variance)
+
+    def variance(self, users: ArrayLike) -> Floats:
+        """Return the variance of each coordinate of the estimate after `users` users."""
+        return np.asarray(self.tree.covering(users) @ self._variances)
+
+    @cached_property
+    def _variances(self) -> Floats:
+        return np.asarray(self.weights.variances)
+
+
+def make_level_analyzer(domain: Domain, noise: BinomialNoise) -> VectorSumAnalyzer | BitSumAnalyzer:
+    """Return the analyzer of one level's batches."""
+    return BitSumAnalyzer(noise=noise) if isinstance(domain, Bits) else VectorSumAnalyzer(domain=domain, noise=noise)
+
+
+def merge_release(sums: Sums, level: int, release: Floats, own: Sequence[float]) -> Sums:
+    """Return the sums of maximal batches after a batch of `level` (from 0) was released; its parts are taken out."""
+    following = list(sums)
+    estimate = release
+    if level > 0:
+        if own[level] < 1.0:  # without averaging the parts are only dropped
+            estimate = own[level] * release + (1 - own[level]) * sums[level - 1]
+        following[level - 1] = np.zeros_like(sums[level - 1])
+    following[level] = sums[level] + estimate
+    return tuple(following)
+
+
+# Law
+
+
+def encode_levels(
+    statistic: Statistic, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
+) -> tuple[Ints, ...]:
+    """Draw what the shufflers add for some users, without coins: k times (..., dim)."""
+    if isinstance(domain, Bits):
+        ones = np.rint(statistic.total()).astype(np.int64)
+        return tuple(int(noise.scale) * ones for noise in noises)
+    if statistic.counts is None:
+        return encode_sums(statistic.values, noises, domain, source)
+    if statistic.users <= _FEW and statistic.values.shape[-2] <= _GROUPS:
+        return encode_small_groups(statistic.values, statistic.counts, noises, domain, source)
+    return encode_groups(statistic.values, statistic.counts, noises, domain, source)
+
+
+def add_users(held: LevelMixerState, users: int, added: Sequence[Ints]) -> LevelMixerState:
+    """Return the state with more users, whose coins are owed."""
+    totals = tuple(before + more for before, more in zip(held.totals, added, strict=True))
+    return LevelMixerState(users=held.users + users, totals=totals, owed=tuple(owed + users for owed in held.owed))
+
+
+def settle_coins(
+    held: LevelMixerState, noises: Sequence[BinomialNoise], source: NoiseSource, *, levels: int
+) -> LevelMixerState:
+    """Add the owed coins to the lowest `levels` levels.
+
+    Coins of different users and levels are independent, and nobody sees a batch before it is full. So Bin(m b, 1/2),
+    drawn when it is released, is distributed as the coins of m users.
+    """
+    if not any(held.owed[:levels]):
+        return held
+    totals = list(held.totals)
+    for level, (noise, owed) in enumerate(zip(noises[:levels], held.owed[:levels], strict=True)):
+        if owed:
+            totals[level] = totals[level] + draw_coins(owed, noise, totals[level].shape, source)
+    return replace(held, totals=tuple(totals), owed=(0,) * levels + held.owed[levels:])
+
+
+def draw_coins(users: int, noise: BinomialNoise, shape: tuple[int, ...], source: NoiseSource) -> Ints:
+    """Draw the coins of `users` users, Bin(m b, 1/2)."""
+    return source.binomial(trials=users * noise.trials, probability=noise.probability, size=shape)
+
+
+def sample_level_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
+    """Draw the total of a whole batch of one level, (..., dim)."""
+    (added,) = encode_levels(statistic, [noise], domain, source)
+    return np.asarray(added + draw_coins(noise.users, noise, added.shape, source))
+
+
+def estimate_prefixes(
+    values: Floats,
+    device: LevelRandomizers,
+    mixer: LevelMixer,
+    analyzer: TreeSumAnalyzer,
+    source: NoiseSource,
+    path: str,
+) -> Floats:
+    """Return the estimates after every user, (..., users, dim) -> the same shape; 0 before the first batch is full.
+
+    All batches of a level are released together.
+    """
+    tree = analyzer.tree
+    users, low = values.shape[-2], tree.sizes[0]
+    filled = sum(size <= users for size in tree.sizes)  # levels with a full batch
+    estimates = np.zeros(values.shape)
+    if not filled:
+        return estimates
+    if path == "law" and isinstance(device.domain, Bits):
+        batch = values[..., : users // low * low, 0].reshape(*values.shape[:-2], users // low, low)
+        counts = np.cumsum(np.rint(np.sum(batch, axis=-1)), axis=-1)  # whole numbers below 2^53: exact
+        after = counts[..., None] + sample_bit_noise(counts.shape, analyzer, source)
+    else:
+        after = _sum_maximal_batches(
+            [release_level(values, level, device, mixer, analyzer, source, path) for level in range(filled)], analyzer
+        )
+    held = np.repeat(after, low, axis=-2)[..., : users - low + 1, :]  # an estimate stands until the next batch fills
+    estimates[..., low - 1 :, :] = held
+    return estimates
+
+
+def sample_bit_noise(shape: tuple[int, ...], analyzer: TreeSumAnalyzer, source: NoiseSource) -> Floats:
+    """Draw estimates less true counts after every lowest batch of bits: (..., N_1) -> (..., N_1, 1).
+
+    A release is linear in its total, a batch and its parts have the same ones, and their weights add up to 1. So the
+    estimate of a stream is its count plus the estimate of a stream of zeros, whose totals are coins alone.
+    """
+    tree, released, users = analyzer.tree, [], shape[-1] * analyzer.tree.sizes[0]
+    for level, size in enumerate(tree.sizes):
+        if size > users:
+            break
+        noise = analyzer.levels[level].noise
+        totals = draw_coins(size, noise, (*shape[:-1], users // size, 1), source)
+        released.append(analyzer.release(level, MixerState(users=size, numbers=totals)))
+    return _sum_maximal_batches(released, analyzer)
+
+
+def _sum_maximal_batches(released: list[Floats], analyzer: TreeSumAnalyzer) -> Floats:
+    """Return the sums of the maximal batches after every lowest one, from the releases by level: (..., N_1, dim)."""
+    degrees = analyzer.tree.degrees[1 : len(released)]
+    return trees.compute_prefixes(
+        trees.average_blocks(released, degrees, analyzer.weights.own[: len(released)]), degrees
+    )
+
+
+def release_level(
+    values: Floats,
+    level: int,
+    device: LevelRandomizers,
+    mixer: LevelMixer,
+    analyzer: TreeSumAnalyzer,
+    source: NoiseSource,
+    path: str,
+) -> Floats:
+    """Release all full batches of a level in chunks, (..., users, dim) -> (..., N_j, dim)."""
+    size, replicates, dim = analyzer.tree.sizes[level], values.shape[:-2], values.shape[-1]
+    count = values.shape[-2] // size
+    step = max(1, _CHUNK // (size * dim * int(np.prod(replicates, dtype=np.int64))))
+    released = np.empty((*replicates, count, dim))
+    for start in range(0, count, step):
+        stop = min(start + step, count)
+        rows = values[..., start * size : stop * size, :].reshape(*replicates, stop - start, size, dim)
+        if path == "law":
+            domain, noise = device.domain, analyzer.levels[level].noise
+            totals = sample_level_totals(
+                domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64)), noise, domain, source
+            )
+            view = MixerState(users=size, numbers=totals)
+        else:
+            own, one = level_source(source, level), mixer.levels[level]
+            messages = device.levels[level].encode(rows, own)
+            view = one.close(one.drawn(one.add(one.empty(rows.shape[:-2]), messages), own))
+        released[..., start:stop, :] = analyzer.release(level, view)
+    return released

@@ -1,4 +1,4 @@
-"""Continual sums in the central model."""
+"""Continual release in the central model: after every step the server publishes the noisy sum of all users so far."""
 
 from __future__ import annotations
 
@@ -25,150 +25,32 @@ from bandanna.protocols.mixers import Analyzer, MixerState, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# Analyzer of the continual protocol: the trusted server's stream.
+_STEPS = 32  # L, in a block of a BLT's noise
 
 
 @stored_as("CentralContinualState")
 @dataclass(frozen=True, kw_only=True)
 class ContinualState:
-    """The stream so far, and how many users are in it. It holds raw sums and stays with the server."""
+    """The stream so far and its number of users. It holds raw sums and stays with the server."""
 
     stream: State
     count: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PrefixSumAnalyzer(Analyzer):
-    """Adds a step's sum to the stream of statistics minus the domain's public origin.
-
-    Sums are exact: rounding errors could tell a user apart. Simulations along path="law" do without (`step`).
-    """
-
-    domain: Domain
-    mechanism: ContinualGaussian
-
-    def begin(self, replicates: tuple[int, ...] = ()) -> ContinualState:
-        """Before the first step."""
-        return ContinualState(stream=self.mechanism.begin(replicates), count=0)
-
-    def analyze(self, state: ContinualState, view: MixerState, source: NoiseSource) -> tuple[ContinualState, Estimate]:
-        """A step of one or more users, (..., users, dim) -> the estimate of the prefix (..., dim)."""
-        total, rest = sum_plain_statistics(view.numbers, self.domain)
-        return self.step(state, total, view.users, source, rest=rest)
-
-    def step(
-        self, state: ContinualState, total: ArrayLike, users: int, source: NoiseSource, *, rest: ArrayLike = 0.0
-    ) -> tuple[ContinualState, Estimate]:
-        """The sum of a step, relative to the origin."""
-        stream, prefix = self.mechanism.step(state.stream, total, source, rest=rest)
-        count = state.count + users
-        variance = float(self.mechanism.variances[stream.step - 1])
-        estimate = Estimate(total=prefix + count * self.domain.origin, count=count, variance=variance)
-        return ContinualState(stream=stream, count=count), estimate
-
-
-# Aggregate law of the continual protocol: the noise of all prefixes of a stream at once, exact in law.
-#
-# The estimates are A x + B z with z_i ~ N(0, std^2 I) whatever the stream is, so a simulation may add B z to the exact
-# prefix sums. B z is a sum of decaying sums for a BLT and sums of blocks for a tree: O(T), without a loop over steps.
-
-
-_STEPS = 32  # L, in a block of a BLT's noise
-
-
-def sample_prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """Noisy prefix sums after every step: (..., steps, dim) -> (..., steps, dim)."""
-    return np.asarray(np.cumsum(values, axis=-2) + sample_prefix_noise(values.shape, mechanism, source))
-
-
-def sample_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """B z alone, for simulation: of such a shape (..., steps, dim)."""
-    factors = mechanism.factorisation
-    if isinstance(factors, BLT):
-        return _multiply_blt(_draw_prefix_noise(shape, mechanism, source), factors)
-    if isinstance(factors, BinaryTree):
-        return _draw_tree_noise(shape, mechanism, source)
-    raise InvalidArgument("factorisation", factors.name, "a BLT or a tree")
-
-
-def _draw_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    return source.gaussian(np.broadcast_to(0.0, shape), std=mechanism.std, grid=mechanism.spacing)
-
-
-def _multiply_blt(z: Floats, factors: BLT) -> Floats:
-    """B z by `BLTBlocks` of L steps, all of them at once."""
-    from scipy import signal  # here, since it is slow to load, and only simulations of streams need it
-
-    by = BLTBlocks.of(factors, _STEPS)
-    rows = np.swapaxes(z, -2, -1)  # (..., dim, steps)
-    steps = rows.shape[-1]
-    if steps % _STEPS:
-        rows = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, -steps % _STEPS)])
-    blocks = rows.reshape(*rows.shape[:-1], rows.shape[-1] // _STEPS, _STEPS)
-    left = blocks @ by.left.T
-    before = [  # s_i
-        signal.lfilter([0.0, 1.0], [1.0, -decay], own, axis=-1)
-        for decay, own in zip(by.decay, np.moveaxis(left, -1, 0), strict=True)
-    ]
-    summed = blocks @ by.within.T
-    summed += np.stack(before, axis=-1) @ by.after.T
-    return np.swapaxes(summed.reshape(rows.shape)[..., :steps], -2, -1)
-
-
-def _draw_tree_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
-    """B z: noise of all complete blocks, summed over a prefix's blocks."""
-    steps = shape[-2]
-    levels = steps.bit_length()
-    own = [_draw_prefix_noise((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
-    return trees.compute_prefixes(own, (2,) * (levels - 1))
-
-
-# Privacy of the continual protocol.
-
-
-def calibrate_continual(
-    domain: Domain, budget: Budget, horizon: int, mechanism: str, participations: int, calibration: str
-) -> tuple[Factorisation, float]:
-    """std = Delta_2 |C|_M0 / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000, E.7]."""
-    check_domain(domain)
-    if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
-        tree = factorise("tree", horizon=horizon)
-        change = participations * domain.sensitivity * tree.sensitivity()
-        return tree, paper_gaussian_std(sensitivity=change, budget=budget)
-    factors = factorise(mechanism, horizon=horizon)
-    std = continual_std(
-        factorisation=factors,
-        sensitivity=domain.sensitivity,
-        dim=domain.dim,
-        budget=budget,
-        participations=participations,
-    )
-    return factors, std
-
-
-def continual_event(domain: Domain, factorisation: Factorisation, std: float, participations: int) -> ContinualEvent:
-    """The whole stream as one event, on the grid of the mechanism."""
-    change = participations * domain.sensitivity * factorisation.sensitivity()
-    return ContinualEvent(
-        factorisation=factorisation,
-        std=std,
-        sensitivity=domain.sensitivity,
-        participations=participations,
-        dim=domain.dim,
-        grid=fine_grid(std, change, domain.dim * factorisation.releases(participations)),
-    )
-
-
-# Central model, continual release: after every step the trusted server publishes the noisy sum of all users so far.
-
-
 @stored_as("CentralContinual")
 @dataclass(frozen=True, kw_only=True)
 class CentralContinual(TrustedServerProtocol, StreamProtocol):
-    """Prefix sums of the stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
+    """Noisy prefix sums of a stream of batch sums, through a factorisation A = B C of the prefix-sum matrix.
 
-    Privacy: mu = Delta_2 |C|_M0 / std for all prefixes together, M0 participations in different steps of the stream,
-    |C|_M0 the largest norm of a sum of M0 columns.
+    Privacy: mu = Delta_2 |C|_M0 / std for all prefixes together, for M0 participations in different steps. |C|_M0 is
+    the largest norm of a sum of M0 columns.
+
+    Parameters
+    ----------
+    factorisation
+        B and C, for a number of steps.
+    noise_std
+        Standard deviation of the Gaussians z in A x + B z.
     """
 
     factorisation: Factorisation
@@ -193,7 +75,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
         participations: int = 1,
         calibration: str = "tight",
     ) -> CentralContinual:
-        """Least noise for `horizon` steps by "blt" or "tree"."""
+        """Find the least noise for `horizon` steps; mechanism="blt" or "tree"."""
         factors, std = calibrate_continual(domain, budget, horizon, mechanism, participations, calibration)
         return cls(
             domain=domain,
@@ -216,7 +98,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
 
     @cached_property
     def event(self) -> ContinualEvent:
-        """The whole stream is one event, all participations included."""
+        """The whole stream as one event, all participations included."""
         return continual_event(self.domain, self.factorisation, self.noise_std, self.participations)
 
     @property
@@ -226,48 +108,50 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
 
     @cached_property
     def analyzer(self) -> PrefixSumAnalyzer:
-        """Sums and noise."""
+        """Adds the sums and the noise."""
         return PrefixSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     def draws(self, users: int) -> ReleaseCost:
-        """Noise on the sum; of a tree, on every block that the step completes."""
+        """Noise on the sum; for a tree, on every block that the step completes."""
         blocks = self.factorisation.levels if isinstance(self.factorisation, BinaryTree) else 1
         return ReleaseCost(gaussians=blocks * self.domain.dim, numbers=users * self.domain.dim)
 
     def std(self) -> float:
-        """Standard deviation of each coordinate of the worst prefix."""
+        """Return the standard deviation of each coordinate of the worst prefix."""
         return self.noise_std * self.factorisation.error()
 
     def prefix_std(self) -> Floats:
-        """After 1, 2, ..., horizon steps."""
+        """Return the standard deviations after 1, 2, ..., horizon steps."""
         return np.asarray(np.sqrt(self.mechanism.variances))
 
     def begin(self, replicates: tuple[int, ...] = ()) -> ContinualState:
-        """State before the first step; it holds raw sums and stays with the server."""
+        """Return the state before the first step. It holds raw sums and stays with the server."""
         return self.analyzer.begin(replicates)
 
     def parted(self, state: ContinualState) -> tuple[MixerState, ContinualState]:
-        """A step is released at once: nothing is held between steps."""
+        """Return an empty mixer state: a step is released at once, and nothing is held between steps."""
         return self.mixer.empty(state.stream.total.shape[:-1]), state
 
     def joined(self, held: MixerState, analyzed: ContinualState) -> ContinualState:
-        """The server's state is all there is."""
+        """Return the analyzer's state, which is all there is."""
         return analyzed
 
     def check_users(self, state: ContinualState, users: int) -> None:
-        """Any number in a step; the mechanism counts steps."""
+        """Refuse a foreign state. A step may have any number of users; the mechanism counts the steps."""
         if not isinstance(state, ContinualState):
             raise InvalidArgument("state", type(state).__name__, "what begin() or the last release returned")
 
     def law(self, state: ContinualState, statistic: Statistic, source: NoiseSource) -> tuple[ContinualState, Estimate]:
-        """There are no messages to shorten: only the sum of a step is made faster, with rounding errors."""
+        """Release the step with a faster sum that has rounding errors."""
         total = statistic.total() - statistic.users * self.domain.origin
         return self.analyzer.step(state, total, statistic.users, source)
 
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """Steps of one user each, (..., users, dim): step by step, or the noise of all prefixes from their law."""
+        """Release steps of one user each, (..., users, dim): step by step, or with the noise of all prefixes drawn at
+        once.
+        """
         check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         if values.shape[-2] > self.factorisation.horizon:
@@ -280,3 +164,129 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
             stream, prefix = self.mechanism.step(stream, values[..., step, :] - origin, source)
             estimates.append(prefix + (step + 1) * origin)
         return np.stack(estimates, axis=-2)
+
+
+# Analyzer
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixSumAnalyzer(Analyzer):
+    """Adds a step's sum to the stream of statistics, relative to the domain's public origin.
+
+    Sums are exact, because rounding errors could tell users apart. Simulations along path="law" use plain sums
+    (`step`).
+    """
+
+    domain: Domain
+    mechanism: ContinualGaussian
+
+    def begin(self, replicates: tuple[int, ...] = ()) -> ContinualState:
+        """Return the state before the first step."""
+        return ContinualState(stream=self.mechanism.begin(replicates), count=0)
+
+    def analyze(self, state: ContinualState, view: MixerState, source: NoiseSource) -> tuple[ContinualState, Estimate]:
+        """Add a step, rows (..., users, dim), and estimate the prefix, (..., dim)."""
+        total, rest = sum_plain_statistics(view.numbers, self.domain)
+        return self.step(state, total, view.users, source, rest=rest)
+
+    def step(
+        self, state: ContinualState, total: ArrayLike, users: int, source: NoiseSource, *, rest: ArrayLike = 0.0
+    ) -> tuple[ContinualState, Estimate]:
+        """Add the sum of a step, relative to the origin."""
+        stream, prefix = self.mechanism.step(state.stream, total, source, rest=rest)
+        count = state.count + users
+        variance = float(self.mechanism.variances[stream.step - 1])
+        estimate = Estimate(total=prefix + count * self.domain.origin, count=count, variance=variance)
+        return ContinualState(stream=stream, count=count), estimate
+
+
+# Law
+
+
+def sample_prefixes(values: Floats, mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """Draw noisy prefix sums after every step: (..., steps, dim) -> (..., steps, dim).
+
+    The estimates are A x + B z with z_i ~ N(0, std^2 I) for any stream, so B z may be added to the exact prefix sums. B
+    z is a sum of decaying sums for a BLT and of blocks for a tree: O(T), without a loop over steps.
+    """
+    return np.asarray(np.cumsum(values, axis=-2) + sample_prefix_noise(values.shape, mechanism, source))
+
+
+def sample_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """Draw B z alone, shape (..., steps, dim), for simulation."""
+    factors = mechanism.factorisation
+    if isinstance(factors, BLT):
+        return _multiply_blt(_draw_prefix_noise(shape, mechanism, source), factors)
+    if isinstance(factors, BinaryTree):
+        return _draw_tree_noise(shape, mechanism, source)
+    raise InvalidArgument("factorisation", factors.name, "a BLT or a tree")
+
+
+def _draw_prefix_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    return source.gaussian(np.broadcast_to(0.0, shape), std=mechanism.std, grid=mechanism.spacing)
+
+
+def _multiply_blt(z: Floats, factors: BLT) -> Floats:
+    """Return B z by `BLTBlocks` of L steps, all at once."""
+    from scipy import signal  # here, since it is slow to load, and only simulations of streams need it
+
+    by = BLTBlocks.of(factors, _STEPS)
+    rows = np.swapaxes(z, -2, -1)  # (..., dim, steps)
+    steps = rows.shape[-1]
+    if steps % _STEPS:
+        rows = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, -steps % _STEPS)])
+    blocks = rows.reshape(*rows.shape[:-1], rows.shape[-1] // _STEPS, _STEPS)
+    left = blocks @ by.left.T
+    before = [  # s_i
+        signal.lfilter([0.0, 1.0], [1.0, -decay], own, axis=-1)
+        for decay, own in zip(by.decay, np.moveaxis(left, -1, 0), strict=True)
+    ]
+    summed = blocks @ by.within.T
+    summed += np.stack(before, axis=-1) @ by.after.T
+    return np.swapaxes(summed.reshape(rows.shape)[..., :steps], -2, -1)
+
+
+def _draw_tree_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, source: NoiseSource) -> Floats:
+    """Draw B z: the noise of all complete blocks, summed over each prefix's blocks."""
+    steps = shape[-2]
+    levels = steps.bit_length()
+    own = [_draw_prefix_noise((*shape[:-2], steps >> level, shape[-1]), mechanism, source) for level in range(levels)]
+    return trees.compute_prefixes(own, (2,) * (levels - 1))
+
+
+# Privacy
+
+
+def calibrate_continual(
+    domain: Domain, budget: Budget, horizon: int, mechanism: str, participations: int, calibration: str
+) -> tuple[Factorisation, float]:
+    """Return std = Delta_2 |C|_M0 / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000,
+    E.7].
+    """
+    check_domain(domain)
+    if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
+        tree = factorise("tree", horizon=horizon)
+        change = participations * domain.sensitivity * tree.sensitivity()
+        return tree, paper_gaussian_std(sensitivity=change, budget=budget)
+    factors = factorise(mechanism, horizon=horizon)
+    std = continual_std(
+        factorisation=factors,
+        sensitivity=domain.sensitivity,
+        dim=domain.dim,
+        budget=budget,
+        participations=participations,
+    )
+    return factors, std
+
+
+def continual_event(domain: Domain, factorisation: Factorisation, std: float, participations: int) -> ContinualEvent:
+    """Return the whole stream as one event, on the grid of the mechanism."""
+    change = participations * domain.sensitivity * factorisation.sensitivity()
+    return ContinualEvent(
+        factorisation=factorisation,
+        std=std,
+        sensitivity=domain.sensitivity,
+        participations=participations,
+        dim=domain.dim,
+        grid=fine_grid(std, change, domain.dim * factorisation.releases(participations)),
+    )

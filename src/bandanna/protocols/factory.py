@@ -1,4 +1,4 @@
-"""From a privacy model and a domain to a calibrated protocol."""
+"""Chooses and calibrates the protocol of a privacy model, and writes protocols and their states to files."""
 
 from __future__ import annotations
 
@@ -43,28 +43,29 @@ from bandanna.storage.encoding import (
     matches_type,
 )
 
-# One protocol for a batch of fresh users, by whom they trust: what a policy asks for when it says `privacy`.
-#
-# model      protocol                                      pure (delta = 0)
-# none       Clear
-# central    CentralGaussian                               CentralLaplace
-# local      LocalGaussian, LocalBits for bits             LocalBits
-#            LocalUnit where asked for                     LocalUnit where asked for
-# shuffle    ShuffleBinomial, ShuffleBits for bits         -
-
-
 _BITS = (1.001, 1.002, 1.005, 1.01, 1.02, 1.05)  # times the central noise, tried in turn
 _VECTORS = (1.011, 1.017)
 _LEAST, _MOST = 1e-30, 1e100  # beyond, prices leave the floats
 _PURE = 'a number in (0, 1), local(protocol="unit"), or the central model with tight noise, which can be pure'
 NEAR = 1.05  # the noise of a quick calibration is hardly ever farther above the central one
+_LARGEST = 1e150  # of a number in a state: its square is a float
+
+
+# Choice of the protocol
 
 
 def protocol_for(privacy: Privacy, domain: Domain, users: int, *, quick: bool = False) -> BatchProtocol:
-    """The calibrated protocol for sums of at most `users` users, of at least so many in the shuffle model.
+    """Return the calibrated protocol for sums of at most `users` users; in the shuffle model, of at least `users`.
 
-    quick: in the shuffle model noise a little above the central one, if the accountant finds it enough, instead of a
-    search for the least: for policies with many sizes of batches.
+        model      protocol                                      pure (delta = 0)
+        none       Clear
+        central    CentralGaussian                               CentralLaplace
+        local      LocalGaussian, or LocalUnit if asked for      LocalUnit if asked for
+                   LocalBits for bits                            LocalBits
+        shuffle    ShuffleBinomial, or ShuffleBits for bits      -
+
+    quick=True: in the shuffle model, noise a little above the central one if the accountant finds it enough, instead of
+    a search for the least. It serves policies with many batch sizes.
     """
     if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
         shown = privacy.model if isinstance(privacy, Privacy) else privacy
@@ -96,9 +97,9 @@ def _protocol_for(privacy: Privacy, domain: Domain, users: int, quick: bool) -> 
 
 
 def local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | LocalUnit:
-    """The protocol for local reports of vectors: as `privacy.protocol` says; "auto": the one of less noise.
+    """Return the protocol for local reports of vectors that `privacy.protocol` names; "auto": the one with less noise.
 
-    A policy that does better with "auto" than with Gaussian reports opens `privacy.preferring("auto")`.
+    A policy that does better with "auto" than with Gaussian reports asks for `privacy.with_default_protocol("auto")`.
     """
     if not isinstance(privacy, Privacy) or privacy.model != "local" or not privacy.noisy:
         raise InvalidArgument("privacy", privacy, "bd.local(...) with a finite budget")
@@ -106,7 +107,7 @@ def local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | Loca
 
 
 def list_local_protocols(privacy: Privacy) -> tuple[type[LocalGaussian | LocalUnit], ...]:
-    """What `local_protocol_for` may make of it."""
+    """Return the types that `local_protocol_for` may return."""
     kinds: dict[str, tuple[type[LocalGaussian | LocalUnit], ...]] = {
         "unit": (LocalUnit,),
         "auto": (LocalGaussian, LocalUnit),
@@ -129,7 +130,7 @@ def _local_protocol_for(privacy: Privacy, domain: Domain) -> LocalGaussian | Loc
 
 
 def _find_direction_protocol(shared: dict[str, Any]) -> LocalUnit | None:
-    """Directions, where there are any: not of one coordinate or very many, nor for an epsilon that steps exceed."""
+    """Return `LocalUnit`, or None: for one coordinate or very many, or an epsilon beyond its steps, there is none."""
     try:
         return LocalUnit.calibrate(**shared)
     except (CalibrationError, InvalidArgument):
@@ -146,7 +147,7 @@ def check_budget_size(privacy: Privacy) -> None:
 def _shuffle_protocol_for(
     privacy: Privacy, domain: Domain, users: int, quick: bool, shared: dict[str, Any]
 ) -> BatchProtocol:
-    """Binomial sums of bits or of vectors."""
+    """Return binomial sums of bits or of vectors."""
     budget = privacy.budget
     if not isinstance(budget, ApproxDP) or privacy.pure or privacy.protocol != "binomial":
         allowed = 'epsilon and delta > 0, and protocol="binomial": shuffled sums have bounded noise'
@@ -164,7 +165,7 @@ def _shuffle_protocol_for(
 
 
 def _near_central(domain: Domain, budget: ApproxDP, users: int, factor: float, coins: str) -> BatchProtocol | None:
-    """Binomial noise of so many times the central standard deviation."""
+    """Return binomial noise with `factor` times the central standard deviation."""
     std = factor * (domain.sensitivity / _mu(budget))
     if isinstance(domain, Bits):
         try:
@@ -180,7 +181,7 @@ def _mu(budget: ApproxDP) -> float:
     return budget.mu()
 
 
-# What a file may say of protocols, by name: their parameters, and the states of their streams.
+# Protocols and their states in files
 
 
 PROTOCOLS = EVENTS | index_by_stored_name(
@@ -208,11 +209,10 @@ PROTOCOLS = EVENTS | index_by_stored_name(
     TreeState,
     TreeNode,
 )
-_LARGEST = 1e150  # of a number in a state: its square is a float
 
 
 def check_stream_state(given: Any, fresh: Any, steps: int) -> None:
-    """Of the same make as a state before the first step: types, shapes, finite numbers."""
+    """Refuse a state that differs from a fresh one in types or shapes, or that has numbers beyond a sum's range."""
     check_readable(
         type(given) is type(fresh) or (matches_type(given, float) and type(fresh) is float), "a state of a wrong make"
     )
@@ -236,26 +236,26 @@ def check_stream_state(given: Any, fresh: Any, steps: int) -> None:
         check_readable(0 <= given <= _LARGEST, "a state with a count that is none")
 
 
-# Mixers as texts that a task's plan holds, and the way of a batch through one: add, draw, close, forget.
-
-
 def make_mixer_encoding() -> Encoding:
-    """Mixers, what they hold and what they forward, of all kinds that this program has loaded."""
+    """Return the encoding of mixers, of what they hold and of what they forward, for all classes that are now
+    loaded.
+    """
     return _make_encoding(count_registrations())
 
 
 @lru_cache(maxsize=1)
 def _make_encoding(_: int) -> Encoding:
-    """The types of fields are walked once for each set of registered classes: a batch close asks some 50 times."""
+    """Walk the types of all fields once for each set of registered classes: a batch close asks some 50 times."""
     return Encoding(dataclasses_in(Mixer, MixerState, LevelMixerState, FullBatches))
 
 
 def mix_messages(
     mixer: Mixer, held: Any, messages: Messages, finish: Callable[[Mixer, Any], Any] | None = None
 ) -> tuple[Any, tuple[Any, ...]]:
-    """What is held after a batch, (users, length) in the order of their places, and the views to forward.
+    """Pass a batch, (users, length) in the order of places, through a mixer; return what it holds and the views to
+    forward.
 
-    finish: what is done with what is held before it is closed, by mixers that draw noise.
+    Mixers that draw noise do so in `finish`, which is called before each view is closed.
     """
     views = []
     for portion in mixer.split_portions(held, messages):

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise in the central model."""
+"""Discrete Laplace noise in the central model: pure differential privacy, delta = 0."""
 
 from __future__ import annotations
 
@@ -23,93 +23,27 @@ from bandanna.protocols.mixers import Analyzer, MixerState, sum_plain_statistics
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# Analyzer of the central Laplace protocol: the server is trusted with the statistics and adds the noise.
-
-
-@dataclass(frozen=True, kw_only=True)
-class LatticeSumAnalyzer(Analyzer):
-    """h (round(sum_i x_i / h) + Z), relative to the domain's public origin."""
-
-    domain: Domain
-    step: float
-    mechanism: DiscreteLaplaceMechanism
-
-    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """(..., users, dim) -> (..., dim)."""
-        counts = count_grid_steps(*sum_plain_statistics(view.numbers, self.domain), self.step)
-        return state, self.estimate(counts, view.users, source)
-
-    def estimate(self, counts: Ints, users: int, source: NoiseSource) -> Estimate:
-        """A total relative to the origin, in steps of the lattice, plus its noise, (..., dim)."""
-        released = self.step * self.mechanism.release(counts, source)
-        return Estimate(total=released + users * self.domain.origin, count=users, variance=self._variance)
-
-    @cached_property
-    def _variance(self) -> float:
-        return self.step**2 * self.mechanism.variance
-
-
-# Privacy of the central Laplace protocol: pure, and exactly so, since noise and sums are integers.
-
-
 FINEST = 2**20  # lattice steps
 _MOST = 2**61  # steps of a sum, which with its noise is a 64-bit integer
-
-
-def l1_sensitivity(domain: Domain, steps: int) -> float:
-    """Most by which one user changes the rounded sum, in l1 and lattice steps.
-
-    |round(a) - round(b)| <= |a - b| + 1 in each coordinate: Delta_1 / h + dim, and no coordinate leaves its range. The
-    sums are exact (`core/sums.py`), and so is this number, however many steps there are: floats would lose some.
-    """
-    step = Fraction(domain.reach / validation.integer("steps", steps))
-    spare = Fraction(domain.reach) / 2**61  # where `exact_sum` cuts a statistic
-    ends = np.stack([domain.lower - domain.origin, domain.upper - domain.origin])  # what is summed
-    (lows, highs), counts = np.unique(ends, axis=1, return_counts=True)
-    ranges = (Fraction(high) - Fraction(low) + spare for low, high in zip(lows.tolist(), highs.tolist(), strict=True))
-    apart = sum(count * math.floor(width / step) for width, count in zip(ranges, counts.tolist(), strict=True))
-    longest = Fraction(domain.l1_sensitivity) * (1 + Fraction(domain.dim + 16, 2**52))  # clipped up to rounding errors
-    most = min(apart, math.floor(longest / step)) + domain.dim
-    return float(most) if float(most) >= most else math.nextafter(float(most), math.inf)
-
-
-def most_users(steps: int) -> int:
-    """So few that 64-bit integers hold their sum on the lattice."""
-    return _MOST // steps
-
-
-def finest_lattice(users: int) -> int:
-    """Steps of the finest lattice, up to 2^20, that holds sums of so many users."""
-    if users > _MOST:
-        raise InvalidArgument("users", users, f"at most {_MOST}: no lattice holds their sum")
-    return min(FINEST, most_users(users))
-
-
-def calibrate_laplace(domain: Domain, budget: Budget, participations: int, steps: int) -> float:
-    """scale = M shift / epsilon, in lattice steps (Ghosh, Roughgarden and Sundararajan 2009)."""
-    check_domain(domain)
-    if not isinstance(budget, PureDP | ApproxDP) or math.isinf(budget.epsilon):
-        raise InvalidBudget("budget", budget, "PureDP(epsilon) with a finite epsilon")
-    lost = validation.integer("participations", participations) * l1_sensitivity(domain, steps)
-    if lost > LARGEST_PARAMETER * budget.epsilon:
-        raise InvalidBudget(
-            "budget", budget, f"epsilon >= {lost / LARGEST_PARAMETER:.3g} on a lattice of {steps} steps"
-        )
-    return lost / budget.epsilon * (1 + 1e-15)  # rounded up: what is stated is never above the budget
-
-
-# Central model, pure: a trusted server sums the users' statistics on a lattice and adds discrete Laplace noise.
 
 
 @stored_as("CentralLaplace")
 @dataclass(frozen=True, kw_only=True)
 class CentralLaplace(TrustedSumProtocol):
-    """h (round(sum_i x_i / h) + Z), Z_k discrete Laplace of `scale` lattice steps, added by the server.
+    """The sum on a lattice plus discrete Laplace noise, h (round(sum_i x_i / h) + Z), added by a trusted server.
 
-    The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps. Noise is drawn as integers by
-    every source, so the release is pure in simulations too, and the rounding moves the sum by at most h/2.
-    Privacy: epsilon = M shift / scale with delta = 0, for M participations; `shift` is the most by which one user
-    changes the rounded sum in l1 (see `privacy.shift`).
+    Z has `scale` lattice steps. The lattice has `steps` steps in the domain's widest coordinate: h = reach / steps.
+    Every source draws the noise as integers, so simulations are pure too. Rounding moves the sum by at most h/2.
+
+    Privacy: epsilon = M shift / scale with delta = 0 for M participations; `shift` is `l1_sensitivity`, in lattice
+    steps.
+
+    Parameters
+    ----------
+    scale
+        Scale of the noise in lattice steps.
+    steps
+        Steps of the lattice in the widest coordinate.
     """
 
     scale: float
@@ -128,9 +62,14 @@ class CentralLaplace(TrustedSumProtocol):
     def calibrate(
         cls, *, domain: Domain, budget: Budget, participations: int = 1, users: int = 1, steps: int | None = None
     ) -> CentralLaplace:
-        """Least noise for a pure budget; one of (epsilon, delta) is kept as epsilon alone.
+        """Find the least noise for a pure budget. The delta of (epsilon, delta) stays unspent.
 
-        The lattice has so many steps, or is the finest that holds sums of so many users.
+        Parameters
+        ----------
+        users
+            Largest number of users in a batch: without `steps`, the lattice is the finest that holds their sum.
+        steps
+            Steps of the lattice.
         """
         steps = finest_lattice(users) if steps is None else steps
         scale = calibrate_laplace(domain, budget, participations, steps)
@@ -138,7 +77,7 @@ class CentralLaplace(TrustedSumProtocol):
 
     @cached_property
     def step(self) -> float:
-        """h."""
+        """Width h of a lattice step."""
         return self.domain.reach / self.steps
 
     @cached_property
@@ -154,26 +93,97 @@ class CentralLaplace(TrustedSumProtocol):
 
     @cached_property
     def analyzer(self) -> LatticeSumAnalyzer:
-        """Sum, rounding and noise."""
+        """Adds, rounds and noises."""
         return LatticeSumAnalyzer(domain=self.domain, step=self.step, mechanism=self.mechanism)
 
     @property
     def laplace(self) -> tuple[float, float]:
-        """Scale and h."""
+        """`scale` and h."""
         return self.scale, self.step
 
     def std(self, users: int) -> float:
-        """The same for every batch size."""
+        """Return the standard deviation, the same for every batch size."""
         return self.step * math.sqrt(self.mechanism.variance)
 
     def check_users(self, users: int) -> None:
-        """So few that 64-bit integers hold their sum on the lattice."""
+        """Refuse batches whose sum may leave 64-bit integers."""
         if users > (most := most_users(self.steps)):
             raise InvalidArgument("batch", users, f"at most {most} users on a lattice of {self.steps} steps")
 
     def release_total(self, total: Floats, users: int, source: NoiseSource) -> Estimate:
-        """The sum and its noise."""
+        """Add noise to the sum."""
         self.check_users(users)
         offset = users * self.domain.origin
         counts = np.rint((total - offset) / self.step).astype(np.int64)
         return self.analyzer.estimate(counts, users, source)
+
+
+# Analyzer
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatticeSumAnalyzer(Analyzer):
+    """Computes h (round(sum_i x_i / h) + Z), relative to the domain's public origin."""
+
+    domain: Domain
+    step: float
+    mechanism: DiscreteLaplaceMechanism
+
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
+        """Estimate the sum from rows (..., users, dim)."""
+        counts = count_grid_steps(*sum_plain_statistics(view.numbers, self.domain), self.step)
+        return state, self.estimate(counts, view.users, source)
+
+    def estimate(self, counts: Ints, users: int, source: NoiseSource) -> Estimate:
+        """Add noise to a total of shape (..., dim) that is in lattice steps relative to the origin."""
+        released = self.step * self.mechanism.release(counts, source)
+        return Estimate(total=released + users * self.domain.origin, count=users, variance=self._variance)
+
+    @cached_property
+    def _variance(self) -> float:
+        return self.step**2 * self.mechanism.variance
+
+
+# Privacy
+
+
+def l1_sensitivity(domain: Domain, steps: int) -> float:
+    """Return the most by which one user changes the rounded sum, in l1 and in lattice steps.
+
+    |round(a) - round(b)| <= |a - b| + 1 in each coordinate gives Delta_1 / h + dim; no coordinate leaves its range. The
+    sums are exact (`numeric.exact_sums`) and so is this number, however many steps there are: floats would lose some.
+    """
+    step = Fraction(domain.reach / validation.integer("steps", steps))
+    spare = Fraction(domain.reach) / 2**61  # where `exact_sum` cuts a statistic
+    ends = np.stack([domain.lower - domain.origin, domain.upper - domain.origin])  # what is summed
+    (lows, highs), counts = np.unique(ends, axis=1, return_counts=True)
+    ranges = (Fraction(high) - Fraction(low) + spare for low, high in zip(lows.tolist(), highs.tolist(), strict=True))
+    apart = sum(count * math.floor(width / step) for width, count in zip(ranges, counts.tolist(), strict=True))
+    longest = Fraction(domain.l1_sensitivity) * (1 + Fraction(domain.dim + 16, 2**52))  # clipped up to rounding errors
+    most = min(apart, math.floor(longest / step)) + domain.dim
+    return float(most) if float(most) >= most else math.nextafter(float(most), math.inf)
+
+
+def most_users(steps: int) -> int:
+    """Return the most users whose sum on the lattice fits into 64-bit integers."""
+    return _MOST // steps
+
+
+def finest_lattice(users: int) -> int:
+    """Return the steps of the finest lattice, at most 2^20, that holds the sum of `users` users."""
+    if users > _MOST:
+        raise InvalidArgument("users", users, f"at most {_MOST}: no lattice holds their sum")
+    return min(FINEST, most_users(users))
+
+
+def calibrate_laplace(domain: Domain, budget: Budget, participations: int, steps: int) -> float:
+    """Return scale = M shift / epsilon in lattice steps (Ghosh, Roughgarden and Sundararajan 2009)."""
+    check_domain(domain)
+    if not isinstance(budget, PureDP | ApproxDP) or math.isinf(budget.epsilon):
+        raise InvalidBudget("budget", budget, "PureDP(epsilon) with a finite epsilon")
+    lost = validation.integer("participations", participations) * l1_sensitivity(domain, steps)
+    if lost > LARGEST_PARAMETER * budget.epsilon:
+        raise InvalidBudget(
+            "budget", budget, f"epsilon >= {lost / LARGEST_PARAMETER:.3g} on a lattice of {steps} steps"
+        )
+    return lost / budget.epsilon * (1 + 1e-15)  # rounded up: what is stated is never above the budget

@@ -1,4 +1,15 @@
-"""Mixers and analyzers: their base classes, and what mixers forward."""
+"""Mixers and analyzers: base classes, mixers that several protocols share, and what mixers forward.
+
+The path of a batch:
+
+    messages = protocol.device.message(statistic, source)                    # device
+    held     = protocol.mixer.add(held, protocol.mixer.check(messages))      # shuffler, or server
+    view     = protocol.mixer.close(protocol.mixer.drawn(held, source))      # once for each batch
+    state, estimate = protocol.analyzer.analyze(state, view, source)         # server
+
+Mixers, analyzers and what they hold are immutable values, so simulators, agents and separate processes run the same
+code. `check` is needed only for messages from other processes.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +32,18 @@ from bandanna.privacy.calibration import BinomialNoise, likely_coins, likely_rea
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
-# The roles behind a device: mixers gather or add what arrives, analyzers turn what mixers forward into estimates.
-#
-#     messages = protocol.device.message(statistic, source)                    with the user
-#     held     = protocol.mixer.add(held, protocol.mixer.check(messages))      shuffler, or server
-#     view     = protocol.mixer.close(protocol.mixer.drawn(held, source))      once for each batch
-#     state, estimate = protocol.analyzer.analyze(state, view, source)         server
-#
-# Whoever receives messages from outside checks them; in one process they come from our own devices, and are not.
-# They are frozen values that exchange integers, and what they hold in between are values too: the simulator
-# (`path="messages"`), an agent and separate processes run the same code.
-
-
 COIN_SOURCES = ("device", "checked", "mixer")  # who draws those of shuffled counts, see `CountingMixer`
+
+
+# Mixers
 
 
 @stored_as("HeldMessages")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MixerState:
-    """What a mixer has of `users` users, and the analyzer's view: totals, (..., dim), or rows, (..., users, dim).
+    """What a mixer holds of `users` users, and what the analyzer sees: totals (..., dim) or rows (..., users, dim).
 
-    `drawn`: whether a mixer that draws the noise has added it. Before, nothing leaves it; after, nobody comes in.
+    `drawn` is True after the mixer has added its own noise. Before, nothing is forwarded; afterwards, no user is added.
     """
 
     users: int
@@ -49,12 +51,37 @@ class MixerState:
     drawn: bool = False
 
 
+@stored_as("HeldLevels")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LevelMixerState:
+    """What each level's shuffler holds of its open batch after `users` users. It is never published.
+
+    `owed` counts, for each level, the users whose coins are not yet in its total. path="law" and mixers that draw the
+    noise themselves add them when the batch is full.
+    """
+
+    users: int
+    totals: tuple[Ints, ...]  # k times (*R, dim)
+    owed: tuple[int, ...]
+
+
+@stored_as("FullLevels")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FullBatches:
+    """What the analyzer of a tree sees after `users` users: totals of the batches that are now full, lowest level
+    first.
+    """
+
+    users: int
+    levels: tuple[MixerState, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mixer(ABC):
-    """Takes messages in any portions and forwards them when at least `least` users are in: fewer never leave it.
+    """Takes messages in portions of any size, and forwards a batch only when it has at least `least` users.
 
-    Privacy: it draws nothing, so what it forwards is priced whatever it does in between; but for `CountingMixer` with
-    coins="mixer", which is trusted with the noise, and forwards nothing that it was not `drawn` for.
+    Privacy: a mixer draws no noise, so it changes no price. The exception is `CountingMixer` with coins="mixer", which
+    is trusted to draw the noise and forwards nothing without it.
     """
 
     domain: Domain
@@ -66,7 +93,9 @@ class Mixer(ABC):
         return self.domain.dim
 
     def check(self, messages: Any) -> Messages:
-        """Messages from outside, (..., users, length), as they came; or an error that says what is wrong with them."""
+        """Return messages from another process, shape (..., users, length); raise `InvalidStatistic` if they are
+        malformed.
+        """
         array = read_numeric_array("messages", messages, "integers (reals from a fast source)", kinds="if")
         if array.ndim < 2 or array.shape[-1] != self.length:
             raise InvalidStatistic("messages", array, f"shape (..., users, {self.length})")
@@ -81,40 +110,40 @@ class Mixer(ABC):
 
     @abstractmethod
     def empty(self, replicates: tuple[int, ...] = ()) -> Any:
-        """Nothing has arrived."""
+        """Return the state before the first message."""
 
     @abstractmethod
     def add(self, held: Any, messages: Messages) -> Any:
-        """What is held with some more users."""
+        """Return the state with more messages."""
 
     def drawn(self, held: Any, source: NoiseSource) -> Any:
-        """What is held with the mixer's own noise, where it is the one to draw it: once, by whoever closes, before."""
+        """Return the state with the mixer's own noise, if this mixer draws it. Call it once, before `close`."""
         return held
 
     @abstractmethod
     def close(self, held: Any) -> Any:
-        """What the analyzer gets to see; closing once more gives the same."""
+        """Return what the analyzer sees. Closing again returns the same."""
 
     @abstractmethod
     def forget(self, held: Any) -> Any:
-        """What is still held when the view has been forwarded."""
+        """Return what is left after the view was forwarded."""
 
     def split_portions(self, held: Any, messages: Messages) -> Iterator[Messages]:
-        """Messages cut where the mixer closes in between."""
+        """Yield the messages in portions, cut where the mixer must close."""
         yield messages
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummingMixer(Mixer):
-    """Adds counts and forwards their totals. Permuting the users' counts instead would not be private."""
+    """Adds counts and forwards their totals. Shuffled single counts would not be private."""
 
     @property
     @abstractmethod
     def largest(self) -> Ints:
-        """The largest count of each coordinate."""
+        """Largest count of each coordinate."""
 
     def check_range(self, messages: Messages) -> None:
-        """Integers from 0 to the largest count."""
+        """Refuse counts outside of 0 to `largest`."""
         if messages.dtype != np.int64:
             raise InvalidStatistic("messages", messages, "64-bit integers")
         wrong = (messages < 0) | (messages > self.largest)
@@ -122,31 +151,34 @@ class SummingMixer(Mixer):
             raise_invalid_message("messages", messages, wrong, f"counts from 0 to {_format_largest(self.largest)}")
 
     def empty(self, replicates: tuple[int, ...] = ()) -> MixerState:
-        """Zeros."""
+        """Return zero totals."""
         return MixerState(users=0, numbers=np.zeros((*replicates, self.domain.dim), dtype=np.int64))
 
     def add(self, held: MixerState, messages: Messages) -> MixerState:
-        """Totals: (..., dim) and (..., users, dim) -> (..., dim)."""
+        """Add messages (..., users, dim) to totals (..., dim)."""
         check_replicates(messages, held.numbers.shape[:-1])
         return MixerState(users=held.users + messages.shape[-2], numbers=held.numbers + np.sum(messages, axis=-2))
 
     def close(self, held: MixerState) -> MixerState:
-        """The totals."""
+        """Return the totals."""
         check_enough_users(self.least, held.users)
         return held
 
     def forget(self, held: MixerState) -> MixerState:
-        """Nothing."""
+        """Return zero totals."""
         return self.empty(held.numbers.shape[:-1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountingMixer(SummingMixer):
-    """Adds counts of statistics on a lattice among coins: b = `noise.trials` of each user, or as many from the mixer.
+    """Adds counts on a lattice that are hidden by binomial noise ("coins") with b = `noise.trials` for each user.
 
-    coins  "device": every device adds its own. "checked": so it does, and counts that honest devices send with
-           probability below 2^-60 are refused (calibration.md A.9). "mixer": devices send none, and n b of them are
-           drawn when a batch of n users is closed.
+    Parameters
+    ----------
+    coins
+        "device": each device adds its own. "checked": as "device", but counts that an honest device sends with
+        probability below 2^-60 are refused (calibration.md A.9). "mixer": devices add none; the mixer draws n b of them
+        when it closes a batch of n users.
     """
 
     noise: BinomialNoise
@@ -158,15 +190,15 @@ class CountingMixer(SummingMixer):
     @property
     @abstractmethod
     def encoded(self) -> Ints:
-        """The largest count of each coordinate without coins."""
+        """Largest count of each coordinate without coins."""
 
     @cached_property
     def largest(self) -> Ints:
-        """Coins of the device included."""
+        """Largest count of each coordinate, with the coins of the device."""
         return self.encoded if self.coins == "mixer" else self.encoded + self.noise.trials
 
     def check_range(self, messages: Messages) -> None:
-        """Integers from 0 to the largest count; where improbable ones are refused, all of a likely size."""
+        """Refuse counts outside of 0 to `largest`, and with coins="checked" improbable ones."""
         super().check_range(messages)
         if self.coins == "checked":
             low, high = self.likely
@@ -178,29 +210,34 @@ class CountingMixer(SummingMixer):
             )
 
     def flag_unlikely(self, messages: Messages) -> Bools:
-        """Whose counts an honest device hardly ever sends, below 2^-60 each: (..., users, dim) -> (..., users).
+        """Flag users whose counts an honest device sends with probability below 2^-60: (..., users, dim) -> (...,
+        users).
 
-        Never with the mixer's coins, where a count is possible or not. Refusing them is priced with coins="checked".
+        With coins="mixer" no possible count is flagged. With coins="checked" the refusals are priced.
         """
         low, high = self.likely
         return np.asarray(np.any((messages < low) | (messages > high), axis=-1))
 
     @cached_property
     def likely(self) -> tuple[int, Ints]:
-        """The least and the largest count of each coordinate but for 2^-60 of those that any statistic has."""
+        """The least and the largest likely count of each coordinate: others have probability 2^-60 for any
+        statistic.
+        """
         if self.coins == "mixer":
             return 0, self.encoded
         low, high = likely_coins(self.noise)
         return low, self.encoded + high
 
     def add(self, held: MixerState, messages: Messages) -> MixerState:
-        """Totals; after the noise was drawn nobody is added, whose coins would be missing."""
+        """Add messages to the totals; refused after the noise was drawn, because the noise would lack the new users'
+        share.
+        """
         if held.drawn:
             raise InvalidArgument("held", "a batch with its noise", "one that is open: the next batch")
         return super().add(held, messages)
 
     def drawn(self, held: MixerState, source: NoiseSource) -> MixerState:
-        """Totals of n users plus Bin(n b, p): the coins that n devices would have added, from a stream of their own."""
+        """Add Bin(n b, p), the coins of n devices, to the totals. They come from a random stream of their own."""
         if self.coins != "mixer":
             return held
         check_enough_users(self.least, held.users)
@@ -210,7 +247,7 @@ class CountingMixer(SummingMixer):
         return MixerState(users=held.users, numbers=held.numbers + coins, drawn=True)
 
     def close(self, held: MixerState) -> MixerState:
-        """The totals, with their noise."""
+        """Return the totals with their noise."""
         if self.coins == "mixer" and not held.drawn:
             raise InvalidArgument("held", "a batch without its noise", "what `drawn` returned: this mixer draws it")
         return super().close(held)
@@ -219,16 +256,21 @@ class CountingMixer(SummingMixer):
 @stored_as("GatheringMixer")
 @dataclass(frozen=True, kw_only=True)
 class GatheringMixer(Mixer):
-    """Keeps every user's row: for servers that may see them, with or without noise.
+    """Keeps every user's row, for servers that may see the rows.
 
-    std, grid  of the Gaussian noise that devices add, and of their steps; 0 without noise
+    Parameters
+    ----------
+    std, grid
+        Standard deviation and step of the Gaussian noise that devices add; 0 if they add none.
     """
 
     std: float = 0.0
     grid: float = 0.0
 
     def check_range(self, messages: Messages) -> None:
-        """Points of the domain; of noisy reports, what noise makes of one but for 2^-60 of the reports."""
+        """Refuse points outside the domain; of noisy reports, those that an honest device sends with probability below
+        2^-60.
+        """
         if not self.std:
             self.domain.check(decode_plain_statistics(messages, self.domain))
             return
@@ -238,13 +280,15 @@ class GatheringMixer(Mixer):
 
     @cached_property
     def likely(self) -> tuple[Floats, Floats]:
-        """The least and the largest number of each coordinate: t std beyond the domain, and a step for rounding."""
+        """The least and the largest likely number of each coordinate: t std beyond the domain, plus a step for
+        rounding.
+        """
         more = likely_reach(self.domain.dim) * self.std + self.grid
         return self.domain.lower - more, self.domain.upper + more
 
     @cached_property
     def likely_steps(self) -> tuple[Ints, Ints]:
-        """The same as steps of the grid from the domain's origin, as reports are sent."""
+        """The same bounds in steps of the grid from the domain's origin, as reports are sent."""
         more = math.ceil(likely_reach(self.domain.dim) * self.std / self.grid)
         ends = (np.floor((self.domain.lower - self.domain.origin) / self.grid),
                 np.ceil((self.domain.upper - self.domain.origin) / self.grid))  # fmt: skip
@@ -252,11 +296,11 @@ class GatheringMixer(Mixer):
         return low - more, high + more
 
     def empty(self, replicates: tuple[int, ...] = ()) -> MixerState:
-        """No rows."""
+        """Return zero rows."""
         return MixerState(users=0, numbers=np.zeros((*replicates, 0, self.domain.dim), dtype=np.int64))
 
     def add(self, held: MixerState, messages: Messages) -> MixerState:
-        """One row after the other."""
+        """Append rows."""
         check_replicates(messages, held.numbers.shape[:-2])
         if not held.users:
             return MixerState(users=messages.shape[-2], numbers=messages)
@@ -266,101 +310,81 @@ class GatheringMixer(Mixer):
         return MixerState(users=rows.shape[-2], numbers=rows)
 
     def close(self, held: MixerState) -> MixerState:
-        """The rows."""
+        """Return the rows."""
         check_enough_users(self.least, held.users)
         return held
 
     def forget(self, held: MixerState) -> MixerState:
-        """Nothing."""
+        """Return zero rows."""
         return self.empty(held.numbers.shape[:-2])
 
 
-class Analyzer(ABC):
-    """Turns views into estimates. A batch's has no state; a stream's is what it has released and may be published."""
-
-    def begin(self, replicates: tuple[int, ...] = ()) -> Any:
-        """Before the first view."""
-        return None
-
-    @abstractmethod
-    def analyze(self, state: Any, view: Any, source: NoiseSource) -> tuple[Any, Estimate]:
-        """The next state and the estimate; `source` is for servers that add noise themselves."""
-
-
 def decode_plain_statistics(messages: Messages, domain: Domain) -> Floats:
-    """Plain statistics as reals, however they were sent."""
+    """Return statistics without noise as reals, whether they were sent as reals or as steps."""
     if messages.dtype != np.int64:
         return np.asarray(messages)
     return np.asarray(messages * exact_sums.finest_step(domain.reach) + domain.origin)
 
 
-def sum_plain_statistics(rows: Messages, domain: Domain) -> exact_sums.Pair:
-    """The exact sum over users of plain statistics minus the domain's public origin, however they were sent."""
-    if rows.dtype == np.int64:
-        return exact_sums.sum_steps(np.asarray(rows, dtype=np.int64), exact_sums.finest_step(domain.reach))
-    return exact_sums.exact_sum(rows - domain.origin, domain.reach)
-
-
 def draw_batch_coins(noise: BinomialNoise, users: int, shape: tuple[int, ...], source: NoiseSource) -> Ints:
-    """The coins of a batch, drawn by its mixer: Bin(n b, p) in each of the totals."""
+    """Draw Bin(n b, p) for each total: the coins of a batch whose mixer draws the noise."""
     trials = users * noise.trials
     return source.named("mixer").binomial(trials=trials, probability=noise.probability, size=shape)
 
 
 def describe_shuffler_view(coins: str, counts: str, statistic: str, *, who: str = "user") -> str:
-    """Of everybody, in the words of a guarantee."""
+    """Return what the shuffler sees, in the words of a guarantee."""
     if coins == "mixer":
         return f"every {who}'s {statistic}, rounded and without noise, which it draws itself for the whole batch"
     return f"every {who}'s noisy {counts}"
 
 
 def check_enough_users(calibrated: int, users: int) -> None:
-    """Noise that belongs to a batch of B users is enough for n >= B of them (calibration.md A.6); fewer are refused."""
+    """Refuse fewer users than the noise is calibrated for. Noise for B users is enough for n >= B (calibration.md
+    A.6).
+    """
     if validation.integer("users", users) < calibrated:
         allowed = f"at least {calibrated} users, for whom the noise is calibrated: wait for more, or recalibrate"
         raise InvalidArgument("batch", users, allowed)
 
 
 def raise_invalid_message(argument: str, messages: Messages, wrong: Any, allowed: str) -> None:
-    """An error that names the first number that is wrong, and its place."""
+    """Raise an error for the first wrong number, with its position; do nothing if none is wrong."""
     if np.any(wrong):
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise InvalidStatistic(f"{argument}[{', '.join(map(str, place))}]", messages[place], allowed)
 
 
 def check_replicates(messages: Messages, replicates: tuple[int, ...]) -> None:
-    """Messages of as many replicates as the mixer began with."""
+    """Refuse messages whose number of replicates differs from the mixer's."""
     if messages.shape[:-2] != replicates:
         allowed = f"replicates {replicates}, as it began with"
         raise InvalidStatistic("statistics", messages, allowed)
 
 
 def _format_largest(largest: Ints) -> str:
-    """One number where all are equal."""
     return str(largest[0]) if np.all(largest == largest[0]) else str(largest.tolist())
 
 
-# What the tree's shufflers hold, and what they forward.
+# Analyzers
 
 
-@stored_as("HeldLevels")
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LevelMixerState:
-    """After `users` users: what each level's shuffler holds of its present batch; never published.
-
-    `owed`: of how many users the coins are not yet in it, since path="law", and a mixer that draws them itself, draws
-    those of a batch when it is full.
+class Analyzer(ABC):
+    """Turns views into estimates. Analyzers of batches have no state; the state of a stream holds released numbers
+    only.
     """
 
-    users: int
-    totals: tuple[Ints, ...]  # k times (*R, dim)
-    owed: tuple[int, ...]
+    def begin(self, replicates: tuple[int, ...] = ()) -> Any:
+        """Return the state before the first view."""
+        return None
+
+    @abstractmethod
+    def analyze(self, state: Any, view: Any, source: NoiseSource) -> tuple[Any, Estimate]:
+        """Return the next state and the estimate. Servers that add noise draw it from `source`."""
 
 
-@stored_as("FullLevels")
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FullBatches:
-    """What the analyzer sees after `users` users: totals of the batches that are full then, lowest level first."""
-
-    users: int
-    levels: tuple[MixerState, ...]
+def sum_plain_statistics(rows: Messages, domain: Domain) -> exact_sums.Pair:
+    """Return the exact sum over users of statistics without noise, relative to the domain's public origin."""
+    if rows.dtype == np.int64:
+        return exact_sums.sum_steps(np.asarray(rows, dtype=np.int64), exact_sums.finest_step(domain.reach))
+    return exact_sums.exact_sum(rows - domain.origin, domain.reach)

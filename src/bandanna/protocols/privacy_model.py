@@ -1,4 +1,4 @@
-"""Trust models with their budgets: none, central, local, shuffle, concurrent."""
+"""Privacy models with their budgets: `none`, `central`, `local`, `shuffle` and `concurrent`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,18 @@ _LOCAL = ("default", "gaussian", "unit", "auto")
 @stored_as("Privacy")
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """A trust model with its budget; policies turn it into a channel for their own statistics and schedule.
+    """A trust model with its budget. Policies turn it into protocols for their own statistics and schedule.
 
-    `participations`: how many batches (central model: rounds) one user may take part in.
-    `protocol`: of shuffled sums, see `shuffle`; of local reports, see `local`, where "default" leaves it to the policy.
-    `shufflers` and `degrees`: of concurrent shufflers, see `concurrent`.
-    `noise`: who draws that of shuffled sums, see `shuffle`.
+    Parameters
+    ----------
+    participations
+        Largest number of batches (central model: rounds) with the same user.
+    protocol
+        For shuffled sums as in `shuffle`, for local reports as in `local`; "default" leaves it to the policy.
+    shufflers, degrees
+        As in `concurrent`.
+    noise
+        Who draws the noise of shuffled sums, as in `shuffle`.
     """
 
     model: str
@@ -68,25 +74,25 @@ class Privacy:
 
     @property
     def pure(self) -> bool:
-        """Whether delta is 0: only Laplace noise and randomized answers are."""
+        """Whether delta is 0: then only Laplace noise, randomized response and random directions fit."""
         return isinstance(self.budget, PureDP) or (isinstance(self.budget, ApproxDP) and self.budget.delta == 0.0)
 
     @property
     def size(self) -> float:
-        """rho or epsilon; infinite for no privacy."""
+        """rho or epsilon; infinite without privacy."""
         return float(getattr(self.budget, "rho", getattr(self.budget, "epsilon", math.inf)))
 
     @property
     def isometric(self) -> bool:
         """Whether linear reports multiply the entries above the diagonal by sqrt 2.
 
-        They do not where the noise is printed for every entry of x x^T: "paper" in all models but the central one,
-        whose printed noise is a multiple of the sensitivity.
+        They do not if the noise is printed for every entry of x x^T: "paper" in all models but the central one, whose
+        printed noise is a multiple of the sensitivity.
         """
         return self.calibration == "tight" or self.model in ("none", "central")
 
     def with_default_protocol(self, protocol: str) -> Privacy:
-        """The same with this protocol for local reports, unless one was chosen: what a policy does best with."""
+        """Return this model with a protocol for local reports, unless the user chose one."""
         validation.one_of("protocol", protocol, _LOCAL)
         open_ = self.model == "local" and self.protocol == "default"
         return replace(self, protocol=protocol) if open_ else self
@@ -119,7 +125,7 @@ class Privacy:
 
 
 def none() -> Privacy:
-    """No privacy: plain sums."""
+    """Return the model without privacy: plain sums."""
     return Privacy(model="none")
 
 
@@ -135,10 +141,19 @@ def central(
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
-    """A trusted server publishes noisy sums: (epsilon, delta), delta = 0.0: pure, rho-zCDP, or Renyi with `alpha`.
+    """Central model: a trusted server sees all statistics and publishes noisy sums.
 
-    mechanism  running sums by "blt" or "tree", whose noise is one stream's; "independent": fresh noise for
-               every batch, which needs less where users return often
+    Parameters
+    ----------
+    epsilon, delta, rho, alpha, budget
+        (epsilon, delta), where delta = 0.0 is pure; rho for zCDP; epsilon and alpha for Renyi DP; or a whole budget.
+    mechanism
+        "blt" or "tree": running sums with the noise of one stream. "independent": fresh noise for every batch, which
+        needs less if users return often.
+    calibration
+        "tight", or "paper" for the printed noise.
+    participations
+        Largest number of rounds with the same user.
     """
     budget = _make_budget(epsilon, delta, rho, alpha=alpha, whole=budget)
     return Privacy(
@@ -157,11 +172,19 @@ def local(
     calibration: str = "tight",
     participations: int = 1,
 ) -> Privacy:
-    """Every device adds its own noise; users trust it alone.
+    """Local model: each device adds enough noise to protect its own report. Users trust nobody else.
 
-    protocol    "gaussian" reports; "unit": random directions (PrivUnit), pure; "auto": whichever has less noise for the
-                statistic; "default": as the policy prefers, Gaussian unless it says otherwise. Bits are answered at
-                random under each of them.
+    Parameters
+    ----------
+    epsilon, delta, rho, budget
+        As in `central`.
+    protocol
+        "gaussian", "unit" (random directions, PrivUnit; pure), "auto" (the one with less noise) or "default" (the
+        policy's choice, "gaussian" for most). Single bits always use randomized response.
+    calibration
+        "tight", or "paper" for the printed noise.
+    participations
+        Largest number of batches with the same user.
     """
     budget = _make_budget(epsilon, delta, rho, whole=budget)
     return Privacy(
@@ -184,12 +207,22 @@ def shuffle(
     participations: int = 1,
     noise: str = "device",
 ) -> Privacy:
-    """A shuffler stands between devices and server: "binomial" vector sums (P_Vec) or "gaussian" reports (P_Amp).
+    """Shuffle model: devices add noise, and a shuffler forwards only what hides who sent it.
 
-    noise  of binomial sums: "device": every user's device adds its own coins; "checked": so it does, and the shuffler
-           refuses counts that honest devices hardly ever send; "mixer": the shuffler draws the coins of a whole batch.
-           The same noise at the same price; with "mixer" the shuffler sees every statistic and is trusted to draw,
-           and a hostile client has the influence of an honest one
+    Parameters
+    ----------
+    epsilon, delta, budget
+        Privacy budget of one user.
+    protocol
+        "binomial": noisy integer counts, forwarded as sums (P_Vec). "gaussian": noisy reports in random order (P_Amp).
+    calibration
+        "tight", or "paper" for the printed noise.
+    participations
+        Largest number of batches with the same user.
+    noise
+        Who draws binomial noise. "device": each device. "checked": each device, and the shuffler refuses counts that
+        honest devices hardly ever send. "mixer": the shuffler, which then sees every statistic and is trusted to draw;
+        a hostile client has no more influence than an honest one. Noise and price are the same.
     """
     budget = _make_budget(epsilon, delta, None, whole=budget)
     return Privacy(
@@ -212,14 +245,20 @@ def concurrent(
     calibration: str = "tight",
     noise: str = "device",
 ) -> Privacy:
-    """Several shufflers at work at once, one for each level of a tree of batches; k = 1 is the sequential model.
+    """Shuffle model with several shufflers at once, one for each level of a tree of batches. k = 1 is the sequential
+    model.
 
-    shufflers    k, or "best" for the number with the least error
-    degrees      "best", "paper" (n^{1/(2k+1)} users in a lowest batch, n^{2/(2k+1)} batches in one above), or
-                 (d_low, d_2, ..., d_k)
-    calibration  "tight": prices of the levels compose in Gaussian DP; "paper": the printed noise of the vector sum for
-                 (epsilon/k, delta/k) on each level
-    noise        "device", "checked" or "mixer", as in `shuffle`: each level's shuffler is its mixer
+    Parameters
+    ----------
+    shufflers
+        Number of levels k, or "best" for the k with the least error.
+    degrees
+        "best", "paper" (n^{1/(2k+1)} users in a lowest batch, n^{2/(2k+1)} batches in one above), or (d_low, d_2, ...).
+    calibration
+        "tight": prices of the levels compose in Gaussian DP. "paper": the printed noise of the vector sum for
+        (epsilon/k, delta/k) on each level.
+    noise
+        As in `shuffle`, for each level's shuffler.
     """
     budget = _make_budget(epsilon, delta, None)
     given = tuple(degrees) if isinstance(degrees, list) else degrees
@@ -229,7 +268,9 @@ def concurrent(
 
 
 def _describe_epsilon(budget: Budget) -> tuple[float, str]:
-    """The epsilon of a budget, and both in words; of rho, that of Gaussian noise at the delta of guarantees."""
+    """Return the epsilon of a budget, and the budget in words. For rho: the epsilon of Gaussian noise at the stated
+    delta.
+    """
     own = float(getattr(budget, "epsilon", 0.0))
     if own > _WEAK or not isinstance(budget, ZCDP | RenyiDP):
         return own, f"epsilon = {own:g}"
@@ -247,7 +288,7 @@ def _make_budget(
     alpha: float | None = None,
     whole: Budget | None = None,
 ) -> Budget:
-    """The budget that was given by its numbers, or whole."""
+    """Return the budget that was given by its numbers or as a whole."""
     given = [number for number in (epsilon, delta, rho, alpha) if number is not None]
     if whole is not None:
         if given or not isinstance(whole, Budget):

@@ -1,4 +1,4 @@
-"""Running sums over a schedule of batches."""
+"""Running sums over a public schedule of batches, under any privacy model."""
 
 from __future__ import annotations
 
@@ -35,30 +35,32 @@ _MOST = 10**7  # noisy releases
 @stored_as("Channel")
 @dataclass(frozen=True, kw_only=True)
 class RunningSumProtocol:
-    """Running sums over a public schedule of batch `sizes`; a shorter last batch is never released."""
+    """The protocols that estimate running sums over batches of public `sizes`. A shorter last batch is never
+    released.
+    """
 
     protocols: dict[int, Protocol] = field(hash=False)  # by batch size; a stream protocol under every size
     sizes: RunLengthSizes
 
     @cached_property
     def stream(self) -> StreamProtocol | None:
-        """The protocol of the whole stream, where there is one: its prefixes are not sums of independent batches."""
+        """The protocol of the whole stream; None if the batches are independent."""
         first = next(iter(self.protocols.values()))
         return first if isinstance(first, StreamProtocol) else None
 
     @property
     def independent(self) -> bool:
-        """Whether the noise of a running sum adds up that of independent batches: also where one shuffler is a tree."""
+        """Whether the noise of a running sum is that of independent batches. It also is for one shuffler's tree."""
         return self.stream is None or (isinstance(self.stream, ConcurrentShuffle) and self.stream.shufflers == 1)
 
     @property
     def continual(self) -> CentralContinual | None:
-        """The central continual protocol, where there is one."""
+        """The central continual protocol; None under other models."""
         return self.stream if isinstance(self.stream, CentralContinual) else None
 
     @cached_property
     def guarantee(self) -> Guarantee:
-        """Of every number the worst over all batch sizes; for returning users, the dearest choice of batches."""
+        """The worst guarantee over all batch sizes; for returning users, of the dearest choice of batches."""
         stated = find_worst_guarantee([protocol.guarantee for protocol in self.protocols.values()])
         if len(self.protocols) == 1 or stated.participations == 1:
             return stated
@@ -70,13 +72,13 @@ class RunningSumProtocol:
 
     @property
     def bits_per_user(self) -> int:
-        """The longest message."""
+        """Length of the longest message."""
         return max(protocol.bits_per_user for protocol in self.protocols.values())
 
     def prefix_std(self, *, along: bool = False) -> NDArray[np.float64]:
-        """Noise of the running sum per scaled coordinate after 1, ..., M batches: public, known in advance.
+        """Return the noise of the running sum per scaled coordinate after 1, ..., M batches. It is known in advance.
 
-        along  a bound in every direction, whatever is summed: of random directions that is more than the mean
+        along=True returns a bound in every direction; for random directions it exceeds the mean.
         """
         if self.stream is not None:
             return self.stream.prefix_std()
@@ -99,7 +101,7 @@ class RunningSumProtocol:
 def running_sum_protocol_for(
     privacy: Privacy, *, domain: Domain, sizes: RunLengthSizes | Iterable[int]
 ) -> RunningSumProtocol:
-    """Calibrate for a statistic and a schedule: noise belongs to a batch size, so every size has its own protocol."""
+    """Calibrate for a statistic and a schedule. Noise belongs to a batch size, so each size has its own protocol."""
     sizes = sizes if isinstance(sizes, RunLengthSizes) else RunLengthSizes.of(sizes)
     if privacy.noisy and len(sizes) > _MOST:
         allowed = f"larger ones: {len(sizes):,} noisy releases are more than {_MOST:,}, of which each is planned for"
@@ -135,7 +137,7 @@ def _protocol_of_size(privacy: Privacy, domain: Domain, size: int, steps: int) -
 
 
 def lowest_batch_size(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
-    """Users in a lowest batch of the concurrent shufflers' tree: the batch size that suits a channel over `horizon`."""
+    """Return the users in a lowest batch of the concurrent shufflers' tree, the batch size that fits this model."""
     if privacy.budget is None:
         raise InvalidBudget("budget", None, "an (epsilon, delta)")
     tree = plan_tree(
@@ -150,7 +152,7 @@ def lowest_batch_size(privacy: Privacy, *, domain: Domain, horizon: int) -> int:
 
 
 def _concurrent(privacy: Privacy, domain: Domain, sizes: RunLengthSizes) -> ConcurrentShuffle:
-    """Concurrent shufflers whose lowest batches are those of the schedule, which must be of one size."""
+    """Calibrate concurrent shufflers whose lowest batches are those of the schedule, which must have one size."""
     if len(sizes.counts()) != 1:
         raise InvalidArgument("batch", sorted(sizes.counts()), "one size: the lowest batches of concurrent shufflers")
     if privacy.participations != 1:
@@ -170,7 +172,9 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: RunLengthSizes) -> Conc
 
 
 def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
-    """Whether a protocol is one that `running_sum_protocol_for` may make for batches of a size; else what is wrong."""
+    """Return what differs between a protocol and `running_sum_protocol_for`'s for batches of this size; None if
+    nothing.
+    """
     if not isinstance(protocol, _expected_types(privacy) if privacy.noisy else Clear):
         return "a protocol of another trust model"
     if not privacy.noisy:
@@ -190,7 +194,7 @@ def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int
 
 
 def _expected_types(privacy: Privacy) -> type | tuple[type, ...]:
-    """What `running_sum_protocol_for` makes of noisy sums."""
+    """Return the types of protocols that `running_sum_protocol_for` makes for noisy sums."""
     if privacy.model == "shuffle":
         return ShuffleGaussian if privacy.protocol == "gaussian" else ShuffleBinomial
     if privacy.model == "local":

@@ -1,4 +1,6 @@
-"""Binomial vector sums in the shuffle model."""
+"""Shuffle model for vectors (P_Vec of paper 000): devices send noisy integer counts, the shuffler forwards their
+totals.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +43,262 @@ from bandanna.protocols.mixers import (
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
-# Sums of encoded statistics in law, and their decoding; a device's own encoding is `bandanna.device.randomizers`.
-
-
 _AT_ONCE = 1 << 17  # numbers of several lattices
+
+
+@stored_as("ShuffleBinomial")
+@dataclass(frozen=True, kw_only=True)
+class ShuffleBinomial(BatchProtocol):
+    """Each user sends, per coordinate, the statistic on a lattice plus Bin(b, 1/2); the analyzer sees the totals of a
+    batch.
+
+    The totals say as much as the labelled bits in random order of the paper's protocol: bits with one label are
+    exchangeable.
+
+    Privacy: Theorem A for Bin(B b, 1/2), with the price of rounding; within 2 % of the central mechanism's noise.
+
+    Parameters
+    ----------
+    noise
+        Lattice and coins, calibrated for `noise.users` users.
+    coins
+        "device": each device adds its own. "checked": as "device", and the shuffler refuses counts that honest devices
+        hardly ever send; this is priced (calibration.md A.9). "mixer": devices send rounded statistics, and the
+        shuffler adds the Bin(n b, 1/2) of all n users when it closes a batch. Totals and price stay the same, but the
+        shuffler sees every statistic and is trusted to draw. A hostile client then cannot pass off chosen numbers as
+        noise.
+    """
+
+    noise: BinomialNoise
+    coins: str = "device"
+
+    name: ClassVar[str] = "shuffle_binomial"
+    trust: ClassVar[str] = "shuffle"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        validation.integer("batch", self.noise.users, least=2)
+        validation.one_of("coins", self.coins, COIN_SOURCES)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        domain: Domain,
+        budget: Budget,
+        batch: int,
+        participations: int = 1,
+        calibration: str = "tight",
+        bits_limit: float = 1e6,
+        coins: str = "device",
+    ) -> ShuffleBinomial:
+        """Find the least noise for a budget. Warns if a user's message is longer than `bits_limit` bits.
+
+        Parameters
+        ----------
+        batch
+            Least number of users in a batch.
+        calibration
+            "tight", or "paper": the printed noise, on every entry.
+        """
+        limit = validation.positive("bits_limit", bits_limit, infinite=True)
+        validation.one_of("coins", coins, COIN_SOURCES)
+        if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
+            domain = drop_isometry(domain)
+        noise = calibrate_vector_sum(domain, budget, batch, participations, calibration, coins)
+        protocol = cls(
+            domain=domain, noise=noise, participations=participations, delta=stated_delta(budget), coins=coins
+        )
+        if protocol.bits_per_user > limit:
+            warnings.warn(
+                f"a user's message has {protocol.bits_per_user} bits, above the limit of {limit:.0f}",
+                CommunicationWarning,
+                stacklevel=2,
+            )
+        return protocol
+
+    @property
+    def batch(self) -> int:
+        """Least number of users in a batch."""
+        return self.noise.users
+
+    @cached_property
+    def event(self) -> BinomialEvent:
+        """What the analyzer sees of one batch."""
+        return vector_sum_event(self.domain, self.noise, self.coins)
+
+    @property
+    def local_event(self) -> BinomialEvent | ClearEvent:
+        """What the shuffler sees of one user."""
+        return local_vector_event(self.domain, self.noise, self.coins)
+
+    @property
+    def exposed(self) -> float:
+        """Probability with which the shuffler learns something with certainty."""
+        return exposure_delta(self.domain, self.noise, self.coins)
+
+    @property
+    def observers(self) -> tuple[tuple[str, str], ...]:
+        """The shuffler is trusted to add and to forget, and with coins="mixer" to draw the noise."""
+        return (
+            ("the shuffler", describe_shuffler_view(self.coins, "counts", "statistic")),
+            ("the analyzer and everybody else", "the totals of a batch"),
+        )
+
+    @cached_property
+    def device(self) -> BinomialCounts | RoundedCounts:
+        """Sends integer counts."""
+        return vector_device(self.domain, self.noise, self.coins)
+
+    @cached_property
+    def mixer(self) -> VectorMixer:
+        """Forwards totals only."""
+        return VectorMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
+
+    @cached_property
+    def analyzer(self) -> VectorSumAnalyzer:
+        """Recentres and rescales totals."""
+        return VectorSumAnalyzer(domain=self.domain, noise=self.noise)
+
+    @property
+    def bits_per_user(self) -> int:
+        """Bits of one integer per coordinate, large enough for the largest count."""
+        return sum(int(most).bit_length() for most in largest_counts(self.noise, self.domain, self.coins))
+
+    @property
+    def unary_bits_per_user(self) -> int:
+        """Number of labelled bits in the paper's form of the same message."""
+        return int(sum(int(most) for most in largest_counts(self.noise, self.domain, self.coins)))
+
+    def draws(self, users: int) -> ReleaseCost:
+        """Coins on every number of every message, or on every total."""
+        dim, each = self.domain.dim, count_words(self.noise.trials)
+        words = dim * count_words(users * self.noise.trials) if self.coins == "mixer" else users * dim * each
+        return ReleaseCost(words=words, numbers=users * dim)
+
+    def std(self, users: int) -> float:
+        """Return sqrt(n b p (1-p) + n/4) / s for n >= B users, rounding included."""
+        check_enough_users(self.batch, users)
+        return self.noise.for_users(users).std()
+
+    def check_users(self, users: int) -> None:
+        """Refuse batches smaller than the calibrated one."""
+        check_enough_users(self.batch, users)
+
+    @property
+    def rounds_each_row(self) -> bool:
+        """True: each statistic is rounded to the lattice at random."""
+        return True
+
+    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
+        """Draw the noise of a whole batch as one binomial per coordinate."""
+        totals = sample_totals(statistic, self.noise.for_users(statistic.users), self.domain, source)
+        return self.analyzer.estimate(totals, statistic.users)
+
+
+# Randomizer
+
+
+def vector_device(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialCounts | RoundedCounts:
+    """Return the device: it sends the encoded statistic plus Bin(b, p), or without if the mixer draws the coins."""
+    if coins == "mixer":
+        return RoundedCounts(domain=domain, scale=noise.scale)
+    return BinomialCounts(domain=domain, scale=noise.scale, trials=noise.trials, probability=noise.probability)
+
+
+def largest_counts(noise: BinomialNoise, domain: Domain, coins: str = "device") -> Ints:
+    """Return the largest count of each coordinate, with the device's coins: the number of bits in the unary form."""
+    own = 0 if coins == "mixer" else noise.trials
+    return np.asarray(randomizers.compute_largest_counts(noise.scale, domain).astype(np.int64) + own)
+
+
+def expand_counts(counts: Ints, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> list[Bools]:
+    """Write counts in unary: per coordinate, (..., users, length) bits in random order, of which `count` are 1."""
+    bits = []
+    for k, length in enumerate(largest_counts(noise, domain)):
+        order = source.permutation(int(length), size=counts.shape[:-1])  # (..., users, length)
+        bits.append(order < counts[..., k, None])
+    return bits
+
+
+# Mixer
+
+
+@stored_as("VectorMixer")
+@dataclass(frozen=True, kw_only=True)
+class VectorMixer(CountingMixer):
+    """Adds the users' counts, coordinate by coordinate."""
+
+    @cached_property
+    def encoded(self) -> Ints:
+        """ceil(s (upper - lower))."""
+        return randomizers.compute_largest_counts(self.noise.scale, self.domain).astype(np.int64)
+
+
+def shuffle_bits(bits: list[Bools], source: NoiseSource) -> list[Bools]:
+    """Return the bits of a batch with one label in random order, (..., users, length) -> (..., users * length)."""
+    mixed = []
+    for labelled in bits:
+        flat = labelled.reshape(*labelled.shape[:-2], -1)
+        order = source.permutation(flat.shape[-1], size=flat.shape[:-1])
+        mixed.append(np.take_along_axis(flat, order, axis=-1))
+    return mixed
+
+
+# Analyzer
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorSumAnalyzer(Analyzer):
+    """Unbiased estimate (total - n b p) / s + n lower."""
+
+    domain: Domain
+    noise: BinomialNoise
+
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
+        """Estimate the sum from totals (..., dim)."""
+        return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
+
+    def estimate(self, totals: Ints, users: int) -> Estimate:
+        """Estimate the sum of `users` users from their totals."""
+        noise = self.noise.for_users(users)
+        return Estimate(total=decode_totals(totals, noise, self.domain), count=users, variance=noise.std() ** 2)
+
+
+def decode_totals(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
+    """Return (total - B b p) / s + B lower, an unbiased estimate of the sum."""
+    centred = totals - noise.users * noise.trials * noise.probability
+    return np.asarray(centred / noise.scale + noise.users * domain.lower)
+
+
+def sum_shuffled_bits(bits: list[Bools]) -> Ints:
+    """Count the ones per coordinate, (..., users * length) -> (..., dim)."""
+    return np.stack([np.sum(labelled, axis=-1, dtype=np.int64) for labelled in bits], axis=-1)
+
+
+# Law
+
+
+def sample_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
+    """Draw the sum of the encoded statistics plus Bin(B b, p) per coordinate: (..., users, dim) -> (..., dim)."""
+    encoded = np.asarray(sum(_encode_part(part, noise, domain, source) for part in statistic.parts()))
+    coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=encoded.shape)
+    return np.asarray(encoded + coins)
+
+
+def _encode_part(part: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
+    if part.counts is None:
+        return np.asarray(np.sum(randomizers.encode_on_lattice(part.values, noise.scale, domain, source), axis=-2))
+    (added,) = encode_groups(part.values, part.counts, [noise], domain, source)
+    return added
 
 
 def encode_sums(
     values: Floats, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
-    """Encoded sums over users for several lattices, in law: floor(x + U) is floor(x) and a coin of its rest."""
+    """Draw sums over users of encoded statistics, one for each lattice: floor(x + U) is floor(x) plus a coin of its
+    rest.
+    """
     above = np.maximum(values - domain.lower, 0.0)[..., None, :, :]  # (..., 1, users, dim)
     users, sums = above.shape[-2], list[Ints]()
     step = max(1, _AT_ONCE // max(1, above.size))
@@ -69,7 +317,7 @@ def encode_sums(
 def encode_groups(
     values: Floats, counts: Ints, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
-    """The same over groups of users with equal statistics, in law: the coins of a group are one binomial."""
+    """Draw the same sums over groups of users with equal statistics: the coins of a group are one binomial."""
     scales = np.array([noise.scale for noise in noises])[:, None, None]  # (k, 1, 1)
     scaled = scales * np.maximum(values - domain.lower, 0.0)[..., None, :, :]  # (..., k, groups, dim)
     whole, many = np.floor(scaled), counts[..., None, :, None]
@@ -81,7 +329,7 @@ def encode_groups(
 def encode_small_groups(
     values: Floats, counts: Ints, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
-    """The same over groups of few users: their coins one by one."""
+    """Draw the same sums over small groups, coin by coin."""
     scales = np.array([noise.scale for noise in noises])[:, None]  # (k, 1)
     scaled = scales * np.maximum(values - domain.lower, 0.0)[..., None, :]  # (..., groups, k, dim)
     whole = np.floor(scaled)
@@ -93,67 +341,13 @@ def encode_small_groups(
     return tuple(sums[..., place, :] for place in range(len(noises)))
 
 
-def decode_totals(totals: Ints, noise: BinomialNoise, domain: Domain) -> Floats:
-    """(total - B b p) / s + B lower: an unbiased estimate of the sum."""
-    centred = totals - noise.users * noise.trials * noise.probability
-    return np.asarray(centred / noise.scale + noise.users * domain.lower)
-
-
-def largest_counts(noise: BinomialNoise, domain: Domain, coins: str = "device") -> Ints:
-    """Largest count of each coordinate, a device's coins included: also the number of bits in the unary form."""
-    own = 0 if coins == "mixer" else noise.trials
-    return np.asarray(randomizers.compute_largest_counts(noise.scale, domain).astype(np.int64) + own)
-
-
-# Analyzer of the vector sum.
-
-
-@dataclass(frozen=True, kw_only=True)
-class VectorSumAnalyzer(Analyzer):
-    """(total - n b p) / s + n lower: unbiased."""
-
-    domain: Domain
-    noise: BinomialNoise
-
-    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """The totals of a batch, (..., dim)."""
-        return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
-
-    def estimate(self, totals: Ints, users: int) -> Estimate:
-        """Of so many users."""
-        noise = self.noise.for_users(users)
-        return Estimate(total=decode_totals(totals, noise, self.domain), count=users, variance=noise.std() ** 2)
-
-
-def sum_shuffled_bits(bits: list[Bools]) -> Ints:
-    """Totals of shuffled bits: per coordinate (..., users * length) -> (..., dim)."""
-    return np.stack([np.sum(labelled, axis=-1, dtype=np.int64) for labelled in bits], axis=-1)
-
-
-# Aggregate law of the vector sum: the noise of a whole batch in one draw.
-
-
-def sample_totals(statistic: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
-    """Sum of the encoded statistics plus one Bin(B b, p) per coordinate: (..., users, dim) -> (..., dim)."""
-    encoded = np.asarray(sum(_encode_part(part, noise, domain, source) for part in statistic.parts()))
-    coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=encoded.shape)
-    return np.asarray(encoded + coins)
-
-
-def _encode_part(part: Statistic, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> Ints:
-    if part.counts is None:
-        return np.asarray(np.sum(randomizers.encode_on_lattice(part.values, noise.scale, domain, source), axis=-2))
-    (added,) = encode_groups(part.values, part.counts, [noise], domain, source)
-    return added
-
-
-# Privacy of the vector sum: Theorem A for the analyzer, and what the shuffler could learn.
+# Privacy
 
 
 def calibrate_vector_sum(
     domain: Domain, budget: Budget, batch: int, participations: int, calibration: str, coins: str = "device"
 ) -> BinomialNoise:
-    """Least noise (A.4), beside what refusals cost (A.9); `paper`: the printed g, b, p [000, Thms C.1 and E.5].
+    """Find the least noise (A.4), refusals included (A.9); `paper`: the printed g, b, p [000, Thms C.1 and E.5].
 
     The printed noise scales with the largest l2 norm of what is summed. That is 1 for either part of a linear report,
     and half of the l2 diameter for other domains: B sqrt(s) for s averages in [-B, B] [001, IV-C and Thm 5.2(iii)].
@@ -181,20 +375,24 @@ def calibrate_vector_sum(
 
 
 def vector_sum_event(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
-    """The analyzer's view of one batch: totals with Bin(B b, p) noise, whoever has drawn it; A.9 where refused."""
+    """Return the analyzer's view of a batch: totals with Bin(B b, p) noise, and the tail of refusals (A.9) if there are
+    any.
+    """
     view = noise.event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
     return replace(view, tail=refusal_tail(noise.users, domain.dim)) if coins == "checked" else view
 
 
 def local_vector_event(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
-    """The shuffler's view of one user: counts with Bin(b, p) noise only, or the rounded statistic itself."""
+    """Return the shuffler's view of a user: counts with Bin(b, p) noise, or the rounded statistic if the mixer
+    draws.
+    """
     if coins == "mixer":
         return ClearEvent()
     return noise.local_event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
 
 
 def exposure_delta(domain: Domain, noise: BinomialNoise, coins: str = "device") -> float:
-    """A delta that the shuffler's view of one user reaches for every epsilon (calibration.md A.3c).
+    """Return a delta that the shuffler's view of one user reaches for every epsilon (calibration.md A.3c).
 
     Two users at opposite ends of the widest coordinate have counts in {0..b} and {k..b+k}, k = floor(s reach): outside
     of the overlap the shuffler is sure. P(Bin(b, p) > b - k), or P(Bin(b, p) < k) if that is larger. Without coins it
@@ -207,190 +405,3 @@ def exposure_delta(domain: Domain, noise: BinomialNoise, coins: str = "device") 
         return 1.0
     above, below = special.betainc([b - k + 1.0, b - k + 1.0], float(k), [p, 1 - p]) if k else (0.0, 0.0)
     return float(max(above, below))
-
-
-# Randomizer of the vector sum: runs on the user's device.
-
-
-def vector_device(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialCounts | RoundedCounts:
-    """Integer counts: the encoded statistic plus Bin(b, p) per coordinate, or without if the mixer draws the coins."""
-    if coins == "mixer":
-        return RoundedCounts(domain=domain, scale=noise.scale)
-    return BinomialCounts(domain=domain, scale=noise.scale, trials=noise.trials, probability=noise.probability)
-
-
-def expand_counts(counts: Ints, noise: BinomialNoise, domain: Domain, source: NoiseSource) -> list[Bools]:
-    """The same message in unary: per coordinate, (..., users, length) bits of which `count` are 1, in random order."""
-    bits = []
-    for k, length in enumerate(largest_counts(noise, domain)):
-        order = source.permutation(int(length), size=counts.shape[:-1])  # (..., users, length)
-        bits.append(order < counts[..., k, None])
-    return bits
-
-
-# Shuffler of the vector sum: it forwards totals, or bits in random order, and nothing about single users.
-
-
-@stored_as("VectorMixer")
-@dataclass(frozen=True, kw_only=True)
-class VectorMixer(CountingMixer):
-    """Adds the users' counts, coordinate by coordinate."""
-
-    @cached_property
-    def encoded(self) -> Ints:
-        """ceil(s (upper - lower))."""
-        return randomizers.compute_largest_counts(self.noise.scale, self.domain).astype(np.int64)
-
-
-def shuffle_bits(bits: list[Bools], source: NoiseSource) -> list[Bools]:
-    """All bits of a batch with one label, (..., users, length) -> (..., users * length), in random order."""
-    mixed = []
-    for labelled in bits:
-        flat = labelled.reshape(*labelled.shape[:-2], -1)
-        order = source.permutation(flat.shape[-1], size=flat.shape[:-1])
-        mixed.append(np.take_along_axis(flat, order, axis=-1))
-    return mixed
-
-
-# Shuffle model by vector summation (P_Vec of paper 000): integer counts with binomial noise, forwarded as totals.
-
-
-@stored_as("ShuffleBinomial")
-@dataclass(frozen=True, kw_only=True)
-class ShuffleBinomial(BatchProtocol):
-    """Each user sends, per coordinate, its statistic on a lattice plus Bin(b, 1/2); the analyzer sees totals.
-
-    Totals are equivalent to the labelled bits in random order of the paper's protocol: bits with one label are
-    exchangeable.
-    Privacy: Theorem A for Bin(B b, 1/2) with the price of rounding (`privacy`), within 2 % of the central mechanism's
-    noise.
-
-    coins  "device": as above. "checked": the shuffler also refuses counts that honest devices hardly ever send, which
-           is priced (calibration.md A.9). "mixer": devices send rounded statistics, and the shuffler adds the
-           Bin(n b, 1/2) of all n users when it closes a batch. The same totals at the same price; but the shuffler sees
-           every statistic and is trusted to draw, and a hostile client cannot pass its choice off as coins.
-    """
-
-    noise: BinomialNoise
-    coins: str = "device"
-
-    name: ClassVar[str] = "shuffle_binomial"
-    trust: ClassVar[str] = "shuffle"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        validation.integer("batch", self.noise.users, least=2)
-        validation.one_of("coins", self.coins, COIN_SOURCES)
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        domain: Domain,
-        budget: Budget,
-        batch: int,
-        participations: int = 1,
-        calibration: str = "tight",
-        bits_limit: float = 1e6,
-        coins: str = "device",
-    ) -> ShuffleBinomial:
-        """Least noise for batches of at least `batch` users (`tight`), or the printed one on every entry (`paper`).
-
-        Warns if a user's message would be longer than `bits_limit` bits.
-        """
-        limit = validation.positive("bits_limit", bits_limit, infinite=True)
-        validation.one_of("coins", coins, COIN_SOURCES)
-        domain = (
-            drop_isometry(domain)
-            if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper"
-            else domain
-        )
-        noise = calibrate_vector_sum(domain, budget, batch, participations, calibration, coins)
-        protocol = cls(
-            domain=domain, noise=noise, participations=participations, delta=stated_delta(budget), coins=coins
-        )
-        if protocol.bits_per_user > limit:
-            warnings.warn(
-                f"a user's message has {protocol.bits_per_user} bits, above the limit of {limit:.0f}",
-                CommunicationWarning,
-                stacklevel=2,
-            )
-        return protocol
-
-    @property
-    def batch(self) -> int:
-        """Users for whom the noise is calibrated: a batch has as many, or more."""
-        return self.noise.users
-
-    @cached_property
-    def event(self) -> BinomialEvent:
-        """What the analyzer sees of one batch."""
-        return vector_sum_event(self.domain, self.noise, self.coins)
-
-    @property
-    def local_event(self) -> BinomialEvent | ClearEvent:
-        """What the shuffler sees of one user."""
-        return local_vector_event(self.domain, self.noise, self.coins)
-
-    @property
-    def exposed(self) -> float:
-        """How often the shuffler is sure."""
-        return exposure_delta(self.domain, self.noise, self.coins)
-
-    @property
-    def observers(self) -> tuple[tuple[str, str], ...]:
-        """The shuffler is trusted to forget, and to add; perhaps to draw the noise."""
-        return (
-            ("the shuffler", describe_shuffler_view(self.coins, "counts", "statistic")),
-            ("the analyzer and everybody else", "the totals of a batch"),
-        )
-
-    @cached_property
-    def device(self) -> BinomialCounts | RoundedCounts:
-        """Integer counts."""
-        return vector_device(self.domain, self.noise, self.coins)
-
-    @cached_property
-    def mixer(self) -> VectorMixer:
-        """Forwards totals only."""
-        return VectorMixer(domain=self.domain, least=self.batch, noise=self.noise, coins=self.coins)
-
-    @cached_property
-    def analyzer(self) -> VectorSumAnalyzer:
-        """Totals, recentred and rescaled."""
-        return VectorSumAnalyzer(domain=self.domain, noise=self.noise)
-
-    @property
-    def bits_per_user(self) -> int:
-        """One integer count per coordinate: as many bits as the largest count has."""
-        return sum(int(most).bit_length() for most in largest_counts(self.noise, self.domain, self.coins))
-
-    @property
-    def unary_bits_per_user(self) -> int:
-        """The same message as labelled bits, the paper's form."""
-        return int(sum(int(most) for most in largest_counts(self.noise, self.domain, self.coins)))
-
-    def draws(self, users: int) -> ReleaseCost:
-        """Coins on every number of every message, or on every total."""
-        dim, each = self.domain.dim, count_words(self.noise.trials)
-        words = dim * count_words(users * self.noise.trials) if self.coins == "mixer" else users * dim * each
-        return ReleaseCost(words=words, numbers=users * dim)
-
-    def std(self, users: int) -> float:
-        """sqrt(n b p (1-p) + n/4) / s for n >= B users, rounding included."""
-        check_enough_users(self.batch, users)
-        return self.noise.for_users(users).std()
-
-    def check_users(self, users: int) -> None:
-        """The calibrated batch, or more."""
-        check_enough_users(self.batch, users)
-
-    @property
-    def rounds_each_row(self) -> bool:
-        """Every statistic is rounded to the lattice at random."""
-        return True
-
-    def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """One binomial for the whole batch."""
-        totals = sample_totals(statistic, self.noise.for_users(statistic.users), self.domain, source)
-        return self.analyzer.estimate(totals, statistic.users)

@@ -1,4 +1,6 @@
-"""Binomial sums of bits in the shuffle model."""
+"""Shuffle model for bits: devices send copies of their bit among fair bits, the shuffler forwards the number of
+ones.
+"""
 
 from __future__ import annotations
 
@@ -33,112 +35,6 @@ from bandanna.protocols.mixers import (
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Ints
 
-# Analyzer of the bit sum.
-
-
-@dataclass(frozen=True, kw_only=True)
-class BitSumAnalyzer(Analyzer):
-    """(total - n b / 2) / c: unbiased."""
-
-    noise: BinomialNoise
-
-    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """The total of a batch, (..., 1)."""
-        return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
-
-    def estimate(self, totals: Ints, users: int) -> Estimate:
-        """Of so many users."""
-        noise = self.noise.for_users(users)
-        centred = np.asarray(totals - users * noise.trials / 2)
-        centred /= noise.scale
-        return Estimate(total=centred, count=users, variance=bit_std(noise) ** 2)
-
-
-# Aggregate law of the bit sum: the fair bits of all users in one draw.
-
-
-def sample_bit_totals(statistic: Statistic, noise: BinomialNoise, source: NoiseSource) -> NDArray[np.int64]:
-    """c sum_i x_i + Bin(B b, 1/2): (..., users, 1) -> (..., 1)."""
-    ones = np.rint(statistic.total()).astype(np.int64)
-    coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=ones.shape)
-    return np.asarray(int(noise.scale) * ones + coins)
-
-
-# Privacy of the bit sum: exact, since binomial noise on one integer has a profile that can be summed.
-
-
-def calibrate_bit_sum(budget: Budget, batch: int, participations: int, coins: str = "device") -> BinomialNoise:
-    """Fewest fair bits whose exact profile meets the budget, beside what refusals cost (calibration.md A.9)."""
-    left = subtract_refusals(budget, batch, 1, participations) if coins == "checked" else budget
-    return bit_noise(users=batch, budget=left, participations=participations)
-
-
-def check_bit_noise(noise: BinomialNoise) -> BinomialNoise:
-    """Whole copies and fair coins: what the analyzer undoes."""
-    validation.integer("copies", noise.scale)
-    if noise.probability != 0.5:
-        raise InvalidArgument("probability", noise.probability, "1/2: bits are hidden among fair coins")
-    return noise
-
-
-def bit_sum_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
-    """The analyzer's view of one batch: a total with Bin(B b, 1/2) noise, whoever has drawn it; A.9 where refused."""
-    view = bit_event(noise)
-    return replace(view, tail=refusal_tail(noise.users, 1)) if coins == "checked" else view
-
-
-def local_bit_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
-    """The shuffler's view of one user: a count with Bin(b, 1/2) noise only, or the bit itself."""
-    return ClearEvent() if coins == "mixer" else bit_event(noise, users=1)
-
-
-def bit_exposure_delta(noise: BinomialNoise, coins: str = "device") -> float:
-    """With this probability the shuffler is sure of the bit: c + Bin(b, 1/2) lies above b, that is above all of a 0."""
-    k, b = int(noise.scale), 0 if coins == "mixer" else noise.trials
-    return 1.0 if k > b else float(special.betainc(b - k + 1.0, float(k), 0.5))  # P(Bin(b, 1/2) > b - k)
-
-
-# Randomizer of the bit sum: runs on the user's device.
-
-
-def bit_sum_device(noise: BinomialNoise, coins: str = "device") -> RepeatedBits | RoundedCounts:
-    """Ones among c copies of the bit and b fair bits, or among the copies alone if the mixer draws the fair ones."""
-    if coins == "mixer":
-        return RoundedCounts(domain=Bits(), scale=noise.scale)
-    return RepeatedBits(copies=int(noise.scale), trials=noise.trials)
-
-
-def expand_ones(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Bools:
-    """The same message as c + b single bits in random order: (..., users, 1) -> (..., users, c + b)."""
-    order = source.permutation(int(noise.scale) + noise.trials, size=ones.shape[:-1])
-    return np.asarray(order < ones)
-
-
-# Shuffler of the bit sum: bits in random order say as much as their number, and that is all that is forwarded.
-
-
-@stored_as("BitMixer")
-@dataclass(frozen=True, kw_only=True)
-class BitMixer(CountingMixer):
-    """Adds the users' ones."""
-
-    @property
-    def encoded(self) -> Ints:
-        """c."""
-        return np.array([int(self.noise.scale)], dtype=np.int64)
-
-    def check_range(self, messages: Messages) -> None:
-        """Without coins, all copies of a bit or none."""
-        super().check_range(messages)
-        if self.coins == "mixer":
-            copies = int(self.noise.scale)
-            raise_invalid_message(
-                "messages", messages, (messages != 0) & (messages != copies), f"counts from 0 to {copies}: one of both"
-            )
-
-
-# Shuffle model for bits: every user sends its value bit in some copies and some fair bits, forwarded as one total.
-
 
 @stored_as("ShuffleBits")
 @dataclass(frozen=True, kw_only=True)
@@ -147,14 +43,16 @@ class ShuffleBits(BatchProtocol):
 
         total = c sum_i x_i + Bin(B b, 1/2),      estimate = (total - B b / 2) / c
 
-    Symbols: c `noise.scale`, b `noise.trials`, B `noise.users`. Privacy: neighbours' totals differ by c; the profile of
-    Bin(B b, 1/2) against its shift is computed exactly, so no sum of this form has less noise at the same budget.
+    Symbols: c is `noise.scale`, b `noise.trials`, B `noise.users`. Privacy: neighbours' totals differ by c. The profile
+    of Bin(B b, 1/2) against its shift is computed exactly, so no sum of this form has less noise at the same budget.
     Reference: Tenenbaum, Kaplan, Mansour and Stemmer 2021, Algorithm 3 (value bit and noise bits). Deviations: fair
     bits for every user and exact calibration instead of printed constants; copies, so that large batches are tight.
 
-    coins  "device": as above. "checked": the shuffler also refuses counts that honest devices hardly ever send, which
-           is priced (calibration.md A.9). "mixer": devices send c copies of their bit or none, and the shuffler draws
-           the fair bits of all users when it closes a batch: the same total, but it sees every bit.
+    Parameters
+    ----------
+    coins
+        "device" and "checked": as in `ShuffleBinomial`. "mixer": devices send c copies of their bit or none, and the
+        shuffler draws the fair bits when it closes a batch. The total is the same, but the shuffler sees every bit.
     """
 
     domain: Domain = Bits()
@@ -174,14 +72,14 @@ class ShuffleBits(BatchProtocol):
 
     @classmethod
     def calibrate(cls, *, budget: Budget, batch: int, participations: int = 1, coins: str = "device") -> ShuffleBits:
-        """Least noise for batches of at least `batch` users."""
+        """Find the least noise for batches of at least `batch` users."""
         validation.one_of("coins", coins, COIN_SOURCES)
         noise = calibrate_bit_sum(budget, batch, participations, coins)
         return cls(noise=noise, participations=participations, delta=stated_delta(budget), coins=coins)
 
     @property
     def batch(self) -> int:
-        """Users for whom the noise is calibrated: a batch has as many, or more."""
+        """Least number of users in a batch."""
         return self.noise.users
 
     @cached_property
@@ -196,12 +94,12 @@ class ShuffleBits(BatchProtocol):
 
     @property
     def exposed(self) -> float:
-        """How often the shuffler is sure."""
+        """Probability with which the shuffler is sure of the bit."""
         return bit_exposure_delta(self.noise, self.coins)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
-        """The shuffler is trusted to forget, and to add; perhaps to draw the noise."""
+        """The shuffler is trusted to add and to forget, and with coins="mixer" to draw the noise."""
         return (
             ("the shuffler", describe_shuffler_view(self.coins, "count", "bit")),
             ("the analyzer and everybody else", "the total of a batch"),
@@ -209,7 +107,7 @@ class ShuffleBits(BatchProtocol):
 
     @cached_property
     def device(self) -> RepeatedBits | RoundedCounts:
-        """How many ones a user sends."""
+        """Sends the number of ones."""
         return bit_sum_device(self.noise, self.coins)
 
     @cached_property
@@ -219,17 +117,17 @@ class ShuffleBits(BatchProtocol):
 
     @cached_property
     def analyzer(self) -> BitSumAnalyzer:
-        """Totals, recentred and rescaled."""
+        """Recentres and rescales totals."""
         return BitSumAnalyzer(noise=self.noise)
 
     @property
     def bits_per_user(self) -> int:
-        """One integer count: as many bits as the largest one, c + b or c, has."""
+        """Bits of one integer that is large enough for the largest count, c + b or c."""
         return self.unary_bits_per_user.bit_length()
 
     @property
     def unary_bits_per_user(self) -> int:
-        """The same message as single bits, the paper's form."""
+        """Number of bits in the paper's form of the same message."""
         return int(self.mixer.largest[0])
 
     def draws(self, users: int) -> ReleaseCost:
@@ -239,15 +137,123 @@ class ShuffleBits(BatchProtocol):
         return ReleaseCost(words=words, numbers=users)
 
     def std(self, users: int) -> float:
-        """sqrt(n b) / (2 c) for n >= B users."""
+        """Return sqrt(n b) / (2 c) for n >= B users."""
         check_enough_users(self.batch, users)
         return bit_std(self.noise.for_users(users))
 
     def check_users(self, users: int) -> None:
-        """The calibrated batch, or more."""
+        """Refuse batches smaller than the calibrated one."""
         check_enough_users(self.batch, users)
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """One binomial for the whole batch."""
+        """Draw the noise of a whole batch as one binomial."""
         totals = sample_bit_totals(statistic, self.noise.for_users(statistic.users), source)
         return self.analyzer.estimate(totals, statistic.users)
+
+
+# Randomizer
+
+
+def bit_sum_device(noise: BinomialNoise, coins: str = "device") -> RepeatedBits | RoundedCounts:
+    """Return the device: it counts ones among c copies of the bit and b fair bits, or among the copies alone."""
+    if coins == "mixer":
+        return RoundedCounts(domain=Bits(), scale=noise.scale)
+    return RepeatedBits(copies=int(noise.scale), trials=noise.trials)
+
+
+def expand_ones(ones: Ints, noise: BinomialNoise, source: NoiseSource) -> Bools:
+    """Write the message as c + b single bits in random order: (..., users, 1) -> (..., users, c + b)."""
+    order = source.permutation(int(noise.scale) + noise.trials, size=ones.shape[:-1])
+    return np.asarray(order < ones)
+
+
+# Mixer
+
+
+@stored_as("BitMixer")
+@dataclass(frozen=True, kw_only=True)
+class BitMixer(CountingMixer):
+    """Adds the users' ones."""
+
+    @property
+    def encoded(self) -> Ints:
+        """c."""
+        return np.array([int(self.noise.scale)], dtype=np.int64)
+
+    def check_range(self, messages: Messages) -> None:
+        """Refuse counts outside of 0 to `largest`; without coins, all but 0 and c."""
+        super().check_range(messages)
+        if self.coins == "mixer":
+            copies = int(self.noise.scale)
+            raise_invalid_message(
+                "messages", messages, (messages != 0) & (messages != copies), f"counts from 0 to {copies}: one of both"
+            )
+
+
+# Analyzer
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitSumAnalyzer(Analyzer):
+    """Unbiased estimate (total - n b / 2) / c."""
+
+    noise: BinomialNoise
+
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
+        """Estimate the sum from a total (..., 1)."""
+        return state, self.estimate(np.asarray(view.numbers, dtype=np.int64), view.users)
+
+    def estimate(self, totals: Ints, users: int) -> Estimate:
+        """Estimate the sum of `users` bits from their total."""
+        noise = self.noise.for_users(users)
+        centred = np.asarray(totals - users * noise.trials / 2)
+        centred /= noise.scale
+        return Estimate(total=centred, count=users, variance=bit_std(noise) ** 2)
+
+
+# Law
+
+
+def sample_bit_totals(statistic: Statistic, noise: BinomialNoise, source: NoiseSource) -> NDArray[np.int64]:
+    """Draw c sum_i x_i + Bin(B b, 1/2): (..., users, 1) -> (..., 1)."""
+    ones = np.rint(statistic.total()).astype(np.int64)
+    coins = source.binomial(trials=noise.users * noise.trials, probability=noise.probability, size=ones.shape)
+    return np.asarray(int(noise.scale) * ones + coins)
+
+
+# Privacy
+
+
+def calibrate_bit_sum(budget: Budget, batch: int, participations: int, coins: str = "device") -> BinomialNoise:
+    """Find the fewest fair bits whose exact profile meets the budget, refusals included (calibration.md A.9)."""
+    left = subtract_refusals(budget, batch, 1, participations) if coins == "checked" else budget
+    return bit_noise(users=batch, budget=left, participations=participations)
+
+
+def check_bit_noise(noise: BinomialNoise) -> BinomialNoise:
+    """Return the noise; refuse fractional copies and unfair coins, which the analyzer does not undo."""
+    validation.integer("copies", noise.scale)
+    if noise.probability != 0.5:
+        raise InvalidArgument("probability", noise.probability, "1/2: bits are hidden among fair coins")
+    return noise
+
+
+def bit_sum_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
+    """Return the analyzer's view of a batch: a total with Bin(B b, 1/2) noise, and the tail of refusals (A.9) if
+    any.
+    """
+    view = bit_event(noise)
+    return replace(view, tail=refusal_tail(noise.users, 1)) if coins == "checked" else view
+
+
+def local_bit_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
+    """Return the shuffler's view of a user: a count with Bin(b, 1/2) noise, or the bit itself if the mixer draws."""
+    return ClearEvent() if coins == "mixer" else bit_event(noise, users=1)
+
+
+def bit_exposure_delta(noise: BinomialNoise, coins: str = "device") -> float:
+    """Return the probability that the shuffler is sure of the bit: that c + Bin(b, 1/2) is above b, which a 0 never
+    sends.
+    """
+    k, b = int(noise.scale), 0 if coins == "mixer" else noise.trials
+    return 1.0 if k > b else float(special.betainc(b - k + 1.0, float(k), 0.5))  # P(Bin(b, 1/2) > b - k)

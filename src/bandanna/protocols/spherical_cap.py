@@ -1,4 +1,4 @@
-"""Random directions (PrivUnit) in the local model."""
+"""Random directions (PrivUnit) in the local model: pure differential privacy for vectors."""
 
 from __future__ import annotations
 
@@ -37,157 +37,7 @@ from bandanna.protocols.mixers import Analyzer, GatheringMixer, MixerState, rais
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
 
-# Analyzer of the local sum of directions: unit vectors are added, in any order.
-
-
-@stored_as("Directions")
-@dataclass(frozen=True, kw_only=True)
-class DirectionMixer(GatheringMixer):
-    """Keeps every user's direction."""
-
-    steps: int
-
-    @property
-    def largest(self) -> int:
-        """No coordinate of a message is larger."""
-        return math.ceil(LARGEST_NORMAL * self.steps)
-
-    def check_range(self, messages: Messages) -> None:
-        """Integers that a device can draw."""
-        if messages.dtype != np.int64:
-            raise InvalidStatistic("messages", messages, "64-bit integers")
-        wrong = (messages > self.largest) | (messages < -self.largest)
-        raise_invalid_message("messages", messages, wrong, f"steps from {-self.largest} to {self.largest}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DirectionSumAnalyzer(Analyzer):
-    """n centre + (radius / m) sum_i u_i: unbiased."""
-
-    domain: Domain
-    mechanism: PrivUnit
-
-    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """(..., users, dim) -> (..., dim)."""
-        high, rest = exact_sum(normalize_messages(np.asarray(view.numbers, dtype=np.int64)), 1.0)
-        return state, self.estimate(high + rest, view.users)
-
-    def estimate(self, leaning: Floats, users: int) -> Estimate:
-        """Of a sum of unit vectors, (..., dim)."""
-        centre, radius = self.domain.ball
-        total = users * centre + radius / self.mechanism.lean * leaning
-        return Estimate(total=total, count=users, variance=users * radius**2 * self.mechanism.variance)
-
-
-# Law of the local sum of directions, without steps: an angle and a uniform direction across it, for every user.
-#
-# A sum of such vectors has no law of its own that could be drawn at once: users are drawn one by one, some at a time.
-
-
 _AT_ONCE = 2**20  # numbers held at a time
-
-
-def sample_directions(statistic: Statistic, event: CapEvent, source: NoiseSource) -> Floats:
-    """sum_i u_i, (..., users, dim) -> (..., dim).
-
-        u = T u0 + sqrt(1 - T^2) v,     v uniform among the unit vectors across u0
-
-    T is drawn by inversion of its law given that it is inside the cap, or outside. Steps of candidates are left out:
-    as the fast Gaussian's grid, they change no probability by more than the share that `caps.masses` allows.
-    """
-    drawn = (
-        _sum_directions(rows, statistic.domain, event, source)
-        for part in statistic.parts()
-        for rows in _iterate_rows(part)
-    )
-    return np.asarray(sum(drawn))
-
-
-def _sum_directions(rows: Floats, domain: Domain, event: CapEvent, source: NoiseSource) -> Floats:
-    """Of some users, (..., some, dim) -> (..., dim)."""
-    centre, radius = domain.ball
-    units, lengths = split_length((rows - centre) / radius)
-    coins = source.uniform((*lengths.shape, 2))
-    signs = np.where(coins[..., 0] < (1 + np.minimum(lengths, 1.0)) / 2, 1.0, -1.0)
-    cosines = cosine_from_uniform(coins[..., 1], event)[..., None]
-    drawn = source.gaussian(np.zeros(rows.shape), std=1.0, grid=0.0)
-    across = drawn - np.sum(drawn * units, axis=-1, keepdims=True) * units
-    across /= np.sqrt(np.sum(across * across, axis=-1, keepdims=True))
-    along = cosines * signs[..., None] * units
-    return np.asarray(np.sum(along + np.sqrt(1 - cosines**2) * across, axis=-2))
-
-
-def cosine_from_uniform(uniform: Floats, event: CapEvent) -> Floats:
-    """T of a message by inversion: below p inside the cap, where P(T >= t) runs from 0 to q; beyond it from q to 1."""
-    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.probability_inside(event)
-    inside = uniform < p
-    beyond = np.where(inside, uniform / p * q, q + (uniform - p) / (1 - p) * (1 - q))  # P(T >= t)
-    smaller = np.minimum(beyond, 1 - beyond)
-    sizes = np.sqrt(1 - special.betaincinv((event.dim - 1) / 2, 0.5, np.clip(2 * smaller, 0.0, 1.0)))
-    return np.asarray(np.where(beyond <= 0.5, sizes, -sizes))
-
-
-def _iterate_rows(statistic: Statistic) -> Iterator[Floats]:
-    """Rows of some users at a time, (..., some, dim); a row that several share is repeated."""
-    values, lead = statistic.values, statistic.values.shape[:-2]
-    some = max(1, _AT_ONCE // (statistic.domain.dim * max(1, math.prod(lead))))
-    if statistic.counts is None:
-        for begin in range(0, values.shape[-2], some):
-            yield values[..., begin : begin + some, :]
-        return
-    ends = np.cumsum(statistic.counts, axis=-1)  # (..., groups): where in the batch each group ends
-    for begin in range(0, statistic.users, some):
-        places = np.arange(begin, min(begin + some, statistic.users))
-        group = np.sum(places[:, None] >= ends[..., None, :], axis=-1)  # (..., some)
-        yield np.take_along_axis(values, group[..., None], axis=-2)
-
-
-# Privacy of the local sum of directions: every message protects itself.
-
-
-def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[PrivUnit, float]:
-    """The best direction for the largest epsilon that meets the budget, and the delta where the promise is stated.
-
-    The accountant prices several directions by their pure epsilon alone, as anything of that epsilon; so the search is
-    over a plain pure event, and the direction is found once.
-    """
-    check_domain(domain)
-    epsilon = largest_epsilon(_pure, budget, participations, least=LEAST, most=LARGEST)
-    if epsilon < LEAST:
-        raise CalibrationError(f"no direction is as private as {budget}: epsilon is at least {LEAST:g} a report")
-    mechanism = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
-    return mechanism, stated_delta(budget) if spends_delta(budget, participations) else 0.0
-
-
-def cap_for_std(domain: Domain, std: float) -> PrivUnit:
-    """The most private direction whose report has at most this standard deviation."""
-    check_direction_dim(check_domain(domain).dim)
-    radius, wanted = domain.ball[1], validation.positive("std", std)
-
-    def meets(epsilon: float) -> bool:
-        found = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
-        return radius * math.sqrt(found.variance) <= wanted
-
-    if not meets(LARGEST) or meets(LEAST):
-        raise CalibrationError(
-            f"no direction has a standard deviation of {wanted:.3g} in a ball of radius {radius:.3g}"
-        )
-    return PrivUnit.calibrate(dim=domain.dim, epsilon=search.find_least(meets, LEAST, LARGEST, relative=1e-9))
-
-
-def _pure(epsilon: float) -> DiscreteLaplaceEvent:
-    return DiscreteLaplaceEvent(scale=math.nextafter(1 / epsilon, 0.0), shift=1.0)  # at least epsilon
-
-
-# Randomizer of the local sum of directions: runs on the user's device.
-
-
-def cap_device(domain: Domain, mechanism: PrivUnit) -> CapRandomizer:
-    """One direction for every statistic."""
-    return mechanism.device(domain)
-
-
-# Local model, pure: devices send random directions that lean towards their own statistic; users trust them alone.
 
 
 @stored_as("LocalUnit")
@@ -197,14 +47,17 @@ class LocalUnit(BatchProtocol):
 
         estimate = n c + (r/m) sum_i u_i,      E|error|^2 = sum_i (r^2 / m^2 - |x_i - c|^2),      m = E<u, u0>
 
-    `cosine`, `chance`, `candidates` and `steps` are those of `mechanisms.priv_unit`.
+    Noise: `std` is sqrt(n) r / (m sqrt(dim)). Its square bounds the mean variance of the coordinates for any
+    statistics, and each variance if these point everywhere alike. Along one direction the variance depends on the
+    statistics; `std_along` bounds it for all. Across x_i - c it is never above the mean.
 
-    Noise: `std` is sqrt(n) r / (m sqrt(dim)), whose square bounds the mean variance of the coordinates for any
-    statistics, and each variance where these point everywhere alike. Along one direction it depends on them:
-    `std_along` bounds it for all. Across x_i - c the variance is never above the mean.
-
-    Privacy: each message is pure epsilon on its own, for any domain of this ball; several compose by the accountant.
+    Privacy: each message is pure epsilon-DP on its own, for any domain of this ball; the accountant composes several.
     References: Bhowmick et al. 2018; Asi, Feldman and Talwar 2022; calibration.md D.
+
+    Parameters
+    ----------
+    cosine, chance, candidates, steps
+        As in `mechanisms.noise.PrivUnit`.
     """
 
     delta: float = 0.0
@@ -224,13 +77,13 @@ class LocalUnit(BatchProtocol):
 
     @classmethod
     def calibrate(cls, *, domain: Domain, budget: Budget, participations: int = 1) -> LocalUnit:
-        """Least noise per report for the budget; one report leaves the delta of (epsilon, delta) unspent."""
+        """Find the least noise per report for the budget. With one participation, delta stays unspent."""
         found, delta = calibrate_cap(domain, budget, participations)
         return cls._sending(found, domain=domain, participations=participations, delta=delta)
 
     @classmethod
     def of_std(cls, *, domain: Domain, std: float, participations: int = 1, delta: float = 0.0) -> LocalUnit:
-        """The most private one with at most this standard deviation of a report."""
+        """Return the most private protocol whose report has at most this standard deviation."""
         return cls._sending(cap_for_std(domain, std), domain=domain, participations=participations, delta=delta)
 
     @classmethod
@@ -260,50 +113,200 @@ class LocalUnit(BatchProtocol):
 
     @cached_property
     def device(self) -> CapRandomizer:
-        """The direction."""
+        """Sends the direction."""
         return cap_device(self.domain, self.mechanism)
 
     @cached_property
     def mixer(self) -> DirectionMixer:
-        """The server keeps directions."""
+        """Keeps directions."""
         return DirectionMixer(domain=self.domain, steps=self.steps)
 
     @cached_property
     def analyzer(self) -> DirectionSumAnalyzer:
-        """Add the directions, undo on average how little they lean."""
+        """Adds the directions and rescales the sum."""
         return DirectionSumAnalyzer(domain=self.domain, mechanism=self.mechanism)
 
     @property
     def bits_per_user(self) -> int:
-        """A whole number of steps for every coordinate."""
+        """Bits of one integer per coordinate."""
         return self.domain.dim * (2 * self.mixer.largest).bit_length()
 
     @property
     def rounds_each_row(self) -> bool:
-        """Every statistic is rounded to the sphere by itself."""
+        """True: each statistic is rounded to the sphere."""
         return True
 
     def draws(self, users: int) -> ReleaseCost:
-        """Candidates of every user."""
+        """The candidates of every user."""
         pairs = (self.domain.dim + 1) // 2
         return ReleaseCost(words=3 * users * self.candidates * pairs, numbers=users * self.domain.dim)
 
     def std(self, users: int) -> float:
-        """sqrt(users) r / (m sqrt(dim)): root of a bound on the mean variance of the sum's coordinates."""
+        """Return sqrt(users) r / (m sqrt(dim)), the root of a bound on the mean variance of the sum's coordinates."""
         return self._std(users, self.mechanism.variance)
 
     def std_along(self, users: int) -> float:
-        """sqrt(users) r sqrt(E<u, u0>^2) / m: a bound in any direction, for statistics that all lie along it."""
+        """Return sqrt(users) r sqrt(E<u, u0>^2) / m, a bound in any direction for statistics that all lie along it."""
         return self._std(users, self.mechanism.most_variance)
 
     @property
     def length(self) -> float:
-        """r/m: how far the estimate from one direction is from the centre."""
+        """r/m, the distance of the estimate from one direction to the centre."""
         return self.domain.ball[1] / self.mechanism.lean
 
     def _std(self, users: int, variance: float) -> float:
         return math.sqrt(validation.integer("users", users) * variance) * self.domain.ball[1]
 
     def law(self, statistic: Statistic, source: NoiseSource) -> Estimate:
-        """Every user's angle and direction, without candidates."""
+        """Draw each user's angle and direction, without candidates."""
         return self.analyzer.estimate(sample_directions(statistic, self.event, source), statistic.users)
+
+
+# Randomizer
+
+
+def cap_device(domain: Domain, mechanism: PrivUnit) -> CapRandomizer:
+    """Return the device, one for all statistics."""
+    return mechanism.device(domain)
+
+
+# Mixer
+
+
+@stored_as("Directions")
+@dataclass(frozen=True, kw_only=True)
+class DirectionMixer(GatheringMixer):
+    """Keeps every user's direction."""
+
+    steps: int
+
+    @property
+    def largest(self) -> int:
+        """Largest coordinate of a message."""
+        return math.ceil(LARGEST_NORMAL * self.steps)
+
+    def check_range(self, messages: Messages) -> None:
+        """Refuse integers that no device draws."""
+        if messages.dtype != np.int64:
+            raise InvalidStatistic("messages", messages, "64-bit integers")
+        wrong = (messages > self.largest) | (messages < -self.largest)
+        raise_invalid_message("messages", messages, wrong, f"steps from {-self.largest} to {self.largest}")
+
+
+# Analyzer
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectionSumAnalyzer(Analyzer):
+    """Unbiased estimate n centre + (radius / m) sum_i u_i."""
+
+    domain: Domain
+    mechanism: PrivUnit
+
+    def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
+        """Estimate the sum from messages (..., users, dim)."""
+        high, rest = exact_sum(normalize_messages(np.asarray(view.numbers, dtype=np.int64)), 1.0)
+        return state, self.estimate(high + rest, view.users)
+
+    def estimate(self, leaning: Floats, users: int) -> Estimate:
+        """Estimate the sum from a sum of unit vectors, (..., dim)."""
+        centre, radius = self.domain.ball
+        total = users * centre + radius / self.mechanism.lean * leaning
+        return Estimate(total=total, count=users, variance=users * radius**2 * self.mechanism.variance)
+
+
+# Law
+
+
+def sample_directions(statistic: Statistic, event: CapEvent, source: NoiseSource) -> Floats:
+    """Draw sum_i u_i, (..., users, dim) -> (..., dim), without steps.
+
+        u = T u0 + sqrt(1 - T^2) v,     v uniform among the unit vectors across u0
+
+    T is drawn by inversion of its law, given that it is inside the cap or outside. Steps of candidates are left out:
+    like the fast Gaussian's grid, they change no probability by more than the share that `bound_cap_mass` allows. The
+    sum has no law that could be drawn at once, so users are drawn one by one, some at a time.
+    """
+    drawn = (
+        _sum_directions(rows, statistic.domain, event, source)
+        for part in statistic.parts()
+        for rows in _iterate_rows(part)
+    )
+    return np.asarray(sum(drawn))
+
+
+def _sum_directions(rows: Floats, domain: Domain, event: CapEvent, source: NoiseSource) -> Floats:
+    """Draw the sum over some users, (..., some, dim) -> (..., dim)."""
+    centre, radius = domain.ball
+    units, lengths = split_length((rows - centre) / radius)
+    coins = source.uniform((*lengths.shape, 2))
+    signs = np.where(coins[..., 0] < (1 + np.minimum(lengths, 1.0)) / 2, 1.0, -1.0)
+    cosines = cosine_from_uniform(coins[..., 1], event)[..., None]
+    drawn = source.gaussian(np.zeros(rows.shape), std=1.0, grid=0.0)
+    across = drawn - np.sum(drawn * units, axis=-1, keepdims=True) * units
+    across /= np.sqrt(np.sum(across * across, axis=-1, keepdims=True))
+    along = cosines * signs[..., None] * units
+    return np.asarray(np.sum(along + np.sqrt(1 - cosines**2) * across, axis=-2))
+
+
+def cosine_from_uniform(uniform: Floats, event: CapEvent) -> Floats:
+    """Return T by inversion: below p inside the cap, where P(T >= t) runs from 0 to q; beyond it from q to 1."""
+    q, p = spherical_cap.cap_moments(event.dim, event.cosine).mass, spherical_cap.probability_inside(event)
+    inside = uniform < p
+    beyond = np.where(inside, uniform / p * q, q + (uniform - p) / (1 - p) * (1 - q))  # P(T >= t)
+    smaller = np.minimum(beyond, 1 - beyond)
+    sizes = np.sqrt(1 - special.betaincinv((event.dim - 1) / 2, 0.5, np.clip(2 * smaller, 0.0, 1.0)))
+    return np.asarray(np.where(beyond <= 0.5, sizes, -sizes))
+
+
+def _iterate_rows(statistic: Statistic) -> Iterator[Floats]:
+    """Yield the rows of some users at a time, (..., some, dim); repeat a row that several users share."""
+    values, lead = statistic.values, statistic.values.shape[:-2]
+    some = max(1, _AT_ONCE // (statistic.domain.dim * max(1, math.prod(lead))))
+    if statistic.counts is None:
+        for begin in range(0, values.shape[-2], some):
+            yield values[..., begin : begin + some, :]
+        return
+    ends = np.cumsum(statistic.counts, axis=-1)  # (..., groups): where in the batch each group ends
+    for begin in range(0, statistic.users, some):
+        places = np.arange(begin, min(begin + some, statistic.users))
+        group = np.sum(places[:, None] >= ends[..., None, :], axis=-1)  # (..., some)
+        yield np.take_along_axis(values, group[..., None], axis=-2)
+
+
+# Privacy
+
+
+def calibrate_cap(domain: Domain, budget: Budget, participations: int) -> tuple[PrivUnit, float]:
+    """Find the best direction for the largest epsilon that meets the budget, and the delta at which to state the
+    guarantee.
+
+    The accountant prices several directions by their pure epsilon alone. So the search runs over plain pure events, and
+    the direction is found once.
+    """
+    check_domain(domain)
+    epsilon = largest_epsilon(_pure, budget, participations, least=LEAST, most=LARGEST)
+    if epsilon < LEAST:
+        raise CalibrationError(f"no direction is as private as {budget}: epsilon is at least {LEAST:g} a report")
+    mechanism = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
+    return mechanism, stated_delta(budget) if spends_delta(budget, participations) else 0.0
+
+
+def cap_for_std(domain: Domain, std: float) -> PrivUnit:
+    """Return the most private direction whose report has at most this standard deviation."""
+    check_direction_dim(check_domain(domain).dim)
+    radius, wanted = domain.ball[1], validation.positive("std", std)
+
+    def meets(epsilon: float) -> bool:
+        found = PrivUnit.calibrate(dim=domain.dim, epsilon=epsilon)
+        return radius * math.sqrt(found.variance) <= wanted
+
+    if not meets(LARGEST) or meets(LEAST):
+        raise CalibrationError(
+            f"no direction has a standard deviation of {wanted:.3g} in a ball of radius {radius:.3g}"
+        )
+    return PrivUnit.calibrate(dim=domain.dim, epsilon=search.find_least(meets, LEAST, LARGEST, relative=1e-9))
+
+
+def _pure(epsilon: float) -> DiscreteLaplaceEvent:
+    return DiscreteLaplaceEvent(scale=math.nextafter(1 / epsilon, 0.0), shift=1.0)  # at least epsilon
