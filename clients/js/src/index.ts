@@ -6,4 +6,4 @@ export { Refused, Unreachable } from "./errors.js";
 export type { Fetch } from "./http.js";
 export { indexedStore, type Kept, memoryStore, type Store } from "./outbox.js";
 export { type Decision, type Options, type Outcome, type Proof, Session, type Ticket } from "./session.js";
-export { type Arms, type Leaflet, type Plan, type Task, VERSIONS } from "./task.js";
+export { type Arms, type ClientTask, type Plan, type Task, VERSIONS } from "./task.js";

@@ -16,7 +16,7 @@ export interface Plan {
 }
 
 /** What a client that has no policy must know. */
-export interface Leaflet {
+export interface ClientTask {
   readonly version: number;
   readonly participations: number;
   readonly choose: Plain;
@@ -41,7 +41,7 @@ export interface Task {
   readonly max_age: number;
   readonly urls: Readonly<Record<string, string>>;
   readonly keys: Readonly<Record<string, string>>;
-  readonly device: Leaflet;
+  readonly device: ClientTask;
   readonly arms: Arms | undefined;
   readonly [name: string]: unknown;
 }
@@ -51,7 +51,7 @@ export async function readTask(id: string, document: Bytes): Promise<Task> {
     throw new Refused("task", `This is not the document of task ${id}: is the address right?`);
   }
   const content = parsed(document);
-  const leaflet = content.device as unknown as Leaflet | null;
+  const leaflet = content.device as unknown as ClientTask | null;
   if (leaflet === null) throw lacks("code for this task");
   const versions = [content.version, leaflet?.version];
   if (content.format !== "bandanna task" || String(versions) !== String(Object.values(VERSIONS))) {
