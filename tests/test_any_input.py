@@ -328,7 +328,7 @@ def ledger() -> bd.Ledger:
 
 def of_agent(made: bd.Agent) -> Any:
     """All that a decision, a reward or a save could change."""
-    slots = {name: np.asarray(value).tolist() for name, value in made._loop.slots.to_columns().items()}
+    slots = {name: np.asarray(value).tolist() for name, value in made._runner.slots.to_columns().items()}
     return (
         made.decisions,
         made.releases,
@@ -336,7 +336,7 @@ def of_agent(made: bd.Agent) -> Any:
         made.missing,
         made.clipped,
         slots,
-        made._loop.rng.bit_generator.state,
+        made._runner.rng.bit_generator.state,
     )
 
 

@@ -49,7 +49,7 @@ def reached(value: Any) -> Iterator[Any]:
 def test_an_agent_shows_what_it_spent_and_released(model: str) -> None:
     """What an agent shows of its ledger is not what the ledger has, or can be changed from outside."""
     agent = agent_of(model)
-    shown, ledger = agent.ledger, agent._loop.ledger
+    shown, ledger = agent.ledger, agent._runner.ledger
     assert (shown.budget, shown.participations, shown.spent()) == (ledger.budget, 1, ledger.spent())
     for one, entry in zip(shown.releases, ledger.store.entries(), strict=True):
         assert (one.task, one.batch, one.event) == (entry.task, entry.batch, entry.event)
@@ -64,7 +64,7 @@ def test_an_agent_shows_what_it_spent_and_released(model: str) -> None:
 def test_nothing_leads_to_the_key(model: str) -> None:
     """From what an agent shows of its ledger one gets at the key, a fingerprint, a member or the store."""
     agent = agent_of(model)
-    ledger = agent._loop.ledger
+    ledger = agent._runner.ledger
     hidden: set[Any] = {ledger.store.secret(), ledger.store.secret().hex(), *USERS}
     for entry in ledger.store.entries():
         hidden |= {entry.fingerprint, *entry.members}

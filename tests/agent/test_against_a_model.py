@@ -148,7 +148,7 @@ class AgentMachine(RuleBasedStateMachine):
         agent, model = self.agent, self.model
         assert (agent.decisions, agent.releases, agent.late) == (model.made, model.released, model.late)
         assert agent.missing == model.missing
-        entries = agent._loop.ledger.store.entries()
+        entries = agent._runner.ledger.store.entries()
         totals = [float(entry.release[0].total[0]) for entry in entries]
         assert totals[: len(self.journal)] == self.journal
         self.journal = totals

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import bandanna as bd
-from bandanna.agent import release
+from bandanna.agent import episodes
 from bandanna.agent.agent import Agent
 from bandanna.device.action_selection import Choice, pick_tied_arms
 from bandanna.device.noise import NoiseSource, ReplicatedNoise, Size, to_shape
@@ -111,8 +111,8 @@ def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyP
     expected = simulated_actions(run, env, monkeypatch, **({"horizon": 90} if name == "anytime" else {}))
     streams = Streams([5])
     world, agent = env.begin(streams), Agent(policy=run, test=True, seed=0)
-    agent._loop.source = OneSeed(streams)
-    monkeypatch.setattr(release, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
+    agent._runner.source = OneSeed(streams)
+    monkeypatch.setattr(episodes, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
     for i in range(90):
         arms = world.contexts(i, 1)
         decision = agent.act(arms[0, 0])
@@ -163,7 +163,7 @@ def test_rewards_in_any_order() -> None:
                 agent.observe(decisions[i].id, rewards[begin + i])
         agents.append(agent)
     for other in agents[1:]:
-        np.testing.assert_array_equal(other._loop.progress.state.total, agents[0]._loop.progress.state.total)
+        np.testing.assert_array_equal(other._runner.progress.state.total, agents[0]._runner.progress.state.total)
 
 
 def test_arms_have_names() -> None:
@@ -275,7 +275,7 @@ def test_out_of_range_is_clipped_and_counted() -> None:
     with pytest.warns(ClippingWarning, match="3 of 3"):
         agent.close()
     assert agent.clipped == 3
-    total = agent._loop.progress.state.total
+    total = agent._runner.progress.state.total
     np.testing.assert_allclose(total[:6], [1.1, 0.0, 0.0, 1.36, 0.25, 0.0])
 
 
@@ -351,7 +351,7 @@ def test_ids_of_earlier_agents_are_known() -> None:
     agent = Agent(policy=policy(), test=True, seed=4)
     decision = agent.act(contexts()[0])
     number, session, mark = decision.id.split("-")
-    before = hmac.digest(agent._loop.secret, f"decision {number} {session}".encode(), "sha256").hex()[:16]
+    before = hmac.digest(agent._runner.secret, f"decision {number} {session}".encode(), "sha256").hex()[:16]
     assert before != mark
     for wrong in ("0" * 16, before[::-1], hmac.digest(b"x" * 32, b"decision 0", "sha256").hex()[:16]):
         with pytest.raises(InvalidArgument, match="decision id"):

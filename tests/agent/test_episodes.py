@@ -13,6 +13,7 @@ from scipy import stats
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
+from bandanna.device.noise import SecureNoise
 from bandanna.errors import BudgetExceeded, InvalidArgument
 from bandanna.policies.linear.anytime import Anytime
 
@@ -41,7 +42,7 @@ def clear(**changes: Any) -> bd.LinUCB:
 
 def totals(agent: Agent) -> NDArray[np.float64]:
     """What was released so far."""
-    return agent._loop.progress.state.total
+    return agent._runner.progress.state.total
 
 
 def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
@@ -73,8 +74,8 @@ def test_noise_does_not_depend_on_who_answers(model: str) -> None:
         for decision in decisions[:answered]:
             agent.observe(decision.id, 0.0)
         agent.close()
-        (entry,) = agent._loop.ledger.store.entries()
-        released.append((entry.event, entry.release[0].variance, agent._loop.rng.bit_generator.state))
+        (entry,) = agent._runner.ledger.store.entries()
+        released.append((entry.event, entry.release[0].variance, agent._runner.rng.bit_generator.state))
     assert released[0] == released[1]  # the same numbers were drawn
 
 
@@ -196,7 +197,7 @@ def test_no_name_is_kept() -> None:
     for one in (agent, other):
         one.act(arms(0)[0], user="ann@example.org")
         one.close()
-    first, second = agent._loop.ledger.store.entries()[0], other._loop.ledger.store.entries()[0]
+    first, second = agent._runner.ledger.store.entries()[0], other._runner.ledger.store.entries()[0]
     assert "ann" not in repr(first)
     assert first.members != second.members
 
@@ -221,7 +222,7 @@ def test_every_release_is_in_the_ledger(model: str) -> None:
     agent = Agent(policy=run)
     for user in arms(0, 9):
         agent.observe(agent.act(user).id, 1.0)
-    entries = agent._loop.ledger.store.entries()
+    entries = agent._runner.ledger.store.entries()
     assert [entry.batch for entry in entries] == ["0", "1"]
     assert agent.ledger.spent() == pytest.approx(agent.guarantee.epsilon, rel=1e-6)
     assert agent.guarantee.epsilon <= 1.0
@@ -237,7 +238,7 @@ def test_noise_is_secure_unless_it_is_a_test(privacy: bd.protocols.Privacy) -> N
         agent = Agent(policy=clear(privacy=privacy))
         act_each(agent, arms(0, 5))
         released.append(totals(agent))
-        assert agent._loop.source.secure
+        assert agent._runner.source.secure
     assert np.all(released[0] != released[1])
 
 
@@ -284,7 +285,7 @@ def test_a_failed_release_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> No
     decisions = agent.act_many(arms(0, 4))
     agent.observe(decisions[0].id, 1.0)
     with monkeypatch.context() as patch:
-        patch.setattr(type(agent._loop.source), "gaussian_steps", lambda *_, **__: 1 / 0)
+        patch.setattr(SecureNoise, "gaussian_steps", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             agent.act(arms(1)[0])
     assert (agent.releases, agent.decisions, agent.ledger.spent()) == (0, 4, 0.0)

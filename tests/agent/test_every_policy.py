@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent import release
+from bandanna.agent import episodes
 from bandanna.agent.agent import Agent
 from bandanna.device.noise import FastNoise
 from bandanna.numeric.rng import StreamRandomness, Streams
@@ -88,8 +88,8 @@ def recorded(policy: Policy[Any], monkeypatch: pytest.MonkeyPatch) -> list[tuple
 
 def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise and coins are those of a simulated seed."""
-    agent._loop.source = FastNoise(streams.generators(agent.policy.noise_stream)[0])
-    monkeypatch.setattr(release, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
+    agent._runner.source = FastNoise(streams.generators(agent.policy.noise_stream)[0])
+    monkeypatch.setattr(episodes, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
 
 
 @pytest.mark.often(of=lambda name: name not in REPEATED)
@@ -112,7 +112,7 @@ def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPa
         if not world.fixed:
             contexts = world.contexts(number, 1)
             arms, means = contexts[0, 0], world.means(contexts)[0, 0]
-        stay = agent._loop.arms
+        stay = agent._runner.arms
         decision = agent.act(arms) if stay is None else agent.act(arms[0]) if stay.of_users else agent.act()
         assert agent.observe(decision.id, float(world.rewards(means[None, decision.arm, None])[0, 0]))
     agent.close()
@@ -140,11 +140,11 @@ def test_a_population_is_asked_alike(name: str, monkeypatch: pytest.MonkeyPatch)
     as_in_a_simulation(agent, streams, monkeypatch)
     answers: dict[int, list[float]] = {}
     for _ in range(rounds):
-        due = agent._loop.due(0, agent.decisions)
-        batch = due or agent._loop.now.batch
+        due = agent._runner.due(0, agent.decisions)
+        batch = due or agent._runner.now.batch
         if due is not None or agent.decisions == 0:
             agent.release_due()
-            batch = agent._loop.now.batch
+            batch = agent._runner.now.batch
             assert isinstance(batch.episode, AssignedArms)
             answers = asked(world, batch.episode, rounds - agent.decisions)
             clients = [agent.recruit() for _ in range(agent.clients_wanted)]
@@ -189,7 +189,7 @@ def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> N
     rng, save = np.random.default_rng(0), tmp_path / "agent"
     clients: list[tuple[str | None, str | None]] = []
     for number in range(60):
-        contexts = None if whole._loop.arms is not None else some(policy, rng)
+        contexts = None if whole._runner.arms is not None else some(policy, rng)
         assert whole.clients_wanted == parts.clients_wanted
         while whole.clients_wanted:
             clients.append((whole.recruit(), parts.recruit()))
@@ -210,7 +210,7 @@ def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> N
     assert whole.releases == parts.releases
     assert (whole.late, whole.missing, whole.clipped) == (parts.late, parts.missing, parts.clipped)
     encoded = whole._encoding.dumps
-    assert encoded(whole._loop.progress.note()) == encoded(parts._loop.progress.note())
-    contexts = None if whole._loop.arms is not None else some(policy, rng)
+    assert encoded(whole._runner.progress.note()) == encoded(parts._runner.progress.note())
+    contexts = None if whole._runner.arms is not None else some(policy, rng)
     assert whole.recommend(contexts) == parts.recommend(contexts)
     assert whole.recommend(contexts, explore=True) == parts.recommend(contexts, explore=True)

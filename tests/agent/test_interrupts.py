@@ -92,11 +92,11 @@ class Run:
         one, other = self.agent, self.whole
         counts = [(a.decisions, a.releases, a.late, a.missing, a.clipped) for a in (one, other)]
         assert counts[0] == counts[1]
-        assert one._loop.journals.count() == (0 if other.ledger is None else other.releases)
+        assert one._runner.journals.count() == (0 if other.ledger is None else other.releases)
 
     def end(self) -> None:
         """States, slots, releases, what was spent, what the journals hold; and no lock is held."""
-        one, other = self.agent._loop, self.whole._loop
+        one, other = self.agent._runner, self.whole._runner
         assert same(one.progress.note(), other.progress.note())
         assert same(one.slots.to_columns(), other.slots.to_columns())
         assert (one.slots.people, one.filling) == (other.slots.people, other.filling)
@@ -112,7 +112,7 @@ class Run:
         beside.start()
         beside.join(timeout=600)
         assert not beside.is_alive()
-        assert self.agent._loop.over
+        assert self.agent._runner.over
 
 
 def same(one: Any, other: Any) -> bool:

@@ -39,7 +39,7 @@ def test_unnamed_decisions_take_a_row_for_each_batch(tmp_path: Path) -> None:
     """Users without a name, who cannot be counted, are written down one by one, in the file or in memory."""
     agent = run(tmp_path / "agent", None, batches=5)
     assert rows(tmp_path / "agent", "select count(*) from members") == [(5,)]
-    assert [len(entry.members) for entry in agent._loop.journals.entries()] == [1] * 5
+    assert [len(entry.members) for entry in agent._runner.journals.entries()] == [1] * 5
     assert bd.Agent.load(tmp_path / "agent").releases == 5
 
 
@@ -53,7 +53,7 @@ def test_named_users_take_32_bytes_and_are_counted_all_the_same(tmp_path: Path) 
 
 def _refused_if_known(path: Path) -> None:
     loaded, arms = bd.Agent.load(path), np.zeros((1, 2))
-    loaded._loop.over = False
+    loaded._runner.over = False
     with pytest.raises(BudgetExceeded, match="has taken part 1 times"):
         loaded.act(arms, user="user 17")
     loaded.act(arms, user="user 200")
@@ -63,7 +63,7 @@ def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
     """A batch in which some have a name and some do not lacks one of them, or cannot be loaded."""
     users = [None if i % 10 < 4 else f"user {i}" for i in range(300)]
     agent = run(tmp_path / "agent", users, batches=3)
-    members = [entry.members for entry in agent._loop.journals.entries()]
+    members = [entry.members for entry in agent._runner.journals.entries()]
     assert [sum(map(slot_count_of_member, batch)) for batch in members] == [100] * 3
     assert [len(batch) for batch in members] == [60 + 10] * 3
     assert len({member for batch in members for member in batch}) == 210

@@ -52,12 +52,12 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
     if resaved:
         agent.save(tmp_path / "other")
         act_each(agent, SETS[15:37])  # into phase 2
-    before = agent.policy.phase(agent._loop.progress.state.phase).channel
+    before = agent.policy.phase(agent._runner.progress.state.phase).channel
     search_elsewhere(monkeypatch)
     again = Agent.load(tmp_path / "agent")
-    assert again.policy.phase(agent._loop.progress.state.phase).channel == before
+    assert again.policy.phase(agent._runner.progress.state.phase).channel == before
     act_each(again, SETS[40:45])
-    events = [entry.event for entry in again._loop.ledger.store.entries()]
+    events = [entry.event for entry in again._runner.ledger.store.entries()]
     assert len(set(events)) == (3 if resaved else 2)
     assert len(events) == again.releases == agent.releases + 2
 
@@ -119,7 +119,7 @@ def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
 def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
     """Somebody else's release in the agent's ledger counts as a batch of the agent, which is then dropped."""
     agent = Agent(policy=policy(privacy=bd.shuffle(epsilon=0.5, delta=1e-6)))
-    store = agent._loop.ledger.store
+    store = agent._runner.ledger.store
     agent.save(tmp_path / "agent")
     wider = bd.Ledger(budget=bd.privacy.ApproxDP(epsilon=9.0, delta=1e-5), store=store)
     wider.release(GaussianEvent(std=9.0, sensitivity=1.0), task="other", batch=0, data=[1.0], draw=lambda: 1.0)

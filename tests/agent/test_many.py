@@ -51,7 +51,7 @@ def linear(trust: str = "central", **changes: Any) -> bd.LinTS:
 
 def contexts_for(agent: Agent, users: int, seed: int) -> Any:
     """What `act_many` takes."""
-    fixed, policy, rng = agent._loop.arms, agent.policy, np.random.default_rng(seed)
+    fixed, policy, rng = agent._runner.arms, agent.policy, np.random.default_rng(seed)
     if fixed is not None:
         return rng.normal(size=(users, policy.features)) / 5 if fixed.of_users else users  # type: ignore[attr-defined]
     drawn = rng.normal(size=(users, 4, policy.dim)) / 5  # type: ignore[attr-defined]
@@ -103,7 +103,7 @@ def test_policies_with_a_public_schedule_keep_every_reward(name: str) -> None:
         decisions = agent.act_many(contexts_for(agent, 25, call))
         assert all(agent.observe_many(decisions, np.random.default_rng(call).random(25)))
     agent.close()
-    assert (agent.decisions, agent._loop.beside, agent.missing) == (rounds - rounds % 25, 0, 0)
+    assert (agent.decisions, agent._runner.beside, agent.missing) == (rounds - rounds % 25, 0, 0)
 
 
 @pytest.mark.parametrize("name", sorted(ADAPTIVE))
@@ -118,7 +118,7 @@ def test_adaptive_policies_keep_the_rewards_of_the_running_batch(name: str) -> N
             break
         decisions = agent.act_many(contexts_for(agent, count, call))
         kept, asked = kept + sum(agent.observe_many(decisions, [0.5] * count)), asked + count
-    assert (kept, agent.missing, agent._loop.beside) == (asked, 0, 0)
+    assert (kept, agent.missing, agent._runner.beside) == (asked, 0, 0)
     wide = agent_for(name)
     for call in range(3):
         decisions = wide.act_many(contexts_for(wide, 25, call))
@@ -126,7 +126,7 @@ def test_adaptive_policies_keep_the_rewards_of_the_running_batch(name: str) -> N
             warnings.simplefilter("ignore", LateRewardWarning)
             inside = sum(wide.observe_many(decisions, [0.5] * 25))
         assert inside >= 1
-    assert (wide.missing, wide.late) == (0, wide._loop.beside)
+    assert (wide.missing, wide.late) == (0, wide._runner.beside)
 
 
 def test_a_call_with_every_reward_learns_as_much_as_single_decisions() -> None:
@@ -167,7 +167,7 @@ def test_a_call_for_one_user_is_an_act(name: str) -> None:
         if number % 3:
             assert [one.observe(first, 0.5)] == many.observe_many([second], [0.5])
     encoded = one._encoding.dumps
-    assert encoded(one._loop.progress.note()) == encoded(many._loop.progress.note())
+    assert encoded(one._runner.progress.note()) == encoded(many._runner.progress.note())
 
 
 # Who answers decides nothing
@@ -221,7 +221,7 @@ def test_observe_many_learns_what_observe_learns() -> None:
     many.observe_many(many.act_many(sets(25))[::-1], rewards[::-1])
     for agent in (one, many):
         agent.close()
-    np.testing.assert_array_equal(one._loop.progress.state.total, many._loop.progress.state.total)
+    np.testing.assert_array_equal(one._runner.progress.state.total, many._runner.progress.state.total)
 
 
 def test_the_first_late_reward_is_told_once() -> None:
@@ -277,7 +277,7 @@ def test_a_full_batch_is_saved_open(trust: str, tmp_path: Path) -> None:
     straight = Agent(policy=linear(trust), test=True, seed=0)
     straight.observe_many(straight.act_many(sets(25)), rewards)
     straight.act_many(sets(2))
-    assert ENCODING.dumps(again._loop.progress.note()) == ENCODING.dumps(straight._loop.progress.note())
+    assert ENCODING.dumps(again._runner.progress.note()) == ENCODING.dumps(straight._runner.progress.note())
 
 
 @pytest.mark.parametrize("trust", ["central", "local", "shuffle"])
@@ -288,9 +288,9 @@ def test_a_crash_after_the_release_releases_nothing_again(trust: str, tmp_path: 
     decisions = agent.act_many(sets(25))
     agent.observe_many(decisions, [1.0] * 25)
     (last,) = agent.act_many(sets(1))
-    released = [(entry.batch, entry.release) for entry in agent._loop.ledger.store.entries()]
+    released = [(entry.batch, entry.release) for entry in agent._runner.ledger.store.entries()]
     again = Agent.load(tmp_path / "agent")
-    assert ENCODING.dumps([(e.batch, e.release) for e in again._loop.ledger.store.entries()]) == ENCODING.dumps(
+    assert ENCODING.dumps([(e.batch, e.release) for e in again._runner.ledger.store.entries()]) == ENCODING.dumps(
         released
     )
     assert (again.releases, again.decisions) == (2, 20)
@@ -299,7 +299,7 @@ def test_a_crash_after_the_release_releases_nothing_again(trust: str, tmp_path: 
         assert again.observe_many([*decisions, last], [1.0] * 26) == [False] * 26
     assert again.observe_many(new, [1.0] * 15) == [True] * 15
     again.act_many(sets(1))
-    assert [entry.batch for entry in again._loop.ledger.store.entries()] == ["0", "1", "2"]
+    assert [entry.batch for entry in again._runner.ledger.store.entries()] == ["0", "1", "2"]
 
 
 def test_in_the_background_a_call_may_be_answered() -> None:
@@ -356,7 +356,7 @@ def test_every_round_is_an_episode_of_one_user(name: str) -> None:
         given = contexts_for(agent, 1, number)
         agent.observe(agent.act() if isinstance(given, int) else agent.act(given[0]), 0.5)
         agent.release_due()
-        assert agent.policy.episode(agent._loop.progress.state) == FixedLength(number=number + 1, users=1)
+        assert agent.policy.episode(agent._runner.progress.state) == FixedLength(number=number + 1, users=1)
 
 
 @pytest.mark.parametrize("name", ["Thompson", "GLM-UCB", "GLOC", "ECOLog", "RS-GLinUCB", "GLM-JDP"])
@@ -373,4 +373,4 @@ def test_rounds_wait_for_late_rewards(name: str, tmp_path: Path) -> None:
         if number in (2, 17):
             agent.save(tmp_path / "agent")
             agent = Agent.load(tmp_path / "agent")
-    assert (agent.releases, agent.missing, agent._loop.beside) == (26, 0, 0)
+    assert (agent.releases, agent.missing, agent._runner.beside) == (26, 0, 0)

@@ -39,9 +39,8 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def streams(agent: Agent) -> set[Any]:
     """The factorisations of all that was released."""
-    atoms = [
-        unwrap_record(atom) for entry in agent._loop.journals.entries() for atom in accountant.count_atoms(entry.event)
-    ]
+    events = [entry.event for entry in agent._runner.journals.entries()]
+    atoms = [unwrap_record(atom) for event in events for atom in accountant.count_atoms(event)]
     return {atom.factorisation for atom in atoms if isinstance(atom, ContinualEvent)}
 
 

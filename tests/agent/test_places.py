@@ -188,7 +188,7 @@ def test_a_half_release_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest
     agent = agent_of()
     act_each(agent, SETS[:9])
     agent.save(tmp_path / "agent")
-    sql = next(iter(agent._loop.journals._files.values()))._sql
+    sql = next(iter(agent._runner.journals._files.values()))._sql
     sql.execute("pragma cache_size = 1")
     sql.execute("begin immediate")
     sql.execute("update members set member = member || 'x'")

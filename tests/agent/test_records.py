@@ -68,7 +68,7 @@ def test_arms_that_stay_may_be_records() -> None:
 def test_a_save_holds_the_map(tmp_path: Path) -> None:
     """An agent that was loaded does not know its map, or maps arms that stay once more."""
     for agent in (with_arms(), with_arms(arms=FRAME)):
-        contexts = () if agent._loop.arms else (FRAME,)
+        contexts = () if agent._runner.arms else (FRAME,)
         for _ in range(25):
             agent.observe(agent.act(*contexts).id, 1.0)
         agent.save(path := tmp_path / f"agent{len(contexts)}")

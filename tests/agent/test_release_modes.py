@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.agent.agent import Agent, BackgroundWorker
+from bandanna.agent.agent import Agent
+from bandanna.agent.background import BackgroundWorker
+from bandanna.device.noise import FastNoise, SecureNoise
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
 
 from ..policies.conformance.own_policy import Greedy
@@ -64,14 +66,14 @@ def test_in_the_background_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None
     """While noise is drawn in the background, a decision waits for it; or the release never becomes known."""
     agent = Agent(policy=policy(), release="background", test=True, seed=0)
     drawing, go_on = threading.Event(), threading.Event()
-    genuine = type(agent._loop.source).binomial
+    genuine = FastNoise.binomial
 
     def slow(self: Any, **how: Any) -> Any:
         drawing.set()
         assert go_on.wait(600)
         return genuine(self, **how)
 
-    monkeypatch.setattr(type(agent._loop.source), "binomial", slow)
+    monkeypatch.setattr(FastNoise, "binomial", slow)
     before = agent.theta
     agent.act_many(SETS[:10])
     agent.act(SETS[10])  # from here on the first batch is due
@@ -90,10 +92,10 @@ def test_trouble_in_the_background_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     """A release that fails in the background is never heard of, lost, or tried no more."""
     agent = Agent(policy=policy(), release="background", test=True, seed=0)
     with monkeypatch.context() as patch:
-        patch.setattr(type(agent._loop.source), "binomial", lambda *_, **__: 1 / 0)
+        patch.setattr(FastNoise, "binomial", lambda *_, **__: 1 / 0)
         agent.act_many(SETS[:10])
         agent.act(SETS[10])
-        wait_for(lambda: agent._background._trouble is not None)
+        wait_for(lambda: agent._background._failure is not None)
     with pytest.raises(BandannaError, match="background has failed"):
         agent.act(SETS[11])
     wait_for(lambda: agent.releases == 1)
@@ -141,7 +143,7 @@ def test_an_episode_that_depends_on_the_last_waits_for_it(name: str) -> None:
     assert agent.next_release == 0
     assert [agent.observe(each.id, 1.0) for each in decisions[-4:]] == [True, False, False, False]
     assert agent.act().episode == 1
-    assert (agent.releases > 0, agent.late, agent._loop.beside) == (True, 3, 3)
+    assert (agent.releases > 0, agent.late, agent._runner.beside) == (True, 3, 3)
 
 
 def test_the_horizon_is_an_error_of_its_own() -> None:
@@ -239,7 +241,7 @@ def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytes
     batch = agent.next_release
     assert batch is not None
     agent.act_many(SETS[:batch] if key.startswith("Lin") else batch)
-    genuine, drawn = type(agent._loop.source).binomial, [0]
+    genuine, drawn = SecureNoise.binomial, [0]
 
     def slow(self: Any, **how: Any) -> Any:
         found, drawn[0] = genuine(self, **how), drawn[0] + 1
@@ -250,7 +252,7 @@ def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytes
             assert go_on.wait(600)
         return found
 
-    monkeypatch.setattr(type(agent._loop.source), "binomial", slow)
+    monkeypatch.setattr(SecureNoise, "binomial", slow)
     thread = threading.Thread(target=agent.release_due)
     thread.start()
     assert drawing.wait(600)
@@ -258,12 +260,12 @@ def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytes
         agent.act(*([SETS[20]] if key.startswith("Lin") else []))
     else:
         agent.close()
-    released, snapshot = agent.releases, agent._encoding.dumps(agent._loop.progress.note())
+    released, snapshot = agent.releases, agent._encoding.dumps(agent._runner.progress.note())
     go_on.set()
     thread.join()
     assert drawn[0] == (2 if key.startswith("Lin") else 3)  # the thread's, which was dropped, and ours
     assert agent.releases == released == 1
-    assert agent._encoding.dumps(agent._loop.progress.note()) == snapshot
+    assert agent._encoding.dumps(agent._runner.progress.note()) == snapshot
 
 
 def test_what_the_horizon_cuts_short_is_not_announced() -> None:

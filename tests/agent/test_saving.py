@@ -98,7 +98,7 @@ def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_p
         parts = Agent.load(tmp_path / "agent")
         got.append(play(parts, count))
     assert got == expected
-    assert same(parts._loop.progress.state, whole._loop.progress.state)
+    assert same(parts._runner.progress.state, whole._runner.progress.state)
     assert parts.guarantee == whole.guarantee
     if whole.ledger is not None:
         assert parts.ledger.spent() == whole.ledger.spent()
@@ -113,8 +113,8 @@ def test_everything_comes_back(name: str, tmp_path: Path) -> None:
     agent.save(tmp_path / "agent")
     again = Agent.load(tmp_path / "agent")
     assert again.policy == agent.policy
-    assert again._loop.now.batch == agent._loop.now.batch
-    assert same(again._loop.slots.to_columns(), agent._loop.slots.to_columns())
+    assert again._runner.now.batch == agent._runner.now.batch
+    assert same(again._runner.slots.to_columns(), agent._runner.slots.to_columns())
     assert repr(again) == repr(agent)
     for name_ in ("late", "missing", "clipped", "decisions", "releases"):
         assert getattr(again, name_) == getattr(agent, name_)
@@ -202,8 +202,8 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
     assert len(released) == agent.releases > 2
     again = Agent.load(tmp_path / "agent")
     assert again.releases == agent.releases
-    assert again.decisions == again._loop.now.batch.begin
-    assert same(again._loop.progress.state, agent._loop.progress.state)
+    assert again.decisions == again._runner.now.batch.begin
+    assert same(again._runner.progress.state, agent._runner.progress.state)
     assert again.ledger.spent() == spent
     play(again, 20, seed=1)
     after = journal(tmp_path / "agent")
@@ -440,7 +440,7 @@ def test_killed(model: str, tmp_path: Path) -> None:
     assert all(entry.release is not None for entry in before)
     released = [entry.release[0].total for entry in before]
     np.testing.assert_array_equal(
-        agent._loop.progress.state.total, released[-1] if model == "central" else sum(released)
+        agent._runner.progress.state.total, released[-1] if model == "central" else sum(released)
     )
     act_each(agent, SETS[:9])
     after = journal(tmp_path / "agent")
@@ -467,7 +467,7 @@ def test_a_fork_while_a_thread_is_at_work(saved: bool, tmp_path: Path) -> None:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with agent._lock:
+        with agent._runner.lock:
             held.set()
             done.wait()
 

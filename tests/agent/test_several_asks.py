@@ -12,7 +12,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.agent.agent import Agent
-from bandanna.agent.release import EpisodeRelease
+from bandanna.agent.runner import AgentRunner
 from bandanna.policies.glm.glm_jdp import GLMJDPConstants
 from bandanna.privacy.events import CompositionEvent, RecordEvent
 
@@ -34,7 +34,7 @@ def play(agent: Agent, until: int) -> None:
     """Decide and observe; every fifth user does not answer."""
     while agent.decisions < until:
         number = agent.decisions
-        decision = agent.act(None if agent._loop.arms is not None else SETS[number])
+        decision = agent.act(None if agent._runner.arms is not None else SETS[number])
         if number % 5:
             agent.observe(decision.id, float(number % 3 == 0))
 
@@ -48,26 +48,27 @@ def test_a_crash_between_two_answers(name: str, commits: int, tmp_path: Path, mo
     agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
     play(agent, rounds // 3)
     agent.save(tmp_path / "agent")
-    genuine, left = EpisodeRelease._commit, [commits]
+    genuine, left = AgentRunner.commit, [commits]
 
-    def commit(self: EpisodeRelease, *how: Any) -> None:
-        genuine(self, *how)
+    def commit(self: AgentRunner, *how: Any) -> Any:
+        progress = genuine(self, *how)
         left[0] -= 1
         if not left[0]:
             raise KeyboardInterrupt
+        return progress
 
     with monkeypatch.context() as patch:
-        patch.setattr(EpisodeRelease, "_commit", commit)
+        patch.setattr(AgentRunner, "commit", commit)
         with suppress(KeyboardInterrupt):
             play(agent, rounds)
-    before = agent._loop.journals.entries()
+    before = agent._runner.journals.entries()
     again = Agent.load(tmp_path / "agent")
-    found = again._loop.journals.entries()
+    found = again._runner.journals.entries()
     encoded = again._encoding.dumps
     assert encoded([e.release for e in found]) == encoded([e.release for e in before])
     play(again, max(rounds, again.decisions + 20))
     again.close()
-    after = again._loop.journals.entries()
+    after = again._runner.journals.entries()
     assert encoded([e.release for e in after[: len(before)]]) == encoded([e.release for e in before])
     assert len({(e.task, e.batch) for e in after}) == len(after) >= len(before)
     assert again.ledger.spent() <= again.policy.guarantee.epsilon * (1 + 1e-6)
@@ -79,22 +80,23 @@ def test_an_interrupt_between_two_answers(name: str, monkeypatch: pytest.MonkeyP
     arguments, rounds = POLICIES[name]
     whole, agent = (Agent(policy=bd.make(name, **arguments), test=True, seed=2) for _ in range(2))
     play(whole, rounds)
-    genuine, count = EpisodeRelease._commit, [0]
+    genuine, count = AgentRunner.commit, [0]
 
-    def commit(self: EpisodeRelease, *how: Any) -> None:
-        genuine(self, *how)
+    def commit(self: AgentRunner, *how: Any) -> Any:
+        progress = genuine(self, *how)
         count[0] += 1
         if count[0] % 2:
             raise KeyboardInterrupt
+        return progress
 
-    monkeypatch.setattr(EpisodeRelease, "_commit", commit)
+    monkeypatch.setattr(AgentRunner, "commit", commit)
     while agent.decisions < rounds:
         try:
             play(agent, rounds)
         except KeyboardInterrupt:
             continue
     encoded = agent._encoding.dumps
-    assert encoded(agent._loop.progress.note()) == encoded(whole._loop.progress.note())
+    assert encoded(agent._runner.progress.note()) == encoded(whole._runner.progress.note())
     assert count[0] > 1
 
 
@@ -103,7 +105,7 @@ def test_what_a_batch_is_asked_is_one_price() -> None:
     arguments, rounds = POLICIES["GLM-SDP"]
     agent = Agent(policy=bd.make("GLM-SDP", **arguments), test=True, seed=0)
     play(agent, rounds)
-    entries = agent._loop.journals.entries()
+    entries = agent._runner.journals.entries()
     assert [entry.task for entry in entries] == ["agent"] * len(entries)
     for entry in entries:
         assert isinstance(entry.event, CompositionEvent)
@@ -116,7 +118,7 @@ def test_everybody_pays_for_what_is_asked_about_everybody() -> None:
     arguments, _ = POLICIES["GLM-JDP"]
     agent = Agent(policy=bd.make("GLM-JDP", **arguments | {"horizon": 400}), test=True, seed=0)
     play(agent, 400)
-    tasks = {entry.task for entry in agent._loop.journals.entries()}
+    tasks = {entry.task for entry in agent._runner.journals.entries()}
     for group in ("explored", "rest"):  # all calls that were paid for are made
         assert sum(group in task for task in tasks) == CONSTANTS.steps * 2
     assert agent.ledger.spent() == pytest.approx(agent.policy.guarantee.epsilon, rel=1e-6)
@@ -131,16 +133,16 @@ def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
     begun.save(tmp_path / "agent")
     again = bd.Agent.load(tmp_path / "agent")
     play(again, 40)
-    assert again._loop.now.snapshot.theta.tolist() == whole._loop.now.snapshot.theta.tolist()
-    loop = again._loop
-    assert list(loop.kept) == sorted(loop.kept)
-    assert len(loop.kept) > 20
-    last, name = max(loop.kept), loop.policy.keeps[0]
-    before = loop.kept_rows_with(last, loop.kept[last]).kept[name]
-    assert [part.rewards.tolist() for part in before] == [rows.rewards.tolist() for rows in loop.kept.values()]
-    other = replace(loop.kept[0], rewards=np.array([0.25]))
-    loop.kept[0] = other
-    after = loop.kept_rows_with(last, loop.kept[last]).kept[name]
+    assert again._runner.now.snapshot.theta.tolist() == whole._runner.now.snapshot.theta.tolist()
+    runner = again._runner
+    assert list(runner.kept) == sorted(runner.kept)
+    assert len(runner.kept) > 20
+    last, name = max(runner.kept), runner.policy.keeps[0]
+    before = runner.kept_rows_with(last, runner.kept[last]).kept[name]
+    assert [part.rewards.tolist() for part in before] == [rows.rewards.tolist() for rows in runner.kept.values()]
+    other = replace(runner.kept[0], rewards=np.array([0.25]))
+    runner.kept[0] = other
+    after = runner.kept_rows_with(last, runner.kept[last]).kept[name]
     assert after[0].rewards.tolist() == [0.25]
     assert [part.rewards.tolist() for part in after[1:]] == [part.rewards.tolist() for part in before[1:]]
 
@@ -155,6 +157,6 @@ def test_a_loaded_policy_goes_on_with_its_joint_price(name: str, tmp_path: Path)
     again = Agent.load(tmp_path / "agent")
     assert again.policy == agent.policy
     play(again, rounds)
-    events = [entry.event for entry in again._loop.journals.entries()]
+    events = [entry.event for entry in again._runner.journals.entries()]
     assert {type(part) for event in events for part in getattr(event, "events", (event,))} == {RecordEvent}
     assert again.ledger.spent() <= again.policy.guarantee.epsilon * (1 + 1e-6)

@@ -30,10 +30,10 @@ def agent_of(batch: int = 30) -> Agent:
 
 def seen(agent: Agent) -> tuple[Any, ...]:
     """Everything that a journal decides: releases, their members, the state, and how often everybody took part."""
-    entries = agent._loop.journals.entries()
+    entries = agent._runner.journals.entries()
     return (
         agent.releases,
-        ENCODING.dumps(agent._loop.progress.state),
+        ENCODING.dumps(agent._runner.progress.state),
         [(one.members, one.fingerprint) for one in entries],
     )
 
@@ -48,7 +48,7 @@ def loaded(save: Path) -> Any:
 
 def spilled(agent: Agent, save: Path, users: slice) -> list[dict[str, bytes]]:
     """The files at every statement of a release, with a cache so small that pages are written before the commit."""
-    journal = next(iter(agent._loop.journals._files.values()))
+    journal = next(iter(agent._runner.journals._files.values()))
     journal._sql.execute("pragma cache_size = 1")
     states: dict[tuple[bytes, ...], dict[str, bytes]] = {}
 

@@ -44,7 +44,7 @@ def test_rows_streams_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps[0][0] is None
     dumps = agent._encoding.dumps
     assert all(dumps(one[1]) == dumps(two[0]) for one, two in pairwise(steps))
-    entries = [entry for entry in agent._loop.journals.entries() if entry.task == "agent"]
+    entries = [entry for entry in agent._runner.journals.entries() if entry.task == "agent"]
     assert [len(set(entry.members)) for entry in entries] == [5] * 12
     assert len({person for entry in entries for person in entry.members}) == 60
 
@@ -57,7 +57,7 @@ def test_everybody_of_an_arm_is_in_the_ledger_under_that_arm() -> None:
     assert users is not None
     agent.act_many(users, users=list(range(users)))
     agent.close()
-    entries = agent._loop.journals.entries()
+    entries = agent._runner.journals.entries()
     assert [len(entry.members) for entry in entries] == [users // 2] * 2
     assert len({person for entry in entries for person in entry.members}) == users
     assert len({(entry.task, entry.batch) for entry in entries}) == 2
@@ -77,7 +77,7 @@ def test_a_client_is_in_the_ledger_and_comes_once() -> None:
         agent.act()
     with pytest.raises(bd.errors.BudgetExceeded):
         agent.recruit("ann")
-    assert len(agent._loop.journals.entries()[0].members) == wanted
+    assert len(agent._runner.journals.entries()[0].members) == wanted
 
 
 @pytest.mark.parametrize("key", ["GLM-JDP", "GLM-SDP"])
@@ -90,6 +90,6 @@ def test_all_asks_of_a_person_are_charged(key: str) -> None:
     agent.close()
     assert agent.ledger is not None
     if key == "GLM-JDP":
-        state, used = agent._loop.progress.state, policy.used  # type: ignore[attr-defined]
+        state, used = agent._runner.progress.state, policy.used  # type: ignore[attr-defined]
         assert state.calls_o == used.calls_o  # the dearest alternative is used up
     assert agent.ledger.spent() == pytest.approx(policy.guarantee.epsilon, rel=1e-6)

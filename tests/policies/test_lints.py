@@ -277,8 +277,8 @@ def test_who_does_not_answer_says_nothing() -> None:
         decision = agent.act([0.1, 0.2])
         if number % 2:
             agent.observe(decision.id, 1.0)
-    rows, missing = agent._loop.played(replace(agent._loop.now.batch, users=10))
-    reports = policy.report(policy.ask(agent._loop.now.batch.episode), rows, NumberedRandomness(0, 0)).values
+    rows, missing = agent._runner.played(replace(agent._runner.now.batch, users=10))
+    reports = policy.report(policy.ask(agent._runner.now.batch.episode), rows, NumberedRandomness(0, 0)).values
     assert missing == 5
     assert np.count_nonzero(np.any(reports != 0, axis=1)) == 5
 

@@ -214,14 +214,14 @@ def test_an_agent_pays_for_rewards_alone_and_survives_a_save(model: str, tmp_pat
             agent.save(tmp_path / "agent")
             agent = bd.Agent.load(tmp_path / "agent")
     assert agent.releases == 3
-    ledger = agent._loop.ledger
+    ledger = agent._runner.ledger
     assert ledger is not None
     delta = policy.guarantee.delta if model != "local" else 1e-5
     (batches,) = ledger.store.tasks().values()
     assert max(accountant.epsilon(event, delta) for event in batches) <= policy.guarantee.epsilon * (1 + 1e-9)
-    snapshot = agent.policy.publish(agent._loop.now.state)
+    snapshot = agent.policy.publish(agent._runner.now.state)
     assert np.all(np.isfinite(snapshot.theta))
-    gram = policy.public.protocol.domain.unpack(agent._loop.now.state.public)[1] / policy._scale**2  # type: ignore[attr-defined]
+    gram = policy.public.protocol.domain.unpack(agent._runner.now.state.public)[1] / policy._scale**2  # type: ignore[attr-defined]
     assert gram[-1, -1] == pytest.approx(48)  # who did not answer is not counted
 
 

@@ -1,4 +1,4 @@
-"""Episodes by decision number, open slots, clients and decisions."""
+"""Episodes by decision number, open slots, clients, choices and decisions."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import hashlib
 import hmac
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bandanna.errors import InvalidArgument, InvalidStatistic
+from bandanna.device.action_selection import Choice, SampledChoice, make_certain_choice
+from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
+from bandanna.numeric.rng import DeviceRandomness, NumberedRandomness, SecureRandomness
 from bandanna.policies.base import AssignedArms, Episode, FixedLength, PlayedRounds, Policy, StoppedByPublicData
 from bandanna.types import Floats
 
-# To which episode a decision belongs: by count, never by who answered.
+# Episodes by decision number: by count, never by who answered.
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeSpan:
-    """Decisions begin, ..., begin + users - 1 are the rounds of an episode.
+    """An episode and its rounds: the decisions begin, ..., begin + users - 1.
 
     number   of the episode
     end      the first decision after it
@@ -42,7 +45,7 @@ class EpisodeSpan:
 
 
 def to_span(episode: Episode | None, begin: int) -> EpisodeSpan | None:
-    """An episode from a decision on; one that public numbers end is as long as it may become."""
+    """Return the span of an episode from decision `begin` on; one that public numbers end has its largest length."""
     if episode is None:
         return None
     assert isinstance(episode, FixedLength | StoppedByPublicData | AssignedArms)
@@ -50,14 +53,14 @@ def to_span(episode: Episode | None, begin: int) -> EpisodeSpan | None:
 
 
 def next_span(policy: Policy[Any], batch: EpisodeSpan) -> EpisodeSpan | None:
-    """The batch that fills while this one waits for late rewards; None where it depends on what will be learned."""
+    """Return the batch after this one; None where it depends on what will be learned."""
     episode, number = policy.following(batch.episode), batch.number + 1
     if policy.learns_every_round and (policy.horizon is None or number < policy.horizon):
         episode = FixedLength(number=number, users=1)
     return to_span(episode, batch.end)
 
 
-# Slots: every decision of an open episode has one, with or without a reward; who answered decides nothing.
+# Slots of the decisions in open episodes.
 
 
 _RUN = re.compile(r"slots ([0-9]{1,16})-([0-9]{1,16})", re.ASCII)
@@ -77,13 +80,13 @@ class Slot:
 
 
 def slot_count_of_member(member: str) -> int:
-    """How many slots of its batch a member stands for: a user for one, a run of slots without a user for its length."""
+    """Return how many slots a member stands for: one for a user, the length for a run of slots without a user."""
     run = _RUN.fullmatch(member)
     return int(run[2]) - int(run[1]) + 1 if run else 1
 
 
 class OpenSlots:
-    """The slots of all open episodes, by the number of the decision."""
+    """The slots of all open episodes by decision number. Each decision there has one, with or without a reward."""
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
@@ -92,14 +95,14 @@ class OpenSlots:
         self.people: Counter[str] = Counter()  # in how many open episodes each user is
 
     def record(self, number: int, slot: Slot) -> None:
-        """A decision was made."""
+        """Add the slot of a decision."""
         self._slots[number] = slot
         if slot.user is not None:
             self._present.setdefault(slot.batch, set()).add(slot.user)
             self.people[slot.user] += 1
 
     def unanswered(self, number: int, session: str, name: str) -> Slot | None:
-        """The open slot of a decision, if it has one; `name` is the argument that is refused if there is a reward."""
+        """Return the open slot of a decision, if it has one; `name` is the argument to refuse if there is a reward."""
         slot = self._slots.get(number)
         if slot is None or slot.session != session:
             return None
@@ -108,13 +111,13 @@ class OpenSlots:
         return slot
 
     def features(self, batch: EpisodeSpan, until: int) -> list[Floats]:
-        """Of the decisions before `until`, in order, as far as they have slots."""
+        """Return the features of the episode's slots before decision `until`, in order."""
         return [self._slots[n].features for n in range(batch.begin, min(batch.end, until)) if n in self._slots]
 
     def played(self, batch: EpisodeSpan, nothing: float, *, grouped: bool) -> tuple[PlayedRounds, int]:
-        """The rows of an episode, and how many of them have no reward: those are features of 0 and a reward `nothing`.
+        """Return the rows of an episode, and how many of them have no reward.
 
-        They make a report of the domain like any other, noised in full.
+        Rows without a reward have features of 0 and the reward `nothing`: a report like any other, noised in full.
         """
         users = batch.users
         features, rewards, answered = np.zeros((users, self._dim)), np.full(users, nothing), np.zeros(users, dtype=bool)
@@ -135,9 +138,7 @@ class OpenSlots:
         return (replace(rows, answered=answered) if missing else rows), missing
 
     def members(self, batch: EpisodeSpan, arm: int | None = None) -> list[str]:
-        """The hashed users of an episode, or of one of its arms; slots without a user, who is nowhere else, stand
-        together as far as they go.
-        """
+        """Return the hashed users of an episode, or of one of its arms. A run of slots without a user is one member."""
         slots = [(n, slot) for n in range(batch.begin, batch.end) if (slot := self._slots.get(n)) is not None]
         if arm is not None:
             named = [slot.user for _, slot in slots if slot.arm == arm and slot.user is not None]
@@ -150,15 +151,15 @@ class OpenSlots:
         return people or [f"slots {batch.begin}-{batch.end - 1}"]
 
     def present(self, batch: int) -> set[str]:
-        """The hashed users who are in an open episode."""
+        """Return the hashed users in an open episode."""
         return set(self._present.get(batch, ()))
 
     def places(self) -> list[tuple[int, int]]:
-        """Which decisions have a slot, and in which episode."""
+        """Return the decisions that have a slot, each with its episode."""
         return [(number, slot.batch) for number, slot in self._slots.items()]
 
     def drop(self, batch: EpisodeSpan) -> None:
-        """The episode is closed."""
+        """Remove the slots of an episode."""
         self._present.pop(batch.number, None)
         for number in range(batch.begin, batch.end):
             slot = self._slots.pop(number, None)
@@ -168,7 +169,7 @@ class OpenSlots:
                     del self.people[slot.user]
 
     def between(self, begin: int, end: int) -> OpenSlots:
-        """Those of the decisions begin, ..., end - 1, and what follows from them."""
+        """Return the slots of the decisions begin, ..., end - 1."""
         made = OpenSlots(self._dim)
         for number, slot in self._slots.items():
             if begin <= number < end:
@@ -176,7 +177,7 @@ class OpenSlots:
         return made
 
     def to_columns(self) -> dict[str, Any]:
-        """Everything, as arrays and lists."""
+        """Return everything as arrays and lists."""
         slots = list(self._slots.values())
         return {
             "numbers": np.array(list(self._slots), dtype=np.int64),
@@ -192,7 +193,7 @@ class OpenSlots:
 
     @classmethod
     def from_columns(cls, dim: int, columns: dict[str, Any]) -> OpenSlots:
-        """The inverse of `to_columns`."""
+        """Return what `to_columns` has written."""
         made = cls(dim)
         names = "numbers", "batches", "features", "arms", "groups", "answered", "rewards", "sessions", "users"
         for number, batch, features, arm, group, answered, reward, session, user in zip(
@@ -211,12 +212,12 @@ class OpenSlots:
         return made
 
 
-# Clients: people who answer for all rounds of an episode, as many as it asks for; who comes first takes part.
+# Clients, who answer for all rounds of an episode.
 
 
 @dataclass(kw_only=True)
 class EpisodeClient:
-    """Sums and numbers of the rewards of every arm of the episode, and the rounds that they are of."""
+    """A client: sums and counts of the rewards of each arm of the episode, and the rounds that were answered."""
 
     session: str
     user: str | None
@@ -226,7 +227,7 @@ class EpisodeClient:
 
 
 class EpisodeClients:
-    """The clients of the running episode, by their numbers: `episode` and the place in it."""
+    """The clients of the running episode, by their place in it."""
 
     def __init__(self) -> None:
         self.episode = 0
@@ -236,22 +237,22 @@ class EpisodeClients:
         return len(self._clients)
 
     def begin(self, episode: int) -> None:
-        """Those of an earlier episode are asked no more."""
+        """Drop the clients of an earlier episode."""
         if episode != self.episode:
             self.episode, self._clients = episode, []
 
     def users(self) -> set[str]:
-        """The hashed users among them."""
+        """Return the hashed users among the clients."""
         return {client.user for client in self._clients if client.user is not None}
 
     def join(self, arms: int, session: str, user: str | None) -> int:
-        """One more; its place."""
+        """Add a client, and return its place."""
         client = EpisodeClient(session=session, user=user, sums=np.zeros(arms), counts=np.zeros(arms), rounds=set())
         self._clients.append(client)
         return len(self._clients) - 1
 
     def answer(self, place: int, session: str, round_: int, arm: int, reward: float) -> bool:
-        """A client's reward of one round, once; `arm` is a place among the arms of the episode."""
+        """Add a client's reward of one round; `arm` is a place among the episode's arms. Return whether it exists."""
         if place >= len(self._clients) or self._clients[place].session != session:
             return False
         client = self._clients[place]
@@ -265,7 +266,7 @@ class EpisodeClients:
         return True
 
     def played(self, batch: EpisodeSpan) -> tuple[PlayedRounds, int]:
-        """Averages of all arms, (clients, k), 0 where a client has none; and how many clients have not answered."""
+        """Return averages of all arms, (clients, k), 0 where a client has none; and how many have not answered."""
         assert isinstance(batch.episode, AssignedArms)
         assert batch.clients is not None
         averages = np.zeros((batch.clients, len(batch.episode.arms)))
@@ -275,13 +276,13 @@ class EpisodeClients:
         return PlayedRounds(rewards=averages), batch.clients - answered
 
     def members(self, batch: EpisodeSpan) -> list[str]:
-        """The hashed users, and the others together."""
+        """Return the hashed users; clients without a user are one member."""
         named = sorted(self.users())
         others = (batch.clients or 0) - len(named)
         return named + [f"{others} clients of episode {batch.number}"] * bool(others)
 
     def to_columns(self) -> dict[str, Any]:
-        """Everything, as arrays and lists."""
+        """Return everything as arrays and lists."""
         return {
             "episode": self.episode,
             "sums": [client.sums for client in self._clients],
@@ -293,7 +294,7 @@ class EpisodeClients:
 
     @classmethod
     def from_columns(cls, columns: dict[str, Any]) -> EpisodeClients:
-        """The inverse of `to_columns`."""
+        """Return what `to_columns` has written."""
         made = cls()
         made.episode = columns["episode"]
         names = "sums", "counts", "rounds", "sessions", "users"
@@ -304,7 +305,110 @@ class EpisodeClients:
         return made
 
 
-# Decisions, and ids that cannot be guessed or mistaken for another decision's, not even after a crash.
+# Choices of devices.
+
+
+_SECURE = SecureRandomness()  # which hold nothing
+ChosenArm = tuple[int, float | Callable[[], float], int]  # action, probability or what computes it, group or -1
+
+
+def device_randomness(seed: int | None, number: int) -> DeviceRandomness:
+    """Return the coins of the devices of decisions `number`, `number` + 1, ...: secure ones, or a seed's."""
+    return _SECURE if seed is None else NumberedRandomness(seed, number)
+
+
+def choose_arms(
+    policy: Policy[Any], snapshot: Any, batch: EpisodeSpan, seen: Sequence[Floats], *, number: int, seed: int | None
+) -> list[ChosenArm]:
+    """Choose for decisions `number`, `number` + 1, ... with `seen` features, (1, K, d) each, each by its own coins."""
+    if len(seen) == 1:
+        return choose_same_arm_count(policy, snapshot, batch, seen[0], number=number, seed=seed)
+    chosen: list[ChosenArm] = []
+    for _, some in groupby(seen, key=_count_arms):
+        contexts = np.concatenate(list(some))  # (users, K, d)
+        chosen += choose_same_arm_count(policy, snapshot, batch, contexts, number=number + len(chosen), seed=seed)
+    return chosen
+
+
+def _count_arms(each: Floats) -> int:
+    """Return how many arms a set has."""
+    return int(each.shape[1])
+
+
+def choose_same_arm_count(
+    policy: Policy[Any], snapshot: Any, batch: EpisodeSpan, contexts: Floats, *, number: int, seed: int | None
+) -> list[ChosenArm]:
+    """Choose for users with the same number of arms, (users, K, d)."""
+    if isinstance(batch.episode, AssignedArms):
+        places = (number - batch.begin + np.arange(len(contexts))) % batch.users
+        return validate_choice(policy, make_certain_choice(batch.episode.arms_at(places)), contexts)
+    return validate_choice(policy, policy.act(snapshot, contexts, device_randomness(seed, number)), contexts)
+
+
+def validate_choice(policy: Policy[Any], choice: Any, contexts: Floats) -> list[ChosenArm]:
+    """Return the choices of a policy, checked: a policy of one's own may return anything."""
+    if (type(choice) is Choice or type(choice) is SampledChoice) and (
+        one := _validate_single_choice(policy, choice, contexts.shape[1])
+    ):
+        return [one]
+    if not isinstance(choice, Choice):
+        raise InvalidArgument(_act_name(policy), type(choice).__name__, "a Choice: actions and their probabilities")
+    users, arms = contexts.shape[0], contexts.shape[1]
+    actions = np.asarray(choice.actions)
+    if actions.shape != (users,) or actions.dtype.kind not in "iu":
+        given = f"{actions.dtype} {actions.shape}"
+        raise InvalidArgument(f"{_act_name(policy)}: actions", given, f"{users} whole numbers")
+    chosen: list[int] = actions.tolist()
+    if min(chosen) < 0 or max(chosen) >= arms:
+        raise InvalidArgument(
+            f"{_act_name(policy)}: actions", ValueSummary("some outside"), f"numbers of arms, 0 to {arms - 1}"
+        )
+    groups = [-1] * users if choice.groups is None else choice.groups.tolist()
+    if isinstance(choice, SampledChoice):  # whose probabilities are computed when somebody looks
+        later = [partial(_probability_of_user, policy, choice, place) for place in range(users)]
+        return list(zip(chosen, later, groups, strict=True))
+    return list(zip(chosen, _validate_probabilities(policy, choice), groups, strict=True))
+
+
+def _validate_single_choice(policy: Policy[Any], choice: Choice, arms: int) -> ChosenArm | None:
+    """Return the choice of one device if it is plainly valid; None if it has to be looked at."""
+    actions = choice.actions
+    if type(actions) is not np.ndarray or actions.shape != (1,) or actions.dtype.kind not in "iu":
+        return None
+    action = actions.item()
+    if choice.groups is not None or not 0 <= action < arms:
+        return None
+    if type(choice) is SampledChoice:  # whose probability is computed when somebody looks
+        return action, partial(_probability_of_user, policy, choice, 0), -1
+    chances = choice.probabilities
+    if type(chances) is not np.ndarray or chances.shape != (1,):
+        return None
+    chance = chances.item()
+    return (action, chance, -1) if 0 < chance <= 1 + 1e-9 else None
+
+
+def _validate_probabilities(policy: Policy[Any], choice: Choice) -> list[float]:
+    """Return the probabilities of a choice, in (0, 1]."""
+    array = np.asarray(choice.probabilities)
+    chances: list[float] = array.tolist()
+    users = len(choice.actions)
+    if array.shape != (users,) or [chance for chance in chances if not 0 < chance <= 1 + 1e-9]:
+        raise InvalidArgument(
+            f"{_act_name(policy)}: probabilities", ValueSummary.of(array), f"{users} numbers in (0, 1]"
+        )
+    return chances
+
+
+def _probability_of_user(policy: Policy[Any], choice: Choice, place: int) -> float:
+    """Return one probability of a choice."""
+    return _validate_probabilities(policy, choice)[place]
+
+
+def _act_name(policy: Policy[Any]) -> str:
+    return f"{type(policy).__name__}.act"
+
+
+# Decisions and their ids.
 
 
 _ID = re.compile(r"(0|[1-9][0-9]{0,17})-([0-9a-f]{16})-([0-9a-f]{16})", re.ASCII)
@@ -314,13 +418,14 @@ _LATER = "_later"  # where a decision keeps what computes its probability, until
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What was decided: give `id` back with the reward.
+    """What the agent decided for one user.
 
+    id           goes back to `observe` with the reward
     arm          the id of the chosen arm, as in the contexts
-    probability  with which the policy chose it, for off-policy evaluation later: 1/n where n arms were tied. Where it
-                 takes an integral (LinTS, Thompson) it is computed when it is first looked at, from the snapshot and
-                 the features that decided, which the decision keeps until then; a copy or a pickle has the number
-    episode      the batch to which it belongs, counted from 0: public
+    probability  with which the policy chose the arm, for off-policy evaluation: 1/n where n arms were tied. Where it
+                 takes an integral (LinTS, Thompson) it is computed when it is first read. Until then the decision keeps
+                 the snapshot and the features that it was made from; a copy or a pickle holds the number
+    episode      the batch of the decision, counted from 0: public
     """
 
     id: str
@@ -330,7 +435,7 @@ class Decision:
 
     @classmethod
     def made(cls, name: str, arm: Hashable, chance: float | Callable[[], float], episode: int) -> Decision:
-        """With a probability, or with what computes it."""
+        """Return a decision with a probability, or with what computes it."""
         decision = object.__new__(cls)
         held = vars(decision)
         held["id"], held["arm"], held["episode"] = name, arm, episode
@@ -340,7 +445,7 @@ class Decision:
     if not TYPE_CHECKING:  # there, `probability` is a field like the others
 
         def __getattr__(self, name: str) -> Any:
-            """The probability, of a decision that nobody has asked for it."""
+            """Compute the probability when it is first read."""
             held = vars(self)
             if name != "probability" or not held:
                 raise AttributeError(f"a decision has no attribute {name!r}", name=name, obj=self)
@@ -351,23 +456,23 @@ class Decision:
             return held["probability"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of a copy or a pickle: the numbers alone."""
+        """Return the numbers, for a copy or a pickle."""
         return {"id": self.id, "arm": self.arm, "probability": self.probability, "episode": self.episode}
 
 
 class DecisionIds:
-    """The ids that one agent issues and recognises, by its secret of 32 bytes."""
+    """Issue and recognise the ids of one agent by its secret of 32 bytes; nobody else can guess or forge one."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._keyed = hashlib.blake2s(key=secret, digest_size=8)  # to be copied: the key is taken in once
 
     def issue_decision(self, number: int, session: str) -> str:
-        """The id of decision `number`: what two runs of one agent decide under the same number has different ids."""
+        """Return the id of decision `number`. Two runs of one agent give the same number different ids."""
         return f"{number}-{session}-{self._mark(f'decision {number} {session}')}"
 
     def recognise(self, given: Any, name: str = "decision id") -> tuple[int, str]:
-        """Number and session of an id that the agent has issued, in this run or an earlier one; others are refused."""
+        """Return number and session of an id that the agent issued, in this run or an earlier one; refuse others."""
         found = _ID.fullmatch(given) if isinstance(given, str) else None
         if found is not None:
             number, session, mark = found.groups()
@@ -376,11 +481,11 @@ class DecisionIds:
         raise InvalidStatistic(name, given, "the `id` of a decision of this agent")
 
     def issue_client_id(self, episode: int, place: int, session: str) -> str:
-        """The id of a client of an episode."""
+        """Return the id of a client of an episode."""
         return f"client-{episode}-{place}-{session}-{self._mark(f'decision {place} {session} client {episode}')}"
 
     def parse_client_id(self, given: Any) -> tuple[int, int, str]:
-        """Episode, place and session of a client's id that the agent has issued."""
+        """Return episode, place and session of a client's id that the agent issued; refuse others."""
         found = _CLIENT.fullmatch(given) if isinstance(given, str) else None
         if found is not None:
             episode, place, session = int(found[1]), int(found[2]), found[3]
@@ -389,7 +494,7 @@ class DecisionIds:
         raise InvalidStatistic("client", given, "what recruit() of this agent has given")
 
     def _mark(self, what: str) -> str:
-        """64 bits that nobody without the secret can tell from random ones."""
+        """Return 64 bits that nobody without the secret can tell from random ones."""
         keyed = self._keyed.copy()
         keyed.update(what.encode())
         return keyed.hexdigest()

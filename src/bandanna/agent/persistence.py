@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bandanna import validation
 from bandanna.agent.episodes import EpisodeClients, EpisodeSpan, OpenSlots, next_span, slot_count_of_member, to_span
 from bandanna.agent.preflight import (
-    RecordMapper,
     calibrations_by_phase,
-    continue_streams,
     count_features,
     find_first_query,
     restore_calibrations,
 )
-from bandanna.agent.release import TASK
-from bandanna.agent.reporting import AgentProperties, synchronized
-from bandanna.agent.runner import AgentProgress, AgentRunner
+from bandanna.agent.release import TASK, AgentProgress
+from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.map import Map
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy, RunningSumPolicy
@@ -35,9 +30,7 @@ from bandanna.storage import files
 from bandanna.storage.encoding import Encoding, check_readable, check_source, is_hex, matches_type
 from bandanna.storage.files import SaveFormat
 
-# What a save and its journal must hold to make an agent: types, ranges, shapes, and parts that fit together.
-#
-# A checksum tells damage, not sense: whatever does not pass here is refused before anything is built from it.
+# Checks of what a save and its journal hold: types, ranges, shapes, and parts that fit together.
 
 
 MAX_BATCHES = 10**7  # at most so many with noise in a phase: each has a place in a table
@@ -59,7 +52,7 @@ _LISTS = "sessions", "users"
 
 
 def check_save(content: Mapping[str, Any]) -> None:
-    """Everything in a save that can be checked without its policy at work."""
+    """Refuse a save by all that can be checked without calling its policy."""
     _check_plain(content, _FIELD_TYPES)
     check_readable(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
     check_readable(content["beside"] <= content["made"], "more decisions beside than there were")
@@ -69,7 +62,7 @@ def check_save(content: Mapping[str, Any]) -> None:
 
 
 def check_arms(arms: Any, policy: Policy[Any]) -> Any:
-    """Arms that stay, as an agent takes them: names, or features by name."""
+    """Return arms that stay as an agent takes them: names, or features by name."""
     if arms is None:
         return None
     check_readable(len(arms) == 2 and isinstance(arms[0], tuple), "arms without their parts")
@@ -81,7 +74,7 @@ def check_arms(arms: Any, policy: Policy[Any]) -> Any:
 
 
 def check_progress(note: Any, seeded: bool) -> None:
-    """What saves and journals hold of the newest release."""
+    """Refuse progress, of a save or a journal, with missing or wrong parts."""
     check_readable(isinstance(note, Mapping), "a journal without its state")
     _check_plain(note, _PROGRESS)
     check_readable(seeded == (note["source"] is not None), "seed and source do not agree")
@@ -96,7 +89,7 @@ def _check_plain(content: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
 
 
 def check_calibrations(policy: Policy[Any], saved: Any) -> None:
-    """Phases 0, 1, ..., each with protocols for its batch sizes that suit the policy."""
+    """Refuse phases other than 0, 1, ..., each with protocols for its batch sizes that suit the policy."""
     check_readable(
         matches_type(saved, dict[int, Any]) and sorted(saved) == list(range(len(saved))), "phases are missing"
     )
@@ -128,7 +121,7 @@ def _check_protocol(policy: RunningSumPolicy[Any], protocol: Protocol, size: int
 
 
 def check_state(policy: Policy[Any], fresh: Any, given: AgentProgress) -> None:
-    """A state of this policy: of the make of a fresh one, with numbers that can be computed with, and in its place."""
+    """Refuse a state that this policy cannot have: of another structure, with infinite numbers, or out of place."""
     check_same_structure(given.state, fresh)
     episode = policy.episode(given.state)
     check_readable(episode is None or episode.number == given.closed, "the state after another number of episodes")
@@ -139,7 +132,7 @@ def check_state(policy: Policy[Any], fresh: Any, given: AgentProgress) -> None:
 
 
 def check_streams(policy: Policy[Any], given: AgentProgress, protocol: Any, number: int, steps: int) -> None:
-    """The states of streams: of the make of a fresh one of the protocol that is asked for."""
+    """Refuse states of streams that the protocol of the query cannot have."""
     if not isinstance(protocol, StreamProtocol):
         check_readable(not given.streams, "streams of a policy that has none")
         return
@@ -150,7 +143,7 @@ def check_streams(policy: Policy[Any], given: AgentProgress, protocol: Any, numb
 
 
 def check_same_structure(given: Any, fresh: Any) -> None:
-    """Types of a fresh value, finite numbers, arrays of as many axes; what a policy may leave out may be missing."""
+    """Refuse other types than a fresh value has, infinite numbers, and arrays of other axes."""
     if isinstance(fresh, np.ndarray | np.generic):
         check_readable(
             np.ndim(given) == np.ndim(fresh) and isinstance(given, np.ndarray | np.generic | int | float), "a state"
@@ -216,7 +209,7 @@ def _check_names(columns: Mapping[str, Any]) -> None:
 
 
 def check_rows(rows: Any) -> None:
-    """What is kept of an episode."""
+    """Refuse kept rows of an episode with missing or wrong columns."""
     check_readable(isinstance(rows, dict) and "rewards" in rows, "rows without rewards")
     check_readable(set(rows) <= {"rewards", "features", "arms", "groups"}, "rows with foreign columns")
     good = all(isinstance(each, np.ndarray) and each.dtype.kind in "if" for each in rows.values())
@@ -224,46 +217,56 @@ def check_rows(rows: Any) -> None:
     check_readable(all(bool(np.all(np.isfinite(each))) for each in rows.values()), "rows that are no numbers")
 
 
-# An agent goes on from its save, or from the newest release that its journal has noted since.
+# Resume.
 
 
-def resume(loop: AgentRunner, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> None:
-    """Put everything in its place; what does not fit together is refused."""
-    seeded, fresh = loop.seed is not None, loop.progress.state
-    for name in AgentRunner.PLAIN:
-        setattr(loop, name, saved[name])
-    loop.slots = OpenSlots.from_columns(count_features(loop.policy), dict(saved["slots"]))
-    loop.clients = EpisodeClients.from_columns(dict(saved["clients"]))
+def resume(runner: AgentRunner, file: Path, saved: Mapping[str, Any], features: Map | None, encoding: Encoding) -> None:
+    """Continue from a save, or from the newest release that its journal has noted since.
+
+    What does not fit together is refused.
+    """
+    seeded, fresh = runner.seed is not None, runner.progress.state
+    runner.take_identity(saved["name"], bytes.fromhex(saved["secret"]))
+    notes: dict[str, Any] = {}
+    if runner.ledger is None:
+        refuse_journal(file)
+    else:
+        terms = _journal_terms(runner, features)
+        journals, notes = ReplicatedJournal.load(
+            find_journal_path(file), agent=runner.name, terms=terms, secret=runner.secret, encoding=encoding
+        )
+        runner.open_ledger(journals)
     check_progress(saved, seeded)
-    loop.progress = AgentProgress.read(saved)
-    check_state(loop.policy, fresh, loop.progress)
-    loop.refresh_episodes()
-    _check_slots(loop)
+    progress = AgentProgress.read(saved)
+    slots = OpenSlots.from_columns(count_features(runner.policy), dict(saved["slots"]))
+    clients = EpisodeClients.from_columns(dict(saved["clients"]))
+    check_state(runner.policy, fresh, progress)
+    runner.restore(progress, counters=saved, slots=slots, clients=clients)
+    _check_slots(runner)
     rows = saved["kept"]
-    if loop.ledger is not None:
+    if runner.ledger is not None:
         rows = rows | {int(key[5:]): value for key, value in notes.items() if key.startswith("kept ")}
-        newest = _check_newest_release(loop, saved, notes)
+        newest = _check_newest_release(runner, saved, notes)
         check_progress(newest, seeded)
-        loop.progress = AgentProgress.read(newest)
-        check_state(loop.policy, fresh, loop.progress)
-    _check_streams(loop)
-    for number, kept in sorted(rows.items()):
-        if kept is not None:
-            check_rows(kept)
-            loop.kept[number] = played_from_columns(kept)
-    loop.tidy()
+        progress = AgentProgress.read(newest)
+        check_state(runner.policy, fresh, progress)
+    _check_streams(runner.policy, progress)
+    kept = {number: columns for number, columns in sorted(rows.items()) if columns is not None}
+    for columns in kept.values():
+        check_rows(columns)
+    runner.go_on_from(progress, {number: played_from_columns(columns) for number, columns in kept.items()})
 
 
-def _check_newest_release(loop: AgentRunner, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What was released after the save counts, if it was by the noise that the policy has."""
+def _check_newest_release(runner: AgentRunner, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the progress after the newest release, of the save or the journal; refuse releases of other noise."""
     phases = notes.get("calibrations") or {}
-    check_calibrations(loop.policy, phases)
-    restore_calibrations(loop.policy, phases)
-    entries = loop.journals.entries()
+    check_calibrations(runner.policy, phases)
+    restore_calibrations(runner.policy, phases)
+    entries = runner.journals.entries()
     if len(entries) < saved["released"]:
         raise BandannaError("the journal is older than the save: it lacks releases")
-    if isinstance(loop.policy, RunningSumPolicy):
-        _check_entries(loop.policy, [entry for entry in entries if entry.task == TASK])
+    if isinstance(runner.policy, RunningSumPolicy):
+        _check_entries(runner.policy, [entry for entry in entries if entry.task == TASK])
     if len(entries) == saved["released"]:
         return saved
     note = notes["state"]
@@ -272,7 +275,7 @@ def _check_newest_release(loop: AgentRunner, saved: Mapping[str, Any], notes: Ma
 
 
 def _check_entries(policy: RunningSumPolicy[Any], entries: list[Any]) -> None:
-    """Every batch of the public schedule, by the noise that the policy has, with all its members."""
+    """Refuse entries other than the public schedule's batches, with the policy's noise and all members."""
     batch = to_span(policy.episode(policy.init()), 0)
     for number, entry in enumerate(entries):
         fits = batch is not None and batch.episode.released and (str(number), _expected_event(policy, batch))
@@ -291,117 +294,85 @@ def _expected_event(policy: RunningSumPolicy[Any], batch: EpisodeSpan) -> Any:
     return policy.ask(batch.episode).protocol.event  # type: ignore[arg-type]
 
 
-def _check_streams(loop: AgentRunner) -> None:
-    """Streams are where the releases say."""
-    progress = loop.progress
-    ask = find_first_query(loop.policy, progress.state)
-    if ask is None or not isinstance(loop.policy, RunningSumPolicy):
+def _check_streams(policy: Policy[Any], progress: AgentProgress) -> None:
+    """Refuse streams that are at another place than the releases say."""
+    ask = find_first_query(policy, progress.state)
+    if ask is None or not isinstance(policy, RunningSumPolicy):
         return
     batches = getattr(progress.state, "inner", progress.state).batches
     steps = batches + progress.asked
-    check_streams(loop.policy, progress, ask.protocol, ask.stream, steps)
+    check_streams(policy, progress, ask.protocol, ask.stream, steps)
 
 
-def _check_slots(loop: AgentRunner) -> None:
-    """Every decision of the open episodes has its slot, and no other one has."""
-    policy, batch, made = loop.policy, loop.now.batch, loop.made
+def _check_slots(runner: AgentRunner) -> None:
+    """Refuse slots of other decisions than those of the open episodes."""
+    policy, batch, made = runner.policy, runner.now.batch, runner.made
     horizon = policy.horizon
-    check_readable(horizon is None or made - loop.beside <= horizon, "more decisions than the horizon has")
-    check_readable(loop.progress.begin <= made, "another number of decisions than the batch that is filling has")
+    check_readable(horizon is None or made - runner.beside <= horizon, "more decisions than the horizon has")
+    check_readable(runner.progress.begin <= made, "another number of decisions than the batch that is filling has")
     expected: list[tuple[int, int]] = []
     while batch is not None and batch.begin < made:
         if batch.clients is None:
             expected += [(number, batch.number) for number in range(batch.begin, min(batch.end, made))]
         batch = next_span(policy, batch)
-    check_readable(loop.slots.places() == expected, "slots of other decisions than the open ones")
+    check_readable(runner.slots.places() == expected, "slots of other decisions than the open ones")
 
 
-# An agent as a file: everything it is, whole or not at all, beside the journals of what it has released.
+# Save and load.
 
 
-class PersistentAgent(AgentProperties):
-    """The part of an agent that is written to files."""
-
-    _name: str  # of the agent, in its journals
-    _kept: bool  # whether it was saved, or loaded
-    _encoding: Encoding
-
-    @synchronized
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to `path`, whole or not at all, and from now on every release to `path`.journal first.
-
-        Both files hold raw data and secrets, and are readable by their owner only.
-        """
-        file, loop, self._kept = validation.path("path", path), self._loop, True
-        files.check_regular_file(file)
-        content = {
-            "name": self._name,
-            "policy": loop.policy,
-            "calibrations": calibrations_by_phase(loop.policy),
-            "grace": loop.grace,
-            "seed": self._seed,
-            "secret": loop.secret.hex(),
-            "slots": loop.slots.to_columns(),
-            "clients": loop.clients.to_columns(),
-            "kept": {number: columns_from_played(rows) for number, rows in loop.kept.items()},
-            "arms": None if loop.arms is None else (loop.arms.ids, loop.arms.features),
-            "features": None if self._records is None else self._records.map.to_json(),
-        }
-        plain = {name: getattr(loop, name) for name in AgentRunner.PLAIN}
-        text = make_save_format(type(loop.policy)).text_of(content | plain | loop.progress.note())
-        if loop.ledger is None:
-            refuse_journal(file)
-            files.write_private_file(file, text)
-            return
-        loop.journals.attach(file, loop.all_notes())
+def save_agent(file: Path, runner: AgentRunner, features: Map | None) -> None:
+    """Write an agent to a file, atomically, and begin or continue the journal beside it."""
+    files.check_regular_file(file)
+    content = {
+        "name": runner.name,
+        "policy": runner.policy,
+        "calibrations": calibrations_by_phase(runner.policy),
+        "grace": runner.grace,
+        "seed": runner.seed,
+        "secret": runner.secret.hex(),
+        "slots": runner.slots.to_columns(),
+        "clients": runner.clients.to_columns(),
+        "kept": {number: columns_from_played(rows) for number, rows in runner.kept.items()},
+        "arms": None if runner.arms is None else (runner.arms.ids, runner.arms.features),
+        "features": None if features is None else features.to_json(),
+    }
+    counters = {name: getattr(runner, name) for name in AgentRunner.COUNTERS}
+    text = make_save_format(type(runner.policy)).text_of(content | counters | runner.progress.note())
+    if runner.ledger is None:
+        refuse_journal(file)
         files.write_private_file(file, text)
-        loop.journals.saved(file)
+        return
+    runner.journals.attach(file, runner.all_notes())
+    files.write_private_file(file, text)
+    runner.journals.saved(file)
 
-    def _restore(self, file: Path, content: dict[str, Any]) -> None:
-        """Become the agent that was saved."""
-        loop, self._name, self._kept = self._loop, content["name"], True
-        if content["features"] is not None:
-            self._records = RecordMapper(Map.from_json(content["features"]), loop.policy)
-        loop.secret = bytes.fromhex(content["secret"])
-        notes: dict[str, Any] = {}
-        if loop.ledger is None:
-            refuse_journal(file)
-        else:
-            journals, notes = ReplicatedJournal.load(
-                find_journal_path(file),
-                agent=self._name,
-                terms=self._terms(),
-                secret=loop.secret,
-                encoding=self._encoding,
-            )
-            loop.policy = continue_streams(loop.policy, [entry.event for entry in journals.entries()])
-            loop.open_ledger(journals)
-        resume(loop, content, notes)
 
-    def _new_journals(self) -> ReplicatedJournal:
-        """That know of no release."""
-        terms, secret = self._terms(), self._loop.secret
-        return ReplicatedJournal(agent=self._name, terms=terms, secret=secret, encoding=self._encoding)
+def new_journals(runner: AgentRunner, features: Map | None, encoding: Encoding) -> ReplicatedJournal:
+    """Return journals of an agent that has released nothing."""
+    terms = _journal_terms(runner, features)
+    return ReplicatedJournal(agent=runner.name, terms=terms, secret=runner.secret, encoding=encoding)
 
-    def _terms(self) -> Any:
-        """What the journals are for."""
-        loop, records = self._loop, self._records
-        mapped = () if records is None else (records.map.to_json(),)
-        arms = () if loop.arms is None else loop.arms.as_terms()
-        return (loop.policy, *arms, *mapped) if arms or mapped else loop.policy
 
-    def _can_be_saved(self) -> None:
-        """A state that no save can hold is refused before anybody has decided: `save` would be too late."""
-        try:
-            self._encoding.encode(self._loop.progress.state)
-        except InvalidArgument as fault:
-            name, given = type(self.policy).__name__, fault.value
-            allowed = f"{name}.init must say what it returns, `-> State`, a dataclass of numbers, texts and arrays"
-            raise InvalidArgument("policy", f"a state with a {given}", f"{allowed} (docs/own-policy.md)") from None
+def _journal_terms(runner: AgentRunner, features: Map | None) -> Any:
+    """Return what a journal is bound to: the policy, arms that stay, and the map of records."""
+    mapped = () if features is None else (features.to_json(),)
+    arms = () if runner.arms is None else runner.arms.as_terms()
+    return (runner.policy, *arms, *mapped) if arms or mapped else runner.policy
+
+
+def check_can_be_saved(policy: Policy[Any], state: Any, encoding: Encoding) -> None:
+    """Refuse a policy whose state no save can hold, before anybody has decided: in `save` it would be too late."""
+    try:
+        encoding.encode(state)
+    except InvalidArgument as fault:
+        name, given = type(policy).__name__, fault.value
+        allowed = f"{name}.init must say what it returns, `-> State`, a dataclass of numbers, texts and arrays"
+        raise InvalidArgument("policy", f"a state with a {given}", f"{allowed} (docs/own-policy.md)") from None
 
 
 def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> dict[str, Any]:
-    """What a save holds; `own`: the class of a policy of one's own."""
+    """Return what a save holds; `own` is the class of a policy of one's own."""
     try:
         return saves.read(file)
     except BandannaError as error:
@@ -410,8 +381,8 @@ def read_save(file: Path, saves: SaveFormat, own: type[Policy[Any]] | None) -> d
         raise
 
 
-def agent_arguments_from_save(content: dict[str, Any], own: type[Policy[Any]] | None) -> dict[str, Any]:
-    """The arguments of the agent that was saved, checked; its policy calibrated as it was."""
+def arguments_from_save(content: dict[str, Any], own: type[Policy[Any]] | None) -> dict[str, Any]:
+    """Return the checked arguments of the agent that was saved, its policy calibrated as it was."""
     check_save(content)
     made, seed = content["policy"], content["seed"]
     if own is not None and not isinstance(made, own):

@@ -1,4 +1,4 @@
-"""Checks before an agent runs: budget, noise, range, users and records."""
+"""Checks before an agent decides: arms, noise, budget, clipping, users and records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from bandanna import validation
 from bandanna.agent.episodes import EpisodeSpan, OpenSlots
 from bandanna.data.features.columns import Report
 from bandanna.data.features.map import Map
-from bandanna.device.arm_sets import ArmSets, Contexts, FixedArmSet, parse_arms, read_row_names, split_mapping
+from bandanna.device.arm_sets import (
+    ArmSets,
+    Contexts,
+    FixedArmSet,
+    parse_arm_sets,
+    parse_arms,
+    read_row_names,
+    repeat_user_features,
+    split_mapping,
+)
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import (
     BandannaError,
@@ -37,11 +46,11 @@ from bandanna.privacy.stores.base import LedgerStore
 from bandanna.protocols.running_sum import RunningSumProtocol
 from bandanna.types import Floats
 
-# The arms of an agent or a task whose arms stay: names, or names and features, that suit its policy.
+# Arms.
 
 
 def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArmSet | None:
-    """The arms of a policy without contexts: names, of arms without features, or features as `act` takes them."""
+    """Return arms that stay: names, if the policy has arms without features, or features as `act` takes them."""
     count = getattr(policy, "n_arms", None)
     if count is None:
         if arms is None:
@@ -56,12 +65,12 @@ def fixed_arms(policy: Policy[Any], arms: Any) -> FixedArmSet | None:
 
 
 def count_features(policy: Policy[Any]) -> int:
-    """How many features an arm has."""
+    """Return how many features an arm has."""
     return int(getattr(policy, "dim", 0))
 
 
 def _normalize_names(ids: Sequence[Any]) -> tuple[Any, ...]:
-    """Names that a save can hold; NumPy's texts and numbers as Python's."""
+    """Return names that a save can hold: NumPy's texts and numbers as Python's."""
     names = tuple(name.item() if isinstance(name, np.generic) else name for name in ids)
     for place, name in enumerate(names):
         if not isinstance(name, str | int | float | tuple):
@@ -69,20 +78,20 @@ def _normalize_names(ids: Sequence[Any]) -> tuple[Any, ...]:
     return names
 
 
-# What an agent asks of its policy before it runs: noise, calibrated protocols, and whether the budget pays.
+# Noise, calibrated protocols and budget.
 
 
 _ROUNDING = 1e-9
 
 
 def find_first_query(policy: Policy[Any], state: Any) -> SumQuery | None:
-    """What is asked first about the episode of a state; None if it is not released."""
+    """Return the first query about the episode of a state; None if the episode is not released."""
     episode = policy.episode(state)
     return None if episode is None or not episode.released else next(policy.learn(state, episode), None)
 
 
 def make_noise_source(seed: int | None) -> tuple[NoiseSource, np.random.Generator | None]:
-    """Secure noise; or seeded noise and its generator."""
+    """Return secure noise, or seeded noise and its generator."""
     if seed is None:
         return SecureNoise(), None
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -103,8 +112,16 @@ def check_budget_suffices(policy: Policy[Any]) -> None:
         )
 
 
+def check_batch_memory(policy: Policy[Any]) -> None:
+    """Refuse batches whose reports do not fit: they are formed when a batch is released."""
+    if isinstance(policy, RunningSumPolicy):
+        most, numbers = max(next(policy.phases()).channel.sizes.counts()), policy.domain.dim
+        needed = 24 * most * numbers  # as reports, as messages, as what is added
+        validation.check_memory("batch", most, needed, of=f"reports of {most:,} users with {numbers:,} numbers each")
+
+
 def _is_within_budget(stated: Guarantee, budget: Budget) -> bool:
-    """Whether what is promised is within the budget."""
+    """Return whether a guarantee is within the budget."""
     room = 1 + _ROUNDING
     if isinstance(budget, ZCDP):
         return stated.rho <= budget.rho * room
@@ -116,7 +133,7 @@ def _is_within_budget(stated: Guarantee, budget: Budget) -> bool:
 
 
 def estimate_release_seconds(policy: Policy[Any], ask: SumQuery | None, users: int, *, secure: bool) -> float:
-    """The estimated time of the longest release that is planned, or of the next one."""
+    """Return the estimated time of the longest release that is planned, or of the next one."""
     pairs = [(ask.protocol, users)] if ask is not None else []
     if isinstance(policy, RunningSumPolicy):
         pairs = [(each, size) for channel in policy.calibrated().values() for size, each in channel.protocols.items()]
@@ -124,7 +141,7 @@ def estimate_release_seconds(policy: Policy[Any], ask: SumQuery | None, users: i
 
 
 def to_reward(reward: Any, name: str = "reward") -> float:
-    """A finite number; True and False are 1 and 0."""
+    """Return a reward as a finite number; True and False are 1 and 0."""
     if type(reward) is float and math.isfinite(reward):
         return reward
     if isinstance(reward, bool | np.bool_):
@@ -133,7 +150,7 @@ def to_reward(reward: Any, name: str = "reward") -> float:
 
 
 def continue_streams(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any]:
-    """The policy with the streams of these releases, where a search on this machine has found others.
+    """Return the policy with the streams of these releases, where a search on this machine has found others.
 
     Policies on running sums keep their channels (`calibrations`); what others search for is in their releases.
     """
@@ -153,19 +170,19 @@ def continue_streams(policy: Policy[Any], events: Iterable[Event]) -> Policy[Any
 
 
 def _is_same_stream(one: ContinualEvent, other: ContinualEvent) -> bool:
-    """Whether two events must be one stream, searched for on two machines."""
+    """Return whether two events must be one stream, searched for on two machines."""
     alike = replace(one, factorisation=other.factorisation, std=other.std, grid=other.grid) == other
     same_length = one.factorisation.horizon == other.factorisation.horizon
     return alike and same_length and math.isclose(one.std, other.std, rel_tol=1e-3)
 
 
 def count_calibrations(policy: Policy[Any]) -> int:
-    """How many `calibrations` there are by now."""
+    """Return how many phases are calibrated by now."""
     return len(policy.calibrated()) if isinstance(policy, RunningSumPolicy) else 0
 
 
 def calibrations_by_phase(policy: Policy[Any]) -> dict[int, tuple[RunningSumProtocol, list[int]]]:
-    """The calibrated channels in use, by phase: a search elsewhere might find others, of the same budget.
+    """Return the calibrated channels in use, by phase: a search elsewhere might find others, of the same budget.
 
     The batch sizes stand beside the channel as runs: size, how often, size, how often, ...
     """
@@ -185,63 +202,76 @@ def restore_calibrations(policy: Policy[Any], saved: dict[int, tuple[RunningSumP
         )
 
 
-# The first contexts and rewards of an agent: who sends most of them out of range is told before a batch is full.
+# Clipping.
 
 
 _FEW = 10  # of which most are out of range: by chance they are not; so many are looked at together
 _ENOUGH = 200  # after these nobody looks any more: releases count
 
 
-class EarlyRangeCheck:
-    """Counts of what was seen and what was out of range, of features and of rewards; said once. Not protected."""
+class ClippingCheck:
+    """Warn once that most of the first features, of the first rewards, or of all reports are out of range.
+
+    The counts are not protected. `stacklevel` is that of a warning in the method that is called.
+
+    told  whether there was a warning
+    """
 
     def __init__(self, policy: Policy[Any]) -> None:
+        self.told = False
         self._policy = policy if isinstance(policy, RunningSumPolicy) else None
         self._seen, self._out = {"features": 0, "rewards": 0}, {"features": 0, "rewards": 0}
         self._features: list[Floats] = []  # not looked at yet
         self._rewards: list[float] = []
 
-    def contexts(self, sets: ArmSets) -> ClippingWarning | None:
-        """What to say of these users' features, one arm of each."""
-        if self._policy is None or self._seen["features"] >= _ENOUGH:
-            return None
+    def check_reports(self, clipped: int, count: int, stacklevel: int) -> None:
+        """Look at the reports in closed batches."""
+        if clipped and not self.told and (warning := ClippingWarning.of(clipped, count)):
+            self.told = True
+            warnings.warn(warning, stacklevel=stacklevel)
+
+    def check_contexts(self, sets: ArmSets, stacklevel: int) -> None:
+        """Look at the features of these users, one arm of each."""
+        if self._policy is None or self.told or self._seen["features"] >= _ENOUGH:
+            return
         self._features += [features[0] for _, features in sets[:_ENOUGH]]
         if len(self._features) < _FEW:
-            return None
+            return
         rows, self._features = np.array(self._features), []
         arms = None if getattr(self._policy, "n_arms", None) is None else np.zeros(len(rows), dtype=np.int64)
-        return self._count(
-            "features", len(rows), int(self._policy.statistic(rows, np.full(len(rows), 0.5), arms).clipped)
-        )
+        clipped = int(self._policy.statistic(rows, np.full(len(rows), 0.5), arms).clipped)
+        self._count("features", len(rows), clipped, stacklevel + 1)
 
-    def reward(self, reward: float) -> ClippingWarning | None:
-        """What to say of one more reward."""
-        if self._policy is None or self._seen["rewards"] >= _ENOUGH:
-            return None
+    def check_reward(self, reward: float, stacklevel: int) -> None:
+        """Look at one more reward."""
+        if self._policy is None or self.told or self._seen["rewards"] >= _ENOUGH:
+            return
         self._rewards.append(reward)
         if len(self._rewards) < _FEW:
-            return None
+            return
         rewards, self._rewards = np.array(self._rewards), []
-        return self._count("rewards", len(rewards), int(np.count_nonzero(self._policy.centred(rewards)[1])))
+        clipped = int(np.count_nonzero(self._policy.centred(rewards)[1]))
+        self._count("rewards", len(rewards), clipped, stacklevel + 1)
 
-    def _count(self, what: str, seen: int, out: int) -> ClippingWarning | None:
+    def _count(self, what: str, seen: int, out: int, stacklevel: int) -> None:
         self._seen[what] += seen
         self._out[what] += out
         if self._seen[what] < _FEW or 2 * self._out[what] <= self._seen[what]:
-            return None
-        self._policy = None
+            return
+        self.told = True
         bounds = "vectors of norm at most 1" if what == "features" else "numbers in [0, 1]"
-        return ClippingWarning(
+        warning = ClippingWarning(
             f"{self._out[what]} of the first {self._seen[what]} {what} are out of range and will be clipped: scale "
             f"them to {bounds}, by public limits (bd.features.Map does that), or other numbers are learned from"
         )
+        warnings.warn(warning, stacklevel=stacklevel)
 
 
-# Users: counted when they decide, refused before anything is recorded.
+# Users.
 
 
 def normalize_users(users: Any, count: int) -> list[Any]:
-    """One entry for each set of arms: an id, or None."""
+    """Return one entry for each set of arms: an id, or None."""
     if users is None:
         return [None] * count
     allowed = f"{count}, one for each set of arms"
@@ -263,10 +293,10 @@ def check_participations(
     participations: int,
     present: set[str] | None = None,
 ) -> None:
-    """Whether these users may make the next decisions, in this order; raises, and records nothing.
+    """Refuse users who may not make the next decisions, in this order. Nothing is recorded.
 
-    batches: that of the next decision, and those after it; where they are not known, nobody comes twice.
-    present: who is in the first of them, the slots' users unless given.
+    batches  that of the next decision, and those after it; where they are not known, nobody may come twice
+    present  who is in the first of them; by default the users of its slots
     """
     if participations > 1 and None in users:
         allowed = f"the user's id: the guarantee covers {participations} participations of each, which must be counted"
@@ -299,21 +329,25 @@ def check_participations(
         counts[user] += 1
 
 
-# Callers' records as features, by an agent's public map: counted, and said once when most are not as it expects.
+# Contexts and records of callers.
 
 
 _OUTSIDE = 5  # calls between a caller's line and a warning about it
 
 
 class RecordMapper:
-    """A map, and what it had to do with the records so far."""
+    """Map records to features, and warn once when most of them are not as the map expects.
+
+    map     from records to features: public
+    report  counts of what was out of range, unknown, missing or clipped: not protected
+    """
 
     def __init__(self, features: Map, policy: Policy[Any]) -> None:
         check_map(features, policy)
         self.map, self.report, self._told = features, Report(), False
 
     def of_user(self, record: Any) -> Floats:
-        """The features of one user, (d,): of a dictionary, or of a table with one row."""
+        """Return the features of one user, (d,), of a dictionary or a table with one row."""
         values = self._mapped(record)
         if len(values) != 1:
             raise InvalidStatistic(
@@ -322,11 +356,11 @@ class RecordMapper:
         return np.asarray(values[0])
 
     def of_users(self, records: Any) -> Floats:
-        """Of several users, (users, d)."""
+        """Return the features of several users, (users, d)."""
         return self._mapped(records)
 
     def of_arms(self, records: Any, name: str = "contexts") -> Contexts:
-        """Of arms: a mapping from ids to records, a table whose index has the ids, or records with ids 0..K-1."""
+        """Return features by arm: of a mapping from ids to records, a table whose index has the ids, or records."""
         if isinstance(records, Mapping):
             arms, own = split_mapping(records, name)
             return dict(zip(arms, self._mapped(own), strict=True))
@@ -354,3 +388,43 @@ def check_map(features: Any, policy: Policy[Any], name: str = "features") -> Non
         raise InvalidArgument(name, f"a map {'with' if features.intercept else 'without'} a constant", allowed)
     if features.dim != wanted:
         raise InvalidArgument(name, f"a map to {features.dim} features", f"{wanted}, as the policy has")
+
+
+class ContextReader:
+    """Read the contexts that callers pass: ids and features, (K, d), of the arms of each user.
+
+    fixed    arms that stay, if they do
+    records  the map from records to features, if there is one
+    """
+
+    def __init__(self, policy: Policy[Any], fixed: FixedArmSet | None, records: RecordMapper | None) -> None:
+        self._dim, self.fixed, self.records = count_features(policy), fixed, records
+
+    def one(self, contexts: Any) -> tuple[Sequence[Any], Floats]:
+        """Return the arms of one user: those of the call, or those that stay."""
+        fixed = self.fixed
+        if self.records is not None and contexts is not None and (fixed is None or fixed.of_users):
+            contexts = (self.records.of_arms if fixed is None else self.records.of_user)(contexts)
+        if fixed is not None and fixed.of_users:
+            return repeat_user_features(fixed, contexts)
+        if fixed is not None and contexts is not None:
+            raise InvalidStatistic("contexts", contexts, "none: the arms of this agent stay the same")
+        if fixed is None and contexts is None:
+            allowed = f"the arms of this user, {self._dim} features each (or arms= of the agent)"
+            raise InvalidArgument("contexts", None, allowed)
+        return parse_arms(contexts, self._dim) if fixed is None else (fixed.ids, fixed.features)
+
+    def many(self, contexts: Any) -> ArmSets:
+        """Return the arms of several users."""
+        fixed, records = self.fixed, self.records
+        if fixed is None:
+            if records is not None:
+                sets = validation.list_entries("contexts", contexts, "a list of sets")
+                contexts = list(map(records.of_arms, sets))
+            return parse_arm_sets(contexts, self._dim)
+        if not fixed.of_users:
+            users = validation.integer("contexts", contexts, most=10**7, error=InvalidStatistic)
+            return [(fixed.ids, fixed.features)] * users
+        contexts = contexts if records is None else records.of_users(contexts)
+        people = validation.list_entries("contexts", contexts, "the features of every user, an array (users, d)")
+        return [repeat_user_features(fixed, one, f"contexts[{i}]") for i, one in enumerate(people)]

@@ -1,81 +1,148 @@
-"""The queries of one episode, answered through the ledger."""
+"""One release: answer the queries about one episode with noise, and form the ledger entry of the answers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
 from bandanna.agent.episodes import EpisodeSpan
 from bandanna.device.domain import Estimate, Statistic
-from bandanna.numeric.rng import DeviceRandomness, NumberedRandomness, SecureRandomness
-from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery, drive_learning, form_reports, ledger_key
+from bandanna.device.noise import NoiseSource
+from bandanna.numeric.rng import DeviceRandomness
+from bandanna.policies.base import (
+    PlayedRounds,
+    Policy,
+    RunnerState,
+    SumQuery,
+    drive_learning,
+    form_reports,
+    ledger_key,
+)
 from bandanna.privacy.events import CompositionEvent
-from bandanna.privacy.ledger import Ledger
-
-if TYPE_CHECKING:
-    from bandanna.agent.runner import ReleasingRunner
-
 
 TASK = "agent"  # the agent's releases in its ledger
-_SECURE = SecureRandomness()  # which hold nothing
 
 
 class AnswerNotStored(Exception):
-    """An answer that has to be drawn."""
+    """The ledger has no answer to a query: it has to be drawn."""
 
 
 class ReleaseOvertaken(Exception):
-    """Somebody else has released meanwhile: what was drawn here is seen by nobody, and nothing follows from it."""
+    """Another thread has released the episode first: the noise drawn here was seen by nobody and is dropped."""
 
 
-def device_randomness(seed: int | None, number: int) -> DeviceRandomness:
-    """Of the devices of decisions `number`, `number` + 1, ...: the operating system's, or in a test the seed's."""
-    return _SECURE if seed is None else NumberedRandomness(seed, number)
+@dataclass(frozen=True, kw_only=True)
+class AgentProgress:
+    """All that a release changes, as one value: an interrupt finds the old one or the new one, never half of each.
+
+    It describes the agent before the episode of decision `begin`, of which `asked` queries have been answered.
+
+    state     of the policy. In an episode that public numbers end: the state at its end, once `asked` is positive
+    streams   states of stream protocols
+    source    state of the seeded generator; None for secure noise
+    closed    number of episodes before this one
+    released  number of entries in the ledger
+    reports   number of reports in closed episodes: `missing` of them had no reward, `clipped` were out of range (both
+              are not protected)
+    forgot    by name of `Policy.keeps`: rows of episodes before this number are no longer kept
+    """
+
+    state: Any
+    source: Any
+    streams: Mapping[int, Any] = field(default_factory=dict)
+    forgot: Mapping[str, int] = field(default_factory=dict)
+    begin: int = 0
+    asked: int = 0
+    closed: int = 0
+    released: int = 0
+    reports: int = 0
+    missing: int = 0
+    clipped: int = 0
+
+    def note(self) -> dict[str, Any]:
+        """Return the fields by name, as saves and journals hold them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @classmethod
+    def read(cls, note: Mapping[str, Any]) -> AgentProgress:
+        """Return the progress of a `note`."""
+        return cls(**{each.name: note[each.name] for each in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryAnswer:
-    """One ask and what was drawn for it."""
+    """One query, the statistic of its reports and the estimate that was drawn."""
 
     ask: SumQuery
     statistic: Statistic
     estimate: Estimate
 
 
-class EpisodeRelease:
-    """Asks about the episode of a batch."""
+def ledger_arguments(batch: EpisodeSpan, answers: Sequence[QueryAnswer]) -> dict[str, Any]:
+    """Return the arguments of `Ledger.release` for answers that are written as one entry."""
+    first = answers[0]
+    task, name, group = ledger_key(first.ask, task=TASK, batch=str(batch.number))
+    events = tuple(answer.ask.event(TASK) for answer in answers)
+    event = events[0] if len(events) == 1 else CompositionEvent(events=events)
+    data: Statistic | bytes = first.statistic
+    if len(answers) > 1:
+        data = b"".join(np.ascontiguousarray(answer.statistic.rows()).tobytes() for answer in answers)
+    return {"event": event, "task": task, "batch": name, "data": data, "streams": first.ask.begun, "one_of": group}
 
-    def __init__(self, loop: ReleasingRunner, batch: EpisodeSpan) -> None:
-        self._loop, self._batch = loop, batch
-        self._state, self._after = loop.now.state, loop.progress  # the progress after what was drawn so far
-        self._before = loop.progress  # what is drawn follows upon this, or not at all
-        self._played, self._missing = loop.played(batch)
-        self._coins = device_randomness(loop.seed, batch.begin)
+
+@dataclass(kw_only=True)
+class EpisodeRelease:
+    """Answer the queries that a policy asks about one episode.
+
+    An answer that the ledger has is used as it is. Others are drawn, and written by `commit` before they are used.
+
+    state      of the policy before the episode
+    before     progress that the next commit follows upon
+    after      progress with all that was drawn so far
+    played     rows of the episode; `missing` of them have no reward
+    find       returns what the ledger has under a task, batch and group, or None
+    kept_rows  returns the rows that later queries may be about, those of this episode among them
+    position   returns the state of the seeded generator
+    commit     writes answers to the ledger and returns the progress after that; None where there is no ledger
+    """
+
+    policy: Policy[Any]
+    batch: EpisodeSpan
+    state: Any
+    before: AgentProgress
+    played: PlayedRounds
+    missing: int
+    coins: DeviceRandomness
+    source: NoiseSource
+    find: Callable[[str, str, str | None], Any]
+    kept_rows: Callable[[int, PlayedRounds], RunnerState]
+    position: Callable[[], Any]
+    commit: Callable[[EpisodeRelease, Sequence[QueryAnswer]], AgentProgress] | None
+
+    def __post_init__(self) -> None:
+        self.after = self.before
         self._kept: RunnerState | None = None
         self._held: list[QueryAnswer] = []  # drawn about the episode's users, and not yet written
         self._read: Counter[Any] = Counter()  # how many answers of an entry were used
 
-    def run(self, *, draw: bool = True) -> None:
-        """Answer everything, and go on with what was learned; without `draw`, from stored answers alone or not."""
-        loop, batch = self._loop, self._batch
-        learned = drive_learning(loop.policy.learn(self._state, batch.episode), self._answer if draw else self._stored)
-        self._write()
-        with loop.lock:
-            self._check_first()
-            loop.go_on(self._after, learned, batch, self._played)
+    def run(self, *, draw: bool = True) -> Any:
+        """Answer all queries and return the state that the policy learns.
 
-    def _check_first(self) -> None:
-        """Under the lock: nobody has released anything since."""
-        if self._loop.progress is not self._before:
-            raise ReleaseOvertaken
+        Without `draw`, raise `AnswerNotStored` at the first answer that the ledger does not have.
+        """
+        answer = self._answer if draw else self._stored
+        learned = drive_learning(self.policy.learn(self.state, self.batch.episode), answer)
+        self._write()
+        return learned
 
     def _stored(self, ask: SumQuery) -> Estimate:
-        """An answer that was written before."""
-        name = ledger_key(ask, task=TASK, batch=str(self._batch.number))
-        found = self._loop.find(*name)
+        """Return the answer that the ledger has."""
+        name = ledger_key(ask, task=TASK, batch=str(self.batch.number))
+        found = self.find(*name)
         place, self._read[name] = self._read[name], self._read[name] + 1
         if found is None:
             raise AnswerNotStored
@@ -83,6 +150,10 @@ class EpisodeRelease:
         return answer
 
     def _answer(self, ask: SumQuery) -> Estimate:
+        """Return the stored answer, or draw one.
+
+        Answers about all users of the episode are held and written as one entry. Others are written one by one.
+        """
         try:
             return self._stored(ask)
         except AnswerNotStored:
@@ -90,19 +161,19 @@ class EpisodeRelease:
         together = ask.of == "episode" and ask.arm is None
         if not together:
             self._write()
-        loop, before = self._loop, self._after
-        statistic = form_reports(loop.policy, ask, self._rows(ask), self._coins)
-        desk, estimate = RunnerState(streams=before.streams).release(ask, statistic, loop.source, path="messages")
+        before, first = self.after, self.after.asked == 0
+        statistic = form_reports(self.policy, ask, self._rows(ask), self.coins)
+        drawn, estimate = RunnerState(streams=before.streams).release(ask, statistic, self.source, path="messages")
         counted = ask.of == "episode" and (ask.step == 0 or not together)
-        self._after = replace(
+        self.after = replace(
             before,
-            state=self._state,
-            streams=desk.streams,
-            forgot={**before.forgot, ask.of: self._batch.number + 1} if ask.last else before.forgot,
-            source=loop.randomness(),
+            state=self.state,
+            streams=drawn.streams,
+            forgot={**before.forgot, ask.of: self.batch.number + 1} if ask.last else before.forgot,
+            source=self.position(),
             asked=before.asked + 1,
-            reports=before.reports + (self._played.rewards.shape[0] if before.asked == 0 else 0),
-            missing=before.missing + (self._missing if before.asked == 0 else 0),
+            reports=before.reports + (self.played.rewards.shape[0] if first else 0),
+            missing=before.missing + (self.missing if first else 0),
             clipped=before.clipped + (int(statistic.clipped) if counted else 0),
         )
         self._held.append(QueryAnswer(ask=ask, statistic=statistic, estimate=estimate))
@@ -111,40 +182,16 @@ class EpisodeRelease:
         return estimate
 
     def _write(self) -> None:
-        """Expense, answers and progress become durable together; then they count."""
+        """Commit the held answers as one entry."""
         held, self._held = self._held, []
-        if held and self._loop.ledger is not None:
-            self._commit(self._loop.ledger, held)
-
-    def _commit(self, ledger: Ledger, answers: list[QueryAnswer]) -> None:
-        loop, batch, first = self._loop, self._batch, answers[0]
-        task, name, group = ledger_key(first.ask, task=TASK, batch=str(batch.number))
-        events = tuple(answer.ask.event(TASK) for answer in answers)
-        event = events[0] if len(events) == 1 else CompositionEvent(events=events)
-        data: Statistic | bytes = first.statistic
-        if len(answers) > 1:
-            data = b"".join(np.ascontiguousarray(answer.statistic.rows()).tobytes() for answer in answers)
-        estimates = tuple(answer.estimate for answer in answers)
-        self._after = after = replace(self._after, released=self._after.released + 1)
-        rows = self._played if loop.policy.keeps and first.ask.of == "episode" else None
-
-        def draw() -> Any:
-            loop.journals.record_state(loop.notes(after, kept=(batch.number, rows)))
-            return estimates[0] if len(estimates) == 1 else estimates
-
-        with loop.lock:
-            self._check_first()
-            settled, loop.settled = loop.settled, False
-            members = loop.members(batch, first.ask.arm) if first.ask.of == "episode" else None
-            ledger.release(event, task=task, batch=name, data=data, draw=draw, members=members,
-                           streams=first.ask.begun, one_of=group)  # fmt: skip
-            loop.noted()
-            self._before, loop.settled = loop.progress, settled
+        if held and self.commit is not None:
+            self.after = replace(self.after, released=self.after.released + 1)
+            self.before = self.commit(self, held)
 
     def _rows(self, ask: SumQuery) -> PlayedRounds:
-        """Of the episode, or of those that were kept, this episode's among them."""
+        """Return the rows that a query is about: those of the episode, or kept ones."""
         if ask.of == "episode":
-            return RunnerState().rows(ask, self._played)
+            return RunnerState().rows(ask, self.played)
         if self._kept is None:
-            self._kept = self._loop.kept_rows_with(self._batch.number, self._played)
-        return self._kept.rows(ask, self._played)
+            self._kept = self.kept_rows(self.batch.number, self.played)
+        return self._kept.rows(ask, self.played)

@@ -83,10 +83,10 @@ def saved(name: str, folder: Path) -> dict[str, Any]:
 
 def decide(agent: Agent, world: Any) -> None:
     """Decide for one user, and observe a reward where one user answers for oneself."""
-    stay = agent._loop.arms
+    stay = agent._runner.arms
     contexts = None if world.fixed and stay is not None else world.contexts(agent.decisions, 1)[0, 0]
     decision = agent.act(contexts if stay is None else contexts[0] if stay.of_users else None)
-    if not isinstance(agent._loop.now.batch.episode, AssignedArms) or agent._loop.now.batch.clients is None:
+    if not isinstance(agent._runner.now.batch.episode, AssignedArms) or agent._runner.now.batch.clients is None:
         agent.observe(decision.id, 0.25 * (agent.decisions % 4))
 
 
