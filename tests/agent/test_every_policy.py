@@ -13,8 +13,8 @@ from bandanna.agent import episodes
 from bandanna.agent.agent import Agent
 from bandanna.device.noise import FastNoise
 from bandanna.numeric.rng import StreamRandomness, Streams
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import AssignedArms, PlayedRounds, Policy
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import reference
 from bandanna.simulation.result import checkpoints_for

@@ -25,8 +25,8 @@ from bandanna.audit.gallery import (
     understated_noise,
 )
 from bandanna.audit.targets import COLUMNS, attacked
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.glm.glm_jdp import GLMJDP
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.protocols.gaussian import NoisySumAnalyzer
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bandanna.errors import BandannaError
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 from benchmarks import run
 from benchmarks.__main__ import app
 from benchmarks.report import Report, page_of

@@ -9,7 +9,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import InvalidArgument
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 from benchmarks import agents, peers, problems, run, serving
 from benchmarks.clock import QUICK, exponent, peak, timed
 from benchmarks.peers import CONTENDERS, EQUIVALENTS

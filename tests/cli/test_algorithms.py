@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 from typer.testing import CliRunner
 
 from bandanna.cli.main import app
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 
 
 def test_every_algorithm_is_listed() -> None:
@@ -17,3 +19,9 @@ def test_every_algorithm_is_listed() -> None:
     assert shown.exit_code == 0
     assert [row["name"] for row in rows] == list(ALGORITHMS)
     assert all(name in shown.stdout for name in ALGORITHMS)
+
+
+def test_a_new_process_lists_the_algorithms() -> None:
+    """The command loads the registry itself: nothing else was imported before it."""
+    done = subprocess.run([sys.executable, "-m", "bandanna", "list", "--json"], capture_output=True, check=True)
+    assert [row["name"] for row in json.loads(done.stdout)["rows"]] == list(ALGORITHMS)

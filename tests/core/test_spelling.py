@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bandanna.errors import did_you_mean
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 
 KEYS = ("epsilon", "delta", "horizon", "batch", "dim", "width", "alpha")
 

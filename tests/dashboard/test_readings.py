@@ -16,8 +16,8 @@ from bandanna.deployment.task.document import Task
 from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.device.noise import FastNoise
 from bandanna.numeric.rng import NumberedRandomness, Streams
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import PlayedRounds, RunnerState, drive_learning
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.serialization import make_encoding
 
 from ..roles.inside import a_task

@@ -15,8 +15,8 @@ import pytest
 import bandanna as bd
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget
 from bandanna.experiments.experiment import ENVIRONMENTS, Experiment
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.linear.base import FixedBatches, geometric, uniform
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.simulation.environments.base import Bounded
 from bandanna.simulation.environments.linear import DriftingContexts, LinearContextual
 from bandanna.simulation.environments.recorded import ArrayEnvironment

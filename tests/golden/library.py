@@ -8,7 +8,7 @@ import numpy as np
 
 import bandanna as bd
 from bandanna import environments as worlds
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.theory.base import BOUNDS
 from bandanna.privacy.factorisation import factorise
 from bandanna.protocols.comparison import compare_protocols as compare_protocols

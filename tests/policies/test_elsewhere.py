@@ -20,7 +20,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.runner import run_sweep
 from bandanna.policies import linear, registry
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 
 from .conformance.catalogue import NAMED, Case
 from .conformance.own_policy import copied

@@ -12,13 +12,12 @@ from scipy import stats
 from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidBudget, InvalidStatistic
 from bandanna.numeric.rng import StreamRandomness, Streams, draw_gamma
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery
 from bandanna.policies.finite.base import BIT_DOMAIN, ArmSums
 from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.finite.ucb import LDPUCB, UCB1
-from bandanna.policies.registry import make
+from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.laplace import CentralLaplace

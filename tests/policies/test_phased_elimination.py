@@ -10,11 +10,10 @@ import pytest
 from bandanna.device.noise import FastNoise
 from bandanna.errors import BandannaError, CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.policies import population
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import PlayedRounds
 from bandanna.policies.design import near_optimal_design, optimal_design
 from bandanna.policies.population import PhasedElimination, check_promise, phase_protocol_for
-from bandanna.policies.registry import make
+from bandanna.policies.registry import ALGORITHMS, make
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ApproxDP, PureDP
 from bandanna.protocols.privacy_model import central, concurrent, local, none, shuffle

@@ -15,7 +15,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 
 KINDS = {entry.kind.__name__: entry.kind for entry in ALGORITHMS.values()}
 BASELINES = {"UCB1", "Thompson", "GLMUCB", "GLOC", "ECOLog", "RSGLinUCB", "BGLinUCB"}

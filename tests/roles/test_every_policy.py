@@ -8,7 +8,7 @@ import pytest
 
 from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.errors import InvalidArgument
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.serialization import make_encoding
 
 from .inside import Inside, a_task

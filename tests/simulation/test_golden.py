@@ -16,7 +16,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.numeric.rng import Streams
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.simulation.environments.population import PopulationWorld
 
 from .golden_runs import RUNS as GOLDEN

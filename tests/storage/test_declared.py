@@ -13,9 +13,8 @@ import bandanna as bd
 from bandanna.device.base import Device
 from bandanna.device.domain import Domain
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import UNLISTED_POLICIES
+from bandanna.policies.registry import ALGORITHMS, UNLISTED_POLICIES
 from bandanna.policies.serialization import ENCODING
 from bandanna.privacy.events import EVENTS, Event
 from bandanna.protocols.base import BatchProtocol, StreamProtocol

@@ -19,8 +19,7 @@ from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.description import guarantee_of_task, task_facts
 from bandanna.deployment.task.document import Keys, Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.registry import make_from_table
+from bandanna.policies.registry import ALGORITHMS, make_from_table
 
 from ..simulation.golden_runs import RUNS
 from .files import DP, LINEAR, TRUSTED, file

@@ -8,7 +8,7 @@ import pytest
 import bandanna as bd
 from bandanna.agent.preflight import fixed_arms
 from bandanna.deployment.task.description import forecast, world_for
-from bandanna.policies.algorithm import ALGORITHMS
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.simulation.environments.linear import LinearContextual
 
 from ..simulation.golden_runs import RUNS

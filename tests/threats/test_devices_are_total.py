@@ -34,8 +34,8 @@ from bandanna.device.noise import SecureNoise
 from bandanna.device.randomizers import PlainVector
 from bandanna.errors import BandannaError, InvalidStatistic
 from bandanna.numeric.rng import SecureRandomness
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import AssignedArms, PlayedRounds
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.serialization import make_encoding
 
 from ..client.town import Town

@@ -491,7 +491,7 @@ def algorithms(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the algorithms: name, paper, whom their users trust, what is protected and what is guaranteed."""
-    from bandanna.policies.algorithm import ALGORITHMS
+    from bandanna.policies.registry import ALGORITHMS
 
     columns = ("name", "paper", "trust", "protects", "guarantee")
     rows = [{column: getattr(entry, column) for column in columns} for entry in ALGORITHMS.values()]

@@ -15,7 +15,8 @@ import numpy as np
 from bandanna.errors import InvalidArgument, did_you_mean
 from bandanna.policies import finite, glm, linear
 from bandanna.policies import population as population  # registers its algorithms
-from bandanna.policies.algorithm import ALGORITHMS, TRUSTS, Algorithm, import_algorithm, is_import_path
+from bandanna.policies.algorithm import ALGORITHMS as ALGORITHMS
+from bandanna.policies.algorithm import TRUSTS, Algorithm, import_algorithm, is_import_path
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import geometric, uniform
 from bandanna.policies.theory.base import BOUNDS, BoundCurve, RunSetting

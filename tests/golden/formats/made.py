@@ -18,8 +18,8 @@ from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.deployment.task.export import FOLDER
 from bandanna.numeric.rng import Streams
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import AssignedArms, Policy
+from bandanna.policies.registry import ALGORITHMS
 from bandanna.storage import encoding
 
 from ...policies.conformance.catalogue import CASES

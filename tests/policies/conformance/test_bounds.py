@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bandanna.policies.algorithm import ALGORITHMS
-from bandanna.policies.registry import compute_bounds
+from bandanna.policies.registry import ALGORITHMS, compute_bounds
 
 from .catalogue import CASES, OF_EVERY_CLASS, Case, every_case
 from .driving import simulated

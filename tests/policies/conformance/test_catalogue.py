@@ -6,8 +6,8 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import InvalidArgument
-from bandanna.policies.algorithm import ALGORITHMS
 from bandanna.policies.base import Policy
+from bandanna.policies.registry import ALGORITHMS
 
 from .catalogue import CASES, NAMED, Case, every_case
 
