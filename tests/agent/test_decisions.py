@@ -346,17 +346,17 @@ def test_a_decision_is_as_good_as_its_id() -> None:
     assert agent.observe(agent.act(np.eye(2)), 1.0)
 
 
-def test_ids_of_earlier_agents_are_known() -> None:
-    """A decision of a save from before ids were by BLAKE2 cannot be answered; or an id that nobody issued can."""
+def test_forged_ids_are_refused() -> None:
+    """An id is refused whose mark is made without the secret, for another decision, or by another function."""
     agent = Agent(policy=policy(), test=True, seed=4)
-    decision = agent.act(contexts()[0])
-    number, session, mark = decision.id.split("-")
-    before = hmac.digest(agent._runner.secret, f"decision {number} {session}".encode(), "sha256").hex()[:16]
-    assert before != mark
-    for wrong in ("0" * 16, before[::-1], hmac.digest(b"x" * 32, b"decision 0", "sha256").hex()[:16]):
+    first, second = agent.act(contexts()[0]), agent.act(contexts()[0])
+    number, session, mark = first.id.split("-")
+    text = f"decision {number} {session}".encode()
+    others = hmac.digest(agent._runner.secret, text, "sha256").hex()[:16], hmac.digest(b"x" * 32, text, "sha256").hex()
+    for wrong in ("0" * 16, mark[::-1], second.id.split("-")[2], others[0], others[1][:16]):
         with pytest.raises(InvalidArgument, match="decision id"):
             agent.observe(f"{number}-{session}-{wrong}", 1.0)
-    assert agent.observe(f"{number}-{session}-{before}", 1.0)
+    assert agent.observe(f"{number}-{session}-{mark}", 1.0)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -46,12 +46,12 @@ from bandanna.storage.encoding import Encoding, check_readable, check_source, in
 from bandanna.storage.files import SaveFormat
 from bandanna.types import Floats
 
-# From a trust model to the calibrated protocol of a counter.
+# Calibration.
 
 
 @lru_cache(maxsize=128)  # protocols are values: counters of the same kind share one
 def calibrate_counter(privacy: Privacy, domain: Domain, horizon: int) -> StreamProtocol | BatchProtocol:
-    """Least noise for a stream of `horizon` users, one value each."""
+    """Return the protocol with the least noise for a stream of `horizon` users, one value each."""
     if privacy.budget is None or not privacy.noisy:
         return Clear(domain=domain)
     if privacy.model == "central":
@@ -80,7 +80,7 @@ def calibrate_counter(privacy: Privacy, domain: Domain, horizon: int) -> StreamP
 
 
 def _check_trust_model(privacy: Privacy) -> None:
-    """The sequential model is one shuffler; there is no counter of shuffled Gaussians or for returning users."""
+    """Refuse shuffle models that have no counter: shuffled Gaussians, and users who return."""
     if privacy.participations != 1:
         raise InvalidArgument("participations", privacy.participations, "1: a counter meets every user once")
     if privacy.model == "shuffle" and (privacy.protocol, privacy.calibration) != ("binomial", "tight"):
@@ -88,11 +88,11 @@ def _check_trust_model(privacy: Privacy) -> None:
         raise InvalidArgument("protocol, calibration", given, '("binomial", "tight") for a counter')
 
 
-# Who has been counted, by keyed hashes: nobody more often than the guarantee covers.
+# Users.
 
 
 class CounterUsers:
-    """The users of a counter in the order of their updates, if they are named."""
+    """Count the participations of users, by keyed hashes in the order of their updates, if they are named."""
 
     def __init__(self, secret: bytes, participations: int, order: list[str] | None = None) -> None:
         self._secret, self._participations = secret, participations
@@ -100,13 +100,13 @@ class CounterUsers:
         self._counts = Counter(self.order)
 
     def forget_after(self, users: int) -> None:
-        """Who was admitted to an update that did not take place."""
+        """Forget who was admitted to an update that did not take place."""
         if len(self.order) > users:
             del self.order[users:]
             self._counts = Counter(self.order)
 
     def admit(self, user: Any, users: int) -> str | None:
-        """Count one more update, by this user; raises, and counts nothing."""
+        """Count an update by this user and return the hash, or refuse the user and count nothing."""
         if users and (user is None) == bool(self.order):
             given = "named" if self.order else "not named"
             raise InvalidArgument("user", "None" if user is None else "a user", f"as before: users are {given}")
@@ -123,7 +123,7 @@ class CounterUsers:
         return person
 
 
-# Everything that a counter's save may contain, by name, and what it must hold to make one.
+# Checks of what a counter's save and journal hold.
 
 
 ENCODING = Encoding(PROTOCOLS | index_by_stored_name(Box, Ball, Bits, SymmetricMatrix))
@@ -135,7 +135,7 @@ _PLAIN = {
 
 
 def check_counter_save(content: Mapping[str, Any]) -> None:
-    """Types, ranges and shapes, and parts that fit together."""
+    """Refuse a save with wrong types, ranges or shapes, or parts that do not fit together."""
     for name, hint in _PLAIN.items():
         check_readable(name in content and matches_type(content[name], hint), f"{name} is missing or of a wrong type")
     check_readable(is_hex(content["name"], 32) and is_hex(content["secret"], 64), "name or secret is not one of ours")
@@ -159,7 +159,7 @@ def check_counter_save(content: Mapping[str, Any]) -> None:
 
 
 def check_counter_state(note: Any, content: Mapping[str, Any]) -> None:
-    """How far a counter is, in a save or a journal."""
+    """Refuse the state of a counter, of a save or a journal, with wrong parts."""
     check_readable(
         matches_type(note, dict[str, Any]) and set(note) == {"users", "total", "state", "source"}, "no sums so far"
     )
@@ -179,7 +179,7 @@ def check_counter_state(note: Any, content: Mapping[str, Any]) -> None:
 
 
 def _calibrate_saved(privacy: Privacy, values: Domain) -> type | tuple[type, ...]:
-    """The protocol of `models.open_protocol`."""
+    """Return the classes of protocol that `calibrate_counter` may return."""
     if not privacy.noisy:
         return Clear
     if privacy.model == "local":
@@ -188,14 +188,14 @@ def _calibrate_saved(privacy: Privacy, values: Domain) -> type | tuple[type, ...
     return CentralContinual if privacy.model == "central" else ConcurrentShuffle
 
 
-# A counter on the disk: a save, and the journal to which every update goes before anybody sees it.
+# Save, and the journal to which every update goes before anybody sees it.
 
 
 TASK = "counter"  # its releases in the ledger
 
 
 class CounterStorage:
-    """What a counter that is saved has beside its sums: a name, a key, journals, and a ledger over them."""
+    """The name, key, journals and ledger of a counter that was saved."""
 
     def __init__(
         self, terms: dict[str, Any], secret: bytes, name: str, journals: ReplicatedJournal | None = None
@@ -209,12 +209,12 @@ class CounterStorage:
 
     @classmethod
     def of(cls, counter: ContinualSum, secret: bytes) -> CounterStorage:
-        """For a counter that is saved for the first time."""
+        """Return the storage of a counter that is saved for the first time."""
         terms = {name: getattr(counter, name) for name in ("horizon", "privacy", "values", "protocol")}
         return cls(terms, secret, secrets.token_hex(16))
 
     def release(self, users: int, statistic: Statistic, person: str | None, draw: Callable[[], dict[str, Any]]) -> Any:
-        """One more update: its expense, the new sum and the new state become durable together; the note of it."""
+        """Write expense, sum and state of an update in one transaction. Return what was noted of the state."""
         if self.ledger is None:
             return draw()
 
@@ -234,7 +234,7 @@ class CounterStorage:
         return self.journals.state()
 
     def write(self, file: Path, people: list[str], note: dict[str, Any], source: NoiseSource | None) -> None:
-        """The save, after its journal."""
+        """Write the save, after its journal."""
         files.check_regular_file(file)
         seeded = None if source is None else not source.secure
         plain = {"name": self.name, "secret": self.secret.hex(), "people": people, "so_far": note, "seeded": seeded}
@@ -249,7 +249,7 @@ class CounterStorage:
 
 
 def get_generator(source: NoiseSource | None) -> np.random.PCG64 | None:
-    """That of a seeded source, whose state a save can hold; None for secure noise."""
+    """Return the generator of a seeded source, whose state a save can hold; None for secure noise."""
     if source is None or type(source) is SecureNoise:
         return None
     made = source._rng.bit_generator if type(source) is FastNoise else None
@@ -260,14 +260,14 @@ def get_generator(source: NoiseSource | None) -> np.random.PCG64 | None:
 
 
 def restore_source(seeded: bool | None) -> NoiseSource | None:
-    """A source of the kind that was saved; where a seeded one is, its state says."""
+    """Return a source of the kind that was saved; the caller sets the state of a seeded one."""
     if seeded is None:
         return None
     return FastNoise(np.random.Generator(np.random.PCG64(0))) if seeded else SecureNoise()
 
 
 def read_counter(file: Path) -> tuple[CounterStorage, CounterUsers, dict[str, Any], dict[str, Any]]:
-    """What was saved, and what was released since: the counter's parts, its people, how far it is, its save."""
+    """Read a save and its journal. Return the storage, the users, the newest state and the save's content."""
     content = SAVES.read(file)
     with SAVES.errors_of(file):
         check_counter_save(content)
@@ -286,7 +286,7 @@ def read_counter(file: Path) -> tuple[CounterStorage, CounterUsers, dict[str, An
 
 
 def _apply_journal(content: dict[str, Any], journals: ReplicatedJournal, note: Any) -> tuple[dict[str, Any], list[str]]:
-    """Updates that came after the save are in the journal, with the noise they had."""
+    """Return the newest state and the users, with the updates that came after the save from the journal."""
     check_counter_state(note, content)
     entries, saved = journals.entries(), content["so_far"]["users"]
     first = note["users"] - len(entries)
@@ -304,32 +304,32 @@ def _apply_journal(content: dict[str, Any], journals: ReplicatedJournal, note: A
     return note, order
 
 
-# Users' values in their own shape and as rows of a domain, and what an error says about a wrong one.
+# Values.
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValueShape:
-    """What a counter sums: one value of `domain` for each user."""
+    """Convert values between their own shape and rows of a domain, and refuse wrong ones."""
 
     domain: Domain
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one value: () for bits and numbers, (dim,) for vectors, (size, size) for matrices."""
+        """The shape of one value: () for bits and numbers, (dim,) for vectors, (size, size) for matrices."""
         if isinstance(self.domain, SymmetricMatrix):
             return self.domain.size, self.domain.size
         return () if isinstance(self.domain, Box) and self.domain.dim == 1 else (self.domain.dim,)
 
     @property
     def noun(self) -> str:
-        """What a guarantee protects."""
+        """The word for a value in a guarantee."""
         if isinstance(self.domain, Bits):
             return "bit"
         return ("number", "vector", "matrix")[len(self.shape)]
 
     @property
     def allowed(self) -> str:
-        """One value, in words."""
+        """The allowed values, in words, for an error."""
         domain, size = self.domain, " x ".join(map(str, self.shape))
         if isinstance(domain, Bits):
             return "0 or 1"
@@ -343,14 +343,14 @@ class ValueShape:
         return f"a point of {domain}"
 
     def one(self, value: ArrayLike) -> Statistic:
-        """The value of a single user as a statistic of one row, (1, dim); refused if it is outside of the domain."""
+        """Return the value of a single user as a statistic of one row, (1, dim); refuse it outside of the domain."""
         array = self._numbers("value", value)
         if array.shape != self.shape:
             raise InvalidStatistic("value", array, f"shape {self.shape}: {self.allowed}")
         return self._inside("value", array[None], alone=True)
 
     def streams(self, values: ArrayLike) -> Statistic:
-        """Values (*R, users, *value) as rows of the domain, (*R, users, dim); refused if one is outside."""
+        """Return values (*R, users, *value) as rows of the domain, (*R, users, dim); refuse them if one is outside."""
         array = self._numbers("values", values)
         end = len(self.shape)
         if array.ndim <= end or array.shape[array.ndim - end :] != self.shape or array.shape[-end - 1] < 1:
@@ -360,7 +360,7 @@ class ValueShape:
         return self._inside("values", array, alone=False)
 
     def to_value_shape(self, rows: Floats) -> Any:
-        """(..., dim) in the shape of values; a single number as a float."""
+        """Return rows (..., dim) in the shape of values, a single number as a float."""
         if isinstance(self.domain, SymmetricMatrix):
             return self.domain.unpack(rows)
         if self.shape:
@@ -376,7 +376,7 @@ class ValueShape:
         return array
 
     def _inside(self, name: str, values: Floats, *, alone: bool) -> Statistic:
-        """Rows of the domain, or an error with the value that is farthest outside, and its place."""
+        """Return rows of the domain, or raise an error with the place of the value that is farthest outside."""
         if isinstance(self.domain, SymmetricMatrix):
             turned = np.max(np.abs(values - np.swapaxes(values, -1, -2)), axis=(-2, -1))
             self._refuse(name, values, turned * (turned > 1e-9 * self.domain.bound), alone=alone)
@@ -397,14 +397,14 @@ class ValueShape:
         raise InvalidStatistic(name + where, ValueSummary("a value outside"), self.allowed)
 
 
-# A running sum of a stream of users' values, released after every user or full batch, in any trust model.
+# The counter.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _CounterState:
-    """After `users` updates: the released sum, (dim,), and the state of a stream protocol, which is never published.
+    """The released sum, (dim,), after `users` updates, and the state of a stream protocol, which is never published.
 
-    `source` is where seeded noise was then, if the counter is kept on disk.
+    source  state of the seeded generator, if the counter is kept on disk
     """
 
     users: int
@@ -413,26 +413,34 @@ class _CounterState:
     source: Any = None
 
     def note(self) -> dict[str, Any]:
-        """What saves and journals hold of it."""
+        """Return the fields by name, as saves and journals hold them."""
         return {"users": self.users, "total": self.total, "state": self.state, "source": self.source}
 
 
 @dataclass(kw_only=True, eq=False)
 class ContinualSum:
-    """Private running sums over at most `horizon` users, one value each.
-
-    horizon  how many users there may be
-    privacy  `bd.none()`, `bd.central(...)` ("blt", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler
-             at a time), `bd.concurrent(..., shufflers=k)`
-    values   what is summed: `bd.device.Bits()`, numbers in [0, 1] (`bd.device.Box(dim=1)`, the default), vectors in a
-             `bd.device.Box` or `bd.device.Ball`, matrices in a `bd.device.SymmetricMatrix`
-    source   where noise comes from: `bd.device.SecureNoise()` for people, `bd.device.FastNoise(rng)` for simulation
+    """Release private running sums over at most `horizon` users, one value each, in any trust model.
 
     `update(value)` counts one more user; `run(values)` computes all estimates of whole streams, any number side by
     side. A value outside of its domain is refused, and nothing changes. Numbers in and out have the shape of one value:
     () for bits and numbers, (dim,) for vectors, (size, size) for matrices.
 
-    Error: `predicted_std` is that of the worst prefix, per number (off the diagonal of a matrix 1/sqrt 2 of it); in the
+    Parameters
+    ----------
+    horizon
+        How many users there may be.
+    privacy
+        `bd.none()`, `bd.central(...)` ("blt", "tree"), `bd.local(...)`, `bd.shuffle(...)` (one shuffler at a time) or
+        `bd.concurrent(..., shufflers=k)`.
+    values
+        What is summed: `bd.device.Bits()`, numbers in [0, 1] (`bd.device.Box(dim=1)`, the default), vectors in a
+        `bd.device.Box` or `bd.device.Ball`, matrices in a `bd.device.SymmetricMatrix`.
+    source
+        Where noise comes from: `bd.device.SecureNoise()` for people, `bd.device.FastNoise(rng)` for simulation.
+
+    Notes
+    -----
+    `predicted_std` is the error of the worst prefix, per number (off the diagonal of a matrix 1/sqrt 2 of it). In the
     shuffle models the last users, at most `delay`, are not yet in the estimate.
     """
 
@@ -510,7 +518,7 @@ class ContinualSum:
         return self._counter_state
 
     def __str__(self) -> str:
-        """The guarantee, the predicted error and the delay."""
+        """Say the guarantee, the predicted error and the delay."""
         waiting = f"the last users, at most {self.delay}, are not yet in it" if self.delay else "all users are in it"
         return (
             f"{self.guarantee} The worst of {self.horizon} running sums has noise of standard deviation "
@@ -518,23 +526,34 @@ class ContinualSum:
         )
 
     def __repr__(self) -> str:
-        """How many users it has counted, and how."""
+        """Say how many users were counted, and how."""
         told = f"{self.users} of {self.horizon} users counted, each with a {self._kind.noun}"
         return f"<ContinualSum: {told}, privacy {self.privacy.model}>"
 
     def update(self, value: ArrayLike, user: str | int | None = None) -> Any:
-        """One more user: the estimate of the running sum. A refused value leaves everything as it was.
+        """Count one more user, and return the estimate of the running sum. A refused value changes nothing.
 
-        `user`, for all updates or for none, is whose value it is: nobody is counted more often than `participations`.
-        Threads take their turns, and a forked process has none: two steps from one state would be two releases of the
-        same users. After an interrupt `users` says whether the value was counted; nobody has seen what was not.
+        Threads take turns. A forked process is refused: two steps from one state would be two releases of the same
+        users. After an interrupt `users` says whether the value was counted; nobody has seen what was not.
+
+        Parameters
+        ----------
+        value
+            One value of the domain.
+        user
+            Whose value it is, for all updates or for none. Nobody is counted more often than `participations`.
+
+        Returns
+        -------
+        float or array
+            The estimate, in the shape of one value.
         """
         with self._exclusive_process():
             return self._update(value, user)
 
     @contextmanager
     def _exclusive_process(self) -> Iterator[None]:
-        """One thread at a time, in the process that made the counter, from where an interrupted call has left it."""
+        """Enter in one thread at a time, in the counter's process, after an interrupted call is settled."""
         if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
             raise BandannaError("a counter lives in the process that made it: load or begin another one in this one")
         with self._alone:
@@ -568,7 +587,7 @@ class ContinualSum:
         return _CounterState(users=before.users + 1, total=total, state=state, source=self._randomness())
 
     def _settle(self) -> None:
-        """After a call that was interrupted, go on from what the journals say; else do nothing."""
+        """After an interrupted call, go on from what the journals say. Else do nothing."""
         if self._settled:
             return
         if self._kept is not None:
@@ -583,7 +602,7 @@ class ContinualSum:
         self._settled = True
 
     def _randomness(self) -> Any:
-        """Where seeded noise is, if the counter is kept on disk."""
+        """Return the state of the seeded generator, if the counter is kept on disk."""
         generator = None if self._kept is None else get_generator(self.source)
         return None if generator is None else generator.state
 
@@ -591,6 +610,11 @@ class ContinualSum:
         """Write everything to `path`, whole or not at all, and from now on every update to `path`.journal first.
 
         Both files hold raw data and secrets, and are readable by their owner only.
+
+        Parameters
+        ----------
+        path
+            The file of the save.
         """
         with self._exclusive_process():
             file = validation.path("path", path)
@@ -601,7 +625,18 @@ class ContinualSum:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> ContinualSum:
-        """The counter that was saved at `path`, with every update since: they are taken from the journal."""
+        """Return the counter that was saved at `path`, with every update since, from the journal.
+
+        Parameters
+        ----------
+        path
+            The file of the save.
+
+        Returns
+        -------
+        ContinualSum
+            It goes on where the journal ends.
+        """
         kept, people, note, content = read_counter(validation.path("path", path))
         made = cls.__new__(cls)
         vars(made)["protocol"] = content["protocol"]  # as it was: a search elsewhere might find another
@@ -615,11 +650,22 @@ class ContinualSum:
         return made
 
     def run(self, values: ArrayLike, *, path: str = "law") -> Floats:
-        """Estimates after every user of whole streams, independent of `update`: (*R, users, *value) -> the same shape.
+        """Return estimates after every user of whole streams, (*R, users, *value), independent of `update`.
 
         Every call is a release of its own, and so is every stream: the guarantee holds for people who are in one only.
-        R are streams side by side. path="law" draws batches from their law and is for simulation; path="messages"
-        runs every message, as a secure source must.
+
+        Parameters
+        ----------
+        values
+            R streams side by side, (*R, users, *value).
+        path
+            "law" draws batches from their law and is for simulation; "messages" runs every message, as a secure source
+            must.
+
+        Returns
+        -------
+        array
+            The estimates, in the shape of `values`.
         """
         source = check_noise_source(self.source)
         check_path(path, source)

@@ -464,7 +464,6 @@ class DecisionIds:
     """Issue and recognise the ids of one agent by its secret of 32 bytes; nobody else can guess or forge one."""
 
     def __init__(self, secret: bytes) -> None:
-        self._secret = secret
         self._keyed = hashlib.blake2s(key=secret, digest_size=8)  # to be copied: the key is taken in once
 
     def issue_decision(self, number: int, session: str) -> str:
@@ -500,7 +499,5 @@ class DecisionIds:
         return keyed.hexdigest()
 
     def _marked(self, what: str, mark: str) -> bool:
-        """Whether this is the mark, or the one of agents that were saved before: HMAC, which takes longer."""
-        if hmac.compare_digest(mark, self._mark(what)):
-            return True
-        return hmac.compare_digest(mark, hmac.digest(self._secret, what.encode(), "sha256").hex()[:16])
+        """Return whether this is the mark of a text."""
+        return hmac.compare_digest(mark, self._mark(what))
