@@ -200,7 +200,7 @@ class Agent:
     def _decide(self, sets: ArmSets, people: Sequence[Any], names: Sequence[str]) -> list[Decision]:
         runner, users = self._runner, [self._hash_user(*pair) for pair in zip(people, names, strict=True)]
         if not self._clipping.told:  # before anything is recorded
-            self._clipping.check_reports(runner.progress.clipped, runner.answered(), stacklevel=5)
+            self._clipping.check_reports(runner.progress, stacklevel=5)
             self._clipping.check_contexts(sets, stacklevel=5)
         if self._background is not None:
             self._background.check()
@@ -214,7 +214,7 @@ class Agent:
         """Decide for one user: `_decide` in fewer steps."""
         runner, person = self._runner, None if user is None else self._hash_user(user, "user")
         if not self._clipping.told:
-            self._clipping.check_reports(runner.progress.clipped, runner.answered(), stacklevel=5)
+            self._clipping.check_reports(runner.progress, stacklevel=5)
             self._clipping.check_contexts([one], stacklevel=5)
         if self._background is not None:
             self._background.check()
@@ -435,7 +435,7 @@ class Agent:
         """
         runner = self._runner
         runner.close()
-        self._clipping.check_reports(runner.progress.clipped, runner.answered(), stacklevel=4)
+        self._clipping.check_reports(runner.progress, stacklevel=4)
 
     # Save and load
 

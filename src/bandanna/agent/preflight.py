@@ -14,6 +14,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.agent.episodes import EpisodeSpan, OpenSlots
+from bandanna.agent.release import AgentProgress
 from bandanna.data.features.columns import Report
 from bandanna.data.features.map import Map
 from bandanna.device.arm_sets import (
@@ -224,8 +225,9 @@ class ClippingCheck:
         self._features: list[Floats] = []  # not looked at yet
         self._rewards: list[float] = []
 
-    def check_reports(self, clipped: int, count: int, stacklevel: int) -> None:
-        """Look at the reports in closed batches."""
+    def check_reports(self, progress: AgentProgress, stacklevel: int) -> None:
+        """Look at the reports with a reward in closed batches."""
+        clipped, count = progress.clipped, progress.reports - progress.missing
         if clipped and not self.told and (warning := ClippingWarning.of(clipped, count)):
             self.told = True
             warnings.warn(warning, stacklevel=stacklevel)

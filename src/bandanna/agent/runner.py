@@ -195,10 +195,6 @@ class AgentRunner:
         """Return who is in an episode, or was assigned an arm of it."""
         return self.slots.members(batch, arm) if batch.clients is None else self.clients.members(batch)
 
-    def answered(self) -> int:
-        """Return the number of reports with a reward in closed episodes."""
-        return self.progress.reports - self.progress.missing
-
     def due(self, grace: int, made: int) -> EpisodeSpan | None:
         """Return the running episode if, after `made` decisions, it is complete and its grace is over."""
         batch = self.now.batch
@@ -275,8 +271,18 @@ class AgentRunner:
             return
         participations = self.policy.privacy.participations
         if participations > 1 or users.count(None) < len(users):  # somebody can be refused
-            check_participations(users, names=names, made=self.made, batches=self._coming(), slots=self.slots,
-                  store=self.journals, task=TASK, participations=participations)  # fmt: skip
+            self._check_users(users, names, self._coming())
+
+    def _check_users(
+        self,
+        users: Sequence[str | None],
+        names: Sequence[str],
+        batches: Iterator[EpisodeSpan],
+        present: set[str] | None = None,
+    ) -> None:
+        often = self.policy.privacy.participations
+        check_participations(users, names=names, made=self.made, batches=batches, slots=self.slots,
+              store=self.journals, task=TASK, participations=often, present=present)  # fmt: skip
 
     def _coming(self) -> Iterator[EpisodeSpan]:
         """Yield the episodes of the next decisions, as far as they are known."""
@@ -356,17 +362,7 @@ class AgentRunner:
             return None
         assert isinstance(batch.episode, AssignedArms)
         if self.ledger is not None:
-            check_participations(
-                [user],
-                names=[name],
-                made=self.made,
-                batches=iter([replace(batch, begin=self.made, users=1)]),
-                slots=self.slots,
-                store=self.journals,
-                task=TASK,
-                participations=self.policy.privacy.participations,
-                present=self.clients.users(),
-            )
+            self._check_users([user], [name], iter([replace(batch, begin=self.made, users=1)]), self.clients.users())
         return self.clients.join(len(batch.episode.arms), self.session, user)
 
     def record_client_reward(self, client: tuple[int, int, str], number: int, reward: float) -> bool:
