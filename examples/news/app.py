@@ -44,7 +44,7 @@ HEADERS = {
 def make_agent() -> bd.Agent:
     """0.1-zCDP for a reader's click, which may come ten readers later."""
     policy = bd.make("AdaC-UCB", n_arms=len(HEADLINES), horizon=100_000, rho=0.1)
-    return bd.Agent(policy=policy, arms=HEADLINES, grace=10)
+    return bd.Agent(policy, arms=HEADLINES, grace=10)
 
 
 class FrontPage:

@@ -16,8 +16,8 @@ from bandanna.errors import InvalidArgument
         (lambda: bd.central(eps=1.0, delta=1e-5), "did you mean 'epsilon'"),  # type: ignore[call-arg]
         (lambda: bd.shuffle(rho=1.0), "bd.shuffle has no such argument"),  # type: ignore[call-arg]
         (lambda: bd.concurrent(delta=1e-5), "epsilon"),  # type: ignore[call-arg]
-        (lambda: bd.central(1.0, 1e-5), "without names"),  # type: ignore[misc]
-        (lambda: bd.Agent(bd.LinUCB(dim=2, horizon=5, privacy=bd.none())), r"bd.Agent\(policy=...\)"),  # type: ignore[misc]
+        (lambda: bd.central(1.0, 1e-5, 0.5), "3 without names"),  # type: ignore[misc]
+        (lambda: bd.Agent(bd.LinUCB(dim=2, horizon=5, privacy=bd.none()), ["a"]), r"bd.Agent\(arms=...\)"),  # type: ignore[misc]
         (lambda: bd.Agent(), "policy"),  # type: ignore[call-arg]
         (lambda: bd.simulate(bd.LinUCB(dim=2, horizon=5, privacy=bd.none()), None, seeds=3), "did you mean 'seed'"),  # type: ignore[arg-type, call-arg]
     ],

@@ -112,8 +112,8 @@ class Agent:
     @checked_keywords("bd.Agent")
     def __init__(
         self,
-        *,
         policy: Policy[Any],
+        *,
         arms: Any = None,
         features: Map | None = None,
         grace: int = 0,

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from bandanna import validation
-from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning
+from bandanna.errors import InvalidArgument, InvalidBudget, WeakPrivacyWarning, format_value
 from bandanna.privacy import gdp
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.privacy.ledger import stated_delta
@@ -131,9 +131,9 @@ def none() -> Privacy:
 
 @checked_keywords("bd.central")
 def central(
-    *,
     epsilon: float | None = None,
     delta: float | None = None,
+    *,
     rho: float | None = None,
     alpha: float | None = None,
     budget: Budget | None = None,
@@ -155,7 +155,7 @@ def central(
     participations
         Largest number of rounds with the same user.
     """
-    budget = _make_budget(epsilon, delta, rho, alpha=alpha, whole=budget)
+    budget = _make_budget("central", epsilon, delta, rho, alpha=alpha, whole=budget)
     return Privacy(
         model="central", budget=budget, mechanism=mechanism, calibration=calibration, participations=participations
     )
@@ -163,9 +163,9 @@ def central(
 
 @checked_keywords("bd.local")
 def local(
-    *,
     epsilon: float | None = None,
     delta: float | None = None,
+    *,
     rho: float | None = None,
     budget: Budget | None = None,
     protocol: str = "default",
@@ -177,7 +177,7 @@ def local(
     Parameters
     ----------
     epsilon, delta, rho, budget
-        As in `central`.
+        As in `central`; without delta the budget is pure: `bd.local(1.0)`.
     protocol
         "gaussian", "unit" (random directions, PrivUnit; pure), "auto" (the one with less noise) or "default" (the
         policy's choice, "gaussian" for most). Single bits always use randomized response.
@@ -186,7 +186,9 @@ def local(
     participations
         Largest number of batches with the same user.
     """
-    budget = _make_budget(epsilon, delta, rho, whole=budget)
+    if delta is None and rho is None and budget is None:
+        delta = 0.0
+    budget = _make_budget("local", epsilon, delta, rho, whole=budget)
     return Privacy(
         model="local",
         budget=budget,
@@ -198,9 +200,9 @@ def local(
 
 @checked_keywords("bd.shuffle")
 def shuffle(
-    *,
     epsilon: float | None = None,
     delta: float | None = None,
+    *,
     budget: Budget | None = None,
     protocol: str = "binomial",
     calibration: str = "tight",
@@ -224,7 +226,7 @@ def shuffle(
         honest devices hardly ever send. "mixer": the shuffler, which then sees every statistic and is trusted to draw;
         a hostile client has no more influence than an honest one. Noise and price are the same.
     """
-    budget = _make_budget(epsilon, delta, None, whole=budget)
+    budget = _make_budget("shuffle", epsilon, delta, whole=budget)
     return Privacy(
         model="shuffle",
         budget=budget,
@@ -237,9 +239,9 @@ def shuffle(
 
 @checked_keywords("bd.concurrent")
 def concurrent(
+    epsilon: float | None = None,
+    delta: float | None = None,
     *,
-    epsilon: float,
-    delta: float,
     shufflers: int | str = "best",
     degrees: str | tuple[int, ...] = "best",
     calibration: str = "tight",
@@ -260,7 +262,7 @@ def concurrent(
     noise
         As in `shuffle`, for each level's shuffler.
     """
-    budget = _make_budget(epsilon, delta, None)
+    budget = _make_budget("concurrent", epsilon, delta)
     given = tuple(degrees) if isinstance(degrees, list) else degrees
     return Privacy(
         model="concurrent", budget=budget, shufflers=shufflers, degrees=given, calibration=calibration, noise=noise
@@ -281,14 +283,15 @@ def _describe_epsilon(budget: Budget) -> tuple[float, str]:
 
 
 def _make_budget(
+    model: str,
     epsilon: float | None,
     delta: float | None,
-    rho: float | None,
+    rho: float | None = None,
     *,
     alpha: float | None = None,
     whole: Budget | None = None,
 ) -> Budget:
-    """Return the budget that was given by its numbers or as a whole."""
+    """Return the budget that was given by its numbers, or whole."""
     given = [number for number in (epsilon, delta, rho, alpha) if number is not None]
     if whole is not None:
         if given or not isinstance(whole, Budget):
@@ -302,6 +305,9 @@ def _make_budget(
         if epsilon is not None or delta is not None:
             raise InvalidBudget("rho", rho, "alone, without epsilon and delta")
         return ZCDP(rho=rho)
-    if epsilon is None or delta is None:
-        raise InvalidBudget("epsilon, delta", (epsilon, delta), "both, or rho alone")
+    if epsilon is None:
+        raise InvalidBudget("epsilon", None, f"a number, as in bd.{model}(1.0{', 1e-6' * (model != 'local')})")
+    if delta is None:
+        advice = f"a number well below 1 / (number of users), as in bd.{model}({format_value(epsilon)}, 1e-6)"
+        raise InvalidBudget("delta", None, advice + "; 0.0 for Laplace noise" * (model == "central"))
     return ApproxDP(epsilon=epsilon, delta=delta)

@@ -1,0 +1,82 @@
+"""The everyday jobs read as `docs/quickstart.md` shows them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.errors import InvalidBudget
+
+DRINKS = ["tea", "coffee", "milk"]
+
+
+def make_policy() -> bd.LinTS:
+    """A small private policy with a model for each of three arms."""
+    return bd.LinTS(n_arms=3, features=3, horizon=500, privacy=bd.central(1.0, 1e-5))
+
+
+def make_agent() -> bd.Agent:
+    """An agent for tests, with three named arms."""
+    return bd.Agent(make_policy(), arms=DRINKS, test=True, seed=0)
+
+
+def test_an_agent_takes_its_policy_without_a_name() -> None:
+    """`bd.Agent(policy)` is `bd.Agent(policy=policy)`; the other arguments are named."""
+    policy = make_policy()
+    assert bd.Agent(policy, arms=DRINKS).policy == bd.Agent(policy=policy, arms=DRINKS).policy == policy
+
+
+def test_budgets_are_epsilon_and_then_delta() -> None:
+    """`bd.central(1.0, 1e-5)` is `bd.central(epsilon=1.0, delta=1e-5)`, and so in every trust model."""
+    makers: tuple[Any, ...] = (bd.central, bd.shuffle, bd.local, bd.concurrent)
+    for make in makers:
+        assert make(1.0, 1e-5) == make(epsilon=1.0, delta=1e-5)
+
+
+def test_a_local_budget_needs_no_delta() -> None:
+    """`bd.local(1.0)` is pure: its reports keep epsilon with delta = 0."""
+    assert bd.local(1.0) == bd.local(1.0, 0.0)
+    guarantee = bd.LinTS(dim=3, horizon=500, privacy=bd.local(1.0)).guarantee
+    assert guarantee.delta == 0.0
+    assert 0.99 < guarantee.epsilon <= 1.0
+
+
+@pytest.mark.parametrize("make", [bd.shuffle, bd.central, bd.concurrent])
+def test_a_missing_delta_is_refused_with_a_value_to_try(make: Any) -> None:
+    """`bd.shuffle(1.0)` says that it needs a delta, and how a call with one reads, which works."""
+    with pytest.raises(InvalidBudget, match=r"delta = None .* well below 1 / \(number of users\)") as caught:
+        make(1.0)
+    (call,) = re.findall(r"bd\.\w+\(.*?\)", str(caught.value))
+    assert eval(call) == make(1.0, 1e-6)
+
+
+def test_a_user_is_served_and_learned_from() -> None:
+    """`act` and `observe` take one user's features and reward."""
+    agent = make_agent()
+    decision = agent.act([0.2, 0.7, 0.1], user="u-17")
+    assert decision.arm in DRINKS
+    assert 0 < decision.probability <= 1
+    assert isinstance(decision.id, str)
+    assert agent.observe(decision, 1.0)
+    assert agent.late == 0
+
+
+def test_many_users_are_served_at_once() -> None:
+    """`act_many` and `observe_many` take arrays; no reward of the call is lost."""
+    agent = make_agent()
+    contexts = np.random.default_rng(0).uniform(0, 0.5, (20, 3))
+    decisions = agent.act_many(contexts, users=[f"u-{number}" for number in range(20)])
+    assert agent.observe_many(decisions, np.ones(20)) == [True] * 20
+
+
+def test_an_agent_is_saved_and_loaded(tmp_path: Any) -> None:
+    """`save` and `load` take one path; what was decided is kept."""
+    agent = make_agent()
+    agent.act([0.2, 0.7, 0.1], user="u-17")
+    agent.save(tmp_path / "tea.agent")
+    loaded = bd.Agent.load(tmp_path / "tea.agent")
+    assert (loaded.policy, loaded.arms, loaded.decisions) == (agent.policy, tuple(DRINKS), 1)
