@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 import bandanna as bd
+from bandanna.deployment.client import outbox
 from bandanna.deployment.client.device_logic import DocumentDevice
 from bandanna.deployment.client.outbox import OPEN, Outbox
 from bandanna.deployment.client.session import AsyncSession, RegistrarClient, Session
 from bandanna.deployment.messages.canonical import digest, dumps, loads, sealing_key, sign
-from bandanna.deployment.messages.publication import SignedPublication, chain_document
+from bandanna.deployment.messages.publication import SignedPublication, chain_document, read_publication
 from bandanna.deployment.messages.report import FINAL, ZERO, write_seal_key
 from bandanna.deployment.task.query_plan import make_batch
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
@@ -329,6 +330,36 @@ def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:
     town.replayed = resigned(town, snapshot="{}", number=1)
     with pytest.raises(BandannaError, match="tells different people apart"):
         again.act(contexts())
+
+
+def test_a_session_verifies_every_publication_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All acts and reports on one publication verify it once; the same document with other signatures is refused."""
+    verified = list[int]()
+
+    def verify(shown: SignedPublication, **keys: Any) -> Any:
+        content, pin = read_publication(shown, **keys)
+        verified.append(pin.number)
+        return content, pin
+
+    monkeypatch.setattr(outbox, "read_publication", verify)
+    town = Town(POLICY, tmp_path)
+    session = town.session()
+    session.report(session.act(contexts()), 1.0)
+    session.act(contexts())
+    assert session.flush() == 0
+    assert verified == [0]
+    true = shown(town.inside.learner.published)
+    for field in ("signature", "cosignature"):
+        town.replayed = true._replace(**{field: "A" * 86})
+        with pytest.raises(BandannaError, match="not signed" if field == "signature" else "not cosigned"):
+            session.act(contexts())
+    town.replayed = None
+    for _ in range(15):
+        other = town.session()
+        other.report(other.act(contexts()), 1.0)
+    verified.clear()
+    decision = session.act(contexts())
+    assert (decision.publication, verified) == (1, [1])
 
 
 @pytest.mark.parametrize("later", [False, True])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bandanna.deployment.analyzer import processor
 from bandanna.deployment.analyzer.processor import ShareRejected
 from bandanna.deployment.client.policy_device import CurrentPublication
 from bandanna.deployment.messages.canonical import digest, dumps, loads
@@ -71,6 +73,24 @@ def test_a_total_is_of_the_last_versions_and_is_told_once(tmp_path: Path) -> Non
         inside.learner.known(digest(other), "shuffler", 0, 0)
     entries = (inside.learner.ledger_view() or {})["entries"]
     assert [entry["batch"] for entry in entries] == ["0"]
+
+
+def test_a_share_is_parsed_once_and_the_state_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The release of a batch parses the bytes of its share once and encodes the new state once."""
+    inside, _, middle = begun(tmp_path)
+    batch, learner = inside.learner.now.batches[0], inside.learner
+    for own in inside.tickets([str(user) for user in range(batch.slots)], 0):
+        said(inside, batch, own, FINAL, middle)
+    inside.collector.close_due()
+    (closed,) = inside.collector.waiting()
+    parsed, encoded = list[bytes](), list[Any]()
+    encode = learner._encoding.dumps
+    monkeypatch.setattr(processor, "loads", lambda content: parsed.append(content) or loads(content))
+    watched = SimpleNamespace(dumps=lambda value: encoded.append(value) or encode(value), loads=learner._encoding.loads)
+    monkeypatch.setattr(learner, "_encoding", watched)
+    assert learner.take(closed.share, "shuffler", 0, 0).status == 201
+    assert parsed.count(closed.share) == 1
+    assert sum(value is learner.progress.state for value in encoded) == 1
 
 
 def test_totals_that_cannot_be_used_are_paid_for(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_lost_receipt_of_an_exhausted_budget(tmp_path: Path) -> None:
         assert rows.execute("select count(*) from reports") == [(0,)]
 
 
-def _refuses(rows: Any) -> Any:
+def _refuses(rows: Any, received: Any) -> Any:
     from bandanna.errors import BudgetExceeded
 
     raise BudgetExceeded("no more")

@@ -99,10 +99,10 @@ def read_progress(rows: Transaction, encoding: Encoding) -> AnalyzerProgress | N
     )
 
 
-def write_progress(rows: Transaction, progress: AnalyzerProgress, encoding: Encoding) -> None:
-    """Replace the row."""
+def write_progress(rows: Transaction, progress: AnalyzerProgress, state: str, encoding: Encoding) -> None:
+    """Replace the row; `state` is the progress' state as text."""
     kept = {name: [columns_from_played(each) for each in some] for name, some in progress.kept.items()}
-    texts = map(encoding.dumps, (progress.state, dict(progress.streams), kept, progress.source))
+    texts = state, *map(encoding.dumps, (dict(progress.streams), kept, progress.source))
     rows.execute("delete from progress")
     rows.execute(
         "insert into progress values (0, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -166,6 +166,14 @@ class ShareRejected(BandannaError):
     def __init__(self, reason: str, text: str) -> None:
         self.reason = reason
         super().__init__(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceivedShare:
+    """A share that was checked, and the bytes in which it came."""
+
+    share: Share
+    content: bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,9 +311,10 @@ class BatchProcessor:
                 raise ShareRejected(reason, f"batch {epoch}, round {round_} is not awaited")
             try:
                 with self._database.transaction() as rows:
-                    if not self._store(rows, share, content):
+                    received = self._receive(rows, ReceivedShare(share=share, content=content))
+                    if received is None:
                         return ShareResult(status=202)
-                    outcome, after, published = self._release(rows)
+                    outcome, after, published = self._release(rows, received)
                     now = self._planned
             except BudgetExceeded:
                 outcome, after, published = self._exhaust(epoch, round_)
@@ -398,38 +407,44 @@ class BatchProcessor:
         if self.pending is not None:
             raise ShareRejected("unwitnessed", "the registrar has not cosigned the newest publication yet")
 
-    def _store(self, rows: Transaction, share: Share, content: bytes) -> bool:
-        """Keep a share; whether all of them are there."""
-        key = share["epoch"], share["round"], share["mixer"]
-        found = rows.execute("select content from shares where epoch = ? and round = ? and mixer = ?", *key)
-        if found and found[0][0] != content.decode():
+    def _receive(self, rows: Transaction, received: ReceivedShare) -> list[ReceivedShare] | None:
+        """Return all shares of the round by the names of their mixers if this is the last one; store it if not."""
+        share = received.share
+        epoch, round_, mixer = share["epoch"], share["round"], share["mixer"]
+        found = rows.execute("select mixer, content from shares where epoch = ? and round = ?", epoch, round_)
+        stored: dict[str, str] = dict(found)
+        known = stored.pop(mixer, None)
+        if known is not None and known != received.content.decode():
             raise ShareRejected("other", "another share of this batch is stored")
-        if not found:
-            rows.execute("insert into shares values (?, ?, ?, ?)", *key, content.decode())
-        present = rows.execute("select mixer from shares where epoch = ? and round = ?", *key[:2])
-        return {name for (name,) in present} == set(self.mixers)
+        if {mixer, *stored} == set(self.mixers):
+            others = {name: ReceivedShare(share=loads(text), content=text.encode()) for name, text in stored.items()}
+            return [each for _, each in sorted({mixer: received, **others}.items())]
+        if known is None:
+            rows.execute("insert into shares values (?, ?, ?, ?)", epoch, round_, mixer, received.content.decode())
+        return None
 
-    def _release(self, rows: Transaction) -> tuple[str, AnalyzerProgress, ServedPublication]:
+    def _release(
+        self, rows: Transaction, received: Sequence[ReceivedShare]
+    ) -> tuple[str, AnalyzerProgress, ServedPublication]:
         """In the transaction of the last share: pay, answer, learn, and the document that will be in force."""
         epoch, round_ = self.running
-        found = rows.execute("select content from shares where epoch = ? and round = ? order by mixer", epoch, round_)
-        contents = [content.encode() for (content,) in found]
-        digests = dict(zip(sorted(self.mixers), map(digest, contents), strict=True))
-        shares, ledger = [loads(content) for content in contents], self._ledger(rows)
+        digests = {each.share["mixer"]: digest(each.content) for each in received}
+        shares, ledger = [each.share for each in received], self._ledger(rows)
         outcome = "released"
         self._tell_key(shares)
         try:
             learn = self._from_rows if sends_rows(self.policy) else self._from_views
-            after, answers = learn(rows, ledger, shares)
+            after, answers = learn(rows, ledger, shares, "".join(digests.values()).encode())
         except UnusableBatch:
             outcome, answers = "burned", ()
             after = self._skip_unusable(rows, ledger)
         rows.execute("delete from shares where epoch = ? and round = ?", epoch, round_)
         rows.execute("delete from answers where epoch = ?", epoch)
-        for place, answer in enumerate(answers):
-            rows.execute("insert into answers values (?, ?, ?)", epoch, place, self._encoding.dumps(answer))
+        texts = [self._encoding.dumps(answer) for answer in answers]
+        for place, text in enumerate(texts):
+            rows.execute("insert into answers values (?, ?, ?)", epoch, place, text)
         after = self._settled(after)
-        return outcome, after, self._publish(rows, after, answers, outcome=outcome, of=(epoch, round_), digests=digests)
+        return outcome, after, self._publish(rows, after, texts, outcome=outcome, of=(epoch, round_), digests=digests)
 
     def _tell_key(self, shares: Sequence[Share]) -> None:
         """The helper's newest key for sealing is in the next publication, and in all after it."""
@@ -439,7 +454,7 @@ class BatchProcessor:
                 self._seal_key = told
 
     def _from_rows(
-        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
+        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share], data: bytes
     ) -> tuple[AnalyzerProgress, tuple[Estimate, ...]]:
         progress, episode, (share,) = self.progress, self.now.episode, shares
         assert episode is not None
@@ -451,7 +466,7 @@ class BatchProcessor:
         return self._next(progress, state, runner.desk.streams, runner.desk.kept, noise), ()
 
     def _from_views(
-        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share]
+        self, rows: Transaction, ledger: Ledger | None, shares: Sequence[Share], data: bytes
     ) -> tuple[AnalyzerProgress, tuple[Estimate, ...]]:
         progress, now = self.progress, self.now
         assert now.episode is not None
@@ -460,7 +475,7 @@ class BatchProcessor:
         info = report_info(self.task.digest, progress.epoch, progress.round)
         views = decode_shares(shares, now.batches[0].rounds[progress.round].parts, asks, users, self._opener, info)
         if progress.round == 0:  # whatever else will be asked of these people is paid for now
-            self._charge_batch(ledger, digest(dumps(list(shares))).encode())
+            self._charge_batch(ledger, data)
         noise = AnalyzerRandomness(self.policy, self.task.seed, progress.source)
         streams, fresh = estimate_from_views(asks, views, progress.streams, noise.source)
         answers = (*answers, *fresh)
@@ -554,14 +569,15 @@ class BatchProcessor:
         self,
         rows: Transaction,
         after: AnalyzerProgress,
-        answers: Sequence[Estimate],
+        answers: Sequence[str],
         *,
         outcome: str,
         of: tuple[int, int] = (0, 0),
         digests: dict[str, str] | None = None,
     ) -> ServedPublication:
         """Progress, and the document that follows from it, signed and chained to the one before."""
-        write_progress(rows, after, self._encoding)
+        state = self._encoding.dumps(after.state)
+        write_progress(rows, after, state, self._encoding)
         self._planned = self._now(after)  # in force when the caller's transaction is committed
         ledger = self._ledger(rows)
         document = {
@@ -569,9 +585,9 @@ class BatchProcessor:
             "status": after.status,
             "epoch": after.epoch,
             "round": after.round,
-            "state": self._encoding.dumps(after.state),
+            "state": state,
             "snapshot": self._encoding.dumps(self.policy.publish(after.state)),
-            "answers": [self._encoding.dumps(answer) for answer in answers],
+            "answers": list(answers),
             "batches": [batch.to_dict() for batch in self._planned.batches],
             "helper": self._seal_key,
             "spent": _finite_or_none(None if ledger is None else ledger.spent()),

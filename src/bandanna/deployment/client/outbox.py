@@ -21,6 +21,7 @@ from bandanna.deployment.messages.publication import (
     PublicationPin,
     SignedPublication,
     check_between,
+    check_follows,
     read_publication,
 )
 from bandanna.errors import BandannaError, InvalidArgument
@@ -261,6 +262,7 @@ class PublicationCache:
 
     def __init__(self, leaflet: ClientTask, outbox: Outbox) -> None:
         self._leaflet, self._outbox = leaflet, outbox
+        self._verified: tuple[SignedPublication, Content, PublicationPin] | None = None
 
     def newest(self, after: int | None = None) -> Generator[Effect, Any, Content]:
         """The one in force; without an answer, the newest that was seen. `after`: what the same call was shown."""
@@ -316,8 +318,18 @@ class PublicationCache:
         return None if known is None else self._read(known[1], None)[0]
 
     def _read(self, shown: SignedPublication, before: PublicationPin | None) -> tuple[Content, PublicationPin]:
-        """Its parts, with the batches that take reports."""
-        keys = {"key": self._leaflet.key("analyzer"), "registrar_key": self._leaflet.key("registrar")}
-        content, made = read_publication(shown, task_id=self._leaflet.id, before=before, **keys)
-        batches = [Batch.from_dict(each) for each in content["batches"]]
-        return {**content, "batches": [each.to_dict() for each in batches if each.rounds]}, made
+        """Return its parts, with the batches that take reports, and its pin.
+
+        Signatures are verified once: the same bytes with the same signatures are known from the last time.
+        """
+        verified = self._verified
+        if verified is None or verified[0] != shown:
+            key, registrar_key = self._leaflet.key("analyzer"), self._leaflet.key("registrar")
+            content, made = read_publication(shown, task_id=self._leaflet.id, key=key, registrar_key=registrar_key)
+            batches = [Batch.from_dict(each) for each in content["batches"]]
+            content["batches"] = [each.to_dict() for each in batches if each.rounds]
+            verified = self._verified = shown, content, made
+        _, content, made = verified
+        if before is not None:
+            check_follows(made, content["previous"], before)
+        return content, made

@@ -110,7 +110,7 @@ def read_publication(
     made = PublicationPin(int(content["number"]), chain_document(content["previous"], document))
     check_cosigned(made, shown.cosignature, task_id=task_id, key=registrar_key)
     if before is not None:
-        _check_follows(made, content["previous"], before)
+        check_follows(made, content["previous"], before)
     return content, made
 
 
@@ -131,7 +131,7 @@ def check_between(before: PublicationPin, content: dict[str, Any], hashes: Seque
         raise BandannaError(f"publication {number} has another history than {before.number}: the analyzer tells two")
 
 
-def _check_follows(made: PublicationPin, previous: str, before: PublicationPin) -> None:
+def check_follows(made: PublicationPin, previous: str, before: PublicationPin) -> None:
     """Refuse what is older, and what is of another history as far as two publications can tell."""
     if made.number < before.number:
         raise BandannaError(f"publication {made.number} after {before.number}: the analyzer has gone back")
