@@ -228,7 +228,7 @@ def _convolve_capped(one: Floats, two: Floats) -> Floats:
 #
 # Whoever counts sees, in each coordinate of each batch,
 #
-#     total = sum_i floor(s x_i) + sum_i coin(rest of s x_i) + Bin(n b, p)          (`device.counts`)
+#     total = sum_i floor(s x_i) + sum_i coin(rest of s x_i) + Bin(n b, p)          (`BinomialCounts`)
 #
 # with independent coins throughout: three laws that are convolved. Coordinates and levels are independent of each
 # other.
@@ -318,7 +318,7 @@ def _binomial_law(trials: int, chance: float) -> Floats:
 
 # One message of a local device that draws a direction or tells a lie: its exact law under both neighbours.
 #
-# A direction (`device.caps`) has one density inside the cap of u0, and one outside; u0 is +-w/|w|, at random. So of
+# A direction (`CapRandomizer`) has one density inside the cap of u0, and one outside; u0 is +-w/|w|, at random. So of
 # two
 # points v and w nothing counts but in which of the caps of +-v and +-w a message lies: nine cases, whose masses under
 # the

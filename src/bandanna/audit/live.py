@@ -49,7 +49,7 @@ def audit_task(
 ) -> AuditResult:
     """Send canaries through a running deployment of a test task, and try to refute its guarantee.
 
-    deployment  how clients reach it (`roles.client.deployment.Http`)
+    deployment  how clients reach it (`load_simulation.HttpDeployment`)
     batches     so many at most, a canary in each; a task that is over ends the audit
     """
     if not task.content["test"]:

@@ -298,11 +298,9 @@ def repeats_noise(shown: Callable[[FastNoise], object]) -> bool:
 
 # What holds the canary, as a script of releases: run it under either neighbour, and see what an observer sees.
 #
-# A policy's asks, or a protocol alone, come down to some batches and streams whose statistics differ in one person.
-# The
-# script runs them by the protocols' own message path. Where all noise is Gaussian, a spy sees the exact separation of
-# the neighbours (`audit.spy`); laws of counts, answers and directions are computed (`audit.counts`,
-# `audit.directions`).
+# A policy's queries, or a protocol alone, come down to some batches and streams whose statistics differ in one person.
+# The script runs them by the protocols' own message path. Where all noise is Gaussian, `RecordingNoise` sees the exact
+# separation of the neighbours; laws of counts, answers and directions are computed (`audit.exact`).
 
 
 _NUMBERS = 2_000_000  # that are held at once

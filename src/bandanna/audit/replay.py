@@ -193,16 +193,13 @@ def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> flo
 
 # Record and replay: play a policy with one person's row, then once more with the neighbour's and the same answers.
 #
-# Everything that a policy publishes must follow from the answers to its asks. So a run is recorded with a canary in
-# it,
+# Everything that a policy publishes must follow from the answers to its asks. So a run is recorded with a canary in it,
 # and repeated with the canary's contexts and reward replaced, every answer being what it was: now only the statistics
 # that are summed may differ, and by how much is what the noise has to hide (`audit.releases`). If asks, states,
-# snapshots
-# or episodes differ, or one of both runs fails, the raw data have reached them on another way, which no noise covers:
-# the
-# pair (answers, state) is then possible in one world only. If that happens in so many of n replays that its
-# probability
-# is above delta, no epsilon holds at all. Who the canary is, and with which rows, is searched for in `audit.crowds`.
+# snapshots or episodes differ, or one of both runs fails, the raw data have reached them on another way, which no noise
+# covers: the pair (answers, state) is then possible in one world only. If that happens in so many of n replays that its
+# probability is above delta, no epsilon holds at all. Who the canary is, and with which rows, is searched for by
+# `audit.policies.LeakSearch`.
 
 
 _SHOWN_KINDS = (

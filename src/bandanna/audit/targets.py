@@ -358,7 +358,7 @@ def attacked(
 ) -> AuditRow:
     """All that is known of a target, and the best bound of it: exact ones hold surely, sampled ones with confidence.
 
-    drawn: who else runs its blocks (`audit.spread`); the numbers are the same.
+    drawn: who else runs its blocks (`run_blocks_by`); the numbers are the same.
     """
     claim = target.claim
     if math.isinf(claim.epsilon):
@@ -414,13 +414,10 @@ def _make_row(
 
 # One target over many workers: blocks of runs are tasks of an executor, and are read in their order.
 #
-# A block has random streams of its own (`blocks.block`) and says nothing of who ran it, and looks are taken after
-# fixed
-# numbers of blocks: so the bound, the verdict and the number of runs are the same for any number of workers, and
-# blocks
-# that nobody needs any more are cancelled when the claim is refuted. Workers build the target anew, once each, from
-# what
-# it was named by.
+# A block has random streams of its own (`sampling.draw_block`) and says nothing of who ran it, and looks are taken
+# after fixed numbers of blocks: so the bound, the verdict and the number of runs are the same for any number of
+# workers, and blocks that nobody needs any more are cancelled when the claim is refuted. Workers build the target anew,
+# once each, from what it was named by.
 
 
 Build = Callable[..., Target]  # importable

@@ -22,7 +22,7 @@ from bandanna.types import Bools, Floats, Ints
 
 # What a device decides from a public snapshot: an index for every arm, and a coin between those that are tied.
 #
-# The tie rule is `core.linalg.favoured`: arms are tied whose index is the largest in single precision.
+# The tie rule is `numeric.linalg.find_best_arms`: arms are tied whose index is the largest in single precision.
 
 
 _CERTAIN = np.ones(1)  # of one device
@@ -94,7 +94,7 @@ def _combine_columns(projected: Floats, arms: Floats) -> Floats:
 
 
 def pick_tied_arms(first: Ints, tied: Bools | None, coins: DeviceRandomness) -> Choice:
-    """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.favoured` gives them."""
+    """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.find_best_arms` gives them."""
     if tied is None:
         return make_certain_choice(first)
     if first.shape == (1,):  # one device, as in an agent: the arm of that rank
@@ -355,7 +355,7 @@ class OptimisticSelector(ActionSelector):
         return last[1]
 
     def favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """As `linalg.favoured`, or the first alone."""
+        """As `linalg.find_best_arms`, or the first alone."""
         return find_best_arms(index) if self.ties == "random" else (first_best(index), None)
 
 

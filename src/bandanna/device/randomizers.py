@@ -120,7 +120,7 @@ class RepeatedBits(Device):
 class RandomizedBit(Device):
     """Randomized response: the bit itself, or a false one with probability `lie`.
 
-    Privacy: pure, epsilon = log((1 - lie) / lie) for each answer, whoever sees it (`mechanisms.randomized_response`).
+    Privacy: pure, epsilon = log((1 - lie) / lie) for each answer, whoever sees it (`RandomizedResponse`).
     """
 
     domain: Bits = Bits()
@@ -140,7 +140,7 @@ class RandomizedSign(Device):
     """Randomized response about the sign of a public vector: the vector itself, or its negative with probability `lie`.
 
     Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies. Messages
-    about v and about - v are the same two, since rounding to steps of a grid is odd (`protocols.local_bits.signs`).
+    about v and about - v are the same two, since rounding to steps of a grid is odd (`protocols.randomized_response`).
     """
 
     domain: Ball
@@ -199,7 +199,7 @@ def level_source(source: NoiseSource, level: int) -> NoiseSource:
 class PlainVector(Device):
     """The statistic itself, for a server that is trusted with it.
 
-    Privacy: none against the receiver. On the wire it is steps of `sums.finest(reach)` from the domain's public origin,
+    Privacy: none against the receiver. On the wire it is steps of `finest_step(reach)` from the domain's public origin,
     where an exact sum cuts it anyway.
     """
 
@@ -217,7 +217,7 @@ class NoisyVector(Device):
 
         steps = round((x - origin) / grid) + discrete Gaussian(std / grid)                  (secure source)
 
-    Privacy: each report is Gaussian DP by itself, mu = Delta_2 / std and the grid's price (`mechanisms.gaussian`).
+    Privacy: each report is Gaussian DP by itself, mu = Delta_2 / std and the grid's price (`GaussianMechanism`).
     """
 
     std: float
@@ -261,8 +261,8 @@ class CapRandomizer(Device):
     Candidates are Gaussian vectors in whole steps, `steps` to a standard deviation. Which one is sent depends on
     integers alone: <g, a> and |g|^2, exact, for a = round(2^28 u0).
 
-    Privacy: pure, whoever sees it (`mechanisms.priv_unit`). Random words, arithmetic and memory are as many for every
-    statistic, however the coins fall: the number of tries is fixed, so there is none that time could tell.
+    Privacy: pure, whoever sees it (`mechanisms.noise.PrivUnit`). Random words, arithmetic and memory are as many for
+    every statistic, however the coins fall: the number of tries is fixed, so there is none that time could tell.
     """
 
     cosine: float

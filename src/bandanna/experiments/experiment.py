@@ -198,10 +198,9 @@ def format_varied(value: Any) -> str:
 #     delta = 1e-5
 #     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
 #
-# The name may be a list too, of algorithms that have all that is given in common. `horizon`, `path` and the keys of
-# the
-# environment may be lists: a grid (`grid.py`), with a curve of every algorithm at every point. Title, seeds and
-# checkpoints are of the whole comparison.
+# The name may be a list too, of algorithms that have all that is given in common. `horizon`, `path` and the keys of the
+# environment may be lists: a grid (`list_grid_points`), with a curve of every algorithm at every point. Title, seeds
+# and checkpoints are of the whole comparison.
 #
 # Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]]
 # is `algorithm[1]`) and what is allowed there.

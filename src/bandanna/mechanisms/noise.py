@@ -366,9 +366,9 @@ class PrivUnit(Mechanism):
         u0 = +-w/|w|, E u0 = w;     u uniform in the cap <u, u0> >= cosine with probability p, else outside of it
         E u = m u0,     E|u/m - w|^2 = 1/m^2 - |w|^2
 
-    p is what `chance` and `candidates` make of it (`caps.share_inside`): a device draws N candidates, whatever its
-    data, and sends the first on the wanted side (`device.caps`). Candidates are Gaussian vectors in whole steps: the
-    mean is right to the share by which steps change the cap, some parts in 10^6 (`caps.masses`).
+    p is what `chance` and `candidates` make of it (`spherical_cap.probability_inside`): a device draws N candidates,
+    whatever its data, and sends the first on the wanted side (`CapRandomizer`). Candidates are Gaussian vectors in
+    whole steps: the mean is right to the share by which steps change the cap, some parts in 10^6 (`bound_cap_mass`).
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (calibration.md D).
     References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022 (the best cosine and p,

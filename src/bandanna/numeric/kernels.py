@@ -313,7 +313,7 @@ def _gain(scale: float, floor: float, system: Floats, over: Floats, vector: Floa
     return True
 
 
-# The arm of the largest index by the tie rule of `core.linalg`: arms are tied that are equal in single precision.
+# The arm of the largest index by the tie rule of `numeric.linalg`: arms are tied that are equal in single precision.
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -337,7 +337,7 @@ def find_largest(values: Floats) -> float:
 
 @jit
 def count_tied_arms(index: Floats) -> tuple[int, int]:
-    """How many arms are tied, and the first of them, as `linalg.favoured`; rounding keeps the order, so that the
+    """How many arms are tied, and the first of them, as `linalg.find_best_arms`; rounding keeps the order, so that the
     largest in single precision is the largest, rounded.
 
     A row with a number beyond single precision is divided by a power of two first, in place.
@@ -380,10 +380,10 @@ def find_tied_arm(index: Floats, rank: int, first: int) -> int:
 
 # Optimism on running sums of single rounds: estimate, choose, earn, add, release - one seed after the other.
 #
-# The NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `choice.scores`, `linalg.favoured` and
-# `LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, with A = G + lambda
-# I,
-# lambda = weight, or floor / scale, A^{-1} follows by rank-one updates and P by A^{-1} (`estimates.estimate_exactly`).
+# The NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `compute_optimistic_scores`, `linalg.find_best_arms`
+# and `LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, with A = G +
+# lambda I, lambda = weight, or floor / scale, A^{-1} follows by rank-one updates and P by A^{-1}
+# (`estimate_from_exact_sums`).
 
 
 _ABOVE = math.sqrt(2.0)

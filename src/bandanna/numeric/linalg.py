@@ -115,7 +115,7 @@ def find_best_arms(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] 
 
 
 def find_best_arms_single(single: NDArray[np.float32]) -> tuple[int, NDArray[np.intp] | None]:
-    """`favoured` of one row that is `round_to_single`, (K,): the first, and the places of all of them, or None."""
+    """`find_best_arms` of one row that is `round_to_single`, (K,): the first, and the places of all, or None."""
     first = int(single.argmax())
     later = single[first + 1 :]
     if not later.size or later.item(later.argmax()) < single.item(first):

@@ -388,10 +388,10 @@ class RunningSumPolicy(Policy[State]):
 
     @abstractmethod
     def tabulate(self, features: Floats) -> Any:
-        """A fixed set of arms, (*R, K, d), as `favoured` and `drawn_arms` take it."""
+        """A fixed set of arms, (*R, K, d), as `favoured` and `draw_arms` take it."""
 
     def favoured(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
-        """Of a `steady` policy: those arms between which coins choose, as `linalg.favoured`, (*R) and (*R, K)."""
+        """Of a `steady` policy: those arms between which coins choose, as `linalg.find_best_arms`, (*R) and (*R, K)."""
         raise TypeError(f"devices of {type(self).__name__} draw their arms")
 
     def draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
@@ -493,7 +493,7 @@ def check_group(protocol: Protocol) -> None:
     """Refuse sums over a group that would tell who is in it, or how many are.
 
     A person who is in one group in one world and in another in the neighbouring one moves both by a report: |x| <=
-    Delta_2 / sqrt 2 makes that no dearer than a replacement (`accounting.parallel`). A server that is not trusted, and
+    Delta_2 / sqrt 2 makes that no dearer than a replacement (`privacy.accountant`). A server that is not trusted, and
     noise that belongs to a number of users, would know the group's size.
     """
     domain = protocol.domain

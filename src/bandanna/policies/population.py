@@ -362,7 +362,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
 
     privacy     `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)`,
                 `bd.shuffle(...)`; local reports are random directions where these have less noise than Gaussian
-                ones (`promise.choose_reports`), unless `protocol` or `confidence="paper"` says otherwise
+                ones (`choose_local_protocol`), unless `protocol` or `confidence="paper"` says otherwise
     alpha       phase l has ceil(2^{alpha l}) clients: more clients, less regret, more communication
     clients     a fixed number of clients in every phase instead (DPE-FixedU)
     per_round   every round has a client of its own, who reports one reward in the clear (PE)

@@ -387,7 +387,7 @@ def _is_single_binomial(counts: Counter[events.Event]) -> bool:
 # Where reports lie in a ball around 0 that is half the sensitivity, and two halves, (mu/2)^2 + (mu'/2)^2, cost less
 # than
 # the dearer whole; up to 1/sqrt 2 of the sensitivity they do not cost more. Reports that are farther from 0 than that,
-# such as bits, have no alternatives: the ledger does not see them, whoever asks does (`loop.check_group`).
+# such as bits, have no alternatives: the ledger does not see them, whoever asks does (`policies.base.check_group`).
 #
 # Parts of one record (`events.RecordEvent`) cost less together, whatever the tasks are in which they are released.
 # This

@@ -227,7 +227,7 @@ def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, ch
 
 # What a Gaussian report among Gaussian reports reveals at many epsilons at once: `blanket.stop_loss` for arrays.
 #
-# The same bound by the same sum over complex tilts z_j (`blanket.Circle`), one row for each epsilon; all rows share
+# The same bound by the same sum over complex tilts z_j (`TiltCircle`), one row for each epsilon; all rows share
 # the
 # number N of points, the largest that one of them needs: any number will do.
 

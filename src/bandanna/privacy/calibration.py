@@ -357,7 +357,7 @@ def binomial_noise_for_std(std: float, *, sensitivity: float, dim: int, users: i
 # Least noise for a private sum of bits in the shuffle model: c copies of the value bit and b fair bits per user.
 #
 # A batch of B users sums to c (sum of bits) + Bin(B b, 1/2): neighbours differ by exactly c, values are never rounded,
-# and the privacy profile is known exactly (`exact.binomial_delta`). std = sqrt(B b) / (2 c); copies are there only
+# and the privacy profile is known exactly (`prices.binomial_delta`). std = sqrt(B b) / (2 c); copies are there only
 # because b is a whole number: with c = 1 a large batch would have far more noise than it needs.
 
 

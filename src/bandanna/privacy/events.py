@@ -182,7 +182,7 @@ class RecordEvent(Event):
     record  all releases of one person with this name are of the same x; nothing is said of those with another name
 
     By itself it costs what `event` costs. Parts of one record have no common worst case: together they cost less than
-    the sum (`accounting.records`).
+    the sum (`price_jointly`).
     """
 
     event: GaussianEvent | ContinualEvent | BinomialEvent

@@ -138,7 +138,7 @@ class Ledger:
         `streams`: how many continual releases with this very price the task has begun, one after the other, for
         different people; more than one only where each person is in one batch.
         `one_of`: the batch is about those who are in this alternative of the task, all of them, and in no other one
-        (see `accounting.parallel`): batches of an alternative compose, and the dearest alternative counts. For Gaussian
+        (see `privacy.accountant`): batches of an alternative compose, and the dearest alternative counts. For Gaussian
         sums of reports in a ball around 0, of people with one report each; `members` of two alternatives are refused.
         """
         task, batch = find_store_id(task, batch, one_of)

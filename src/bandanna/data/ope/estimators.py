@@ -73,9 +73,8 @@ def describe_case(case: WeightedLog) -> dict[str, Any]:
 #     snips    sum w r / sum w                        Swaminathan and Joachims 2015
 #
 # Without privacy they are the textbook's. With a trust model one sum over everybody in the log is released, of the
-# numbers that estimate and interval are made of (`core.weights`): everybody is in it once, and what is made of it
-# costs
-# nothing more.
+# numbers that estimate and interval are made of (`ImportanceWeightDomain`): everybody is in it once, and what is made
+# of it costs nothing more.
 
 
 @checked_keywords("bd.ope.ips")
@@ -268,7 +267,7 @@ def check_model_spread(q: Any, spread: Any, case: WeightedLog) -> float:
 #
 # Without privacy they are the textbook's. With a trust model the sums of d = g - 1/2 + w (r - q), w and d^2 are
 # released
-# (`core.corrections`).
+# (`DoublyRobustDomain`).
 
 
 @checked_keywords("bd.ope.dr")

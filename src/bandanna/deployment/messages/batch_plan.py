@@ -218,7 +218,7 @@ VERSION = 1
 
 
 def rounds_digest(batch: Mapping[str, Any]) -> str:
-    """SHA-256 of the rounds of a batch (`plan.Batch.to_dict`), as a text: what reports are made like, and how often.
+    """SHA-256 of the rounds of a batch (`Batch.to_dict`), as a text: what reports are made like, and how often.
 
     Where everybody reports for the arm of the own place, in one way for all arms, it is that of one arm, arm = null.
     """

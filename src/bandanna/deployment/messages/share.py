@@ -33,7 +33,7 @@ def write_share(
 
     bad      how many users' seeds could not be opened, or came without their tickets: if there are any, there is no sum
     parts    of each part of the round, the views that its mixer forwards, as text; none where `bad` is not 0
-    key      of the helper: for which of its keys devices seal from now on (`sealing.write_seal_key`)
+    key      of the helper: for which of its keys devices seal from now on (`report.write_seal_key`)
     """
     return canonical.dumps(
         {

@@ -60,8 +60,8 @@ class Task:
     seed     of tests: noise and coins are those of a simulation with this seed
     keys     public: of every role by its name to sign, "agree ROLE" to agree upon keys; "seal analyzer", "seal helper"
     dealer   whether one machine has drawn, and known, the keys of all roles
-    joins    without a dealer: of every role {"operator", "signature"}, its word for its own keys (`tasks.join`)
-    device   what a client without policies needs (`tasks.leaflet`); None where there is none without
+    joins    without a dealer: of every role {"operator", "signature"}, its word for its own keys (`task.joining`)
+    device   what a client without policies needs (`query_plan.client_task_section`); None where there is none without
     """
 
     content: Mapping[str, Any]

@@ -20,7 +20,8 @@ from bandanna.storage import files
 #     publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}: signed and cosigned
 #     ledger.json                 what was spent, and for what, when the newest of them was in force
 #
-# The chain of a publication (`wire.publications`) follows from its document, and the next one names it as `previous`.
+# The chain of a publication (`messages.publication`) follows from its document, and the next one names it as
+# `previous`.
 
 
 FOLDER = "publications"

@@ -282,8 +282,8 @@ def _initial_state(policy: Policy[Any], arms: FixedArmSet | None) -> Any:
 # It stands in the task's document (`device`), so that its noise is bound by the document's hash: an analyzer that
 # announces another batch gets no report from a client that knows nothing but this.
 #
-#     choose   a chooser of `device.choosing`, as plain values
-#     tells    by round and part, tells of `device.telling`; {"kind": "Row"} for a server that is trusted with rows
+#     choose   a selector of `device.action_selection`, as plain values
+#     tells    by round and part, those of `device.statistics`; {"kind": "Row"} for a server that is trusted with rows
 #     plans    of every kind of batch: the digest of its rounds, for how many users at least, and by round and part the
 #              device that protects what is told (None for rows)
 

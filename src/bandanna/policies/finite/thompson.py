@@ -32,7 +32,7 @@ _CUTS = np.array([-32.0, -16, -8, -4, -2, -1, 0, 1, 2, 4, 8, 16, 32])  # panels 
 
 
 def compute_best_arm_probabilities(actions: Ints, counts: Floats) -> Floats:
-    """Of every device's arm, that it was best: actions (*R, n), posteriors (*R, 2K) as in `chance_of`."""
+    """Return the probability that each chosen arm is the best: actions (*R, n), posteriors (*R, 2K)."""
     runs, rows = counts.reshape(-1, counts.shape[-1]), actions.reshape(-1, actions.shape[-1])
     found = np.zeros(rows.shape)
     for run, row, chances in zip(runs, rows, found, strict=True):

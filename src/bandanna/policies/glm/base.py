@@ -193,9 +193,8 @@ def update_inverse(inverse: Floats, x: Floats, weight: Floats | float = 1.0) -> 
 #
 #     g(pi) = max_x |x|^2_{V(pi)^{-1}} <= 2 r,     V(pi) = sum_x pi(x) x x^T,     r the dimension of the span
 #
-# Start and steps as in `design.optimal` (Fedorov and Wynn with the exact line search), for all sets side by side and
-# with
-# some arms left out of each. Arms that do not span are kept in their span by a tiny multiple of the identity.
+# Start and steps as in `design.optimal_design` (Fedorov and Wynn with the exact line search), for all sets side by side
+# and with some arms left out of each. Arms that do not span are kept in their span by a tiny multiple of the identity.
 
 
 _TINY = 1e-10

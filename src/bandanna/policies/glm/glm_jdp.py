@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 #     N       = rho_estimates T^2 / (2 calls (d + log(1/z))), at most 500         steps of an estimate (Lemma U.4)
 #     M_o     = d log(l_max/l_min + T/(d l_min)) / log(3/2),   M_tau the same with T L_mu/e,   l = lambda +- n
 #     nu      = the excess loss of an estimate after the N steps that run, except with probability z/T
-#               (`descent.worst_excess`); below the cap of order S G sqrt(calls (d + log(T/z)) / rho_estimates)
+#               (`NoisyGradient.worst_excess`); below the cap of order S G sqrt(calls (d + log(T/z)) / rho_estimates)
 #     a       = sqrt(lambda)/(2R) + (2R/sqrt lambda) (log(1/z) + d log 2 + (d/2) log(1 + T L_mu/(d lambda)))
 #               + S sqrt lambda
 #     gamma   = sqrt(l_max/lambda) (2 (1 + M S) a + sqrt(2 (1 + M S) nu_o))
@@ -366,11 +366,11 @@ class GLMJDPBase(RareSwitchingPolicy[State]):
 # * Everything that other users see is computed from these releases and their own data (billboard lemma). Releases are
 #   adaptive and compose: mu^2 = mu_matrix^2 + max(mu_o^2, mu_tau^2) if worst cases added up. Leaf and gradients are of
 #   the same x, so they do not (calibration.md 0.4): 0.78 of that sum is paid at a `share` of 1/2, whatever the points
-#   are at which gradients are taken. `mechanisms.lives` states the three cases as events; `guarantee` is the
+#   are at which gradients are taken. `GLMJDPMechanisms` states the three cases as events; `guarantee` is the
 #   accountant's number for the worst of them.
 #
 # Steps, calls and step sizes are public; so are thresholds and widths, on which privacy does not depend
-# (`jdp_constants`) as long as they, kappa and S among them, are not computed from people's data.
+# (`GLMJDPConstants`) as long as they, kappa and S among them, are not computed from people's data.
 
 
 @stored_as("GLMJDPState")

@@ -314,7 +314,7 @@ class RSGLinUCBBase(NonPrivateGLMPolicy[State], RareSwitchingPolicy[State]):
 
 # RS-GLinUCB: kappa only where it explores, few estimates (Sawarni, Das, Barman and Sinha 2024, Algorithm 2).
 #
-# The rules of `rarely_switching`, with rows in the clear and the constants of `rs_rules`. theta_o is that of all
+# The rules of `RareSwitchingPolicy`, with rows in the clear and the constants of `rs_rules`. theta_o is that of all
 # explored
 # rows, theta_tau is fitted when criterion II holds; both begin at what the last round without exploration used: it
 # does

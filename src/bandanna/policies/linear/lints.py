@@ -302,7 +302,7 @@ class LinTS(BatchedLinearPolicy):
                (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
     batch      users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": batches
                that grow, the first as large as the noise asks for, while enough users are left to learn
-               (`schedules.informed`)
+               (`InformedBatches`)
     alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/linear.md has
                measurements); privacy does not depend on it
     prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards

@@ -92,7 +92,7 @@ class LinUCB(BatchedLinearPolicy):
                      the size with the least `regret_bound`, of sizes whose bounds all exceed T the one that the lemma
                      prefers; None: every round, or "paper" in the shuffle model.
                      For concurrent shufflers a batch is the lowest of their tree: "paper" is the counter's, None the
-                     one that suits bandits (`schedules.concurrent_batch`)
+                     one that suits bandits (`compute_concurrent_batch_size`)
     failure          probability with which the confidence set may fail
     width            multiplier of the radius: 1 is what the theorem needs, smaller explores less and is what
                      practitioners run (0.2: up to four times less regret, docs/simulation.md);
@@ -278,7 +278,7 @@ class LinUCB(BatchedLinearPolicy):
     def favoured(
         self, snapshot: OptimisticSnapshot, arms: ArmTable
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """Of one tabulated set of arms, those between which coins choose: as `linalg.favoured`, (*R) and (*R, K)."""
+        """Of one tabulated set of arms, those between which coins choose: as `find_best_arms`, (*R) and (*R, K)."""
         matrix = snapshot.radius**2 * snapshot.inverse  # (*R, d, d)
         if arms.squares is None:
             spread = _quadratic(matrix, arms.linear)
