@@ -1,4 +1,4 @@
-"""What releases cost: budgets, events, prices, the accountant, calibration and the ledger."""
+"""Privacy accounting: budgets, events and their prices, the accountant, calibration, and the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Composition of events to epsilon and delta."""
+"""Composition of events: the epsilon and delta that a sequence of releases costs one person.
+
+Every number returned is an upper bound on the truth. Unknown events are refused.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,7 @@ from bandanna.privacy.prices import (
     pure_price,
 )
 
-# Numerical composition of privacy loss distributions, for what is not Gaussian (with dp-accounting).
-#
-# Each event is replaced by a pair that dominates it; the pairs' loss distributions are discretised upwards and
-# convolved:
-#
-# * everything with a Gaussian price mu: one Gaussian of standard deviation 1/mu, its tail beside;
-# * Laplace noise on one real coordinate: itself; on a grid or several coordinates, and caps: randomized response of
-# their
-#   epsilon;
-# * shuffled Gaussians: a report among mixtures, at the local epsilon that leaves a total-variation mass within the
-# tail.
+# Numerical composition
 
 
 _INTERVAL = 1e-4
@@ -42,7 +35,17 @@ _LEAST = 1e-5  # eps0 of reports so noisy that their tail would allow 0, which h
 
 
 def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
-    """delta at `epsilon` of all events together, spending about `tail` of total-variation mass."""
+    """Return delta at `epsilon` of all events together, spending about `tail` of total-variation mass.
+
+    For events that are not all Gaussian. Each event is replaced by a pair that dominates it; the pairs' loss
+    distributions are discretised upwards and convolved (with dp-accounting). The pairs are
+
+    * for everything with a Gaussian price mu: one Gaussian of standard deviation 1/mu, its tail beside;
+    * for Laplace noise on one real coordinate: itself; on a grid or several coordinates, and for caps: randomized
+      response of their epsilon;
+    * for shuffled Gaussians: a report among mixtures, at the local epsilon that leaves a total-variation mass within
+      the tail.
+    """
     rounded = 10.0 ** math.floor(math.log10(tail))  # neighbouring epsilons share one composition
     total, spent = _compose(tuple(counts.items()), rounded)
     if total is None:
@@ -52,7 +55,7 @@ def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -
 
 @lru_cache(maxsize=64)
 def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple[Any, float]:
-    """The composed loss distribution (None where it is infinite) and the total-variation mass beyond it."""
+    """Return the composed loss distribution (None if it is infinite) and the total-variation mass beyond it."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     share = tail / sum(times for _, times in counts)
@@ -76,7 +79,7 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
 
 
 def _convolve_times(distribution: Any, times: int) -> Any:
-    """So many of them; of one there is nothing to convolve."""
+    """Return the `times`-fold convolution."""
     return distribution if times == 1 else distribution.self_compose(times)
 
 
@@ -89,7 +92,7 @@ def _gaussian_distribution(mu: float) -> Any:
 
 @lru_cache(maxsize=16)
 def _pure_distribution(event: events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent, times: int) -> Any:
-    """So many of them: for several tails the same."""
+    """Return the loss distribution of `times` pure events; it is the same for all tails, so it is cached."""
     from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -103,7 +106,7 @@ def _pure_distribution(event: events.LaplaceEvent | events.DiscreteLaplaceEvent 
 
 
 def _shuffled_distribution(event: events.ShuffledGaussianEvent, tail: float) -> tuple[Any, float]:
-    """A report among mixtures at the least eps0 that leaves `tail` beyond it, and the total-variation mass beyond."""
+    """Return a report among mixtures at the least eps0 that leaves `tail`, and the total-variation mass beyond it."""
     mu = event.sensitivity / event.std
 
     def left(local: float) -> float:
@@ -115,17 +118,7 @@ def _shuffled_distribution(event: events.ShuffledGaussianEvent, tail: float) -> 
     return distribution, left(local) + blanket.REPORT_TAILS * event.users * event.tail
 
 
-# The accountant: what a sequence of releases about one person costs in total.
-#
-# Three routes, in this order of preference:
-#
-# * one binomial release: exact for one integer, else Theorem A with the rounding bound for a single release (A.3);
-# * everything with a Gaussian price: squares of mu and tails add (parts of one record cost less, `records`), the
-#   conversion to (epsilon, delta) is exact;
-# * anything else that is known (Laplace, caps, shuffled Gaussians): numerical composition of privacy loss
-# distributions.
-#
-# Unknown events are refused. Every number returned is an upper bound on the truth.
+# The accountant
 
 
 _TAIL_SHARE = 1e-4  # share of a target delta that tails may use
@@ -146,34 +139,43 @@ _NUMERICAL = (*_PURE, events.ShuffledGaussianEvent)
 
 @dataclass(frozen=True, kw_only=True)
 class Accountant:
-    """An immutable account: compose events into it, then ask what they cost together."""
+    """An immutable account of events about one person.
+
+    Three routes, in this order of preference:
+
+    * one binomial release: exact for one integer, else Theorem A with the rounding bound for a single release (A.3);
+    * everything with a Gaussian price: squares of mu and tails add (parts of one record cost less, `RecordEvent`); the
+      conversion to (epsilon, delta) is exact;
+    * anything else that is known (Laplace, caps, shuffled Gaussians): numerical composition of privacy loss
+      distributions.
+    """
 
     event: events.Event = events.NothingEvent()
 
     def compose(self, event: events.Event, times: int = 1) -> Accountant:
-        """The account with `event` added `times` times."""
+        """Return the account with `event` added `times` times."""
         added = event if times == 1 else events.RepetitionEvent(event=event, times=times)
         return Accountant(event=events.CompositionEvent(events=(self.event, added)))
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta proven at `epsilon`."""
+        """Return the smallest delta proven at `epsilon`."""
         return delta(self.event, epsilon)
 
     def epsilon(self, delta_: float) -> float:
-        """Smallest epsilon proven at `delta_`; infinity where there is none."""
+        """Return the smallest epsilon proven at `delta_`; infinity if there is none."""
         return epsilon(self.event, delta_)
 
     def rho(self) -> float:
-        """Smallest rho proven in zCDP; infinity where there is none."""
+        """Return the smallest rho proven in zCDP; infinity if there is none."""
         return rho(self.event)
 
     def satisfies(self, budget: Budget) -> bool:
-        """Whether everything composed so far keeps within `budget`."""
+        """Return whether all events together keep within `budget`."""
         return satisfies(self.event, budget)
 
 
 def count_atoms(event: events.Event) -> Counter[events.Event]:
-    """The plain releases of which `event` is composed, with their multiplicities."""
+    """Return the plain releases that `event` is composed of, with their multiplicities."""
     counts: Counter[events.Event] = Counter()
     for atom, times in _walk(event, 1):
         if not isinstance(atom, events.NothingEvent):
@@ -194,9 +196,9 @@ def _walk(event: events.Event, times: int) -> Iterator[tuple[events.Event, int]]
 
 
 def price(event: events.Event, tail: float) -> Price:
-    """Composed Gaussian price, spending about `tail` of total-variation mass in all: squares of mu add, tails add.
+    """Return the composed Gaussian price, spending about `tail` of total-variation mass in all.
 
-    But parts of one record have no common worst case (`records`).
+    Squares of mu add, and tails add; parts of one record cost less (`RecordEvent`).
     """
     counts = count_atoms(event)
     share = tail / max(1, sum(counts.values()))
@@ -212,7 +214,7 @@ def price(event: events.Event, tail: float) -> Price:
 
 
 def delta(event: events.Event, epsilon: float) -> float:
-    """Smallest delta proven for `event` at `epsilon` > 0: the best over a ladder of tails."""
+    """Return the smallest delta proven for `event` at `epsilon` > 0: the best over a ladder of tails."""
     epsilon = validation.epsilon(epsilon)
     if math.isinf(epsilon):
         return 0.0
@@ -221,9 +223,9 @@ def delta(event: events.Event, epsilon: float) -> float:
 
 
 def epsilon(event: events.Event, delta_: float) -> float:
-    """Smallest epsilon proven for `event` at `delta_` in [0, 1); infinity where there is none.
+    """Return the smallest epsilon proven for `event` at `delta_` in [0, 1); infinity if there is none.
 
-    That of shuffled Gaussian batches is proven too, and at most 1 part in 10^5 above what a longer search would find.
+    For shuffled Gaussian batches it is at most 1 part in 10^5 above what a longer search would find.
     """
     delta_ = validation.delta(delta_)
     counts = count_atoms(event)
@@ -244,7 +246,7 @@ def epsilon(event: events.Event, delta_: float) -> float:
 
 
 def rho(event: events.Event) -> float:
-    """zCDP price: sums of rho, less what parts of one record cannot cost together."""
+    """Return the zCDP price: the sum of rho, less what parts of one record save together."""
     own = [(atom, times * concentrated_price(atom)) for atom, times in count_atoms(event).items()]
     parts = [
         (atom, 2 * cost * compute_unrounded_share(atom, _LEAST_TAIL) ** 2)
@@ -256,7 +258,7 @@ def rho(event: events.Event) -> float:
 
 
 def satisfies(event: events.Event, budget: Budget) -> bool:
-    """Whether `event` is proven to keep within `budget`."""
+    """Return whether `event` is proven to keep within `budget`."""
     if isinstance(budget, ApproxDP):
         if math.isinf(budget.epsilon):
             return True
@@ -273,12 +275,12 @@ def satisfies(event: events.Event, budget: Budget) -> bool:
 
 
 def delta_near(event: events.Event, epsilon: float, target: float) -> float:
-    """Proven delta at `epsilon`, with tails chosen for a delta of about `target`."""
+    """Return the proven delta at `epsilon`, with tails chosen for a delta of about `target`."""
     return _delta_near(_unwrap_single(event), epsilon, target)
 
 
 def _unwrap_single(event: events.Event) -> events.Event:
-    """The one release of a composition or repetition of one: the same price, which is computed once."""
+    """Return the one release in a composition or repetition of one. It has the same price, which is computed once."""
     while True:
         if isinstance(event, events.CompositionEvent) and len(event.events) == 1:
             (event,) = event.events
@@ -307,16 +309,14 @@ def _delta_near(event: events.Event, epsilon: float, target: float) -> float:
 
 
 def _shuffled_batches(counts: Counter[events.Event]) -> tuple[events.ShuffledGaussianEvent, int] | None:
-    """One kind of them, and how many, if there is nothing else."""
+    """Return the kind of shuffled batches and their number; None if there is anything else."""
     ((atom, times), *others) = counts.items()
     return (atom, times) if not others and isinstance(atom, events.ShuffledGaussianEvent) else None
 
 
 @lru_cache(maxsize=256)
 def _shuffled_epsilon(event: events.ShuffledGaussianEvent, times: int, delta_: float) -> float:
-    """Without their tails; by their own search, which takes half the time and ends at most 1 part in 10^5 above the
-    least.
-    """
+    """Return epsilon without the reports' tails, at most 1 part in 10^5 above the least; this takes half the time."""
     return shuffled_gaussian.composed_shuffled_gaussian_epsilon(
         std=event.std, sensitivity=event.sensitivity, users=event.users, times=times, delta=delta_
     )
@@ -324,7 +324,7 @@ def _shuffled_epsilon(event: events.ShuffledGaussianEvent, times: int, delta_: f
 
 @lru_cache(maxsize=256)
 def _mixed_delta(event: events.ShuffledGaussianEvent, times: int, epsilon: float) -> float:
-    """Proven delta of shuffled batches alone: the same for every tail that a ladder tries."""
+    """Return the proven delta of shuffled batches alone, cached because it is the same for every tail of a ladder."""
     mixed = shuffled_gaussian.composed_shuffled_gaussian_delta(
         std=event.std, sensitivity=event.sensitivity, users=event.users, times=times, epsilon=epsilon
     )
@@ -333,19 +333,19 @@ def _mixed_delta(event: events.ShuffledGaussianEvent, times: int, epsilon: float
 
 
 def _without_amplification(event: events.Event, counts: Counter[events.Event], epsilon: float, tail: float) -> float:
-    """Shuffled reports priced as if nobody shuffled: better than the amplified bound where epsilon is large."""
+    """Return delta of shuffled reports as if nobody shuffled; at large epsilon it beats the amplified bound."""
     if any(isinstance(atom, _PURE) for atom in counts):
         return 1.0
     return price(event, tail).delta(epsilon)
 
 
 def tail_for(target: float, epsilon: float) -> float:
-    """Total-variation mass that costs a small share of a target delta, and of what it leaves of 1, at `epsilon`."""
+    """Return the total-variation mass that costs a small share of a target delta, and of 1 - delta, at `epsilon`."""
     return max(_TAIL_SHARE * min(target, 1 - target) / (1 + math.exp(min(epsilon, 700.0))), _LEAST_TAIL)
 
 
 def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: float) -> float:
-    """Exact for one integer; else Theorem A with the rounding bound of one release at one epsilon (A.3).
+    """Return delta of one binomial release: exact for one integer, else Theorem A with the rounding bound A.3.
 
     Either is tighter than the composable price.
     """
@@ -363,7 +363,7 @@ def single_binomial_delta(event: events.BinomialEvent, epsilon: float, tail: flo
 
 
 def is_gaussian(atoms_: Iterable[events.Event]) -> bool:
-    """Whether all of these plain releases have a Gaussian price."""
+    """Return whether all of these plain releases have a Gaussian price."""
     return all(isinstance(atom, _GAUSSIAN) for atom in atoms_)
 
 
@@ -371,30 +371,7 @@ def _is_single_binomial(counts: Counter[events.Event]) -> bool:
     return sum(counts.values()) == 1 and isinstance(next(iter(counts)), events.BinomialEvent)
 
 
-# What the person who is in the most expensive batches pays: at most M batches of each task, composed over tasks.
-#
-# Batches of one task hold different people, each person at most M times; so a task costs what its M most expensive
-# batches cost together, not the sum over all. A continual release is one event for its whole stream: it is charged
-# once, whatever the number of steps, and its own price covers the person's participations. Tasks compose: a person may
-# be in all of them.
-#
-# Some tasks are parts of alternatives, such as sums over those whom a policy has explored with and sums over the
-# others:
-# a person is in one alternative only, with all its parts, and the dearest alternative counts. Whoever is in one of
-# them
-# in the one world and in the other in the neighbouring one moves both by a contribution instead of a difference of
-# two.
-# Where reports lie in a ball around 0 that is half the sensitivity, and two halves, (mu/2)^2 + (mu'/2)^2, cost less
-# than
-# the dearer whole; up to 1/sqrt 2 of the sensitivity they do not cost more. Reports that are farther from 0 than that,
-# such as bits, have no alternatives: the ledger does not see them, whoever asks does (`policies.base.check_group`).
-#
-# Parts of one record (`events.RecordEvent`) cost less together, whatever the tasks are in which they are released.
-# This
-# is so for who takes part once, and for tasks whose batches all have one price: where a person may have several
-# records,
-# or be in one of different batches, each is priced by itself. To move from one alternative to another costs
-# A + (B + B')/4 beside a matrix of price A, never more than the dearer of both with it (calibration.md 0.4).
+# The most expensive person of a ledger
 
 
 EventCounts = Counter[events.Event]
@@ -403,7 +380,19 @@ SEPARATOR = "\x1f"  # in the names of tasks that are parts of alternatives: task
 
 
 def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str, EventCounts]]:
-    """The tasks that one person can be in: of every set of alternatives one."""
+    """Yield the tasks that one person can be in: one alternative of each set.
+
+    Some tasks are parts of alternatives, such as sums over the users with whom a policy explores and sums over the
+    others. A person is in one alternative only, with all its parts, and the dearest counts. A person who is in one
+    alternative in one world, and in another in the neighbouring world, moves both by a contribution instead of one by a
+    difference. If reports lie in a ball around 0, that is half the sensitivity, and two halves, (mu/2)^2 + (mu'/2)^2,
+    cost less than the dearer whole; up to 1/sqrt 2 of the sensitivity they do not cost more. Reports farther from 0,
+    such as bits, have no alternatives. The ledger does not see the reports, so its caller checks this
+    (`policies.base.check_group`).
+
+    To move from one alternative to another costs A + (B + B')/4 beside a matrix of price A, never more than the dearer
+    of both with it (calibration.md 0.4).
+    """
     families: dict[str, dict[str, list[str]]] = {}
     for name in tasks:
         if SEPARATOR in name:
@@ -415,7 +404,7 @@ def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str,
 
 
 def find_other_alternatives(task: str, tasks: Iterable[str]) -> list[str]:
-    """The parts of the other alternatives of a part's own."""
+    """Return the parts of the other alternatives of a part's own."""
     if SEPARATOR not in task:
         return []
     family, alternative, _ = task.split(SEPARATOR)
@@ -424,7 +413,7 @@ def find_other_alternatives(task: str, tasks: Iterable[str]) -> list[str]:
 
 
 def is_within_budget(tasks: Mapping[str, EventCounts], participations: int, budget: Budget) -> bool:
-    """Whether nobody can have paid more than `budget`."""
+    """Return whether nobody can have paid more than `budget`."""
     return all(
         _check_within(chosen, participations, budget)
         for chosen in iterate_alternatives(_join_records(tasks, participations))
@@ -432,7 +421,12 @@ def is_within_budget(tasks: Mapping[str, EventCounts], participations: int, budg
 
 
 def _join_records(tasks: Mapping[str, EventCounts], participations: int) -> Mapping[str, EventCounts]:
-    """Tasks whose releases are about the same features of a person where they say so: of one participation."""
+    """Join tasks that say that their releases are about the same features of a person, for one participation.
+
+    Parts of one record (`RecordEvent`) cost less together. This holds for a person who takes part once, and for tasks
+    whose batches all have one price. If a person may have several records, or be in different batches, each is priced
+    by itself.
+    """
     if participations == 1:
         return tasks
     return {
@@ -461,7 +455,12 @@ def _check_within(tasks: Mapping[str, EventCounts], participations: int, budget:
 
 
 def compute_spent(tasks: Mapping[str, EventCounts], participations: int, delta: float) -> float:
-    """Smallest epsilon at `delta` within which everybody is proven to be; 0 if nothing was released."""
+    """Return the smallest epsilon at `delta` that holds for everybody; 0 if nothing was released.
+
+    Batches of one task hold different people, each person at most M times, so a task costs what its M most expensive
+    batches cost together. A continual release is one event for its whole stream and is charged once. Tasks compose,
+    because a person may be in all of them.
+    """
     return max(
         _search_spent(chosen, participations, delta)
         for chosen in iterate_alternatives(_join_records(tasks, participations))
@@ -481,12 +480,12 @@ def _search_spent(tasks: Mapping[str, EventCounts], participations: int, delta: 
 
 
 def pure_total(event: events.Event) -> float:
-    """Pure epsilon of a composed event."""
+    """Return the pure epsilon of a composed event."""
     return epsilon(event, 0.0)
 
 
 def _delta(tasks: Mapping[str, EventCounts], participations: int, epsilon: float, target: float) -> float:
-    """delta at `epsilon` of the person who is in the most expensive batches."""
+    """Return delta at `epsilon` for the person in the most expensive batches."""
     if _mixed_gaussians(tasks):
         tail = tail_for(target, epsilon) / (len(tasks) * participations)
         alike = [batches for batches in tasks.values() if len(batches) == 1]
@@ -499,7 +498,7 @@ def _delta(tasks: Mapping[str, EventCounts], participations: int, epsilon: float
 
 
 def _compose_worst_case(tasks: Iterable[EventCounts], participations: int) -> events.Event:
-    """Of every kind of batch as many as a person can be in: no choice of M costs more."""
+    """Compose, of every kind of batch, as many as a person can be in: no choice of M costs more."""
     parts = [
         events.RepetitionEvent(event=event, times=_count_releases(event, count, participations))
         for batches in tasks
@@ -509,7 +508,7 @@ def _compose_worst_case(tasks: Iterable[EventCounts], participations: int) -> ev
 
 
 def is_stream(event: events.Event) -> bool:
-    """Whether an event covers a whole stream: priced once for all of a person's participations, however many steps."""
+    """Return whether an event covers a whole stream: it is priced once for all participations and steps."""
     counts = count_atoms(event)
     return bool(counts) and all(isinstance(events.unwrap_record(atom), events.ContinualEvent) for atom in counts)
 
@@ -521,7 +520,7 @@ def _count_releases(event: events.Event, count: int, participations: int) -> int
 def _select_dearest(
     tasks: Mapping[str, EventCounts], participations: int, price: Callable[[events.Event], float]
 ) -> events.Event:
-    """The M dearest batches of every task, where prices add."""
+    """Compose the M dearest batches of every task; valid for prices that add."""
     parts: list[events.Event] = []
     for batches in tasks.values():
         if len(batches) > 1:  # one of which a person is in: which is dearest beside other tasks is not known
@@ -533,7 +532,7 @@ def _select_dearest(
 
 
 def _price_heaviest(batches: EventCounts, participations: int, tail: float) -> Price:
-    """The M largest mu, and M times the largest tail: no choice of M batches costs more."""
+    """Return the M largest mu composed, with M times the largest tail: no choice of M batches costs more."""
     streams = [price(event, tail) for event in batches if is_stream(event)]
     single = {event: count for event, count in batches.items() if not is_stream(event)}
     prices = [price(event, tail) for event in single]
@@ -549,6 +548,6 @@ def _price_heaviest(batches: EventCounts, participations: int, tail: float) -> P
 
 
 def _mixed_gaussians(tasks: Mapping[str, EventCounts]) -> bool:
-    """Whether different kinds of batches occur in a task, all of them with a Gaussian price."""
+    """Return whether a task has different kinds of batches, all with a Gaussian price."""
     kinds = [atom for batches in tasks.values() for event in batches for atom in count_atoms(event)]
     return any(len(batches) > 1 for batches in tasks.values()) and is_gaussian(kinds)

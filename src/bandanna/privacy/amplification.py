@@ -1,4 +1,7 @@
-"""Amplification by shuffling of reports that are private on their own: clones and the closed form."""
+"""Amplification by shuffling of reports that are private on their own: the clones bound and the printed closed form.
+
+Symbols: n `users`, eps0 `local_epsilon`, C `clones`, Delta_2 `sensitivity`, sigma `std` (per user).
+"""
 
 from __future__ import annotations
 
@@ -18,26 +21,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
-# The clones pair: what a shuffle of n reports, each locally private, can reveal at most.
-#
-# Feldman, McMillan and Talwar ("Hiding among the clones", FOCS 2021, arXiv 2012.12803, theorem 3.2): if every user
-# runs
-# an eps0-locally private randomizer, the shuffled reports of two neighbouring batches are a post-processing of
-#
-#     P = (A + D, C - A + 1 - D)   and   Q = (A + 1 - D, C - A + D),
-#     C ~ Bin(n - 1, e^-eps0),  A ~ Bin(C, 1/2),  D ~ Bernoulli(e^eps0 / (1 + e^eps0)).
-#
-# Given m = C + 1 (which the pair shows), the first count k has, with r = tanh(eps0/2) (2k/m - 1),
-#
-#     P(k | m) = Bin(m, 1/2)(k) (1 + r),   Q(k | m) = Bin(m, 1/2)(k) (1 - r),   privacy loss 2 artanh(r),
-#
-# so that swapping P and Q mirrors k: one direction serves both. A pair with more clones is a post-processing of one
-# with
-# fewer (toss the missing coins). Replacing C by the least value of its bucket is therefore a valid upper bound, for
-# the
-# divergence and for compositions alike; that is how batches of a million users are evaluated in milliseconds.
-#
-# Symbols: n `users`, eps0 `local_epsilon`, C `clones`, Delta_2 `sensitivity`, sigma `std` (per user).
+# The clones pair
 
 
 _DEVIATIONS = 10.0  # of C, left and right of its mean, that are resolved; beyond them two coarse buckets
@@ -48,9 +32,12 @@ _MARGIN = 40  # clones added to that range, for means of a few clones where the 
 def clone_buckets(
     *, users: int, local_epsilon: float, fineness: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """C ~ Bin(n - 1, e^-eps0) in buckets: their least values and their masses, (K,) each.
+    """Return C ~ Bin(n - 1, e^-eps0) in buckets: their least values and their masses, (K,) each.
 
-    A bucket is no wider than E[C] / `fineness`; where that is less than 2, every value of C has its own.
+    A bucket is no wider than E[C] / `fineness`; if that is below 2, every value of C has its own. A pair with more
+    clones is a post-processing of one with fewer (toss the missing coins). So replacing C by the least value of its
+    bucket is a valid upper bound, for the divergence and for compositions alike, and batches of a million users take
+    milliseconds.
     """
     others, absent = users - 1, -math.expm1(-local_epsilon)  # n - 1, 1 - e^-eps0
     mean = others * math.exp(-local_epsilon)
@@ -66,14 +53,26 @@ def clone_buckets(
 
 
 def clones_delta(*, users: int, local_epsilon: float, epsilon: ArrayLike, fineness: float = 1e5) -> NDArray[np.float64]:
-    """Hockey-stick divergence of the clones pair at `epsilon` (scalar or array): delta of the shuffle of n users.
+    """Return the hockey-stick divergence of the clones pair at `epsilon` (scalar or array): delta of the shuffle of n
+    users.
 
-    Given C = c and with j* = ceil((1 - tau) (c + 1)) - 1, 1 - tau = (1 - tanh(epsilon/2) / tanh(eps0/2)) / 2,
+    Feldman, McMillan and Talwar ("Hiding among the clones", FOCS 2021, arXiv 2012.12803, theorem 3.2): if every user
+    runs an eps0-locally private randomizer, the shuffled reports of two neighbouring batches are a post-processing of
+
+        P = (A + D, C - A + 1 - D)   and   Q = (A + 1 - D, C - A + D),
+        C ~ Bin(n - 1, e^-eps0),  A ~ Bin(C, 1/2),  D ~ Bernoulli(e^eps0 / (1 + e^eps0)).
+
+    Given m = C + 1 (which the pair shows), the first count k has, with r = tanh(eps0/2) (2k/m - 1),
+
+        P(k | m) = Bin(m, 1/2)(k) (1 + r),   Q(k | m) = Bin(m, 1/2)(k) (1 - r),   privacy loss 2 artanh(r),
+
+    so that swapping P and Q mirrors k: one direction serves both. Given C = c and with j* = ceil((1 - tau) (c + 1)) -
+    1, 1 - tau = (1 - tanh(epsilon/2) / tanh(eps0/2)) / 2,
 
         delta_c = (p - q e^epsilon) Bin(c, 1/2)(j*) - (e^epsilon - 1) P(Bin(c, 1/2) < j*),   p = 1 - q = P(D = 1),
 
-    the sum over k > tau m of P - e^epsilon Q. Exact to rounding while E[C] < 2 `fineness`; beyond, an upper bound that
-    is too large by 2e-4 at most (relative, delta >= 1e-13). Zero for epsilon >= eps0: the local guarantee is pure.
+    is the sum over k > tau m of P - e^epsilon Q. Exact to rounding while E[C] < 2 `fineness`; beyond, an upper bound
+    that is too large by 2e-4 at most (relative, delta >= 1e-13). Zero for epsilon >= eps0: the local guarantee is pure.
     """
     users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
     target = validation.non_negative_array("epsilon", epsilon, error=InvalidBudget)
@@ -89,18 +88,18 @@ def clones_delta(*, users: int, local_epsilon: float, epsilon: ArrayLike, finene
 
 
 def _below(j: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(Bin(c, 1/2) < j) for 0 <= j <= c + 1."""
+    """Return P(Bin(c, 1/2) < j) for 0 <= j <= c + 1."""
     inside = (j > 0) & (j <= c)
     tail = special.betainc(np.where(inside, c - j + 1, 1.0), np.where(inside, j, 1.0), 0.5)
     return np.where(inside, tail, np.where(j > 0, 1.0, 0.0))
 
 
 def clones_tail(*, std: float, sensitivity: float, users: int, local_epsilon: float) -> float:
-    """Total variation between a shuffle of Gaussian reports and one that the clones pair dominates:
+    """Bound the total variation between a shuffle of Gaussian reports and one that the clones pair dominates.
 
         t = `tail_weight` delta_G(eps0; Delta_2 / sigma),
 
-    at most, for each of the two neighbours' views: it costs (1 + e^epsilon) t of delta.
+    for each of the two neighbours' views: it costs (1 + e^epsilon) t of delta.
     """
     local = validation.positive("local_epsilon", local_epsilon)
     mu = validation.positive("sensitivity", sensitivity) / validation.positive("std", std)
@@ -108,29 +107,30 @@ def clones_tail(*, std: float, sensitivity: float, users: int, local_epsilon: fl
 
 
 def tail_weight(*, users: int, local_epsilon: float) -> float:
-    """h + (n - 1) e^-eps0 (1 + h), h = 1/(1 + e^eps0): by how many delta0 a shuffle of (eps0, delta0)-reports moves.
+    """Return h + (n - 1) e^-eps0 (1 + h), h = 1/(1 + e^eps0): by how many delta0 a shuffle of (eps0, delta0)-reports
+    moves.
 
-    h for the person, e^-eps0 (1 + h) for everybody else (calibration.md B.3). Theorem 3.8 of the same paper has
-    n (1 + e^-eps0 / 2), which is more.
+    h is the person's share, e^-eps0 (1 + h) that of each other user (calibration.md B.3). Theorem 3.8 of the same paper
+    has n (1 + e^-eps0 / 2), which is more.
     """
     half = float(special.expit(-local_epsilon))
     return half + (users - 1) * math.exp(-local_epsilon) * (1 + half)
 
 
-# The printed amplification lemma of the shuffle-bandit paper, for `calibration="paper"`.
+# The printed lemma
 
 
 def amplification_closed_form(
     *, users: int, local_epsilon: float, local_delta: float, delta: float
 ) -> tuple[float, float]:
-    """(epsilon, delta) of a shuffle of n reports, each (eps0, delta0)-locally private, by paper 000, lemma B.4:
+    """Return (epsilon, delta) of a shuffle of n reports, each (eps0, delta0)-locally private, by paper 000, lemma B.4.
 
         epsilon = log(1 + (e^eps0 - 1)/(e^eps0 + 1) (8 sqrt(e^eps0 log(4/delta')) / sqrt(n) + 8 e^eps0 / n)),
         delta = delta' + (e^epsilon + 1) (1 + e^-eps0 / 2) n delta0,   if eps0 <= log(n / (16 log(2/delta'))).
 
     Symbols: n `users`, eps0 `local_epsilon`, delta0 `local_delta`, delta' the argument `delta`. The returned delta may
-    exceed 1, which promises nothing. Reference: Chowdhury and Zhou, "Shuffle private linear contextual bandits", after
-    Feldman, McMillan and Talwar. Outside the lemma's range (B = 20 never meets it) `OutsideTheorem` is raised.
+    exceed 1, which promises nothing. Outside the lemma's range (B = 20 never meets it) `OutsideTheorem` is raised.
+    Reference: Chowdhury and Zhou, "Shuffle private linear contextual bandits", after Feldman, McMillan and Talwar.
     """
     users, local = validation.integer("users", users), validation.positive("local_epsilon", local_epsilon)
     local_delta, spare = validation.delta(local_delta, argument="local_delta"), validation.delta(delta)
@@ -146,12 +146,7 @@ def amplification_closed_form(
     return epsilon, spare + (math.exp(epsilon) + 1) * (1 + math.exp(-local) / 2) * users * local_delta  # lemma B.4
 
 
-# The privacy loss distribution of the clones pair, for users who return: their batches compose numerically.
-#
-# Compositions are convolutions of privacy losses (dp-accounting). A shuffled batch of (eps0, delta0)-private reports
-# lies
-# within a total variation `tail_weight` delta0 of one that the clones pair dominates, so M batches cost the M-fold
-# composition of the pair and M tails.
+# Composition for users who return
 
 
 _LOST = 1e-20  # mass cut from either end of the list of losses, counted as an infinite loss
@@ -160,10 +155,14 @@ _BUCKET_FINENESS = 5e2  # buckets of C are at most a 500th of its mean, which lo
 
 
 def clones_pld(*, users: int, local_epsilon: float, discretization: float | None = None) -> PrivacyLossDistribution:
-    """Privacy loss distribution of the clones pair, rounded so that it dominates the pair (pessimistic, composable).
+    """Return the privacy loss distribution of the clones pair, rounded so that it dominates the pair.
 
-    Every outcome has mass w under P and w e^-loss under Q. It is split into two outcomes whose losses g <= loss <= g
-    + h are grid points, keeping both masses:
+    Batches of users who return compose by convolution of privacy losses (dp-accounting). A shuffled batch of (eps0,
+    delta0)-private reports lies within a total variation `tail_weight` delta0 of one that the clones pair dominates, so
+    M batches cost the M-fold composition of the pair and M tails.
+
+    Every outcome has mass w under P and w e^-loss under Q. It is split into two outcomes whose losses g <= loss <= g +
+    h are grid points, keeping both masses:
 
         share of the upper one = (1 - e^-(loss - g)) / (1 - e^-h).
 
@@ -190,12 +189,12 @@ def clones_pld(*, users: int, local_epsilon: float, discretization: float | None
 
 
 def loss_std(*, users: int, local_epsilon: float) -> float:
-    """Standard deviation of the pair's privacy loss to first order: 2 tanh(eps0/2) / sqrt(E[C] + 1)."""
+    """Return the standard deviation of the pair's privacy loss to first order, 2 tanh(eps0/2) / sqrt(E[C] + 1)."""
     return 2 * math.tanh(local_epsilon / 2) / math.sqrt((users - 1) * math.exp(-local_epsilon) + 1)
 
 
 def _outcomes(users: int, local: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Losses log((1 + r) / (1 - r)) and P-masses of the outcomes (m, k) that matter, flat; the mass of the others."""
+    """Return losses log((1 + r) / (1 - r)) and P-masses of the outcomes (m, k) that matter; the mass of the others."""
     least, weight = clone_buckets(users=users, local_epsilon=local, fineness=_BUCKET_FINENESS)
     m = least[:, None] + 1  # (K, 1)
     half = math.ceil(_DEVIATIONS * math.sqrt(float(m.max())) / 2) + 1

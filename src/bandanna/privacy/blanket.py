@@ -1,4 +1,7 @@
-"""The blanket bound for shuffled Gaussian reports: stop-loss values, profiles and their composition."""
+"""The blanket bound: what a shuffled batch of Gaussian reports reveals about one of them (calibration.md B.1, B.2).
+
+Symbols: n `users`, p `chance`, eps0 `local_epsilon`, mu = Delta_2 / sigma.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +23,7 @@ if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 
-# A Gaussian report among Gaussian reports: what one shuffled batch reveals at most (calibration.md B.1, B.2).
-#
-# R and S are the person's two laws, at the distance mu = Delta_2 / sigma. But for a mass (n - 1) p delta0 everybody
-# else
-# sends, with probability p = e^-eps0, a draw from (R + S)/2: the person hides among C ~ Bin(n - 1, p) of them.
-# Relative
-# to C + 1 draws from (R + S)/2 the two neighbours have the densities 1 + m and 1 - m, m the mean of C + 1 independent
-#
-#     s = tanh(log(R/S) / 2),      so that      delta = (1 + e^epsilon) E (m - tau)+,      tau = tanh(epsilon / 2),
-#
-# in both directions, as s and -s have one law. With coins b_i of chance p this is a sum over all n,
-#
-#     E (m - tau)+ = E (Y)+ / (n p),      Y = sum_i b_i (s_i - tau).
-#
-# Everything below is an upper bound on it. Spreading s over two points with the same mean raises the expectation of a
-# convex function, so s - tau is put on a lattice, h Z; beyond the last point the excess itself is added. For every
-# theta > 0, with K the moment generating function of one summand, z_j = theta + 2 pi i j / (N h) and N points,
-#
-#     E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2) = sum_k e^(-theta k N h) E (Y + k N h)+,
-#
-# whose other terms are not negative; theta near the saddle point keeps all digits, however small delta is (B.2).
-#
-# Symbols: n `users`, p `chance`, eps0 `local_epsilon`, Delta_2 / sigma `mu`.
+# Stop-loss values at one epsilon
 
 
 REPORT_TAILS = 5.0  # a mass `tail` of every report moves a batch by at most 5 n of them (calibration.md B.1, step 5)
@@ -69,12 +50,12 @@ class Lattice:
 
 @lru_cache(maxsize=64)  # searches over eps0 ask for the same ones
 def spread_on_lattice(mu: float, epsilon: float) -> Lattice:
-    """`lattices` of one epsilon."""
+    """Return the lattice of one epsilon."""
     return spread_on_lattices(mu, epsilon)
 
 
 def spread_on_lattices(mu: float, epsilon: ArrayLike) -> Lattice:
-    """s - tau under (R + S)/2: of every cell between two points the mass and the mean are known.
+    """Spread s - tau under (R + S)/2 over a lattice: each cell's mass and mean are known.
 
     The cell [a, a + h] of s holds R(cell) = (1 + s) (R + S)/2 integrated, so that the share of the upper point is
 
@@ -104,14 +85,34 @@ def spread_on_lattices(mu: float, epsilon: ArrayLike) -> Lattice:
 
 
 def _cells(edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Phi(b) - Phi(a) of neighbouring edges, from the side on which both are small."""
+    """Return Phi(b) - Phi(a) of neighbouring edges, computed from the side on which both are small."""
     low, high = edges[..., :-1], edges[..., 1:]
     mirrored = low > 0
     return np.asarray(special.ndtr(np.where(mirrored, -low, high)) - special.ndtr(np.where(mirrored, -high, low)))
 
 
 def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
-    """E (m - tanh(epsilon/2))+, from above."""
+    """Return an upper bound on E (m - tanh(epsilon/2))+.
+
+    R and S are the person's two laws, at the distance mu = Delta_2 / sigma. But for a mass (n - 1) p delta0 everybody
+    else sends, with probability p = e^-eps0, a draw from (R + S)/2: the person hides among C ~ Bin(n - 1, p) of them.
+    Relative to C + 1 draws from (R + S)/2 the two neighbours have the densities 1 + m and 1 - m, m the mean of C + 1
+    independent
+
+        s = tanh(log(R/S) / 2),      so that      delta = (1 + e^epsilon) E (m - tau)+,      tau = tanh(epsilon / 2),
+
+    in both directions, as s and -s have one law. With coins b_i of chance p this is a sum over all n,
+
+        E (m - tau)+ = E (Y)+ / (n p),      Y = sum_i b_i (s_i - tau).
+
+    Spreading s over two points with the same mean raises the expectation of a convex function, so s - tau is put on a
+    lattice, h Z; beyond the last point the excess itself is added. For every theta > 0, with K the moment generating
+    function of one summand, z_j = theta + 2 pi i j / (N h) and N points,
+
+        E (Y)+ <= 1/(N h) sum_j K(z_j)^n (h/2)^2 / sinh^2(h z_j / 2) = sum_k e^(-theta k N h) E (Y + k N h)+,
+
+    whose other terms are not negative; theta near the saddle point keeps all digits, however small delta is (B.2).
+    """
     grid = spread_on_lattice(mu, epsilon)
     x = np.asarray(grid.step * grid.places, dtype=np.float64)
     if x[-1] <= 0:
@@ -129,7 +130,7 @@ def stop_loss(*, users: int, chance: float, mu: float, epsilon: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class TiltCircle:
-    """N = `points` tilts z_j, and the sum over them for one law on multiples of `step`, or for some, each by itself."""
+    """N = `points` tilts z_j, and the sum over them for one law on multiples of `step`, or for several laws."""
 
     users: int
     chance: float
@@ -138,16 +139,16 @@ class TiltCircle:
 
     @classmethod
     def around(cls, users: int, chance: float, step: float, spread: float, width: int) -> TiltCircle:
-        """With room for the standard deviation of Y, `spread`, and for one summand on `width` places."""
+        """Return a circle with room for the standard deviation of Y, `spread`, and for a summand on `width` places."""
         points = fft.next_fast_len(max(math.ceil(_SPAN * spread / step) + width, 64), real=True)
         return cls(users=users, chance=chance, step=step, points=int(points))
 
     def transformed(self, masses: NDArray[np.float64]) -> NDArray[np.complex128]:
-        """conj(K(z_j)) from tilted masses: (..., N//2 + 1), from (..., N)."""
+        """Return conj(K(z_j)) from tilted masses: (..., N//2 + 1), from (..., N)."""
         return np.asarray(1 - self.chance + self.chance * fft.rfft(masses))
 
     def counts(self, size: NDArray[np.float64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which |K(z_j)| are large enough beside K(theta) for their terms to be computed."""
+        """Return which |K(z_j)| are large enough beside K(theta) for their terms to be computed."""
         return np.asarray(size > most * math.exp(-_FAINT / self.users))
 
     def terms(
@@ -158,7 +159,8 @@ class TiltCircle:
         most: NDArray[np.float64],
         theta: ArrayLike,
     ) -> NDArray[np.float64]:
-        """Of B.2, in units of K(theta)^n, (J,): of places j with the values k, their sizes, K(theta) and theta.
+        """Return the terms of B.2 in units of K(theta)^n, (J,), from places j, values k, their sizes, K(theta) and
+        theta.
 
         (K / K(theta))^n = far e^(i angle), and 1 / sinh^2(a - i b) = (one + i other)^2 for a - i b = h conj(z_j) / 2.
         """
@@ -174,7 +176,7 @@ class TiltCircle:
     def expectation(
         self, total: NDArray[np.float64], most: NDArray[np.float64], theta: ArrayLike, tilted: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """E (Y)+ / (n p) from above, from the sum of the terms."""
+        """Return an upper bound on E (Y)+ / (n p) from the sum of the terms."""
         share = self.chance * tilted.sum(axis=-1) / most
         value = total / (self.points * self.step) + bound_rounding(
             theta, self.step, self.points, self.users, share, tilted
@@ -185,7 +187,8 @@ class TiltCircle:
 def bound_rounding(
     theta: ArrayLike, step: float, points: int, users: int, share: ArrayLike, tilted: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Rounding and faint terms, in units of K(theta)^n: (n eta e^(n eta) + e^-45) times the sum of the kernel's sizes.
+    """Bound rounding and faint terms in units of K(theta)^n: (n eta e^(n eta) + e^-45) times the sum of the kernel's
+    sizes.
 
     Every computed K(z_j) is within eta K(theta) of the true one: errors of the weights, of the Fourier transform in the
     Euclidean norm (5 log2(N) units, as for radix 2), and of what follows. The sizes (h/2)^2 / |sinh|^2 have one maximum
@@ -199,15 +202,16 @@ def bound_rounding(
 
 
 def newton_step(theta: _Number, mean: _Number, variance: _Number) -> tuple[_Number, _Number]:
-    """Slope of n log K(theta) - 2 log theta, from mean and variance of the tilted Y, and where it might be 0."""
+    """Return the slope of n log K(theta) - 2 log theta, from the tilted Y's mean and variance, and its likely root."""
     slope = mean - 2 / theta
     return slope, theta - slope / (variance + 2 / theta**2)
 
 
 def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float) -> tuple[float, float]:
-    """theta near the least n log K(theta) - 2 log theta, and the tilted standard deviation of Y; Newton's method.
+    """Return theta near the least n log K(theta) - 2 log theta, and the tilted standard deviation of Y, by Newton's
+    method.
 
-    Any theta > 0 will do: this one keeps all digits.
+    Any theta > 0 is valid; this one keeps all digits.
     """
     low, high = 0.0, math.inf
     theta = 1 / math.sqrt(users * chance * float(weights @ x**2))
@@ -225,18 +229,18 @@ def _saddle(x: NDArray[np.float64], weights: NDArray[np.float64], users: int, ch
     return theta, math.sqrt(max(variance, 0.0))
 
 
-# What a Gaussian report among Gaussian reports reveals at many epsilons at once: `blanket.stop_loss` for arrays.
-#
-# The same bound by the same sum over complex tilts z_j (`TiltCircle`), one row for each epsilon; all rows share
-# the
-# number N of points, the largest that one of them needs: any number will do.
+# Stop-loss values at many epsilons
 
 
 _STEEPEST = 300.0  # exponent of the largest tilt: no overflow, not of squares either
 
 
 def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.float64]) -> NDArray[np.float64]:
-    """E (m - tanh(epsilon/2))+ for every epsilon, from above; (R,), from (R,)."""
+    """Return upper bounds on E (m - tanh(epsilon/2))+ for every epsilon; (R,), from (R,).
+
+    The same sum as in `stop_loss`, one row for each epsilon. All rows share the largest number N of points that one of
+    them needs; any number is valid.
+    """
     grid = spread_on_lattices(mu, epsilon)
     within = np.any((grid.places > 0) & (grid.weights > 0), axis=1)  # else all of s is below tau, but for the excess
     value = grid.excess.copy()
@@ -248,7 +252,7 @@ def stop_losses(*, users: int, chance: float, mu: float, epsilon: NDArray[np.flo
 def _tilted(
     users: int, chance: float, step: float, places: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """E (Y)+ / (n p) from above, for every row of a lattice: (R,), from (R, Q)."""
+    """Return upper bounds on E (Y)+ / (n p) for every row of a lattice: (R,), from (R, Q)."""
     x = np.asarray(step * places, dtype=np.float64)
     theta, spread = _saddles(x, weights, users, chance)
     circle = TiltCircle.around(users, chance, step, spread, x.shape[1])
@@ -266,9 +270,9 @@ def _tilted(
 def _saddles(
     x: NDArray[np.float64], weights: NDArray[np.float64], users: int, chance: float
 ) -> tuple[NDArray[np.float64], float]:
-    """theta near the least n log K(theta) - 2 log theta, (R,), and the largest tilted standard deviation of a Y.
+    """Return theta near the least n log K(theta) - 2 log theta, (R,), and the largest tilted standard deviation of a Y.
 
-    Any theta > 0 will do: these keep all digits. Newton's method between bounds.
+    Any theta > 0 is valid; these keep all digits. Newton's method between bounds.
     """
     last, below, likely = x[:, -1], x[0] - x[0, -1], chance * weights  # x = last + below in every row
     powers = np.stack([np.ones_like(below), below, below**2], axis=1)  # (Q, 3)
@@ -291,13 +295,7 @@ def _saddles(
     return theta, math.sqrt(max(float(variance.max()), 0.0))
 
 
-# The privacy loss distribution of a Gaussian report among Gaussian reports, for users who return.
-#
-# The pair of `blanket` has the densities 1 + m and 1 - m, its privacy loss is 2 artanh(m), and all that a test can get
-# out of it is the convex function E (m - tau)+ of tau, which `stop_loss` bounds from above. Between knots tau_k =
-# tanh(k g / 2), multiples of a step g of the loss, it lies below its chords, and the chords belong to an m that is
-# always at a knot: that pair dominates this one, and its losses lie on a grid, so that they compose by convolution.
-# The greatest convex function below the computed values still lies above the true one.
+# Composition for users who return
 
 
 _RETURNING_FINENESS = 10.0  # knots per standard deviation of the loss: its variance grows by about 1/600
@@ -320,7 +318,7 @@ class LossDistribution:
     infinite: float
 
     def composed(self, times: int) -> LossDistribution:
-        """`times`-fold composition: a convolution, in which `_CUT` of mass at both ends counts as an infinite loss."""
+        """Return the `times`-fold composition, a convolution. `_CUT` of mass at each end counts as infinite loss."""
         low, high = self._reach(times)
         points = int(fft.next_fast_len(max(high - low + 1, len(self.masses)), real=True))
         around = fft.irfft(fft.rfft(self.masses, points) ** times, points)
@@ -329,7 +327,7 @@ class LossDistribution:
         return LossDistribution(step=self.step, first=times * self.first + low, masses=masses, infinite=infinite)
 
     def _reach(self, times: int) -> tuple[int, int]:
-        """Places among the composed losses, from the least, beyond which lies `_CUT` of mass: Chernoff's bound."""
+        """Return the places of the composed losses beyond which lies `_CUT` of mass, by Chernoff's bound."""
         order = np.arange(1, 21) / len(self.masses)
         grown = np.exp(np.outer(np.arange(len(self.masses)), order))  # (L, 20)
         with np.errstate(divide="ignore", invalid="ignore"):  # next to no mass: rounding may leave less than none
@@ -340,13 +338,13 @@ class LossDistribution:
         return math.floor(low), math.ceil(high)
 
     def get_delta_for_epsilon(self, epsilon: float) -> float:
-        """E (1 - e^(epsilon - loss))+, under the name that it has in dp-accounting."""
+        """Return E (1 - e^(epsilon - loss))+. dp-accounting uses this name."""
         beyond = max(0, math.floor(epsilon / self.step) - self.first)
         above = epsilon - self.step * (self.first + np.arange(beyond, len(self.masses)))
         return self.infinite - float(self.masses[beyond:] @ np.expm1(np.minimum(above, 0.0)))
 
     def pld(self) -> PrivacyLossDistribution:
-        """For dp-accounting; one direction serves both."""
+        """Return the distribution for dp-accounting; one direction serves both."""
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
         pmf = pld_pmf.DensePLDPmf(self.step, self.first, self.masses, self.infinite, True)
@@ -356,14 +354,20 @@ class LossDistribution:
 def blanket_pld(
     *, users: int, local_epsilon: float, mu: float, discretization: float | None = None
 ) -> PrivacyLossDistribution:
-    """`blanket_losses`, for dp-accounting to compose with others."""
+    """Return `blanket_losses` for dp-accounting to compose with others."""
     return blanket_losses(users=users, local_epsilon=local_epsilon, mu=mu, discretization=discretization).pld()
 
 
 def blanket_losses(
     *, users: int, local_epsilon: float, mu: float, discretization: float | None = None
 ) -> LossDistribution:
-    """Privacy losses that dominate one report among `users`, at `mu` = Delta_2 / sigma.
+    """Return privacy losses that dominate one report among `users`, at `mu` = Delta_2 / sigma.
+
+    The pair of `stop_loss` has the densities 1 + m and 1 - m, its privacy loss is 2 artanh(m), and all that a test can
+    get out of it is the convex function E (m - tau)+ of tau, which `stop_loss` bounds from above. Between knots tau_k =
+    tanh(k g / 2), multiples of a step g of the loss, it lies below its chords, and the chords belong to an m that is
+    always at a knot: that pair dominates this one, and its losses lie on a grid, so that they compose by convolution.
+    The greatest convex function below the computed values still lies above the true one.
 
     Losses are multiples of `discretization`; the default is a tenth of the standard deviation of one loss. m has the
     mass v_k at tau_k and as much at -tau_k, so the loss k g has v_k (1 + tau_k): one direction serves both.
@@ -383,20 +387,20 @@ def blanket_losses(
 
 
 def loss_std(*, users: int, local_epsilon: ArrayLike, mu: float) -> NDArray[np.float64]:
-    """Standard deviation of the loss, about: 2 tanh(mu/2) / sqrt(E[C] + 1)."""
+    """Return about the standard deviation of the loss, 2 tanh(mu/2) / sqrt(E[C] + 1)."""
     return np.asarray(2 * math.tanh(mu / 2) / np.sqrt((users - 1) * np.exp(-np.asarray(local_epsilon)) + 1))
 
 
 @lru_cache(maxsize=512)
 def composed_blanket(users: int, local_epsilon: float, mu: float, times: int) -> LossDistribution:
-    """`times`-fold composition."""
+    """Return the `times`-fold composition of `blanket_losses`."""
     return blanket_losses(users=users, local_epsilon=local_epsilon, mu=mu).composed(times)
 
 
 def _profile(
     users: int, chance: float, mu: float, step: float, stride: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Knots k >= 0, 1 - tau_k and a convex bound on E (m - tau_k)+; (K,) each."""
+    """Return knots k >= 0, 1 - tau_k and a convex bound on E (m - tau_k)+; (K,) each."""
     alone = gdp.epsilon(_RETURNING_FAINT / 100, mu)  # nobody reveals more among others
     ahead, room = (
         _knots(step, stride, min(LARGEST_LOSS_RATIO, alone)),
@@ -418,7 +422,7 @@ def _profile(
 
 
 def _knots(step: float, stride: int, end: float) -> Iterator[int]:
-    """0, `stride`, 2 `stride`, ... and, far out, those that are `_GROWTH` times as far as the last, to a loss `end`."""
+    """Yield 0, `stride`, 2 `stride`, ... and, far out, knots `_GROWTH` times as far as the last, to a loss `end`."""
     k = 0
     while k * step <= end:
         yield k
@@ -427,7 +431,7 @@ def _knots(step: float, stride: int, end: float) -> Iterator[int]:
 
 
 def _convex_minorant(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[list[float], list[float]]:
-    """Vertices of the greatest convex function below the points, from (0, 0) on, x increasing."""
+    """Return the vertices of the greatest convex function below the points, from (0, 0) on, x increasing."""
     vertices = [(0.0, 0.0)]
     for point in zip(x.tolist(), y.tolist(), strict=True):
         while len(vertices) > 1 and _turns_right(vertices[-2], vertices[-1], point):

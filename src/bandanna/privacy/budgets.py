@@ -1,4 +1,4 @@
-"""Privacy budgets: pure, approximate, zero-concentrated and Renyi differential privacy."""
+"""Privacy budgets: pure, approximate, zero-concentrated and Renyi differential privacy, and their conversions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LEAST_DELTA = 1e-300
 
 
 class Budget:
-    """Base of all budgets. `mu` is the largest Gaussian price that the budget pays for."""
+    """Base class of all budgets."""
 
     def mu(self) -> float:
-        """Largest mu such that every mu-GDP Gaussian release keeps the promise."""
+        """Return the largest mu such that every mu-GDP release keeps within the budget."""
         raise InvalidBudget("budget", self, "a budget of one of the kinds in bandanna.privacy.budgets")
 
 
@@ -38,17 +38,17 @@ class PureDP(Budget):
         object.__setattr__(self, "epsilon", validation.epsilon(self.epsilon))
 
     def mu(self) -> float:
-        """No Gaussian release is pure."""
+        """Return 0: no Gaussian release is pure."""
         if math.isinf(self.epsilon):
             return math.inf
         raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
 
     def to_zcdp(self) -> ZCDP:
-        """epsilon-DP implies (epsilon tanh(epsilon/2))-zCDP, and nothing less does (calibration.md F)."""
+        """Convert: epsilon-DP implies (epsilon tanh(epsilon/2))-zCDP, and no smaller rho holds (calibration.md F)."""
         return ZCDP(rho=pure_rho(self.epsilon))
 
     def to_renyi(self, alpha: float) -> RenyiDP:
-        """The Renyi divergence of randomized response, the worst epsilon-DP pair, exactly.
+        """Convert to the Renyi divergence of randomized response, the worst epsilon-DP pair; exact.
 
         D_alpha = log(cosh((alpha - 1/2) epsilon) / cosh(epsilon/2)) / (alpha - 1) (Bun and Steinke 2016, Lemma 5.3).
         """
@@ -59,7 +59,7 @@ class PureDP(Budget):
         return RenyiDP(alpha=alpha, epsilon=log_ratio / (alpha - 1))
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """The smallest epsilon' of randomized response: e^epsilon' = e^epsilon - delta (1 + e^epsilon), or 0."""
+        """Convert to randomized response's smallest epsilon': e^epsilon' = e^epsilon - delta (1 + e^epsilon), or 0."""
         delta = validation.delta(delta)
         if math.isinf(self.epsilon):
             return ApproxDP(epsilon=math.inf, delta=delta)
@@ -80,7 +80,7 @@ class ApproxDP(Budget):
         object.__setattr__(self, "delta", validation.delta(self.delta))
 
     def mu(self) -> float:
-        """The analytic Gaussian mechanism: exact for every epsilon."""
+        """Return mu of the analytic Gaussian mechanism, exact for every epsilon."""
         if 0 < self.delta < _LEAST_DELTA:
             raise InvalidBudget("delta", self.delta, f"at least {_LEAST_DELTA:g}: shares of it must be floats")
         return gdp.mu(self.epsilon, self.delta)
@@ -97,11 +97,11 @@ class ZCDP(Budget):
         object.__setattr__(self, "rho", validation.epsilon(self.rho, argument="rho"))
 
     def mu(self) -> float:
-        """A mu-GDP Gaussian release is exactly (mu^2/2)-zCDP."""
+        """Return sqrt(2 rho): a mu-GDP Gaussian release is exactly (mu^2/2)-zCDP."""
         return math.sqrt(2 * self.rho)
 
     def pure(self) -> float:
-        """Largest epsilon whose pure releases keep the promise: epsilon tanh(epsilon/2) <= rho, from below."""
+        """Return the largest epsilon of pure releases within the budget: epsilon tanh(epsilon/2) <= rho, from below."""
         if math.isinf(self.rho):
             return math.inf
         least = max(math.sqrt(2 * self.rho), self.rho) * (1 - 1e-14)
@@ -110,11 +110,11 @@ class ZCDP(Budget):
         )
 
     def to_renyi(self, alpha: float) -> RenyiDP:
-        """By definition."""
+        """Convert by definition."""
         return RenyiDP(alpha=alpha, epsilon=alpha * self.rho)
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """The best of the Renyi conversions over all orders."""
+        """Convert by the best of the Renyi conversions over all orders."""
         delta = _positive_delta(delta)
         if math.isinf(self.rho):
             return ApproxDP(epsilon=math.inf, delta=delta)
@@ -124,7 +124,7 @@ class ZCDP(Budget):
         return _approx(float(np.min(_renyi_epsilon(orders, self.rho * orders, delta))), delta)
 
     def delta(self, epsilon: float) -> float:
-        """Smallest delta of the Renyi conversions at `epsilon` (Canonne, Kamath and Steinke 2020, Cor. 13)."""
+        """Return the smallest delta of Renyi conversions at `epsilon` (Canonne, Kamath and Steinke 2020, Cor. 13)."""
         # alpha - 1 near the optimum of the exponent, or where the divergence reaches one
         centre = max((epsilon - self.rho) / (2 * self.rho), 1 / math.sqrt(self.rho))
         orders = 1 + centre * np.exp(np.linspace(-12, 6, 20001))
@@ -145,17 +145,21 @@ class RenyiDP(Budget):
         object.__setattr__(self, "alpha", _order(self.alpha))
 
     def mu(self) -> float:
-        """A mu-GDP Gaussian release has divergence alpha mu^2/2."""
+        """Return mu with alpha mu^2/2 = epsilon, the divergence of a mu-GDP Gaussian release."""
         return math.sqrt(2 * self.epsilon / self.alpha)
 
     def to_approx(self, delta: float) -> ApproxDP:
-        """epsilon + log(1 - 1/alpha) - log(alpha delta)/(alpha - 1) (Canonne, Kamath and Steinke 2020, Prop. 12)."""
+        """Convert (Canonne, Kamath and Steinke 2020, Prop. 12).
+
+        epsilon + log(1 - 1/alpha) - log(alpha delta)/(alpha - 1).
+        """
         delta = _positive_delta(delta)
         return _approx(float(_renyi_epsilon(np.asarray(self.alpha), np.asarray(self.epsilon), delta)), delta)
 
 
 def pure_rho(epsilon: float) -> float:
-    """rho = epsilon tanh(epsilon/2), the zCDP of any epsilon-DP release: the largest D_alpha / alpha, at alpha -> 1.
+    """Return rho = epsilon tanh(epsilon/2), the zCDP of any epsilon-DP release: the largest D_alpha / alpha, at alpha
+    -> 1.
 
     Randomized response is the worst pair, and log cosh sqrt(s) is concave in s (calibration.md F). Never above the
     epsilon^2/2 of Bun and Steinke (2016, Prop. 1.4); rounded up.
@@ -168,7 +172,7 @@ def _renyi_epsilon(alpha: Floats, divergence: Floats, delta: float) -> Floats:
 
 
 def _log_cosh(x: float) -> float:
-    """log cosh x for x >= 0: log(1 + 2 sinh^2(x/2)) for small x, x - log 2 + log(1 + e^-2x) for large."""
+    """Return log cosh x for x >= 0: log(1 + 2 sinh^2(x/2)) for small x, x - log 2 + log(1 + e^-2x) for large."""
     return math.log1p(2 * math.sinh(x / 2) ** 2) if x < 1 else x + math.log1p(math.exp(-2 * x)) - math.log(2)
 
 
@@ -180,7 +184,7 @@ def _order(alpha: Any) -> float:
 
 
 def _approx(epsilon: float, delta: float) -> ApproxDP:
-    """A converted budget; an epsilon of zero or less is stated as the smallest positive number."""
+    """Return a converted budget; an epsilon of zero or less becomes the smallest positive number."""
     return ApproxDP(epsilon=max(epsilon, sys.float_info.min), delta=delta)
 
 

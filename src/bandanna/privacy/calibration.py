@@ -1,4 +1,4 @@
-"""The least noise for a budget, by numerical accounting or by the papers' printed constants."""
+"""The least noise for a budget, found by the accountant or printed by the papers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bandanna.privacy.factorisation import Factorisation
 from bandanna.privacy.prices import fine_grid
 from bandanna.storage.encoding import stored_as
 
-# Least Gaussian and Laplace noise for a budget: one release, M releases, or a continual release.
+# Gaussian and Laplace noise
 
 
 _LARGEST = 600.0  # epsilon beyond which e^epsilon leaves the floats
 
 
 def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
-    """Least std of Gaussian noise on a `dim`-vector of l2 `sensitivity`, for a user in `participations` releases.
+    """Return the least std of Gaussian noise on a `dim`-vector of l2 `sensitivity`, for M = `participations` releases.
 
     The analytic Gaussian mechanism: std = sensitivity sqrt(M) / mu(epsilon, delta), plus the grid's share.
     """
@@ -36,7 +36,7 @@ def gaussian_std(*, sensitivity: float, dim: int, budget: Budget, participations
 
 @lru_cache(maxsize=4096)  # policies of one kind calibrate alike
 def _gaussian_std(sensitivity: float, dim: int, budget: Budget, participations: int, once: float) -> float:
-    """From `once`, the std for a user in one release, without a grid."""
+    """Return the std from `once`, the std for a user in one release, without a grid."""
 
     def event(std: float) -> events.Event:
         one = events.GaussianEvent(std=std, sensitivity=sensitivity, dim=dim, grid=fine_grid(std, sensitivity, dim))
@@ -48,7 +48,8 @@ def _gaussian_std(sensitivity: float, dim: int, budget: Budget, participations: 
 def continual_std(
     *, factorisation: Factorisation, sensitivity: float, dim: int, budget: Budget, participations: int = 1
 ) -> float:
-    """Least std of the noise on every released number of a continual sum, M0 participations inside one stream.
+    """Return the least std of the noise on every released number of a continual sum, for M0 participations in one
+    stream.
 
     std = sensitivity |C|_M0 / mu(epsilon, delta), |C|_M0 the largest norm of a sum of M0 columns, plus the grid's
     share; the worst prefix has factorisation.error() times it.
@@ -72,7 +73,7 @@ def continual_std(
 
 
 def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
-    """Least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure.
+    """Return the least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure.
 
     In zCDP each release may have the epsilon with epsilon tanh(epsilon/2) = rho / M (calibration.md F).
     """
@@ -96,7 +97,7 @@ def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participation
 
 
 def finite_mu(budget: Budget) -> float:
-    """The Gaussian price of a budget; an infinite one has no least noise."""
+    """Return the Gaussian price of a budget; refuse an infinite one, which has no least noise."""
     if not isinstance(budget, Budget):
         raise InvalidBudget("budget", budget, "ApproxDP, ZCDP, RenyiDP or PureDP")
     if isinstance(budget, ApproxDP) and _LARGEST < budget.epsilon < math.inf:
@@ -108,15 +109,17 @@ def finite_mu(budget: Budget) -> float:
 
 
 def parts_mu(budget: Budget, share: float, *, weighted: bool, joint: bool = True) -> float:
-    """m with m^2 = mu_matrix^2 + mu_vector^2, the matrix's `share` of it given, for parts of one record: at least mu.
+    """Return m with m^2 = mu_matrix^2 + mu_vector^2 for two parts of one record, the matrix having `share` of it; m >=
+    mu.
 
-    Not `joint`: mu itself, as if the worst cases of both could meet.
+    joint=False returns mu itself, as if the worst cases of both could meet.
     """
     return finite_mu(budget) / math.sqrt(price_joint_share(share, weighted=weighted) if joint else 1.0)
 
 
 def level_prices(mu: float, nodes: tuple[float, ...]) -> tuple[float, ...]:
-    """Split a price over levels of which `nodes` m_j are summed: mu_j^2 proportional to sqrt(m_j).
+    """Split a price over levels: mu_j^2 proportional to sqrt(m_j), for m_j = `nodes` batches of level j that are
+    summed.
 
     Minimises sum m_j / mu_j^2 subject to sum mu_j^2 = mu^2; the variance is then (sum sqrt m_j)^2 / mu^2.
     """
@@ -140,16 +143,17 @@ def _least_std(event: Callable[[float], events.Event], budget: Budget, *, start:
     raise CalibrationError(f"no noise up to {high:.3g} meets {budget}")
 
 
-# The largest epsilon of a pure release that a budget allows, made once or several times by one user.
+# Pure releases
 
 
 def largest_epsilon(
     event: Callable[[float], Event], budget: Budget, participations: int, *, least: float, most: float
 ) -> float:
-    """The largest epsilon in [least, most] at which `participations` releases of `event(epsilon)` meet the budget.
+    """Return the largest epsilon in [least, most] at which `participations` releases of `event(epsilon)` meet the
+    budget.
 
-    One release is pure: for (epsilon, delta) it spends epsilon and no delta. Several, and other kinds of budgets, are
-    left to the accountant.
+    One release is pure: for (epsilon, delta) it spends epsilon and no delta. The accountant decides about several
+    releases, and about other budgets.
     """
     if not isinstance(budget, Budget):
         raise InvalidBudget("budget", budget, "PureDP, ApproxDP, ZCDP or RenyiDP")
@@ -167,19 +171,19 @@ def largest_epsilon(
 
 
 def spends_delta(budget: Budget, participations: int) -> bool:
-    """Whether the promise of releases calibrated above is stated at a delta: not where they are pure in all."""
+    """Return whether the guarantee of such releases is stated at a delta; not if all of them together are pure."""
     return not (isinstance(budget, PureDP) or (participations == 1 and isinstance(budget, ApproxDP)))
 
 
-# Least Gaussian noise per report, so that a shuffled batch keeps a promise: amplification by shuffling.
+# Shuffled Gaussian reports
 
 
 def calibrated_shuffled_std(
     *, sensitivity: float, dim: int, users: int, budget: Budget, participations: int = 1
 ) -> float:
-    """Least std of every report, a user being in at most `participations` shuffled batches of `users`.
+    """Return the least std of a report for a user in at most `participations` shuffled batches of `users`.
 
-    At most that of the local mechanism (which needs no shuffler), and never below what the exact accounting proves.
+    At most that of the local mechanism, which needs no shuffler; never below what the exact accounting proves.
     """
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): amplification by shuffling has no other form")
@@ -207,10 +211,7 @@ def calibrated_shuffled_std(
     return sensitivity * float(calibration_cache.compute_cached("shuffled", key, search_std, valid=meets)["std"])
 
 
-# Least binomial noise for a private vector sum in the shuffle model (calibration.md A.4).
-#
-# Statistics are encoded on a lattice of `scale` steps per unit, and every user adds Bin(b, 1/2) to each coordinate, so
-# a batch of B users carries Bin(B b, 1/2): std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding.
+# Binomial noise of vector sums
 
 
 _OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before a finer one is tried
@@ -219,7 +220,11 @@ _OVERHEAD = 1.02  # how far above the central Gaussian a lattice may end before 
 @stored_as("BinomialNoise")
 @dataclass(frozen=True, kw_only=True)
 class BinomialNoise:
-    """Encoding and noise of one batch: `scale` s lattice steps per unit, `trials` b fair (or p-) coins per user."""
+    """Lattice and noise of one batch: `scale` s steps per unit, `trials` b coins of `probability` per user.
+
+    Statistics are encoded on the lattice, and every user adds Bin(b, p) to each coordinate. For p = 1/2, a batch of B
+    users has noise of std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding (calibration.md A.4).
+    """
 
     scale: float
     trials: int
@@ -232,20 +237,20 @@ class BinomialNoise:
         validation.set_validated(self, validation.open_probability, "probability")
 
     def for_users(self, users: int) -> BinomialNoise:
-        """What every user does stays the same in a batch of so many."""
+        """Return the noise of a batch of `users` users, each with the same lattice and coins."""
         return self if users == self.users else replace(self, users=users)
 
     def std(self) -> float:
-        """Standard deviation of a coordinate of the batch sum: sqrt(B b p (1-p) + B/4) / s, rounding included."""
+        """Return sqrt(B b p (1-p) + B/4) / s, the std of a coordinate of the batch sum, rounding included."""
         noise = self.users * self.trials * self.probability * (1 - self.probability)
         return math.sqrt(noise + self.users / 4) / self.scale
 
     def event(self, *, sensitivity: float, reach: float, dim: int) -> events.BinomialEvent:
-        """What the analyzer sees: totals with Bin(B b, p) noise."""
+        """Return the analyzer's view: totals with Bin(B b, p) noise."""
         return self._view(self.users, sensitivity, reach, dim)
 
     def local_event(self, *, sensitivity: float, reach: float, dim: int) -> events.BinomialEvent:
-        """What the shuffler sees of one user: counts with Bin(b, p) noise only."""
+        """Return the shuffler's view of one user: counts with Bin(b, p) noise."""
         return self._view(1, sensitivity, reach, dim)
 
     def _view(self, users: int, sensitivity: float, reach: float, dim: int) -> events.BinomialEvent:
@@ -261,7 +266,7 @@ class BinomialNoise:
 def binomial_noise(
     *, sensitivity: float, reach: float, dim: int, users: int, budget: Budget, participations: int = 1
 ) -> BinomialNoise:
-    """Least noise for a batch of `users`, a user being in at most `participations` batches of this size.
+    """Return the least noise for batches of `users`, for a user in at most `participations` of them.
 
     `sensitivity` is the l2 diameter of the domain, `reach` its largest coordinate range. The first lattice is that of
     A.4; it is refined until the sum's std is within 2 % of the central Gaussian's.
@@ -303,7 +308,7 @@ def binomial_noise(
 
 
 def _scales(sensitivity: float, dim: int, users: int, central: float, *, composed: bool) -> Iterator[float]:
-    """Lattices to try, coarsest first. A composed price pays for the spread of the rounding: it starts finer."""
+    """Yield lattices to try, coarsest first. A composed price pays for the rounding's spread, so it starts finer."""
     first = max(5 * math.sqrt(dim) / sensitivity, 5 * math.sqrt(users) / central, math.sqrt(375) / central)
     if composed:
         first = max(first, 240 / sensitivity)
@@ -321,7 +326,7 @@ def _least_trials(
     budget: ApproxDP,
     participations: int,
 ) -> BinomialNoise | None:
-    """Least b on this lattice, or None where even a std of 1.02 times the central one is not enough."""
+    """Return the least b on this lattice, or None if 1.02 times the central std is not enough."""
     most = int(((_OVERHEAD * central * scale) ** 2 - users / 4) * 4 / users)
     unit = max(1, most // 4000)  # a step of 1/4000 in b is 0.0125 % in std
 
@@ -344,7 +349,7 @@ def _meets_budget(
 
 
 def binomial_noise_for_std(std: float, *, sensitivity: float, dim: int, users: int, composed: bool) -> BinomialNoise:
-    """The first lattice of A.4 on which some coins give the batch sum the std, rounding included, within 0.1 %."""
+    """Return the first lattice of A.4 on which coins give the sum this std, rounding included, within 0.1 %."""
     for scale in _scales(sensitivity, dim, users, std, composed=composed):
         trials = math.floor(((std * scale) ** 2 - users / 4) * 4 / users)
         if trials >= 50:  # fewer coins than that are not near the Gaussian of their std
@@ -354,11 +359,7 @@ def binomial_noise_for_std(std: float, *, sensitivity: float, dim: int, users: i
     raise CalibrationError(f"no lattice gives a batch of {users} a standard deviation of {std:.3g}")
 
 
-# Least noise for a private sum of bits in the shuffle model: c copies of the value bit and b fair bits per user.
-#
-# A batch of B users sums to c (sum of bits) + Bin(B b, 1/2): neighbours differ by exactly c, values are never rounded,
-# and the privacy profile is known exactly (`prices.binomial_delta`). std = sqrt(B b) / (2 c); copies are there only
-# because b is a whole number: with c = 1 a large batch would have far more noise than it needs.
+# Binomial noise of bit sums
 
 
 _WITHIN = 1.002  # the fewest copies with a std within this factor of the Gaussian's are taken
@@ -366,12 +367,12 @@ _LATTICES = 24
 
 
 def bit_std(noise: BinomialNoise) -> float:
-    """sqrt(B b) / (2 c): no rounding."""
+    """Return sqrt(B b) / (2 c). There is no rounding."""
     return math.sqrt(noise.users * noise.trials) / (2 * noise.scale)
 
 
 def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
-    """Totals of `users` (a whole batch unless told) whose neighbours differ by exactly c."""
+    """Return totals of `users` users (default: a whole batch) whose neighbours differ by exactly c."""
     copies = int(noise.scale)
     return BinomialEvent(
         trials=(noise.users if users is None else users) * noise.trials,
@@ -383,7 +384,12 @@ def bit_event(noise: BinomialNoise, users: int | None = None) -> BinomialEvent:
 
 
 def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> BinomialNoise:
-    """Least noise for a batch of `users`, a user being in at most `participations` batches of this size."""
+    """Return the least noise for batches of `users`, for a user in at most `participations` of them.
+
+    A batch of B users sums to c (sum of bits) + Bin(B b, 1/2): neighbours differ by exactly c, values are never
+    rounded, and the privacy profile is exact (`binomial_delta`). Copies are there because b is a whole number: with c =
+    1 a large batch would have far more noise than it needs.
+    """
     if not isinstance(budget, ApproxDP):
         raise InvalidBudget("budget", budget, "ApproxDP(epsilon, delta): binomial noise has bounded support")
     users, times = validation.integer("batch", users, least=2), validation.integer("participations", participations)
@@ -401,7 +407,7 @@ def bit_noise(*, users: int, budget: Budget, participations: int = 1) -> Binomia
 
 
 def bit_noise_for_std(std: float, *, users: int) -> BinomialNoise:
-    """The fewest copies with which some fair bits give a batch at least the std, and at most 0.1 % more."""
+    """Return the fewest copies with which some fair bits give a batch at least the std, and at most 0.1 % more."""
     least = math.ceil(
         max(math.sqrt(625) / std, 1)
     )  # 2500 coins: the price of Theorem A is within 1 % of the Gaussian's
@@ -414,13 +420,13 @@ def bit_noise_for_std(std: float, *, users: int) -> BinomialNoise:
 
 
 def _copies(users: int, std: float) -> list[int]:
-    """1, 2, 3, ... and, for large batches, enough for the coins of a user to be at least one."""
+    """Return 1, 2, 3, ... and, for large batches, enough copies for at least one coin per user."""
     first = max(1, math.floor(math.sqrt(users) / (2 * std)))
     return sorted({*range(1, 9), *(first * step for step in range(1, _LATTICES))})
 
 
 def _search_bits(copies: int, users: int, budget: ApproxDP, times: int, central: float) -> BinomialNoise | None:
-    """Least b for so many copies, or None where twice the central std is not enough."""
+    """Return the least b for `copies` copies, or None if twice the central std is not enough."""
 
     def noise(trials: int) -> BinomialNoise:
         return BinomialNoise(scale=float(copies), trials=trials, users=users)
@@ -433,7 +439,7 @@ def _search_bits(copies: int, users: int, budget: ApproxDP, times: int, central:
     return None if trials is None else noise(trials)
 
 
-# What honest devices hardly ever send, counts and noisy numbers; and what refusing it costs (calibration.md A.9).
+# Refusal of improbable reports
 
 
 REFUSAL_PROBABILITY = 2.0**-60  # an honest device's count of one coordinate, at most
@@ -442,16 +448,17 @@ _SIDE = REFUSAL_PROBABILITY / 2 * (1 - 1e-6)  # at either end, and what floats m
 
 @lru_cache(maxsize=1024)
 def likely_coins(noise: BinomialNoise) -> tuple[int, int]:
-    """Low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61, the closest such.
+    """Return the closest low and high with P(Bin(b, p) < low) <= 2^-61 and P(Bin(b, p) > high) <= 2^-61.
 
-    About 8.85 standard deviations from the mean, fewer of few fair coins, whose tails are lighter than the Gaussian's.
+    About 8.85 standard deviations from the mean; closer for few fair coins, whose tails are lighter than the
+    Gaussian's.
     """
     b, p = noise.trials, noise.probability
     return _refusals_least(b, p), b - _refusals_least(b, 1 - p)  # what is above for p is below for 1 - p
 
 
 def _refusals_least(trials: int, probability: float) -> int:
-    """The largest k with P(Bin(b, p) < k) <= 2^-61."""
+    """Return the largest k with P(Bin(b, p) < k) <= 2^-61."""
     lost = 1 - probability
     low, high = 0, math.ceil(trials * probability)  # P(X < low) is small enough, P(X < high + 1) is not
     while low < high:
@@ -463,31 +470,21 @@ def _refusals_least(trials: int, probability: float) -> int:
 
 @lru_cache(maxsize=1024)
 def likely_reach(dim: int) -> float:
-    """Give t with P(some of dim standard normal numbers has a size above t) <= 2^-60, the least such but for 1e-9.
+    """Return the least t with P(some of `dim` standard normal numbers has a size above t) <= 2^-60, within 1e-9.
 
     8.85 for one number, 9.59 for a thousand. A discrete Gaussian of parameter s is beyond ceil(t s) with no greater
     probability: P(Z >= m) <= P(N(0, s^2) >= m - 1) (Canonne, Kamath and Steinke 2020, Proposition 25).
-
-    Parameters
-    ----------
-    dim
-        How many numbers a report has.
-
-    Returns
-    -------
-    float
-        The bound, in standard deviations.
     """
     return float(-special.ndtri(_SIDE / dim)) * (1 + 1e-9)
 
 
 def refusal_tail(users: int, dim: int) -> float:
-    """Total variation between the totals of a batch with and without refusals: B D 2^-60 at most."""
+    """Return a bound, B D 2^-60, on the total variation between the totals of a batch with and without refusals."""
     return users * dim * REFUSAL_PROBABILITY
 
 
 def subtract_refusals(budget: Budget, users: int, dim: int, participations: int = 1) -> Budget:
-    """What refusals leave of a budget: delta - (1 + e^epsilon) M tail."""
+    """Return what refusals leave of a budget: delta - (1 + e^epsilon) M tail (calibration.md A.9)."""
     if not isinstance(budget, ApproxDP) or math.isinf(budget.epsilon):
         return budget
     cost = (1 + math.exp(min(budget.epsilon, 700.0))) * participations * refusal_tail(users, dim)
@@ -497,16 +494,18 @@ def subtract_refusals(budget: Budget, users: int, dim: int, participations: int 
     return replace(budget, delta=budget.delta - cost * (1 + 1e-9))
 
 
-# The papers' printed noise, for `calibration="paper"`: outside a theorem's range an error, inside it what was printed.
-#
-# These are upper bounds of their time; what they really guarantee is computed by the accountant and stated beside
-# them.
-# References: [000] Chowdhury and Zhou, Shuffle private linear contextual bandits; [001] Li, Zhou and Ji, Distributed
-# linear bandits with differential privacy; [004] Azize and Basu, Concentrated DP for bandits.
+# Printed noise of the papers
 
 
 def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: int = 1) -> float:
-    """Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm 18]."""
+    """Return Delta_2 sqrt(2 log(1.25/delta))/epsilon for epsilon <= 1, or Delta_2/sqrt(2 rho) [001, Thm 4.2; 004, Thm
+    18].
+
+    Outside a theorem's range, the functions below raise an error; inside they return what was printed. The accountant
+    computes what the printed noise really guarantees. References: [000] Chowdhury and Zhou, Shuffle private linear
+    contextual bandits; [001] Li, Zhou and Ji, Distributed linear bandits with differential privacy; [004] Azize and
+    Basu, Concentrated DP for bandits.
+    """
     sensitivity, participations = (
         validation.positive("sensitivity", sensitivity),
         validation.integer("participations", participations),
@@ -521,17 +520,17 @@ def paper_gaussian_std(*, sensitivity: float, budget: Budget, participations: in
 
 
 def report_std(*, budget: Budget, participations: int = 1) -> float:
-    """4 sqrt(2 log(2.5/delta)) / epsilon on vector and matrix of a report, epsilon <= 1 [000, Prop. F.1]."""
+    """Return 4 sqrt(2 log(2.5/delta)) / epsilon on vector and matrix of a report, epsilon <= 1 [000, Prop. F.1]."""
     epsilon, delta = _split_budget(_require_approx_budget(budget), participations)
     _check_theorem_range("epsilon", epsilon, epsilon <= 1, "at most 1 [000, Prop. F.1]")
     return 4 * math.sqrt(2 * math.log(2.5 / delta)) / epsilon
 
 
 def shuffled_report_std(*, users: int, budget: Budget, participations: int = 1) -> float:
-    """Noise on every shuffled report, B users.
+    """Return the noise on every shuffled report, for B users.
 
-    4 sqrt(2 log(2.5 B/delta) log(2/delta)) / (epsilon sqrt B) for epsilon <= sqrt(log(2/delta)/B)   [000, Thm 3.2]
-    16 log(2/delta) sqrt(T log(5 T/delta)) / (epsilon B) for epsilon <= (2/B) log(2/delta) sqrt(2 T)   [000, Thm E.3]
+        4 sqrt(2 log(2.5 B/delta) log(2/delta)) / (epsilon sqrt B) for epsilon <= sqrt(log(2/delta)/B)  [000, Thm 3.2]
+        16 log(2/delta) sqrt(T log(5 T/delta)) / (epsilon B) for epsilon <= (2/B) log(2/delta) sqrt(2 T)  [000, Thm E.3]
 
     with T = M B.
     """
@@ -555,10 +554,10 @@ def shuffled_report_std(*, users: int, budget: Budget, participations: int = 1) 
 def paper_binomial_noise(
     *, features: int, bound: float, users: int, budget: Budget, participations: int = 1
 ) -> BinomialNoise:
-    """Noise of the vector sum, p = 1/4, g = max(2 sqrt B, d, 4) lattice steps per unit of `bound`.
+    """Return the noise of the vector sum: p = 1/4, g = max(2 sqrt B, d, 4) lattice steps per unit of `bound`.
 
-    b = 24e4 g^2 log^2(4 (d^2+1)/delta) / (epsilon^2 B)                      [000, Thm C.1]
-    b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon^2 B^2), T = M B   [000, Thm E.5]
+        b = 24e4 g^2 log^2(4 (d^2+1)/delta) / (epsilon^2 B)                      [000, Thm C.1]
+        b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon^2 B^2), T = M B   [000, Thm E.5]
 
     both for epsilon <= 15, delta < 1/2. The printed range of the encoder is too short for shifted data; totals do not
     care (calibration.md 0.1), so the printed resolution bound/g is kept.
@@ -579,7 +578,7 @@ def paper_binomial_noise(
 
 
 def _split_budget(budget: ApproxDP, participations: int) -> tuple[float, float]:
-    """Each of M releases by advanced composition: epsilon/(2 sqrt(2 M log(2/delta))), delta/(2M) [000, Thm E.2]."""
+    """Return each of M releases' budget: epsilon/(2 sqrt(2 M log(2/delta))), delta/(2M) [000, Thm E.2]."""
     m = validation.integer("participations", participations)
     if m == 1:
         return budget.epsilon, budget.delta

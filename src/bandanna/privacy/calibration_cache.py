@@ -1,4 +1,4 @@
-"""Results of calibration searches, kept on disk."""
+"""A cache of calibration searches, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _memory: dict[tuple[str, str], dict[str, Any]] = {}  # results found in this pro
 
 
 def find_cache_folder() -> Path | None:
-    """Where results are kept on disk, or None if the disk is switched off."""
+    """Return the folder of stored results, or None if the disk cache is switched off."""
     chosen = os.environ.get("BANDANNA_CACHE")
     if chosen is not None:
         return Path(chosen) if chosen else None
@@ -44,10 +44,10 @@ def compute_cached(
     *,
     valid: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any]:
-    """The result stored under (kind, key), or compute() - stored for the next time.
+    """Return the result stored under (kind, key); if there is none, compute and store it.
 
-    `compute` returns finite numbers, texts and lists of numbers by name, which JSON carries exactly. A file's result
-    for which `valid` is false, or raises, is computed again and replaced: `valid` must be cheap for any numbers.
+    `compute` returns finite numbers, texts and lists of numbers by name, which JSON carries exactly. A stored result
+    for which `valid` is false, or raises, is computed again and replaced. `valid` must be cheap for any numbers.
     """
     identity = json.dumps({"version": VERSION, "kind": kind, "key": dict(key)}, sort_keys=True)
     place = find_cache_folder()
@@ -66,7 +66,7 @@ def compute_cached(
 
 
 def clear_memory() -> None:
-    """Empty this process's memory (the files stay)."""
+    """Empty this process's memory. The files stay."""
     _memory.clear()
 
 
@@ -79,7 +79,7 @@ def _digest(identity: str, result: dict[str, Any]) -> str:
 
 
 def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) -> dict[str, Any] | None:
-    """The stored result, or None if there is none that can be used."""
+    """Return the stored result, or None if there is none that can be used."""
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST:  # a pipe would never end
             return None
@@ -93,7 +93,7 @@ def _read(path: Path, identity: str, valid: Callable[[dict[str, Any]], bool]) ->
 
 
 def _is_plain(result: Any) -> bool:
-    """Whether a result is of the kind that searches have: finite numbers, texts and lists of numbers by name."""
+    """Return whether a result has only finite numbers, texts and lists of numbers, by name."""
     if not isinstance(result, dict):
         return False
     entries = [entry for value in result.values() for entry in (value if isinstance(value, list) else [value])]
@@ -103,7 +103,7 @@ def _is_plain(result: Any) -> bool:
 
 
 def _write(path: Path, document: dict[str, Any]) -> None:
-    """A whole file or none, for readers; what cannot be written is not kept."""
+    """Write the whole file or none. If it cannot be written, the result is not kept."""
     with contextlib.suppress(OSError, TypeError, ValueError, BandannaError):
         text = json.dumps(document)
         path.parent.mkdir(parents=True, exist_ok=True)

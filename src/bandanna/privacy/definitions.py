@@ -1,4 +1,7 @@
-"""View, Table and Interactive DP of small explicit policies, computed exactly."""
+"""View, Table and Interactive DP of small policies that are written out in full, computed exactly.
+
+Reference: Azize and Basu 2024 [004], Definitions 2 to 4.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from bandanna import validation
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.types import Floats
 
-# The supremum of D_alpha / alpha over all orders alpha > 1, bracketed from both sides.
+# Bound over all Renyi orders
 
 
 def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
-    """An upper bound of sup_{alpha > 1} D_alpha / alpha, at most a factor 1 + `relative` above it.
+    """Return an upper bound of sup_{alpha > 1} D_alpha / alpha, at most a factor 1 + `relative` above it.
 
-    Between two orders a < b the curve is bounded by what is known of Renyi divergences (van Erven and Harremoes 2014):
-    psi(alpha) = (alpha - 1) D_alpha is convex, hence below its chord, and D_alpha does not fall. Beyond
-    alpha = D_infinity / best nothing can be larger. Intervals whose bound is above the best value found are halved.
+    Between two orders a < b the curve is bounded by two facts about Renyi divergences (van Erven and Harremoes 2014):
+    psi(alpha) = (alpha - 1) D_alpha is convex, hence below its chord, and D_alpha does not fall. Beyond alpha =
+    D_infinity / best nothing can be larger. Intervals whose bound is above the best value found are halved.
     """
     top = renyi(math.inf)
     if top == 0 or math.isinf(top):
@@ -50,7 +53,7 @@ def largest_ratio(renyi: Callable[[float], float], *, relative: float) -> float:
 
 
 def _bound_ratio(a: float, b: float, known: dict[float, float]) -> float:
-    """What D_alpha / alpha cannot exceed for alpha in [a, b]."""
+    """Bound D_alpha / alpha for alpha in [a, b]."""
     monotone = known[b] / a
     if a == 1:
         return monotone
@@ -64,16 +67,7 @@ def _bound_ratio(a: float, b: float, known: dict[float, float]) -> float:
     return min(monotone, max((level + slope * alpha) / (alpha * (alpha - 1)) for alpha in inside))
 
 
-# The exact privacy of a mechanism that is given by its laws on a few datasets: delta, epsilon, Renyi, rho.
-#
-#     delta(epsilon) = max_{d ~ d'} sum_o (P_d(o) - e^epsilon P_d'(o))_+                    hockey-stick divergence
-#     D_alpha        = max_{d ~ d'} 1/(alpha - 1) log sum_o P_d(o)^alpha P_d'(o)^(1 - alpha)
-#     rho            = sup_{alpha > 1} D_alpha / alpha
-#
-# No event has to be enumerated: the worst one is {o : P_d(o) > e^epsilon P_d'(o)}. An adversary who chooses a question
-# after each output appears as an axis that is maximised instead of summed: what he asks after one output does not bind
-# him after another, so the best deterministic adversary is found by backward induction, one axis after the other.
-# Deterministic adversaries suffice: a randomised one is a mixture of them, and the sums above are convex.
+# Definitions
 
 
 _ROUNDING = 1e-14  # laws are sums of a few products of floats: a delta is met if it is met up to this
@@ -84,9 +78,23 @@ _LARGEST = 600.0  # exponents beyond this are handled as logarithms
 class PrivacyDefinition:
     """A privacy definition applied to one mechanism (or, with leading axes, to many at once).
 
-    laws   probability of every output under every dataset: (..., datasets, *outputs)
-    pairs  neighbours, in both orders: (2, pairs)
-    asked  which of the output axes are an adversary's questions: maximised, not summed
+        delta(epsilon) = max_{d ~ d'} sum_o (P_d(o) - e^epsilon P_d'(o))_+                    hockey-stick divergence
+        D_alpha        = max_{d ~ d'} 1/(alpha - 1) log sum_o P_d(o)^alpha P_d'(o)^(1 - alpha)
+        rho            = sup_{alpha > 1} D_alpha / alpha
+
+    No event has to be enumerated: the worst one is {o : P_d(o) > e^epsilon P_d'(o)}. An adversary who chooses a
+    question after each output appears as an axis that is maximised instead of summed. Questions after different outputs
+    are independent choices, so the best deterministic adversary is found by backward induction, one axis after the
+    other. Deterministic adversaries suffice: a randomised one is a mixture of them, and the sums above are convex.
+
+    Parameters
+    ----------
+    laws
+        Probability of every output under every dataset: (..., datasets, *outputs).
+    pairs
+        Neighbours, in both orders: (2, pairs).
+    asked
+        Which of the output axes are an adversary's questions; they are maximised, not summed.
     """
 
     laws: Floats
@@ -94,7 +102,7 @@ class PrivacyDefinition:
     asked: tuple[bool, ...] = (False,)
 
     def delta(self, epsilon: Any) -> Any:
-        """Smallest delta for `epsilon` >= 0 (a number, or one for every mechanism): exact up to rounding."""
+        """Return the smallest delta for `epsilon` >= 0 (a number, or one for every mechanism), exact up to rounding."""
         asked = np.asarray(epsilon, dtype=float)
         if not np.all(asked >= 0):  # also not a number
             raise InvalidBudget("epsilon", epsilon, "a number >= 0")
@@ -102,7 +110,7 @@ class PrivacyDefinition:
         return _to_scalar(np.clip(excess, 0.0, 1.0))
 
     def epsilon(self, delta: float = 0.0) -> Any:
-        """Smallest epsilon >= 0 for `delta`: math.inf if there is none. Exact up to rounding.
+        """Return the smallest epsilon >= 0 for `delta`, exact up to rounding; math.inf if there is none.
 
         In x = e^epsilon the divergence is convex and piecewise linear, so Newton's steps from x = 1 end at the root.
         """
@@ -119,7 +127,9 @@ class PrivacyDefinition:
                 x = np.where(left, x + (excess - target) / slope, x)
 
     def renyi(self, order: float) -> Any:
-        """Largest Renyi divergence of `order` >= 1 between neighbours; 1: Kullback-Leibler, math.inf: the pure loss."""
+        """Return the largest Renyi divergence of `order` >= 1 of neighbours; 1: Kullback-Leibler, math.inf: pure
+        loss.
+        """
         if not order >= 1:
             raise InvalidArgument("order", order, "a number >= 1")
         if order == math.inf:
@@ -135,7 +145,7 @@ class PrivacyDefinition:
         return _to_scalar(np.log1p(np.maximum(sums, 0.0)) / power)
 
     def rho(self, *, relative: float = 1e-6) -> Any:
-        """Smallest rho of zCDP over all orders: an upper bound, at most a factor 1 + `relative` too large."""
+        """Return the smallest rho of zCDP over all orders: an upper bound, by at most a factor 1 + `relative`."""
         found = np.empty(self.laws.shape[: self._leading])
         for index in np.ndindex(found.shape):
             one = replace(self, laws=self.laws[index])
@@ -148,7 +158,9 @@ class PrivacyDefinition:
 
     @cached_property
     def _leaves(self) -> tuple[Floats, Floats, Floats]:
-        """P, Q and log P / Q for all neighbours, (..., pairs, *outputs); the ratio is 0 where nothing can happen."""
+        """Return P, Q and log P / Q for all neighbours, (..., pairs, *outputs); log P / Q is 0 at impossible
+        outputs.
+        """
         first, second = (np.take(self.laws, each, axis=self._leading) for each in self.pairs)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.log(first) - np.log(second)
@@ -157,12 +169,12 @@ class PrivacyDefinition:
 
     @cached_property
     def _largest_ratio(self) -> Floats:
-        """max P / Q over neighbours and outputs: every question can be asked, so none needs an adversary's plan."""
+        """Return max P / Q over neighbours and outputs: all questions can be asked, so no adversary has to be found."""
         _, _, ratio = self._leaves
         return np.asarray(np.exp(np.max(ratio, axis=tuple(range(self._leading, ratio.ndim)), initial=0.0)))
 
     def _hockey_stick(self, x: Floats) -> tuple[Floats, Floats]:
-        """max sum (P - x Q)_+ and, at that maximum, sum Q over the event: minus the slope in x. Both (...)."""
+        """Return max sum (P - x Q)_+ and, at that maximum, sum Q over the event: minus the slope in x. Both (...)."""
         first, second, _ = self._leaves
         factor = np.asarray(x)[(..., *(None,) * (1 + len(self.asked)))]
         gain = first - np.multiply(factor, second, where=second > 0, out=np.zeros_like(second))  # x may be infinite
@@ -178,14 +190,14 @@ class PrivacyDefinition:
         return np.take_along_axis(gain, best, axis=-1)[..., 0], np.take_along_axis(paid, best, axis=-1)[..., 0]
 
     def _worst(self, values: Floats, total: Callable[..., Any]) -> Floats:
-        """Outputs summed, questions maximised, from the last round to the first; then the worst pair."""
+        """Sum outputs and maximise questions, from the last round to the first; then take the worst pair."""
         for asked in reversed(self.asked):
             values = np.max(values, axis=-1) if asked else total(values, axis=-1)
         return np.asarray(np.max(values, axis=-1))
 
 
 def _product(chance: Floats, value: Floats) -> Floats:
-    """chance * value, and 0 where the chance is 0, whatever the value."""
+    """Return chance * value, and 0 if the chance is 0, whatever the value."""
     with np.errstate(invalid="ignore"):
         return np.where(chance > 0, chance * value, 0.0)
 
@@ -195,21 +207,11 @@ def _log_sum(values: Floats, axis: int) -> Floats:
 
 
 def _to_scalar(values: Any) -> Any:
-    """A float if it is a single number."""
+    """Return a float if the values are a single number."""
     return float(values) if np.ndim(values) == 0 else values
 
 
-# Small policies written out in full, and what View, Table and Interactive DP say about them.
-#
-#     View DP          neighbours are two lists of rewards r_1, ..., r_T that differ in one place
-#     Table DP         neighbours are two tables of potential rewards x_{t,a} that differ in one row, a user's
-#     Interactive DP   as Table DP, but an adversary answers each recommendation o_t by an arm q_t of his choice, and
-#     the
-#                      policy learns x_{t,q_t}; what he sees are the recommendations
-#
-# Symbols: T `rounds`, K `arms`, R `rewards` (how many values a reward may take), o_t recommended, q_t asked, r_t
-# reward.
-# Reference: Azize and Basu 2024 [004], Definitions 2 to 4. The last reward influences nothing and is left out.
+# Policies
 
 
 Wholes = NDArray[np.int64]
@@ -217,12 +219,23 @@ Wholes = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExplicitPolicy:
-    """A policy as the probability of every sequence of recommendations, given what it was told.
+    """A policy as the probability of every sequence of recommendations, given the questions and rewards so far.
 
-    paths       P(o_1, ..., o_T | q_1, r_1, ..., q_{T-1}, r_{T-1}), axes (..., o_1, q_1, r_1, o_2, ..., r_{T-1}, o_T)
-    replicates  leading axes, for many policies at once
+        View DP          neighbours are two lists of rewards r_1, ..., r_T that differ in one place
+        Table DP         neighbours are two tables of potential rewards x_{t,a} that differ in one row, a user's
+        Interactive DP   as Table DP, but an adversary answers each recommendation o_t by an arm q_t, and the
+                         policy learns x_{t,q_t}; the adversary sees the recommendations
 
-    A policy whose noise is kept from round to round (AdaC-UCB) has such an array too, though it is no product of rules.
+    Symbols: T `rounds`, K `arms`, R `rewards` (number of values of a reward), o_t recommended, q_t asked, r_t reward.
+    The last reward influences nothing and is left out. A policy whose noise is kept from round to round (AdaC-UCB) has
+    such an array too, though it is no product of rules.
+
+    Parameters
+    ----------
+    paths
+        P(o_1, ..., o_T | q_1, r_1, ..., q_{T-1}, r_{T-1}), axes (..., o_1, q_1, r_1, o_2, ..., r_{T-1}, o_T).
+    replicates
+        Number of leading axes, for many policies at once.
     """
 
     paths: Floats
@@ -246,7 +259,8 @@ class ExplicitPolicy:
 
     @classmethod
     def from_rules(cls, rules: Sequence[Any], *, rewards: int = 2) -> ExplicitPolicy:
-        """pi_1, ..., pi_T: rule t is (..., (K R)^(t-1), K), one row of probabilities for every history.
+        """Build a policy from pi_1, ..., pi_T: rule t is (..., (K R)^(t-1), K), one row of probabilities for every
+        history.
 
         Histories (a_1, r_1, ..., a_{t-1}, r_{t-1}) are counted in lexicographic order, the latest reward fastest.
         """
@@ -268,53 +282,53 @@ class ExplicitPolicy:
 
     @property
     def rounds(self) -> int:
-        """T."""
+        """Number of rounds T."""
         return (self.paths.ndim - self.replicates + 2) // 3
 
     @property
     def arms(self) -> int:
-        """K."""
+        """Number of arms K."""
         return int(self.paths.shape[-1]) if self.paths.ndim else 0
 
     @property
     def rewards(self) -> int:
-        """R."""
+        """Number of values of a reward, R."""
         return int(self.paths.shape[-2]) if self.rounds > 1 else 1
 
     @cached_property
     def view(self) -> PrivacyDefinition:
-        """View DP: lists of rewards."""
+        """Return View DP: lists of rewards."""
         lists = np.array(list(product(range(self.rewards), repeat=self.rounds - 1)), dtype=np.int64)  # (n, T - 1)
         laws = self._read(np.broadcast_to(lists[..., None], (*lists.shape, self.arms)), self._played)
         return PrivacyDefinition(laws=laws, pairs=_neighbours(lists))
 
     @cached_property
     def table(self) -> PrivacyDefinition:
-        """Table DP: tables of potential rewards."""
+        """Return Table DP: tables of potential rewards."""
         return PrivacyDefinition(laws=self._read(self._tables, self._played), pairs=self._pairs)
 
     @cached_property
     def interactive(self) -> PrivacyDefinition:
-        """Interactive DP: tables, and the best of all deterministic adversaries."""
+        """Return Interactive DP: tables, and the best of all deterministic adversaries."""
         grid = np.indices((self.arms,) * (2 * self.rounds - 1))  # o_1, q_1, o_2, ..., o_T
         laws = self._read(self._tables, (list(grid[0::2]), list(grid[1::2])))
         return PrivacyDefinition(laws=laws, pairs=self._pairs, asked=(False, *(True, False) * (self.rounds - 1)))
 
     def against_adversary(self, adversary: Sequence[Any]) -> PrivacyDefinition:
-        """What one deterministic adversary sees: `q_t = adversary[t - 1][o_1, ..., o_t]` for t < T."""
+        """Return what one deterministic adversary sees: `q_t = adversary[t - 1][o_1, ..., o_t]` for t < T."""
         recommended, _ = self._played
         asked = [np.asarray(rule)[tuple(recommended[: t + 1])] for t, rule in enumerate(adversary)]
         return PrivacyDefinition(laws=self._read(self._tables, (recommended, asked)), pairs=self._pairs)
 
     @cached_property
     def _tables(self) -> Wholes:
-        """All tables of potential rewards: (n, T - 1, K)."""
+        """Return all tables of potential rewards: (n, T - 1, K)."""
         rows = np.array(list(product(range(self.rewards), repeat=self.arms)), dtype=np.int64)  # (R^K, K)
         return rows[self._rows]
 
     @cached_property
     def _rows(self) -> Wholes:
-        """Which row each user of each table has: (n, T - 1)."""
+        """Return the row of each user of each table: (n, T - 1)."""
         return np.array(list(product(range(self.rewards**self.arms), repeat=self.rounds - 1)), dtype=np.int64)
 
     @cached_property
@@ -323,12 +337,12 @@ class ExplicitPolicy:
 
     @cached_property
     def _played(self) -> tuple[list[Wholes], list[Wholes]]:
-        """Recommendations that are followed: every sequence of T arms, in one axis."""
+        """Return every sequence of T arms, in one axis, as recommendations that are followed."""
         sequences = np.indices((self.arms,) * self.rounds).reshape(self.rounds, -1)
         return list(sequences), list(sequences[:-1])
 
     def _read(self, tables: Wholes, path: tuple[list[Wholes], list[Wholes]]) -> Floats:
-        """Probabilities of the outputs under each table (n, T - 1, K): (..., n, *outputs)."""
+        """Return the probabilities of the outputs under each table (n, T - 1, K): (..., n, *outputs)."""
         recommended, asked = path
         index: list[Wholes] = []
         for t, q in enumerate(asked):
@@ -343,7 +357,7 @@ class ExplicitPolicy:
 
 
 def _table(round: int, rule: Any) -> Floats:
-    """Its rows of probabilities, or an error that names it."""
+    """Return the rule's rows of probabilities, or raise an error that names it."""
     try:
         table = np.asarray(rule, dtype=float)
     except (TypeError, ValueError):
@@ -354,19 +368,22 @@ def _table(round: int, rule: Any) -> Floats:
 
 
 def _neighbours(datasets: Wholes) -> Wholes:
-    """Ordered pairs of rows (n, T - 1) that differ in at most one place: (2, pairs)."""
+    """Return ordered pairs of rows (n, T - 1) that differ in at most one place: (2, pairs)."""
     apart = np.sum(datasets[:, None] != datasets[None], axis=-1)
     return np.array(np.nonzero(apart <= 1), dtype=np.int64)
 
 
-# Deterministic adversaries of Interactive DP, one by one: the plain route beside backward induction.
+# Adversaries, one by one
 
 
 Adversary = tuple[NDArray[np.int64], ...]  # q_t = adversary[t - 1][o_1, ..., o_t], t = 1, ..., T - 1
 
 
 def iterate_adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
-    """Every deterministic adversary: prod_{t<T} K^(K^t) of them; 64 for T = 3, K = 2 and 27 for T = 2, K = 3."""
+    """Yield every deterministic adversary: prod_{t<T} K^(K^t) of them; 64 for T = 3, K = 2 and 27 for T = 2, K = 3.
+
+    This is the plain way, beside backward induction.
+    """
     shapes = [(arms,) * t for t in range(1, rounds)]
     sizes = [arms**t for t in range(1, rounds)]
     for questions in product(range(arms), repeat=sum(sizes)):
@@ -375,14 +392,14 @@ def iterate_adversaries(*, rounds: int, arms: int) -> Iterator[Adversary]:
 
 
 def make_identity_adversary(*, rounds: int, arms: int) -> Adversary:
-    """The adversary who asks for what is recommended: Interactive DP against him is Table DP."""
+    """Return the adversary who asks for the recommended arm: against it, Interactive DP is Table DP."""
     return tuple(np.indices((arms,) * t, dtype=np.int64)[-1] for t in range(1, rounds))
 
 
 def compose_with_adversary(policy: ExplicitPolicy, adversary: Adversary) -> ExplicitPolicy:
-    """pi^B of [004], Proposition 2(b): plays on its own, but believes that q_t = B(o_1, ..., o_t) was played.
+    """Return pi^B of [004], Proposition 2(b): it plays on its own, but learns as if q_t = B(o_1, ..., o_t) was played.
 
-    Its rewards are x_{t,o_t}, those of its own arms, where the adversary's view has x_{t,q_t}.
+    Its rewards are x_{t,o_t}, those of its own arms; the adversary's view has x_{t,q_t}.
     """
     arms, rewards, lead = policy.arms, policy.rewards, policy.paths.shape[: policy.replicates]
     own = np.indices(policy.paths.shape[policy.replicates :])  # axes o_1, q_1, r_1, ..., o_T; now q_t is its own arm

@@ -1,4 +1,8 @@
-"""What a release is, for the accountant."""
+"""Events: frozen values that describe what was released. The accountant prices nothing else.
+
+An event has all that is needed to price a release again: noise, sensitivity, dimension, grid. Sensitivities are those
+of one user's replacement; the adjacency is fixed here, never in the accountant.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,6 @@ from bandanna.errors import InvalidArgument, UnknownEvent
 from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation
 from bandanna.storage.encoding import find_stored_name, has_name, index_by_stored_name, stored_as
 
-# What was released, as frozen values: the only things the accountant will price.
-#
-# An event describes one release completely enough to be priced again by anybody: noise, sensitivity, dimension, grid.
-# Sensitivities are those of one user's replacement; the adjacency is fixed here, never in the accountant.
-
-
 _ALLOWED: dict[Callable[..., float], tuple[str, ...]] = {
     validation.positive: ("std", "scale", "sensitivity", "shift"),
     validation.integer: ("dim", "users", "trials", "reach", "participations", "times"),
@@ -30,9 +28,9 @@ PARTS = ("matrix", "weighted", "vector")
 
 
 class Event:
-    """Base of all releases. An accountant refuses an event of a class it does not know.
+    """Base class of all events. An accountant refuses an event of a class that it does not know.
 
-    What a parameter of a name may be is the same in all of them, and checked here.
+    A parameter has the same allowed values in all events; they are checked here.
     """
 
     def __post_init__(self) -> None:
@@ -43,7 +41,7 @@ class Event:
 @stored_as("NothingEvent")
 @dataclass(frozen=True, kw_only=True)
 class NothingEvent(Event):
-    """Nothing about anybody was released: price zero."""
+    """Nothing private was released: price zero."""
 
 
 @stored_as("ClearEvent")
@@ -57,8 +55,8 @@ class ClearEvent(Event):
 class GaussianEvent(Event):
     """x + N(0, std^2 I) with l2 `sensitivity`, on a grid.
 
-    With `grid` > 0 the value was rounded to multiples of `grid` and the noise is a discrete Gaussian on it
-    (what the secure source runs); the rounding raises the sensitivity by grid * sqrt(dim). grid = 0 is the ideal.
+    With `grid` > 0 the value was rounded to multiples of `grid` and the noise is a discrete Gaussian on it, as the
+    secure source draws it; the rounding raises the sensitivity by grid * sqrt(dim). grid = 0 is the ideal.
     """
 
     std: float
@@ -101,10 +99,11 @@ class DiscreteLaplaceEvent(Event):
 @stored_as("CapEvent")
 @dataclass(frozen=True, kw_only=True)
 class CapEvent(Event):
-    """One of `candidates` random directions: the first within, or without, the cap <u, u0> >= `cosine` about u0.
+    """One of `candidates` random directions: the first inside, or outside, the cap <u, u0> >= `cosine` about u0.
 
-    Within is wanted with probability `chance`; where none is as wanted, the first is taken. A direction is that of a
-    Gaussian vector of `dim` coordinates in whole steps, `steps` to a standard deviation. Neighbours have any two u0.
+    With probability `chance` the first inside is sent, else the first outside; if there is none, the first of all. A
+    direction is that of a Gaussian vector of `dim` coordinates in whole steps, `steps` to a standard deviation.
+    Neighbours have any two u0.
     """
 
     cosine: float
@@ -125,10 +124,10 @@ class CapEvent(Event):
 class BinomialEvent(Event):
     """Totals of a batch: integers plus Bin(trials, probability) per coordinate.
 
-    `shift` bounds the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2);
-    `reach` bounds the change of any one coordinate after rounding (an integer). With `rounded`, statistics were
-    rounded stochastically to the lattice, independently per coordinate; otherwise they were integers already. All of
-    that holds up to a total-variation mass `tail` (what the refusal of improbable counts leaves).
+    `shift` bounds the l2 norm of a neighbour's change before rounding, in units of the lattice (R = s Delta_2); `reach`
+    bounds the change of any one coordinate after rounding (an integer). With `rounded`, statistics were rounded
+    stochastically to the lattice, independently per coordinate; otherwise they were integers already. All of that holds
+    up to a total-variation mass `tail` (what the refusal of improbable counts leaves).
     """
 
     trials: int
@@ -175,14 +174,18 @@ class ContinualEvent(Event):
 @stored_as("RecordEvent")
 @dataclass(frozen=True, kw_only=True)
 class RecordEvent(Event):
-    """A release of one part of somebody's features x, |x| <= 1, beside which other parts of the same x may be released.
+    """A release of one part of a person's features x, |x| <= 1, beside which other parts of the same x may be released.
 
-    part    "matrix": x x^T; "weighted": w x x^T with any w in [0, 1]; "vector": y x with any |y| <= 1; each in a unit
-            of its own, of which the sensitivity of `event` is sqrt 2, sqrt 2 and 2
-    record  all releases of one person with this name are of the same x; nothing is said of those with another name
+    By itself it costs what `event` costs. Parts of one record have no common worst case, so together they cost less
+    than the sum (`price_jointly`).
 
-    By itself it costs what `event` costs. Parts of one record have no common worst case: together they cost less than
-    the sum (`price_jointly`).
+    Parameters
+    ----------
+    part
+        "matrix": x x^T; "weighted": w x x^T with any w in [0, 1]; "vector": y x with any |y| <= 1. Each has a unit in
+        which the sensitivity of `event` is sqrt 2, sqrt 2 and 2.
+    record
+        All releases of one person with this name are of the same x. Nothing is known of other names.
     """
 
     event: GaussianEvent | ContinualEvent | BinomialEvent
@@ -223,12 +226,12 @@ class RepetitionEvent(Event):
 
 
 def unwrap_record(event: Event) -> Event:
-    """The release itself, where `event` says of what it is a part."""
+    """Return the release itself, without its record."""
     return event.event if isinstance(event, RecordEvent) else event
 
 
 def unwrap_all_records(event: Event) -> Event:
-    """The same releases, of which nothing is known to be about the same features."""
+    """Return the same releases without their records."""
     if isinstance(event, CompositionEvent):
         return CompositionEvent(events=tuple(unwrap_all_records(part) for part in event.events))
     if isinstance(event, RepetitionEvent):
@@ -237,7 +240,7 @@ def unwrap_all_records(event: Event) -> Event:
 
 
 def format_event(event: Any) -> str:
-    """Write an event as its `repr` does, by its stored name, whatever has interrupted an earlier `repr` of it.
+    """Write an event as its `repr` does, with its stored name, even if an earlier `repr` was interrupted.
 
     The `repr` of a dataclass notes that it runs. If a signal raises there, the note stays, and every later `repr` of
     the object is `...`.
@@ -252,7 +255,7 @@ def format_event(event: Any) -> str:
     return f"{find_stored_name(type(event))}({', '.join(parts)})"
 
 
-# Events and estimates by name: what the file of a ledger may contain.
+# Stored names
 
 
 EVENTS = index_by_stored_name(
@@ -275,36 +278,37 @@ EVENTS = index_by_stored_name(
 )
 
 
-# What parts of the same features cost together: their worst cases exclude each other (calibration.md 0.4).
-#
-# Somebody's features |x| <= 1 are replaced by x'. With t = |<x, x'>|, A the squared Gaussian price of all releases of
-# x x^T and B that of all releases of y x, |y| <= 1, each taken at its own worst case, the two together cost at most
-#
-#     mu^2 = max over t of A (1 - t^2) + B (1 + t)/2 = A + B/2 + B^2/(16 A)  if B <= 4 A (t = B/(4 A)),  else B (t =
-#     1),
-#
-# instead of A + B: the vector moves most for x' = -x, and x x^T does not move at all then. Where the matrix is w x x^T
-# with weights that anybody chose, one of two weights may be 0 beside t = 1: mu^2 = max(the above, A/2 + B).
+# Parts of one record
 
 
 PRICINGS = ("joint", "separate")  # of a matrix and a vector: by the above, or their worst cases added
 
 
 def price_jointly(matrix: float, vector: float, *, weighted: bool) -> float:
-    """mu^2 of both, from A and B."""
+    """Return mu^2 of a matrix and a vector of the same features, from their own prices A and B (calibration.md 0.4).
+
+    A person's features |x| <= 1 are replaced by x'. With t = |<x, x'>|, A the squared Gaussian price of all releases of
+    x x^T and B that of all releases of y x, |y| <= 1, each at its own worst case, the two together cost at most
+
+        mu^2 = max over t of A (1 - t^2) + B (1 + t)/2 = A + B/2 + B^2/(16 A)  if B <= 4 A (t = B/(4 A)),
+                                                         else B (t = 1),
+
+    instead of A + B: the vector moves most for x' = -x, and then x x^T does not move at all. For a matrix w x x^T with
+    arbitrary weights, one of two weights may be 0 beside t = 1: mu^2 = max(the above, A/2 + B).
+    """
     both = vector if vector > 4 * matrix else matrix + vector / 2 + (vector**2 / (16 * matrix) if matrix else 0.0)
     return max(both, matrix / 2 + vector) if weighted else both
 
 
 def price_joint_share(share: float, *, weighted: bool) -> float:
-    """What is really paid of a squared price of which `share` is the matrix's and the rest the vector's."""
+    """Return what is paid of a squared price, `share` of which is the matrix's and the rest the vector's."""
     return price_jointly(share, 1 - share, weighted=weighted)
 
 
 def compute_joint_saving(parts: Iterable[tuple[RecordEvent, float]]) -> float:
-    """By how much the squared prices of parts add up to more than they cost, by record; of each part its own mu^2.
+    """Return how much less the parts cost together than the sum of their own mu^2, by record.
 
-    These must be prices without rounding, which moves every part whatever x is: what rounding adds stays added.
+    The prices must be without rounding: rounding moves every part whatever x is, so its share is always added.
     """
     squares: dict[str, dict[str, float]] = {}
     for event, square in parts:

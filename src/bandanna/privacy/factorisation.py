@@ -1,4 +1,8 @@
-"""Factorisations of prefix sums: banded linear Toeplitz (BLT) and trees."""
+"""Factorisations A = B C of the prefix-sum matrix, for continual release: buffered linear Toeplitz (BLT) and binary
+tree.
+
+`factorise("blt", horizon=20_000)` is the one to use; the tree is the papers'.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,6 @@ from bandanna import validation
 from bandanna.errors import InvalidArgument
 from bandanna.privacy.calibration_cache import compute_cached
 from bandanna.storage.encoding import stored_as
-
-# What every factorisation of the prefix sums must state: its sensitivity, its error, and what it releases.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,30 +54,30 @@ class Factorisation(ABC):
 
     @abstractmethod
     def sensitivity(self, participations: int = 1) -> float:
-        """Largest norm of a sum of so many different columns of C: how far as many elements that move by 1 move C x."""
+        """Return the largest norm of a sum of `participations` different columns of C: how far they can move C x."""
 
     @abstractmethod
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Row norms of B at the (1-based) steps: std of the prefix sums for unit noise on every released number."""
+        """Return the row norms of B at the (1-based) steps: std of the prefix sums for unit noise."""
 
     @abstractmethod
     def releases(self, participations: int = 1) -> int:
-        """How many released numbers (per coordinate) `participations` elements of the stream can touch."""
+        """Return the number of released numbers (per coordinate) that `participations` elements can touch."""
 
     @abstractmethod
     def total_releases(self) -> int:
-        """How many numbers (per coordinate) are released over the whole horizon."""
+        """Return the number of released numbers (per coordinate) over the whole horizon."""
 
     def error(self) -> float:
-        """Largest row norm of B: std of the worst prefix for unit noise. Rows are nested here unless overridden."""
+        """Return the largest row norm of B: std of the worst prefix for unit noise. By default rows are nested."""
         return float(self.prefix_std(self.horizon))
 
     def unit_std(self) -> float:
-        """Std of the worst prefix at price mu = 1 and element sensitivity 1."""
+        """Return the std of the worst prefix at price mu = 1 and element sensitivity 1."""
         return self.sensitivity() * self.error()
 
     def _steps(self, steps: ArrayLike) -> NDArray[np.int64]:
-        """Steps as integers in 1..horizon, of any shape."""
+        """Return the steps as integers in 1..horizon, of any shape."""
         given: NDArray[Any] = np.asarray(steps)
         numeric = given.dtype.kind in "iuf"
         if not numeric or not np.all((given >= 1) & (given <= self.horizon) & (given == np.floor(given))):
@@ -83,22 +85,22 @@ class Factorisation(ABC):
         return given.astype(np.int64)
 
 
-# Closed forms for sums of exponentials: norms of a BLT at any horizon, without a loop over time.
-#
-# A rational generating function with poles theta_i = 1 - rate_i has coefficients sum_i amplitude_i (1 - rate_i)^k. All
-# amplitudes here are positive and everything is written in the rates, which are exact in floating point near theta =
-# 1:
-# no step subtracts nearly equal numbers, whatever the horizon. Arrays may have leading axes; poles are on the last
-# one.
+# Norms of a BLT in closed form
 
 
 _STEPS = 4096
 
 
 def residues(rate: Array, rate_hat: Array) -> Array:
-    """w of C(x) = prod_j (1 - thh_j x)/(1 - th_j x) = 1 + sum_i w_i x/(1 - th_i x); with swapped arguments, -w_hat.
+    """Return w of C(x) = prod_j (1 - thh_j x)/(1 - th_j x) = 1 + sum_i w_i x/(1 - th_i x); with swapped arguments,
+    -w_hat.
 
     w_i = prod_j (th_i - thh_j) / prod_{j != i} (th_i - th_j); for interlaced parameters all w_i > 0 and w_hat_i > 0.
+
+    A rational generating function with poles theta_i = 1 - rate_i has coefficients sum_i amplitude_i (1 - rate_i)^k.
+    All amplitudes here are positive and everything is written in the rates, which are exact in floating point near
+    theta = 1. So no step subtracts nearly equal numbers, whatever the horizon. Arrays may have leading axes; poles are
+    on the last axis.
     """
     zeros = rate_hat[..., None, :] - rate[..., :, None]  # (..., n, n): th_i - thh_j
     poles = rate[..., None, :] - rate[..., :, None] + np.eye(rate.shape[-1])  # (..., n, n): th_i - th_j; 1 for j = i
@@ -106,7 +108,7 @@ def residues(rate: Array, rate_hat: Array) -> Array:
 
 
 def geometric_sum(rate: Array, count: Array | int) -> Array:
-    """sum_{k < count} (1 - rate)^k for rate in [0, 1]."""
+    """Return sum_{k < count} (1 - rate)^k for rate in [0, 1]."""
     with np.errstate(divide="ignore", invalid="ignore"):  # rate = 0 and rate = 1 are settled below
         total = -np.expm1(count * np.log1p(-rate)) / rate
     total = np.where(rate > 0, total, count)
@@ -114,7 +116,7 @@ def geometric_sum(rate: Array, count: Array | int) -> Array:
 
 
 def series_energy(amplitude: Array, rate: Array, count: Array | int) -> Array:
-    """sum_{k < count} (sum_i amplitude_i (1 - rate_i)^k)^2, by one geometric series for each pair of poles."""
+    """Return sum_{k < count} (sum_i amplitude_i (1 - rate_i)^k)^2, by one geometric series for each pair of poles."""
     total = np.zeros(())
     for i in range(rate.shape[-1]):
         for j in range(i + 1):
@@ -125,15 +127,15 @@ def series_energy(amplitude: Array, rate: Array, count: Array | int) -> Array:
 
 
 def column_square(rate: Array, rate_hat: Array, horizon: int) -> Array:
-    """Squared norm of C's first column: c_0 = 1, c_k = sum_i w_i theta_i^{k-1}."""
+    """Return the squared norm of C's first column: c_0 = 1, c_k = sum_i w_i theta_i^{k-1}."""
     return np.asarray(1 + series_energy(residues(rate, rate_hat), rate, horizon - 1))
 
 
 def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> float:
-    """Squared norm of the sum of C's first `count` <= horizon columns; above _STEPS of them, a bound from above.
+    """Return the squared norm of the sum of C's first `count` <= horizon columns; above _STEPS of them, an upper bound.
 
-    Row t < count of that sum holds c_0 + ... + c_t = 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row
-    t >= count holds c_{t-count+1} + ... + c_t = sum_i w_i (1 + ... + theta_i^{count-1}) theta_i^{t-count}.
+    Row t < count of that sum holds c_0 + ... + c_t = 1 + sum_i w_i (1 + ... + theta_i^{t-1}), which grows with t; row t
+    >= count holds c_{t-count+1} + ... + c_t = sum_i w_i (1 + ... + theta_i^{count-1}) theta_i^{t-count}.
     """
     if count == 1:
         return float(column_square(rate, rate_hat, horizon))
@@ -145,7 +147,7 @@ def columns_square(rate: Array, rate_hat: Array, horizon: int, count: int) -> fl
 
 
 def row_square(rate: Array, rate_hat: Array, steps: Array | int) -> Array:
-    """Squared norm of row t of B: b_k = b_inf + sum_i u_i theta_hat_i^k.
+    """Return the squared norm of row t of B: b_k = b_inf + sum_i u_i theta_hat_i^k.
 
     b_inf = prod_i (1 - theta_i) / (1 - theta_hat_i), u_i = w_hat_i / (1 - theta_hat_i); both positive.
     """
@@ -154,7 +156,7 @@ def row_square(rate: Array, rate_hat: Array, steps: Array | int) -> Array:
     return series_energy(amplitude, np.concatenate([np.zeros_like(limit), rate_hat], axis=-1), steps)
 
 
-# The search for a BLT's parameters: smooth and unconstrained, from a guess that is already close.
+# Search for a BLT's parameters
 
 
 Array = NDArray[np.float64]
@@ -163,7 +165,7 @@ _FLAT = 1e-5  # gradient at which the search ends: the cost is then within about
 
 
 def rates_from_logits(point: Array) -> tuple[Array, Array]:
-    """Free numbers (..., 2n) to interlaced 0 < rate_1 < rate_hat_1 < rate_2 < ... < 1: logits with positive gaps.
+    """Map free numbers (..., 2n) to interlaced 0 < rate_1 < rate_hat_1 < rate_2 < ... < 1: logits with positive gaps.
 
     The first number is the lowest logit, the others are logarithms of the gaps between neighbours.
     """
@@ -173,14 +175,14 @@ def rates_from_logits(point: Array) -> tuple[Array, Array]:
 
 
 def initial_logits(horizon: int, buffers: int) -> Array:
-    """Logits of the rates evenly spaced from ln(1/T) to 0.6: the poles' time scales fill 1..T geometrically."""
+    """Return logits of the rates evenly spaced from ln(1/T) to 0.6: the poles' time scales fill 1..T geometrically."""
     lowest, highest = -math.log(horizon), 0.6
     gap = (highest - lowest) / (2 * buffers - 1)
     return np.concatenate([[lowest], np.full(2 * buffers - 1, math.log(gap))])
 
 
 def search_blt(horizon: int, buffers: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(theta, theta_hat) that minimise ln sensitivity^2 + ln error^2 at this horizon."""
+    """Return (theta, theta_hat) that minimise ln sensitivity^2 + ln error^2 at this horizon."""
     from scipy import optimize
 
     def objective(point: Array) -> Array:
@@ -201,7 +203,7 @@ def search_blt(horizon: int, buffers: int) -> tuple[tuple[float, ...], tuple[flo
     return tuple((1 - rate).tolist()), tuple((1 - rate_hat).tolist())
 
 
-# Buffered linear Toeplitz: nearly the noise of the square root, in the memory of a few running sums.
+# Buffered linear Toeplitz
 
 
 _WORTHWHILE = 1e-4  # a further buffer is kept only if it lowers the unit std by at least this fraction
@@ -211,18 +213,20 @@ _GIVEN: ContextVar[Mapping[int, BLT] | None] = ContextVar("begun", default=None)
 @stored_as("BLT")
 @dataclass(frozen=True, kw_only=True)
 class BLT(Factorisation):
-    """C is lower-triangular Toeplitz with the rational generating function
+    """Buffered linear Toeplitz: nearly the noise of the square root of A, in the memory of a few running sums.
+
+    C is lower-triangular Toeplitz with the rational generating function
 
         C(x) = prod_i (1 - theta_hat_i x) / prod_i (1 - theta_i x),   1 >= th_1 > thh_1 > th_2 > ... > thh_n >= 0.
 
     Interlacing makes all residues positive: c_0 = 1, c_k = sum_i w_i theta_i^{k-1} > 0, and B(x) = 1/((1-x) C(x)) has
-    b_k = b_inf + sum_i u_i theta_hat_i^k > 0 (see `series`), so that both norms are finite sums of positive terms:
+    b_k = b_inf + sum_i u_i theta_hat_i^k > 0, so that both norms are finite sums of positive terms:
 
         sensitivity^2 = sum_{k < T} c_k^2,      prefix_std(t)^2 = sum_{k < t} b_k^2.
 
-    Column j of C holds c_0..c_{T-j}: the first column has every term that another one has, and is the longest. Row t of
-    B holds b_{t-1}..b_0: the last row is the longest. Both are evaluated in closed form by geometric series, so the
-    cost does not depend on T. Without buffers C = I, and every element is noised by itself.
+    Column j of C holds c_0..c_{T-j}: the first column has every term of the others, and is the longest. Row t of B
+    holds b_{t-1}..b_0: the last row is the longest. Both are evaluated in closed form by geometric series, so the cost
+    does not depend on T. Without buffers C = I, and every element is noised by itself.
 
     Streaming: (C x)_t = x_t + sum_i w_i s_i, s_i <- theta_i s_i + x_t; C^{-1} the same with -w_hat_i and theta_hat_i.
 
@@ -246,12 +250,13 @@ class BLT(Factorisation):
 
     @classmethod
     def optimal(cls, *, horizon: int, buffers: int = 4) -> BLT:
-        """The least unit_std() that the search finds with at most `buffers` buffers; remembered on disk.
+        """Return the least unit_std() that the search finds with at most `buffers` buffers; the parameters are cached
+        on disk.
 
-        Never worse than with fewer buffers: one more is kept only if it helps, and the search ends when it does not.
+        One more buffer is kept only if it helps, and the search ends when it does not, so more buffers are never worse.
         n buffers can match the first 2n + 1 coefficients of the square root, so more than T // 2 are not tried.
-        What is remembered are parameters: sensitivity and error are computed anew from them. Inside of `begun` it is
-        the one that was begun.
+        Sensitivity and error are computed anew from cached parameters. Inside of `use_factorisations` it returns the
+        given one.
         """
         horizon, buffers = validation.integer("horizon", horizon), validation.integer("buffers", buffers)
         most = min(buffers, horizon // 2)
@@ -284,7 +289,7 @@ class BLT(Factorisation):
 
     @property
     def buffers(self) -> int:
-        """n, the running sums that a stream must keep (and as many for the estimate)."""
+        """Number n of running sums that a stream keeps (and as many for the estimate)."""
         return len(self.theta)
 
     @cached_property
@@ -305,34 +310,34 @@ class BLT(Factorisation):
         return -residues(rate_hat, rate)
 
     def sensitivity(self, participations: int = 1) -> float:
-        """Norm of C's first column, its longest; for several, of the sum of the first ones.
+        """Return the norm of C's first column, its longest; for several participations, of the sum of the first ones.
 
-        c_0 >= c_1 >= ... (c_1 <= theta_1 by interlacing), so columns have the more in common the earlier they are and
-        the closer together (calibration.md C.1).
+        c_0 >= c_1 >= ... (c_1 <= theta_1 by interlacing), so columns overlap the more, the earlier and the closer
+        together they are (calibration.md C.1).
         """
         count = min(validation.integer("participations", participations), self.horizon)
         return math.sqrt(columns_square(*self._rates, self.horizon, count))
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Norm of row t of B, in closed form."""
+        """Return the norm of row t of B, in closed form."""
         return np.asarray(np.sqrt(row_square(*self._rates, self._steps(steps).astype(np.float64))))
 
     def releases(self, participations: int = 1) -> int:
-        """The first element touches every later release."""
+        """Return the horizon: the first element touches every later release."""
         validation.integer("participations", participations)
         return self.horizon
 
     def total_releases(self) -> int:
-        """One number per step."""
+        """Return one number per step."""
         return self.horizon
 
 
 @contextmanager
 def use_factorisations(factorisations: Iterable[BLT]) -> Iterator[None]:
-    """Inside, `optimal` is one of these where one has the horizon.
+    """Inside, `optimal` returns the one of these with the same horizon, if there is one.
 
     The search ends where its cost is flat, and its last digits depend on the processor. Half a stream of one
-    factorisation and half of another has no price: whoever goes on with a stream, perhaps elsewhere, has its own.
+    factorisation and half of another has no price, so a stream that is continued elsewhere must keep its factorisation.
     """
     token = _GIVEN.set({each.horizon: each for each in factorisations})
     try:
@@ -342,7 +347,7 @@ def use_factorisations(factorisations: Iterable[BLT]) -> Iterator[None]:
 
 
 def is_interlaced(theta: Sequence[float], theta_hat: Sequence[float]) -> bool:
-    """1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0 (false for NaN, true for no buffers)."""
+    """Return 1 >= theta_1 > theta_hat_1 > theta_2 > ... > theta_hat_n >= 0 (false for NaN, true for no buffers)."""
     if len(theta) != len(theta_hat):
         return False
     mixed = [value for pair in zip(theta, theta_hat, strict=True) for value in pair]
@@ -350,7 +355,7 @@ def is_interlaced(theta: Sequence[float], theta_hat: Sequence[float]) -> bool:
     return inside and all(upper > lower for upper, lower in pairwise(mixed))
 
 
-# The binary tree over the stream, as in the papers.
+# Binary tree
 
 
 @stored_as("BinaryTree")
@@ -370,14 +375,14 @@ class BinaryTree(Factorisation):
 
     @property
     def levels(self) -> int:
-        """L = floor(log2 T) + 1."""
+        """Number of levels L = floor(log2 T) + 1."""
         return self.horizon.bit_length()
 
     def sensitivity(self, participations: int = 1) -> float:
-        """sqrt(L) for one. M elements of which n_b lie in block b move it by sqrt(sum_b n_b^2), at most as the first M.
+        """Return sqrt(L) for one participation. M elements, n_b of them in block b, move C x by sqrt(sum_b n_b^2).
 
-        On a level of blocks of w = 2^l elements the sum of squares is largest where blocks are full but for one:
-        q w^2 + r^2 with q w + r = M, or what the level's blocks hold in all; the first M reach it on all levels.
+        On a level of blocks of w = 2^l elements the sum of squares is largest if blocks are full but for one: q w^2 +
+        r^2 with q w + r = M, or what the level's blocks hold in all; the first M elements reach it on all levels.
         """
         each, square = validation.integer("participations", participations), 0
         for level in range(self.levels):
@@ -386,7 +391,7 @@ class BinaryTree(Factorisation):
         return math.sqrt(square)
 
     def prefix_std(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """sqrt(popcount(t)): the blocks of a prefix share no noise."""
+        """Return sqrt(popcount(t)): the blocks of a prefix share no noise."""
         t = self._steps(steps)  # (...)
         total = np.zeros(t.shape)
         for level in range(self.levels):  # one bit of all steps at a time: there may be millions
@@ -394,27 +399,22 @@ class BinaryTree(Factorisation):
         return np.sqrt(total)
 
     def error(self) -> float:
-        """Largest over t <= T: T itself, or T with one of its bits cleared and every lower bit set."""
+        """Return the largest over t <= T: T itself, or T with one of its bits cleared and every lower bit set."""
         cleared = [((self.horizon >> bit) ^ 1) << bit | (1 << bit) - 1 for bit in range(self.levels)]
         worst = [t for t in (self.horizon, *cleared) if 1 <= t <= self.horizon]
         return float(np.max(self.prefix_std(worst)))
 
     def releases(self, participations: int = 1) -> int:
-        """On a level with n blocks, M elements touch at most min(M, n) of them."""
+        """Return the most blocks that M elements touch: min(M, n) on a level with n blocks."""
         each = validation.integer("participations", participations)
         return sum(min(each, self.horizon >> level) for level in range(self.levels))
 
     def total_releases(self) -> int:
-        """All complete blocks: 2 T - popcount(T)."""
+        """Return the number of complete blocks, 2 T - popcount(T)."""
         return sum(self.horizon >> level for level in range(self.levels))
 
 
-# Factorisations of the prefix sums: how a stream is turned into released numbers, and these into running totals.
-#
-# `factorise("blt", horizon=20_000)` is the one to use; the tree is the papers'.
-
-
 def factorise(name: str, *, horizon: int, buffers: int = 4) -> Factorisation:
-    """The factorisation of that name ("blt", "tree"); `buffers` concerns "blt" only."""
+    """Return the factorisation of that name ("blt", "tree"); `buffers` concerns "blt" only."""
     validation.one_of("mechanism", name, ("blt", "tree"))
     return BinaryTree(horizon=horizon) if name == "tree" else BLT.optimal(horizon=horizon, buffers=buffers)

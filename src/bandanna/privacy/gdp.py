@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: the exact profile and its inverses."""
+"""Gaussian differential privacy: the exact profile delta(epsilon; mu), its inverses, and prices that compose."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Price:
         validation.set_validated(self, validation.non_negative, "mu", "tail", infinite=True)
 
     def delta(self, epsilon: float) -> float:
-        """delta_G(epsilon; mu) + (1 + e^epsilon) tail, at most 1."""
+        """Return delta_G(epsilon; mu) + (1 + e^epsilon) tail, at most 1."""
         return min(1.0, float(delta(epsilon, self.mu)) + _tail_cost(epsilon, self.tail))
 
     def epsilon(self, delta_: float) -> float:
-        """Smallest epsilon >= 0 with `self.delta(epsilon) <= delta_`; infinity where there is none."""
+        """Return the smallest epsilon >= 0 with `self.delta(epsilon) <= delta_`; infinity if there is none."""
         least = epsilon(delta_, self.mu)
         if self.tail == 0.0 or math.isinf(least):
             return least
@@ -47,11 +47,11 @@ class Price:
         return search.find_least(lambda e: self.delta(e) <= delta_, max(before, 1e-15), found)
 
     def __add__(self, other: Price) -> Price:
-        """Composition: squares of mu add, tails add."""
+        """Compose: squares of mu add, tails add."""
         return Price(mu=math.hypot(self.mu, other.mu), tail=self.tail + other.tail)
 
     def repeated(self, times: int) -> Price:
-        """`times`-fold composition: sqrt(times) mu, times tail."""
+        """Return the `times`-fold composition: sqrt(times) mu, times tail."""
         return Price(mu=math.sqrt(times) * self.mu, tail=times * self.tail)
 
 
@@ -60,12 +60,12 @@ def _tail_cost(epsilon: float, tail: float) -> float:
 
 
 def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mills' ratio Phi(-x)/phi(x)."""
+    """Return Mills' ratio Phi(-x)/phi(x)."""
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))
 
 
 def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 - x Mills(x) = -Mills'(x), without cancellation for large x (asymptotic series beyond 50)."""
+    """Return 1 - x Mills(x) = -Mills'(x), without cancellation for large x (asymptotic series beyond 50)."""
     beyond = x > 50.0
     if not beyond.any():
         return np.asarray(1 - x * _mills(x))
@@ -75,7 +75,7 @@ def _mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
-    """Logarithm of `delta`, to about 1e-11 relative in delta, for finite mu > 0 and epsilon >= 0; vectorised."""
+    """Return the logarithm of `delta`, within about 1e-11 relative in delta, for finite mu > 0 and epsilon >= 0."""
     epsilon, mu = (
         validation.non_negative_array("epsilon", epsilon, error=InvalidBudget),
         validation.non_negative_array("mu", mu),
@@ -86,10 +86,10 @@ def log_delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
 
 def _log_delta(epsilon: NDArray[np.float64], mu: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`log_delta`, unchecked.
+    """Return `log_delta` without checks.
 
-    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, e^epsilon = phi(a)/phi(b), so that
-    delta = phi(a) (Mills(a) - Mills(b)); the difference is taken as an integral of -Mills' when b - a = mu is small.
+    With a = epsilon/mu - mu/2 and b = epsilon/mu + mu/2, e^epsilon = phi(a)/phi(b), so that delta = phi(a) (Mills(a) -
+    Mills(b)); the difference is taken as an integral of -Mills' if b - a = mu is small.
     """
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     log_phi = -0.5 * a * a - _LOG_SQRT_TAU
@@ -107,7 +107,7 @@ def _log_delta(epsilon: NDArray[np.float64], mu: NDArray[np.float64]) -> NDArray
 
 
 def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
-    """Exact delta of a mu-GDP release at epsilon >= 0 (0 for mu = 0, 1 for mu = infinity)."""
+    """Return the exact delta of a mu-GDP release at epsilon >= 0 (0 for mu = 0, 1 for mu = infinity)."""
     epsilon, mu = (
         validation.non_negative_array("epsilon", epsilon, error=InvalidBudget),
         validation.non_negative_array("mu", mu),
@@ -118,7 +118,7 @@ def delta(epsilon: ArrayLike, mu: ArrayLike) -> NDArray[np.float64]:
 
 
 def epsilon(delta_: float, mu_: float) -> float:
-    """Smallest epsilon >= 0 with delta(epsilon; mu) <= delta, for mu >= 0 (0 for mu = 0, inf for mu = inf)."""
+    """Return the smallest epsilon >= 0 with delta(epsilon; mu) <= delta; 0 for mu = 0, infinity for mu = infinity."""
     delta_, mu_ = validation.delta(delta_), validation.non_negative("mu", mu_, infinite=True)
     if mu_ == 0.0:
         return 0.0
@@ -137,7 +137,9 @@ def _epsilon(delta_: float, mu_: float) -> float:
 
 
 def mu(epsilon_: float, delta_: float) -> float:
-    """Largest mu with delta(epsilon; mu) <= delta: the analytic Gaussian mechanism has std = sensitivity / mu."""
+    """Return the largest mu with delta(epsilon; mu) <= delta. The analytic Gaussian mechanism has std = Delta_2 /
+    mu.
+    """
     epsilon_, delta_ = validation.epsilon(epsilon_), validation.delta(delta_)
     if delta_ == 0.0:
         raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
@@ -156,9 +158,10 @@ def _mu(epsilon_: float, delta_: float) -> float:
 def solve_epsilon(
     profile: Callable[[float], float], target: float, *, reach: float = 1.0, most: float = 600.0
 ) -> float:
-    """Smallest epsilon >= 0 at which a decreasing privacy profile is at most `target`; infinity beyond `most`.
+    """Return the smallest epsilon >= 0 at which a decreasing privacy profile is at most `target`; infinity beyond
+    `most`.
 
-    `reach` is a guess from above; the returned epsilon itself meets the target, and is at most 1 part in 10^12 too
+    `reach` is a guess from above. The returned epsilon itself meets the target, and is at most 1 part in 10^12 too
     large.
     """
 
@@ -170,7 +173,7 @@ def solve_epsilon(
 
 
 def _solve(log_profile: Callable[[float], float], log_target: float, *, reach: float, most: float = 600.0) -> float:
-    """`solve_epsilon` of logarithms. A bound that may rise again, where its tail counts more, is looked at closely."""
+    """`solve_epsilon` of logarithms. Where its tail counts more a bound may rise again, so this is searched closely."""
     if log_profile(0.0) <= log_target:
         return 0.0
     high = max(reach, 1e-12)

@@ -1,4 +1,4 @@
-"""What is promised, and to whom."""
+"""The guarantee of a release: epsilon, delta, and what each party sees."""
 
 from __future__ import annotations
 
@@ -25,22 +25,37 @@ TRUST_MODELS = ("none", "central", "local", "shuffle", "concurrent shuffle")
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What is promised to one person, computed by the accountant for what really runs.
+    """What is promised to one person, computed by the accountant for the noise that is drawn.
 
-    trust           "none", "central" (a trusted server adds the noise), "local" (the device does), "shuffle",
-                    "concurrent shuffle" (several shufflers at once)
-    epsilon, delta  the numbers, infinity where there is no guarantee; `rho` beside them where zCDP holds
-    protects        which data of the person
-    unit            "event": one participation; "user": all of at most `participations`
-    batches         whether a user's participations must be in different batches
-    adjacency       how neighbouring data sets differ
-    adversary       "interactive": sees every release and may choose later data after earlier releases
-    observers       who sees what, where the roles run apart
-    one_process     whether one process may run all roles, as an agent does: that process sees everything
-    seeded          whether the noise follows from a known seed: a test
-    shuffler        shuffle only: the local guarantee left against `against`, None where there is none
-    exposed         shuffle only: a probability with which `against` can surely tell two reports apart (0 if unknown)
-    against         shuffle only: those who together see single reports
+    Parameters
+    ----------
+    trust
+        "none", "central" (a trusted server adds the noise), "local" (the device does), "shuffle", or "concurrent
+        shuffle" (several shufflers at once).
+    epsilon, delta
+        The numbers, infinite without a guarantee; `rho` beside them if zCDP holds.
+    protects
+        Which data of the person.
+    unit
+        "event": one participation. "user": all of at most `participations`.
+    batches
+        Whether a user's participations must be in different batches.
+    adjacency
+        How neighbouring data sets differ.
+    adversary
+        "interactive": sees every release and may choose later data after earlier releases.
+    observers
+        Each party and what it sees, if the parties run apart.
+    one_process
+        Whether one process may run all parties, as an agent does: that process sees everything.
+    seeded
+        Whether the noise follows from a known seed: a test.
+    shuffler
+        Shuffle only: the local guarantee left against `against`, None if there is none.
+    exposed
+        Shuffle only: probability with which `against` can surely tell two reports apart (0 if unknown).
+    against
+        Shuffle only: the parties who together see single reports.
     """
 
     trust: str
@@ -66,16 +81,16 @@ class Guarantee:
         validation.one_of("adversary", self.adversary, tuple(ADVERSARIES))
 
     def __str__(self) -> str:
-        """A few plain sentences: the promise, who must be trusted, who sees what, what is left against a shuffler."""
+        """Return a few sentences: the promise, whom to trust, who sees what, and what is left against a shuffler."""
         parts = (self.promise(), self._test(), self._process(), self._sight(), self._shuffler())
         return " ".join(sentence for sentence in parts if sentence)
 
     def brief(self) -> str:
-        """Epsilon in a few characters, rounded up, as figures show it; nothing without privacy."""
+        """Return epsilon in a few characters, rounded up, for figures; empty without privacy."""
         return "" if self.trust == "none" or math.isinf(self.epsilon) else f"ε = {format_rounded_up(self.epsilon, 3)}"
 
     def promise(self) -> str:
-        """The first sentence: what is promised, for which data, against which adversary."""
+        """Return the first sentence: what is promised, for which data, against which adversary."""
         if self.trust == "none" or math.isinf(self.epsilon):
             return f"No privacy is promised for {self.protects}."
         unit = (
@@ -126,7 +141,7 @@ class Guarantee:
         return f"Against {self.against} {left}{alone}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinities are None."""
+        """Return plain values for JSON; infinities are None."""
         plain = asdict(self)
         plain["observers"] = dict(self.observers)
         return {
@@ -135,9 +150,9 @@ class Guarantee:
 
 
 def find_worst_guarantee(each: Sequence[Guarantee]) -> Guarantee:
-    """For a person who meets one of these, no matter which: of every number the worst.
+    """Return the worst of every number, for a person who meets one of these guarantees.
 
-    A large batch needs less noise of each user, so it is there that the shuffler itself learns most.
+    The shuffler itself learns most from a large batch, which needs less noise of each user.
     """
     stated = max(each, key=lambda one: one.epsilon)
     left = [one.shuffler for one in each if one.shuffler is not None]
@@ -147,7 +162,7 @@ def find_worst_guarantee(each: Sequence[Guarantee]) -> Guarantee:
 
 
 def format_rounded_up(value: float, digits: int = 4) -> str:
-    """A few significant digits, rounded up: what is printed holds too."""
+    """Format a number with a few significant digits, rounded up, so that the printed number holds too."""
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(rounded):.{digits}g}"
 
@@ -164,10 +179,10 @@ def compute_guarantee(
     local: Event | None = None,
     exposed: float = 0.0,
 ) -> Guarantee:
-    """The guarantee of a release that a user meets `participations` times, at the given delta.
+    """Return the guarantee of a release that a user meets `participations` times, at the given delta.
 
-    `composed`: one event per participation; otherwise `event` covers all of them already (a continual release).
-    `local` is what a shuffler sees of one user in one batch.
+    `composed`: one event per participation; otherwise `event` covers all of them (a continual release). `local` is what
+    a shuffler sees of one user in one batch.
     """
     whole = RepetitionEvent(event=event, times=participations) if composed else event
     left = None

@@ -1,4 +1,4 @@
-"""The ledger: a release is checked against the budget, recorded, and only then drawn."""
+"""The ledger: checks a release against the budget, records it, and only then has the noise drawn."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from bandanna.privacy.events import ContinualEvent, Event, GaussianEvent, format
 from bandanna.privacy.guarantee import format_rounded_up
 from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore
 
-# What may be shown of a ledger: its budget, what was spent, what was released - and nothing that leads to the rest.
+# Public view
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerRelease:
-    """What everybody may see of an expense: `release` is the noisy result, None if it was not drawn yet."""
+    """The public part of an expense: `release` is the noisy result, None if it was not drawn yet."""
 
     task: str
     batch: str
@@ -45,10 +45,10 @@ class LedgerRelease:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerView:
-    """A ledger at one moment, as everybody may see it: values only, without key, fingerprints, members or store.
+    """A public copy of a ledger at one moment: values only, without key, fingerprints, members or store.
 
-    A fingerprint is not noisy: with the key, who knows all data of a batch but one person's finds that person's by
-    trying. So neither is here, and a view may be kept, pickled and published.
+    A fingerprint has no noise: with the key, an attacker who knows all data of a batch but one person's finds that
+    person's by trying. A view has neither, so it may be kept, pickled and published.
     """
 
     budget: Budget
@@ -57,7 +57,7 @@ class LedgerView:
 
     @classmethod
     def of(cls, budget: Budget, participations: int, entries: Iterable[LedgerEntry]) -> LedgerView:
-        """What may be shown of these entries."""
+        """Return the public view of these entries."""
         released = tuple(
             LedgerRelease(task=one.task, batch=one.batch, event=one.event, release=one.release and one.release[0])
             for one in entries
@@ -66,12 +66,12 @@ class LedgerView:
 
     @property
     def releases(self) -> tuple[LedgerRelease, ...]:
-        """What was released, in order; a copy, so that the stored releases stay what they are."""
+        """The releases, in order; a copy, so that the stored releases cannot be changed."""
         shown = (replace(one, task=one.task.replace(accountant.SEPARATOR, ", ")) for one in self._released)
         return deepcopy(tuple(shown))
 
     def __str__(self) -> str:
-        """Price, budget and count, in a line."""
+        """Return price, budget and number of releases in a line."""
         spent, delta, count = format_rounded_up(self.spent()), stated_delta(self.budget), len(self._released)
         times = "once" if self.participations == 1 else f"{self.participations:,} times"
         released = "1 release" if count == 1 else f"{count:,} releases"
@@ -80,7 +80,7 @@ class LedgerView:
         )
 
     def spent(self) -> float:
-        """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
+        """Return the epsilon spent so far by the user with the most participations, at the budget's delta (or 1e-6)."""
         tasks: dict[str, Counter[Event]] = {}
         for one in self._released:
             tasks.setdefault(one.task, Counter())[one.event] += 1
@@ -88,25 +88,34 @@ class LedgerView:
 
 
 def stated_delta(budget: Budget) -> float:
-    """The delta at which an expense is stated."""
+    """Return the delta at which an expense is stated."""
     return budget.delta if isinstance(budget, ApproxDP) else 1e-6
 
 
-# The ledger: check, commit, then release - and a released batch is released once.
-#
-# A release is asked for by (task, batch). The first time, the ledger checks that it fits the budget, commits the
-# expense, has the noise drawn, stores the release and returns it. Asked again - after a crash, by another reader - it
-# returns the stored release and spends nothing. Other data, or another mechanism, under the same id is refused: fresh
-# noise on the same data would be a second release. If the noise could not be drawn or stored, the expense stays
-# committed and the same request may be repeated.
+# Ledger
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
     """Guards one budget per person over any number of tasks.
 
-    A person is in at most `participations` batches of a task; without `members` that is the caller's promise, with
-    them the ledger counts and refuses. Tasks compose: a person may be in all of them.
+    A release is identified by (task, batch). The first time, the ledger checks that it fits the budget, commits the
+    expense, has the noise drawn, stores the release and returns it. Asked again, after a crash or by another reader, it
+    returns the stored release and spends nothing. Other data, or another mechanism, under the same id is refused: fresh
+    noise on the same data would be a second release. If the noise could not be drawn or stored, the expense stays
+    committed and the same request may be repeated.
+
+    A person is in at most `participations` batches of a task. Without `members` the caller promises this; with them the
+    ledger counts and refuses. Tasks compose, because a person may be in all of them.
+
+    Parameters
+    ----------
+    budget
+        The budget of each person.
+    participations
+        Largest number of batches of a task with the same person.
+    store
+        Where the entries are kept; by default in memory.
     """
 
     budget: Budget
@@ -134,12 +143,28 @@ class Ledger:
     ) -> Any:
         """Release (task, batch) once: `draw` is called at most once per stored result, after the expense is committed.
 
-        `data` is what the release is about; only a keyed fingerprint of it is kept. `event` is the price of `draw`.
-        `streams`: how many continual releases with this very price the task has begun, one after the other, for
-        different people; more than one only where each person is in one batch.
-        `one_of`: the batch is about those who are in this alternative of the task, all of them, and in no other one
-        (see `privacy.accountant`): batches of an alternative compose, and the dearest alternative counts. For Gaussian
-        sums of reports in a ball around 0, of people with one report each; `members` of two alternatives are refused.
+        Parameters
+        ----------
+        event
+            The price of `draw`.
+        data
+            What the release is about. Only a keyed fingerprint of it is kept.
+        draw
+            Returns the noisy result.
+        members
+            Ids of the batch's users; the ledger counts them.
+        streams
+            Number of continual releases with this price that the task has begun, one after the other, for different
+            people. More than one only if each person is in one batch.
+        one_of
+            Alternative of the task: the batch is about the people in this alternative, all of them, and no others
+            (`accountant.iterate_alternatives`). Batches of an alternative compose, and the dearest alternative counts.
+            For Gaussian sums of reports in a ball around 0, from people with one report each; `members` of two
+            alternatives are refused.
+
+        Returns
+        -------
+        The noisy result, drawn now or stored before.
         """
         task, batch = find_store_id(task, batch, one_of)
         if not isinstance(event, Event):
@@ -177,11 +202,11 @@ class Ledger:
         return self.store.alone(once)
 
     def spent(self) -> float:
-        """Smallest epsilon, at the budget's delta (or 1e-6), of what anybody can have paid so far."""
+        """Return the epsilon spent so far by the user with the most participations, at the budget's delta (or 1e-6)."""
         return accountant.compute_spent(self.store.tasks(), self.participations, stated_delta(self.budget))
 
     def view(self) -> LedgerView:
-        """What may be shown: the ledger itself has the key, the fingerprints and the members of what it released."""
+        """Return the public view, without the key, the fingerprints and the members."""
         return LedgerView.of(self.budget, self.participations, self.store.entries())
 
     def _check_budget(self, task: str, event: Event, tasks: dict[str, accountant.EventCounts]) -> None:
@@ -205,7 +230,7 @@ class Ledger:
                 )
 
     def _check_alternative(self, event: Event, one_of: str) -> None:
-        """To move from one alternative to another costs less than to stay, for Gaussian noise on one report each."""
+        """Refuse all but Gaussian noise on one report each: only there an alternative costs no more than to stay."""
         if self.participations > 1:
             allowed = f"None for {self.participations} participations: somebody's reports would be in one sum"
             raise InvalidArgument("one_of", one_of, allowed)
@@ -213,7 +238,7 @@ class Ledger:
             raise InvalidArgument("event", type(event).__name__, "Gaussian noise on a sum, where alternatives are")
 
     def _check_apart(self, task: str, people: tuple[str, ...]) -> None:
-        """Nobody is in two alternatives."""
+        """Refuse people who are in two alternatives."""
         for other in accountant.find_other_alternatives(task, self.store.tasks()) if people else ():
             seen = self.store.appearances(other, people)
             for place, person in enumerate(people):
@@ -249,7 +274,7 @@ class Ledger:
 
 
 def find_store_id(task: str | int, batch: str | int, one_of: str | None = None) -> tuple[str, str]:
-    """Under which task and batch a store has an entry."""
+    """Return the task and batch under which a store keeps an entry."""
     named = _check_name("task", task), _check_name("batch", batch)
     return (
         named
@@ -259,7 +284,7 @@ def find_store_id(task: str | int, batch: str | int, one_of: str | None = None) 
 
 
 def _check_name(argument: str, value: Any) -> str:
-    """The name of a task or a batch, as a text that a file can hold."""
+    """Return the name of a task or a batch as a text that a file can hold."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64):
         return str(validation.integer(argument, value, least=-validation.LARGEST_EXACT_INTEGER))
     if (
@@ -272,7 +297,7 @@ def _check_name(argument: str, value: Any) -> str:
 
 
 def _read_people(members: Any) -> tuple[str, ...]:
-    """The ids of a batch's users, as texts."""
+    """Return the ids of a batch's users as texts."""
     if members is None:
         return ()
     return tuple(
@@ -280,14 +305,14 @@ def _read_people(members: Any) -> tuple[str, ...]:
     )
 
 
-# People in a ledger: known by a keyed hash, never by the name that a caller has for them.
+# Users
 
 
 _BITS = 4096  # of a whole number: its digits can be written
 
 
 def hash_user(secret: bytes, user: Any, name: str) -> str:
-    """The name under which a user is kept; 17, NumPy's 17 and "17" are the same. Messages never show an id."""
+    """Return the keyed hash under which a user is kept; 17, NumPy's 17 and "17" are equal. Errors never show an id."""
     allowed = "a user's id: a text that is not empty, or a whole number"
     if isinstance(user, bool | np.timedelta64) or not isinstance(user, str | int | np.integer):
         raise InvalidStatistic(name, user, allowed)

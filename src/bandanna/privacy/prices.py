@@ -1,4 +1,7 @@
-"""The price of every event, and of integer noise, rounding and grids."""
+"""The price of every event in Gaussian, zero-concentrated and pure differential privacy.
+
+Also what the prices rest on: log-concave noise on the integers (Theorem A), stochastic rounding, and grids.
+"""
 
 from __future__ import annotations
 
@@ -17,29 +20,7 @@ from bandanna.privacy.budgets import pure_rho
 from bandanna.privacy.gdp import Price
 from bandanna.types import Floats
 
-# Theorem A: the price of log-concave noise on the integers, by its quantile transform.
-#
-# Let Q be a log-concave law on Z, F(j) = Q(X < j), z_j = Phi^{-1}(F(j)). For a cut `zmax`, let lo, hi be the first and
-# last j with |z_j| <= zmax, and
-#
-#     mu_1 = max_{lo < j <= hi} (z_j - z_{j-1}),        t = max(Phi(z_lo), Phi(-z_hi)).
-#
-# Then for every integer shift v with max_k |v_k| <= hi - lo, noise Q per coordinate and D coordinates,
-#
-#     HS_epsilon(Q^D + v, Q^D) <= delta_G(epsilon; mu_1 |v|_2) + D (1 + e^epsilon) t,
-#
-# that is: a shift v costs mu = mu_1 |v|_2 in Gaussian DP with tail D t. (Monotone likelihood ratio makes the tests {X
-# >= j} optimal; their trade-off points lie above those of a Gaussian pair with mass t moved; Blackwell's theorem makes
-# the pair a post-processing of that one, and Gaussian pairs tensorise.)
-#
-# Where the standard deviation is above 10000, points are grouped in blocks of w = std/1000. Outwards from the mode,
-# block sums of Q are bounded from below by the geometric chord (log-concavity). An increment d_j = z_{j+1} - z_j
-# equals
-# Q(j)/phi(x) for some x between them, Q(j) lies below the chord of the block before, extended, and z_j below z_a + (j
-# -
-# a) m for any bound m on the block's increments; the resulting bound on log d_j is convex in j, so its maximum is at
-# an
-# end of the block. This overstates mu_1 by a factor of about 1 + zmax/std + (zmax w/std)^2, below 1 + 1e-3.
+# Theorem A
 
 
 _DENSE = 1e4  # standard deviation up to which every lattice point is looked at
@@ -50,7 +31,7 @@ _SLACK = 1e-9  # relative allowance for rounding errors of the increments (measu
 
 @dataclass(frozen=True, kw_only=True)
 class LatticePrice:
-    """mu_1 per unit of l2 shift, total-variation mass `tail` per coordinate, valid for shifts up to `reach`."""
+    """Price mu_1 per unit of l2 shift, total-variation mass `tail` per coordinate, valid for shifts up to `reach`."""
 
     mu: float
     tail: float
@@ -71,18 +52,20 @@ class LatticeLaw:
 
 @lru_cache(maxsize=4096)
 def binomial_price(trials: int, probability: float, zmax: float) -> LatticePrice:
-    """Price of Bin(trials, probability) noise by Theorem A."""
+    """Return the price of Bin(trials, probability) noise by Theorem A."""
     return price_lattice_law(binomial_law(trials, probability), zmax)
 
 
 @lru_cache(maxsize=1024)
 def discrete_gaussian_price(std: float, zmax: float) -> LatticePrice:
-    """Price of discrete Gaussian noise, mass proportional to exp(-j^2 / (2 std^2)), by Theorem A."""
+    """Return the price of discrete Gaussian noise, mass proportional to exp(-j^2 / (2 std^2)), by Theorem A."""
     return price_lattice_law(discrete_gaussian_law(std), zmax)
 
 
 def binomial_law(trials: int, probability: float) -> LatticeLaw:
-    """Bin(n, p), its mass by the saddle-point form, to about 1e-14 for n up to 1e15 and dyadic p (Loader 2000)."""
+    """Return Bin(n, p), its mass by the saddle-point form, to about 1e-14 for n up to 1e15 and dyadic p (Loader
+    2000).
+    """
     n, p = float(trials), probability
 
     def log_mass(j: Floats) -> Floats:
@@ -113,7 +96,7 @@ def binomial_law(trials: int, probability: float) -> LatticeLaw:
 
 
 def discrete_gaussian_law(std: float) -> LatticeLaw:
-    """Discrete Gaussian; its normaliser is std sqrt(2 pi) up to e^{-19 std^2} (Poisson summation), else summed."""
+    """Return the discrete Gaussian; its normaliser is std sqrt(2 pi) up to e^{-19 std^2} (Poisson), else summed."""
     if std > 2:
         log_norm = math.log(std) + 0.5 * math.log(2 * math.pi)
     else:
@@ -123,7 +106,27 @@ def discrete_gaussian_law(std: float) -> LatticeLaw:
 
 
 def price_lattice_law(law: LatticeLaw, zmax: float) -> LatticePrice:
-    """Theorem A for any log-concave law on the integers."""
+    """Return the price of log-concave noise on the integers by its quantile transform: Theorem A.
+
+    Let Q be a log-concave law on Z, F(j) = Q(X < j), z_j = Phi^{-1}(F(j)). For a cut `zmax`, let lo, hi be the first
+    and last j with |z_j| <= zmax, and
+
+        mu_1 = max_{lo < j <= hi} (z_j - z_{j-1}),        t = max(Phi(z_lo), Phi(-z_hi)).
+
+    Then for every integer shift v with max_k |v_k| <= hi - lo, noise Q per coordinate and D coordinates,
+
+        HS_epsilon(Q^D + v, Q^D) <= delta_G(epsilon; mu_1 |v|_2) + D (1 + e^epsilon) t,
+
+    that is: a shift v costs mu = mu_1 |v|_2 in Gaussian DP with tail D t. (Monotone likelihood ratio makes the tests {X
+    >= j} optimal; their trade-off points lie above those of a Gaussian pair with mass t moved; Blackwell's theorem
+    makes the pair a post-processing of that one, and Gaussian pairs tensorise.)
+
+    Above a standard deviation of 10000, points are grouped in blocks of w = std/1000. Outwards from the mode, block
+    sums of Q are bounded from below by the geometric chord (log-concavity). An increment d_j = z_{j+1} - z_j equals
+    Q(j)/phi(x) for some x between them, Q(j) lies below the chord of the block before, extended, and z_j below z_a + (j
+    - a) m for any bound m on the block's increments; the resulting bound on log d_j is convex in j, so its maximum is
+    at an end of the block. This overstates mu_1 by a factor of about 1 + zmax/std + (zmax w/std)^2, below 1 + 1e-3.
+    """
     width = math.floor(_BLOCK * law.std) if law.std > _DENSE else 1
     up_z, up_mass = _walk_side(law, zmax, width, +1)  # cuts at mode+1, mode+1+w, ...
     down_z, down_mass = (up_z, up_mass) if law.even else _walk_side(law, zmax, width, -1)  # cuts at mode, mode-w, ...
@@ -142,7 +145,7 @@ def _phi(x: float) -> float:
 
 
 def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
-    """Largest increment of |z| between lattice neighbours, outwards along one side."""
+    """Return the largest increment of |z| between lattice neighbours, outwards along one side."""
     if len(z) < 2:
         return 0.0
     if width == 1:
@@ -159,7 +162,7 @@ def _steepest(z: Floats, log_mass: Floats, width: int) -> float:
 
 
 def _walk_side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Floats, Floats]:
-    """Cuts outwards from the mode with |z| <= zmax: |z| there, and the log mass of the lattice point just outside.
+    """Return |z| at cuts outwards from the mode with |z| <= zmax, and the log mass of the lattice point just outside.
 
     sign = +1: cuts j = mode+1, mode+1+w, ... and the tail P(X >= j); sign = -1: j = mode, mode-w, ... and P(X < j).
     """
@@ -176,7 +179,7 @@ def _walk_side(law: LatticeLaw, zmax: float, width: int, sign: int) -> tuple[Flo
 
 
 def _chord_sums(log_mass: Floats, width: int) -> Floats:
-    """Lower bounds on the log of the mass of [j, j + width) from the chord of log mass; exact for width 1."""
+    """Return lower bounds on the log of the mass of [j, j + width) from the chord of log mass; exact for width 1."""
     if width == 1 or len(log_mass) < 2:
         return log_mass
     slope = (log_mass[1:] - log_mass[:-1]) / width  # <= 0 outwards of the mode
@@ -187,7 +190,7 @@ def _chord_sums(log_mass: Floats, width: int) -> Floats:
 
 
 def _stirling_error(n: Floats) -> Floats:
-    """log n! - log(sqrt(2 pi n) (n/e)^n): series for n > 15, direct below."""
+    """Return log n! - log(sqrt(2 pi n) (n/e)^n): series for n > 15, direct below."""
     large = np.maximum(n, 15.0)
     far = 1 / large**2
     series = (1 / 12 - far * (1 / 360 - far * (1 / 1260 - far * (1 / 1680 - far / 1188)))) / large
@@ -199,7 +202,7 @@ def _stirling_error(n: Floats) -> Floats:
 
 
 def _deviance(x: Floats, mean: float) -> Floats:
-    """x log(x/mean) + mean - x = mean h((x - mean)/mean), h(e) = (1+e) log(1+e) - e, without cancellation."""
+    """Return x log(x/mean) + mean - x = mean h((x - mean)/mean), h(e) = (1+e) log(1+e) - e, without cancellation."""
     e = np.asarray((x - mean) / mean)
     size = np.abs(e)
     if not np.all(near := size < _NEAR):
@@ -211,7 +214,7 @@ def _deviance(x: Floats, mean: float) -> Floats:
 
 
 def _deviance_series(e: Floats, most: float) -> Floats:
-    """h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most: as many terms as double precision can tell."""
+    """Return h(e) = sum_{k>=2} (-e)^k / (k (k-1)) for |e| <= most, as many terms as double precision can tell."""
     last = next((k for k in range(3, 20) if most ** (k - 2) < 1e-18 * k * (k - 1)), 20)
     total, turned = np.full(e.shape, 1 / (last * (last - 1))), -e
     for k in range(last - 1, 1, -1):
@@ -220,34 +223,34 @@ def _deviance_series(e: Floats, most: float) -> Floats:
     return np.asarray(total * e**2)
 
 
-# What stochastic rounding to the lattice costs (calibration.md A.3 and A.3b).
-#
-# A statistic x is encoded as floor(s x + U), U uniform per coordinate. Coupling two neighbours by the same U, their
-# encodings differ by an integer vector v that rounds s (x' - x) coordinate by coordinate, so with R = s Delta_2 and D
-# coordinates
-#
-#     E |v|^2 <= R^2 + D/4,   v_k^2 has range at most 2 |s (x'-x)_k| + 1,   sum of squared ranges <= (2 R + sqrt D)^2.
-#
-# By joint convexity the pair is a mixture over U of the shifts v, and Hoeffding's lemma bounds |v|^2.
+# Stochastic rounding
 
 
 _CELLS, _TOGETHER = 2000, 16
 
 
 def composable_shift(shift: float, dim: int, tail: float) -> float:
-    """|v|_2 is at most this except with probability `tail` (A.3b): what a release that will be composed must assume.
+    """Bound |v|_2 except with probability `tail` (A.3b), as a release that will be composed must.
 
     |v|^2 <= R^2 + D/4 + (2 R + sqrt D) sqrt(log(1/tail)/2)
+
+    A statistic x is encoded as floor(s x + U), U uniform per coordinate. Coupling two neighbours by the same U, their
+    encodings differ by an integer vector v that rounds s (x' - x) coordinate by coordinate, so with R = s Delta_2 and D
+    coordinates
+
+        E |v|^2 <= R^2 + D/4,   v_k^2 has range at most 2 |s (x'-x)_k| + 1,   sum of squared ranges <= (2 R + sqrt D)^2.
+
+    By joint convexity the pair is a mixture over U of the shifts v, and Hoeffding's lemma bounds |v|^2.
     """
     spread = (2 * shift + math.sqrt(dim)) * math.sqrt(math.log(1 / tail) / 2)
     return min(math.sqrt(shift**2 + dim / 4 + spread), shift + math.sqrt(dim))  # the latter always holds
 
 
 def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> float:
-    """Bound on E_v delta_G(epsilon; mu_1 |v|), for one release at one epsilon only (A.3); never to be composed.
+    """Bound E_v delta_G(epsilon; mu_1 |v|), for one release at one epsilon only (A.3); never to be composed.
 
-    min over lambda of C(lambda) exp(lambda (R^2 + D/4) + lambda^2 (2 R + sqrt D)^2 / 8),
-    C(lambda) = sup_q delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}.
+    min over lambda of C(lambda) exp(lambda (R^2 + D/4) + lambda^2 (2 R + sqrt D)^2 / 8), C(lambda) = sup_q
+    delta_G(epsilon; mu_1 sqrt q) e^{-lambda q}.
 
     The supremum is bounded cell by cell (delta_G increases in q), so the result is an upper bound, not an estimate. The
     logarithm is convex in lambda, a largest of lines plus a parabola: its least on a grid is where it begins to rise.
@@ -279,7 +282,7 @@ def expected_delta(epsilon: float, mu_unit: float, shift: float, dim: int) -> fl
 
 
 class _CumulantCells:
-    """log C(lambda), at least: by cells of a grid, or by some of them together, which is more and takes less."""
+    """Lower bounds on log C(lambda) by cells of a grid, or faster and coarser by groups of cells."""
 
     def __init__(self, epsilon: float, mu_unit: float, grid: Floats) -> None:
         missing = (0, -(len(grid) - 1) % _TOGETHER)
@@ -293,7 +296,7 @@ class _CumulantCells:
         return float((self._most - lambda_ * self._first).max())
 
     def bound_finely(self, lambda_: float) -> float:
-        """Where a larger one may lie than at the end of some cells, every cell is looked at."""
+        """Bound by groups of cells; look at every cell of the groups that may have a larger value inside."""
         reached = (self._most - lambda_ * self._last).max()
         higher = self._most - lambda_ * self._first >= reached
         new = higher & ~self._known
@@ -302,7 +305,7 @@ class _CumulantCells:
         return float((self._log_delta[higher] - lambda_ * self._starts[higher]).max())
 
 
-# The grid on which secure noise lives: fine enough that rounding to it costs next to nothing.
+# Grids
 
 
 _FINEST = 20  # at least 2^20 steps per standard deviation
@@ -310,26 +313,18 @@ _SHARE = 2.0**-14  # rounding may raise the sensitivity by this share
 
 
 def fine_grid(std: float, change: float, touched: int) -> float:
-    """A grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20.
+    """Return a grid of std / 2^k with grid sqrt(touched) <= change / 2^14, k >= 20: its rounding costs next to nothing.
 
     `change` is the l2 sensitivity before rounding and `touched` the number of released coordinates that one user can
-    change: rounding moves each by at most one step. Powers of two keep std/grid exact and let prices be remembered.
-    (In l1, one step for each of `dim` coordinates: pass touched = dim^2.)
+    change: rounding moves each by at most one step. Powers of two keep std/grid exact and let prices be cached. (In l1,
+    one step for each of `dim` coordinates: pass touched = dim^2.)
     """
     std, change = validation.positive("std", std), validation.positive("sensitivity", change)
     steps = std * math.sqrt(touched) / (_SHARE * change)
     return std * 2.0 ** -max(_FINEST, math.ceil(math.log2(steps)))
 
 
-# The exact privacy profile of binomial noise on one integer: no bound, a finite sum.
-#
-# For X ~ Bin(n, p) and an integer shift k, the neighbours' views are X + k and X; binomial laws have monotone
-# likelihood
-# ratios, so a smaller shift is never easier to see than k, and
-#
-#     delta(epsilon) = max over both directions of  sum_j (P(X + k = j) - e^epsilon P(X = j))_+ .
-#
-# Terms farther than 7 sqrt(n) from the mean are left out: by Hoeffding they hold at most 2 e^-98, which is added.
+# Exact profile of binomial noise
 
 
 MOST_TRIALS = 10**8  # 14 sqrt(n) terms: up to here the sum is quick
@@ -338,7 +333,16 @@ _LEFT_OUT = 2 * math.exp(-98)
 
 @lru_cache(maxsize=4096)
 def binomial_delta(trials: int, probability: float, shift: int, epsilon: float) -> float:
-    """Smallest delta at `epsilon` for integers that differ by at most `shift`, with Bin(trials, probability) noise."""
+    """Return the smallest delta at `epsilon` for integers that differ by at most `shift`, with Bin(trials, probability)
+    noise.
+
+    For X ~ Bin(n, p) and an integer shift k, the neighbours' views are X + k and X; binomial laws have monotone
+    likelihood ratios, so a smaller shift is never easier to see than k, and
+
+        delta(epsilon) = max over both directions of  sum_j (P(X + k = j) - e^epsilon P(X = j))_+ .
+
+    Terms farther than 7 sqrt(n) from the mean are left out: by Hoeffding they hold at most 2 e^-98, which is added.
+    """
     law = binomial_law(trials, probability)
     mean, reach = trials * probability, 7 * math.sqrt(trials)
     first, last = max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach))
@@ -351,10 +355,7 @@ def binomial_delta(trials: int, probability: float, shift: int, epsilon: float) 
     return min(1.0, float(max(upwards, downwards)) * (1 + _SLACK) + _LEFT_OUT)
 
 
-# The Gaussian price of one event: mu-GDP up to a tail, or the statement that there is none.
-#
-# Every price takes the total-variation mass that it may spend as `tail` (calibration.md, "One currency"): the same
-# release has a slightly smaller mu if a larger tail is allowed. Ideal Gaussians need none.
+# Prices of events
 
 
 NO_PRICE = Price(mu=math.inf, tail=0.0)
@@ -362,7 +363,11 @@ NO_PRICE = Price(mu=math.inf, tail=0.0)
 
 @singledispatch
 def gaussian_price(event: events.Event, tail: float) -> Price:
-    """Price of `event` in Gaussian DP, spending a tail of about `tail` where the event is not exactly Gaussian."""
+    """Return the price of `event` in Gaussian DP: mu-GDP up to a tail of about `tail`, or `NO_PRICE`.
+
+    The same release has a slightly smaller mu if a larger tail is allowed (calibration.md, "One currency"). Ideal
+    Gaussians need no tail.
+    """
     raise UnknownEvent(f"no Gaussian price is known for {type(event).__name__}: {event!r}")
 
 
@@ -422,7 +427,7 @@ def _(event: events.RecordEvent, tail: float) -> Price:
 
 
 def compute_unrounded_share(event: events.Event, tail: float) -> float:
-    """What share of a release's mu the change of the data has; the rest is that of rounding, whatever they are."""
+    """Return the share of a release's mu that the change of the data has; the rest is rounding."""
     event = events.unwrap_record(event)
     if isinstance(event, events.BinomialEvent):
         return event.shift / composable_shift(event.shift, event.dim, tail / 2) if event.rounded else 1.0
@@ -433,7 +438,7 @@ def compute_unrounded_share(event: events.Event, tail: float) -> float:
 
 
 def _measure_shift(event: events.GaussianEvent | events.ContinualEvent) -> tuple[float, int]:
-    """By how much a person moves a release in l2, and how many numbers of it."""
+    """Return by how much a person moves a release in l2, and how many of its numbers."""
     if isinstance(event, events.GaussianEvent):
         return event.sensitivity, event.dim
     factors, often = event.factorisation, event.participations
@@ -441,7 +446,7 @@ def _measure_shift(event: events.GaussianEvent | events.ContinualEvent) -> tuple
 
 
 def binomial_unit(event: events.BinomialEvent, tail: float) -> LatticePrice | None:
-    """Theorem A for the event's noise, or None where its reach is too short for the event's shifts."""
+    """Return Theorem A for the event's noise, or None if its reach is too short for the event's shifts."""
     try:
         unit = binomial_price(event.trials, event.probability, _choose_zmax(tail / event.dim))
     except CalibrationError:
@@ -466,13 +471,13 @@ def _price_discrete_gaussian(std: float, shift: float, *, touched: int, tail: fl
 
 
 def _choose_zmax(tail: float) -> float:
-    """zmax with Phi(-zmax) <= tail, rounded up to a quarter so that prices can be remembered."""
+    """Return zmax with Phi(-zmax) <= tail, rounded up to a quarter so that prices can be cached."""
     return math.ceil(-4 * float(special.ndtri(min(max(tail, 1e-300), 0.1)))) / 4
 
 
 @singledispatch
 def concentrated_price(event: events.Event) -> float:
-    """rho of `event` in zCDP, mu^2/2 for every kind of Gaussian; infinity where the release has none."""
+    """Return rho of `event` in zCDP, mu^2/2 for every kind of Gaussian; infinity if the release has none."""
     raise UnknownEvent(f"no zCDP price is known for {type(event).__name__}: {event!r}")
 
 
@@ -522,7 +527,7 @@ def _(event: events.ShuffledGaussianEvent) -> float:
 
 @singledispatch
 def pure_price(event: events.Event) -> float:
-    """Pure epsilon of `event`; infinity where it is not pure."""
+    """Return the pure epsilon of `event`; infinity if it is not pure."""
     raise UnknownEvent(f"no pure price is known for {type(event).__name__}: {event!r}")
 
 

@@ -1,4 +1,7 @@
-"""Privacy of shuffled Gaussian reports: delta, epsilon and the least noise."""
+"""Privacy of shuffled Gaussian reports (P_Amp): delta, epsilon and the least noise, for one batch or several.
+
+Symbols: n `users`, M `times`, sigma `std` (per user), Delta_2 `sensitivity`, eps0 the local epsilon.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,7 @@ from bandanna.numeric import search
 from bandanna.privacy import gdp
 from bandanna.privacy.blanket import LARGEST_LOSS_RATIO, composed_blanket, loss_std, stop_loss
 
-# The bound on shuffled Gaussian batches, minimised: one class answers for delta, epsilon and the noise.
-#
-# With mu = 1 / scale, scale = sigma / Delta_2, p = e^-eps0 and delta0 = delta_G(eps0; mu), one batch of n = `users`
-# has
-#
-#     delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
-#
-# M = `times` of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (calibration.md B.1),
-# for
-# every eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle. What holds at a
-# smaller epsilon holds at a larger one: that matters where the second term dominates. Wherever a search ends, the
-# bound
-# found is valid.
+# The bound, minimised over eps0
 
 
 _LEAST = 1e-5  # eps0
@@ -45,20 +36,30 @@ _GOLDEN = 0.3819660112501051  # (3 - sqrt 5) / 2
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledBatches:
-    """M shuffled batches of n users, the same person in each."""
+    """M shuffled batches of n users, the same person in each.
+
+    With mu = 1 / scale, scale = sigma / Delta_2, p = e^-eps0 and delta0 = delta_G(eps0; mu), one batch of n users has
+
+        delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
+
+    M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (calibration.md B.1), for every
+    eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle. What holds at a smaller
+    epsilon holds at a larger one: that matters if the second term dominates. Wherever a search ends, the bound found is
+    valid.
+    """
 
     users: int
     times: int = 1
 
     def delta(self, scale: float, epsilon: float) -> float:
-        """Least delta at `epsilon`."""
+        """Return the least delta at `epsilon`."""
         alone = self._alone(scale, epsilon)
         if self.users == 1 or not 0.0 < epsilon <= LARGEST_LOSS_RATIO:
             return alone
         return min(alone, self._least(scale, epsilon)[0])
 
     def epsilon(self, scale: float, delta: float) -> float:
-        """Least epsilon at which `delta` is proven."""
+        """Return the least epsilon at which `delta` is proven."""
         alone = gdp.epsilon(delta, math.sqrt(self.times) / scale)
         if self.users == 1 or alone == 0.0:
             return alone
@@ -79,8 +80,10 @@ class ShuffledBatches:
         return self._proven(scale, delta, found, low, high)
 
     def _proven(self, scale: float, delta: float, found: float, low: float, high: float) -> float:
-        """An epsilon near `found` that `delta` proves: a little above where its search ends elsewhere; below it, where
-        the eps0 of that search is the better one, for as long as it is.
+        """Return an epsilon near `found` that `delta` proves.
+
+        A little above `found` if its search ends elsewhere; below it, as long as the eps0 of that search is the better
+        one.
         """
         proven, margin = high, _ROUNDING
         while found < proven * (1 - _ROUNDING):
@@ -93,12 +96,12 @@ class ShuffledBatches:
         return proven
 
     def _fallen(self, place: float, scale: float, delta: float, start: float, low: float, high: float) -> float:
-        """Least epsilon by the bound at log eps0 = `place`, searched from `start`."""
+        """Return the least epsilon by the bound at log eps0 = `place`, searched from `start`."""
         reached = cache(lambda e: min(self._before(math.exp(place), scale, e), self._alone(scale, e)))
         return _crossing(reached, delta, *_bracket(lambda e: reached(e) <= delta, start, low, high))
 
     def scale(self, epsilon: float, delta: float) -> float:
-        """Least sigma / Delta_2."""
+        """Return the least sigma / Delta_2."""
         alone = math.sqrt(self.times) / gdp.mu(epsilon, delta)
         if self.users == 1 or epsilon > LARGEST_LOSS_RATIO:
             return alone
@@ -111,7 +114,7 @@ class ShuffledBatches:
         return scale
 
     def _alternating(self, epsilon: float, delta: float, low: float, high: float, relative: float) -> float:
-        """Least scale between two, of which the second keeps `delta`.
+        """Return the least scale between two, the second of which keeps `delta`.
 
         By turns the eps0 with the least delta for this noise, and the least noise with this eps0, until it falls no
         more; first for the noise that the sketch needs.
@@ -131,23 +134,23 @@ class ShuffledBatches:
             best, place = found, self._near(place, found, epsilon)[1]
 
     def _near(self, place: float, scale: float, epsilon: float) -> tuple[float, float]:
-        """Least bound that a walk downhill from log eps0 = `place` finds, and where."""
+        """Return the least bound that a walk downhill from log eps0 = `place` finds, and its place."""
         reached = partial(self._at, scale=scale, epsilon=epsilon)
         if self.times == 1:
             return _minimize_unimodal(reached, *_walk_downhill(reached, place, 8 * _NEAR)[1:], _NEAR)
         return _refine_minimum(reached, place, (2 * _GRID, _GRID))
 
     def _at(self, place: float, scale: float, epsilon: float) -> float:
-        """Bound at log eps0 = `place`."""
+        """Return the bound at log eps0 = `place`."""
         local = math.exp(place)
         return self._before(local, scale, epsilon) if _LEAST <= local <= self._most else math.inf
 
     def _alone(self, scale: float, epsilon: float) -> float:
-        """Of M reports that nobody shuffles."""
+        """Return delta of M reports that nobody shuffles."""
         return float(gdp.delta(epsilon, math.sqrt(self.times) / scale))
 
     def _least(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """Least bound over eps0 that a search finds, and log eps0; kept for who asks again what was proven."""
+        """Return the least bound over eps0 that a search finds, and log eps0; cached."""
         return _search_delta(self, scale, epsilon)
 
     def _search(self, scale: float, epsilon: float) -> tuple[float, float]:
@@ -159,17 +162,17 @@ class ShuffledBatches:
 
     @property
     def _most(self) -> float:
-        """eps0 with next to nobody to hide among."""
+        """Return the eps0 with next to nobody to hide among."""
         return math.log(self.users) + _BEYOND
 
     def _range(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """Logarithms of the least eps0 that may be better than no shuffle, by its tail, and of the greatest."""
+        """Return logarithms of the least eps0 that may be better than no shuffle, by its tail, and of the greatest."""
         alone, most = self._alone(scale, epsilon), self._most
         low = search.find_least(lambda local: self._tail(local, scale, 0.0) < alone, _LEAST, most, relative=1e-2)
         return math.log(low), math.log(most)
 
     def _before(self, local: float, scale: float, epsilon: float) -> float:
-        """Least bound from this eps0 up to `epsilon`: it is convex in e^epsilon, and may rise at its end."""
+        """Return the least bound from this eps0 up to `epsilon`: it is convex in e^epsilon, and may rise at its end."""
         value = self._bound(local, scale, epsilon)
         if self._bound(local, scale, 0.98 * epsilon) >= value:
             return value
@@ -177,7 +180,7 @@ class ShuffledBatches:
         return min(value, _minimize_unimodal(lambda e: self._bound(local, scale, math.exp(e)), end - 4, end, 0.04)[0])
 
     def _bound(self, local: float, scale: float, epsilon: float) -> float:
-        """delta at `epsilon`, from eps0."""
+        """Return delta at `epsilon`, from eps0."""
         if self.times == 1:
             left = stop_loss(users=self.users, chance=math.exp(-local), mu=1 / scale, epsilon=epsilon)
             return (1 + math.exp(epsilon)) * left + self._tail(local, scale, epsilon)
@@ -189,18 +192,18 @@ class ShuffledBatches:
         return hidden + self._tail(local, scale, epsilon)
 
     def _tail(self, local: float, scale: float, epsilon: float) -> float:
-        """What it costs that others' reports are not quite mixtures: in total variation (n - 1) p delta0 a batch."""
+        """Return the cost of others' reports not being exact mixtures: in total variation (n - 1) p delta0 a batch."""
         moved = self.times * (self.users - 1) * math.exp(-local) * float(gdp.delta(local, 1 / scale))
         return self._weight(scale, epsilon) * moved
 
     def _weight(self, scale: float, epsilon: float) -> float:
-        """Of total variation, in delta."""
+        """Return what a unit of total variation costs in delta."""
         if self.times == 1:
             return math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, 1 / scale))  # B.1, step 3
         return 1 + math.exp(epsilon)
 
     def _sketched(self, scale: float, epsilon: float) -> tuple[float, float]:
-        """About the least delta and its eps0, among some: with a Gaussian of the same variance for the mixtures."""
+        """Return about the least delta and its eps0, with a Gaussian of the same variance for the mixtures."""
         local = np.geomspace(_LEAST, self._most, 200)
         spread = math.sqrt(self.times) * loss_std(users=self.users, local_epsilon=local, mu=1 / scale)
         moved = self.times * (self.users - 1) * np.exp(-local) * gdp.delta(local, 1 / scale)
@@ -217,14 +220,14 @@ def _search_delta(batches: ShuffledBatches, scale: float, epsilon: float) -> tup
 def _crossing(
     delta: Callable[[float], float], target: float, low: float, high: float, *, relative: float = 1e-6
 ) -> float:
-    """Least place at which a falling delta is at most `target`, as it is at `high`."""
+    """Return the least place at which a falling delta is at most `target`, as it is at `high`."""
     return search.find_crossing(
         lambda place: math.log(max(delta(place), 1e-300) / target), low, high, relative=relative
     )
 
 
 def _bracket(kept: Callable[[float], bool], start: float, low: float, high: float) -> tuple[float, float]:
-    """Two places, `kept` at the second alone, as at `high` and not at `low`: by growing steps from `start`."""
+    """Return two places, `kept` at the second alone, as at `high` and not at `low`: by growing steps from `start`."""
     ratio, last = 1.02, start
     if kept(start):
         while last / ratio > low and kept(last / ratio):
@@ -236,14 +239,14 @@ def _bracket(kept: Callable[[float], bool], start: float, low: float, high: floa
 
 
 def _narrow(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
-    """Least of some values between `low` and `high`, narrowed down, and where."""
+    """Return the least of some values between `low` and `high`, narrowed down, and its place."""
     step = (high - low) / _POINTS
     best = min((value(low + (turn + 0.5) * step), low + (turn + 0.5) * step) for turn in range(_POINTS))
     return min(best, _minimize_unimodal(value, max(low, best[1] - step), min(high, best[1] + step), width))
 
 
 def _walk_downhill(value: Callable[[float], float], place: float, step: float) -> tuple[float, float, float]:
-    """A place whose value is below those of the two beside it, and these: by steps from `place` that double."""
+    """Return a place whose value is below those of the two beside it, and these: by steps from `place` that double."""
     at, ahead = value(place), value(place + step)
     if ahead >= at:
         step, ahead = -step, value(place - step)
@@ -255,14 +258,14 @@ def _walk_downhill(value: Callable[[float], float], place: float, step: float) -
 
 
 def _refine_minimum(value: Callable[[float], float], place: float, steps: tuple[float, ...]) -> tuple[float, float]:
-    """Least value, and where, that a walk downhill finds with one length of steps after the other."""
+    """Return the least value, and its place, that walks downhill with ever shorter steps find."""
     for step in steps:
         place = _walk_downhill(value, place, step)[0]
     return value(place), place
 
 
 def _minimize_unimodal(value: Callable[[float], float], low: float, high: float, width: float) -> tuple[float, float]:
-    """Least value of a unimodal function, and where, within `width`; parabolas and golden sections (Brent 1973)."""
+    """Return the least value of a unimodal function, and its place within `width`, by Brent's method (1973)."""
     near, ahead, last = width / 4, 0.0, 0.0  # the last two steps
     place = second = third = low + _GOLDEN * (high - low)
     at = at_second = at_third = value(place)
@@ -289,51 +292,55 @@ def _minimize_unimodal(value: Callable[[float], float], low: float, high: float,
 
 
 def _vertex(places: tuple[float, float, float], values: tuple[float, float, float]) -> float:
-    """How far the vertex of the parabola through three points lies from the first; NaN where there is none."""
+    """Return how far the vertex of the parabola through three points lies from the first; NaN if there is none."""
     (x, w, v), (at, at_w, at_v) = places, values
     one, other = (x - w) * (at - at_v), (x - v) * (at - at_w)
     twice = 2 * (one - other)
     return ((x - v) * other - (x - w) * one) / twice if twice else math.nan
 
 
-# Price and least noise of shuffled Gaussian reports (P_Amp), for one batch or for users who return.
-#
-# Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. But
-# for a
-# total-variation mass (n - 1) e^-eps0 delta_G(eps0; Delta_2 / sigma), everybody else's report is with probability
-# e^-eps0 a draw from the mixture of the person's two laws, for every eps0 > 0. Among those the person's report hides:
-# `blanket` computes what such a batch reveals, `returning` the privacy losses of several, `bound` the least over eps0
-# (calibration.md B.1, with the proof). A shuffle is a post-processing of the reports, so the price without it,
-# delta_G(epsilon; sqrt(M) Delta_2 / sigma), bounds delta too; where that is smaller, this analysis certifies no gain
-# from
-# shuffling. The sum of a batch is a post-processing of the shuffle, so no valid answer is below the price of the sums,
-# delta_G(epsilon; sqrt(M/n) Delta_2 / sigma).
-#
-# Symbols: n `users`, M `times`, sigma `std` (per user), Delta_2 `sensitivity`.
-# Reference: Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model" (CRYPTO 2019), for the sum over n;
-# the mixture and its price are our own. Never more than the clones bound (Feldman, McMillan, Talwar, arXiv
-# 2012.12803).
+# Price and least noise
 
 
 def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsilon: float) -> float:
-    """Least delta that we can prove at `epsilon` for one shuffled batch."""
+    """Return the least delta that we can prove at `epsilon` for one shuffled batch.
+
+    Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. But
+    for a total-variation mass (n - 1) e^-eps0 delta_G(eps0; Delta_2 / sigma), everybody else's report is with
+    probability e^-eps0 a draw from the mixture of the person's two laws, for every eps0 > 0. Among those the person's
+    report hides (calibration.md B.1, with the proof). `blanket` computes what one batch and what several reveal,
+    `ShuffledBatches` the least over eps0.
+
+    A shuffle is a post-processing of the reports, so the price without it, delta_G(epsilon; sqrt(M) Delta_2 / sigma),
+    bounds delta too; where that is smaller, this analysis certifies no gain from shuffling. The sum of a batch is a
+    post-processing of the shuffle, so no valid answer is below the price of the sums, delta_G(epsilon; sqrt(M/n)
+    Delta_2 / sigma).
+
+    Reference: Balle, Bell, Gascon, Nissim, "The privacy blanket of the shuffle model" (CRYPTO 2019), for the sum over
+    n; the mixture and its price are our own. Never more than the clones bound (Feldman, McMillan, Talwar, arXiv
+    2012.12803).
+    """
     return composed_shuffled_gaussian_delta(std=std, sensitivity=sensitivity, users=users, times=1, epsilon=epsilon)
 
 
 def shuffled_gaussian_epsilon(*, std: float, sensitivity: float, users: int, delta: float) -> float:
-    """Least epsilon that we can prove at `delta` for one shuffled batch."""
+    """Return the least epsilon that we can prove at `delta` for one shuffled batch."""
     return composed_shuffled_gaussian_epsilon(std=std, sensitivity=sensitivity, users=users, times=1, delta=delta)
 
 
 def shuffled_gaussian_std(*, sensitivity: float, users: int, epsilon: float, delta: float) -> float:
-    """Least standard deviation per user and coordinate with which one shuffled batch is (epsilon, delta)-DP."""
+    """Return the least standard deviation per user and coordinate with which one shuffled batch is (epsilon,
+    delta)-DP.
+    """
     return composed_shuffled_gaussian_std(sensitivity=sensitivity, users=users, times=1, epsilon=epsilon, delta=delta)
 
 
 def composed_shuffled_gaussian_delta(
     *, std: float, sensitivity: float, users: int, times: int, epsilon: float
 ) -> float:
-    """Least delta that we can prove at `epsilon` for a person in `times` shuffled batches of `users` each."""
+    """Return the least delta that we can prove at `epsilon` for a person in `times` shuffled batches of `users`
+    each.
+    """
     batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
     return batches.delta(scale, validation.non_negative("epsilon", epsilon))
@@ -342,7 +349,9 @@ def composed_shuffled_gaussian_delta(
 def composed_shuffled_gaussian_epsilon(
     *, std: float, sensitivity: float, users: int, times: int, delta: float
 ) -> float:
-    """Least epsilon that we can prove at `delta` for a person in `times` shuffled batches of `users` each."""
+    """Return the least epsilon that we can prove at `delta` for a person in `times` shuffled batches of `users`
+    each.
+    """
     batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
     return batches.epsilon(scale, _positive_delta(delta))
@@ -351,7 +360,7 @@ def composed_shuffled_gaussian_epsilon(
 def composed_shuffled_gaussian_std(
     *, sensitivity: float, users: int, times: int, epsilon: float, delta: float
 ) -> float:
-    """Least standard deviation per user with which `times` shuffled batches are (epsilon, delta)-DP for each person."""
+    """Return the least standard deviation per user with which `times` shuffled batches are (epsilon, delta)-DP."""
     batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     sensitivity = validation.positive("sensitivity", sensitivity)
     return sensitivity * batches.scale(validation.epsilon(epsilon), _positive_delta(delta))

@@ -1,4 +1,4 @@
-"""The price and the calibration of random directions (PrivUnit)."""
+"""Random directions from caps of the sphere (PrivUnit): their price, and the best cap for an epsilon."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from bandanna.errors import CalibrationError, InvalidBudget
 from bandanna.numeric import search
 from bandanna.privacy.events import CapEvent
 
-# Caps of the sphere: how large they are, where they point, and the price of a direction drawn from one.
-#
-# A uniform direction u in dim coordinates has T = <u, u0> with T^2 ~ Beta(1/2, (dim - 1)/2). A cap is T >= cosine.
+# Caps and their price
 
 
 _BEGIN = 2.0**-34  # of epsilon: the place where the search begins has 53 binary places (calibration.md D.3)
@@ -30,7 +28,7 @@ _EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-40.0, 8.0, 0.125)])  # lengths
 
 @dataclass(frozen=True, kw_only=True)
 class CapMoments:
-    """The cap T >= cosine: mass = P(cap), first = E[T; cap], second = E[T^2; cap]."""
+    """The cap T >= cosine of a uniform direction: mass = P(cap), first = E[T; cap], second = E[T^2; cap]."""
 
     mass: float
     first: float
@@ -39,7 +37,10 @@ class CapMoments:
 
 @lru_cache(maxsize=4096)
 def cap_moments(dim: int, cosine: float) -> CapMoments:
-    """For 0 <= cosine <= 1; E[T; T >= t] = f(0) (1 - t^2)^((dim-1)/2) / (dim - 1), f the density of T."""
+    """Return the moments for 0 <= cosine <= 1. A uniform direction u has T = <u, u0>, T^2 ~ Beta(1/2, (dim - 1)/2).
+
+    E[T; T >= t] = f(0) (1 - t^2)^((dim-1)/2) / (dim - 1), f the density of T.
+    """
     half, rest = (dim - 1) / 2, 1 - cosine * cosine
     density = math.exp(special.gammaln(dim / 2) - special.gammaln(half)) / math.sqrt(math.pi)  # f(0)
     return CapMoments(
@@ -50,26 +51,26 @@ def cap_moments(dim: int, cosine: float) -> CapMoments:
 
 
 def cap_mass(dim: int, cosine: Any) -> Any:
-    """P(T >= cosine) for cosine in [-1, 1]; what lies beyond is cut to it."""
+    """Return P(T >= cosine) for cosine in [-1, 1]; numbers beyond are cut to it."""
     near = np.clip(cosine, -1.0, 1.0)
     tail = special.betainc((dim - 1) / 2, 0.5, (1 - near) * (1 + near)) / 2
     return np.where(near >= 0, tail, 1 - tail)
 
 
 def bound_cap_mass(event: CapEvent) -> tuple[float, float]:
-    """Between what and what the probability lies that a candidate is inside the cap, whatever u0 is.
+    """Return bounds on the probability that a candidate is inside the cap, for any u0.
 
-    A candidate is within one step of a Gaussian G in every coordinate, and x -> <x, u0> - cosine |x| moves by at most
-    1 + cosine times as far as x: so it is inside if T >= cosine + s/|G|, and outside if T < cosine - s/|G|, with
-    s = (1 + cosine) sqrt(dim) / steps. T and |G| are independent, and |G| is cut into classes, each as short as its
-    shortest (calibration.md D.3).
+    A candidate is within one step of a Gaussian G in every coordinate, and x -> <x, u0> - cosine |x| moves by at most 1
+    + cosine times as far as x: so it is inside if T >= cosine + s/|G|, and outside if T < cosine - s/|G|, with s = (1 +
+    cosine) sqrt(dim) / steps. T and |G| are independent, and |G| is cut into classes, each as short as its shortest
+    (calibration.md D.3).
     """
     return _bound_mass(event.dim, event.cosine, event.steps)
 
 
 @lru_cache(maxsize=4096)
 def _bound_mass(dim: int, cosine: float, steps: int) -> tuple[float, float]:
-    """Of all chances and numbers of candidates."""
+    """Return the bounds, which hold for any chance and number of candidates."""
     slack = (1 + cosine) * math.sqrt(dim) / steps
     classes = np.diff(special.gammainc(dim / 2, np.append(_EDGES, np.inf) ** 2 / 2))
     with np.errstate(divide="ignore"):
@@ -82,13 +83,13 @@ def _bound_mass(dim: int, cosine: float, steps: int) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def cap_epsilon(event: CapEvent) -> float:
-    """log of the largest over the smallest density that any direction's message has at any point.
+    """Return the log of the largest over the smallest density that any direction's message has at any point.
 
     Relative to the law of one candidate, with Q the probability that it is inside the cap, c the chance, N candidates:
 
         inside   c sum_{j<N} (1-Q)^j + (1-c) Q^(N-1),        outside   (1-c) sum_{j<N} Q^j + c (1-Q)^(N-1).
 
-    Both are taken at whichever ends of the range of Q make the quotient largest.
+    Both are taken at those ends of the range of Q that make the quotient largest.
     """
     low, high = bound_cap_mass(event)
     if not 0 < low <= high < 1:
@@ -103,18 +104,18 @@ def cap_epsilon(event: CapEvent) -> float:
 
 
 def _series(x: float, n: int) -> float:
-    """1 + x + ... + x^(n-1)."""
+    """Return 1 + x + ... + x^(n-1)."""
     return -math.expm1(n * math.log(x)) / (1 - x) if x > 0 else 1.0
 
 
 def probability_inside(event: CapEvent) -> float:
-    """With which probability the message is inside the cap: c (1 - (1-q)^N) + (1-c) q^N for a cap of mass q."""
+    """Return the probability that the message is inside the cap: c (1 - (1-q)^N) + (1-c) q^N for a cap of mass q."""
     q, c, n = cap_moments(event.dim, event.cosine).mass, event.chance, event.candidates
     return c * -math.expm1(n * math.log1p(-q)) + (1 - c) * q**n
 
 
 def mean_cosine(event: CapEvent) -> float:
-    """m = E<u, u0> of a message's direction u: p E[T | cap] + (1-p) E[T | outside]."""
+    """Return m = E<u, u0> of a message's direction u: p E[T | cap] + (1-p) E[T | outside]."""
     inside, p = cap_moments(event.dim, event.cosine), probability_inside(event)
     if inside.mass == 0:
         return 0.0  # nothing ever is inside
@@ -122,14 +123,12 @@ def mean_cosine(event: CapEvent) -> float:
 
 
 def mean_squared_cosine(event: CapEvent) -> float:
-    """E<u, u0>^2, at least 1/dim."""
+    """Return E<u, u0>^2, at least 1/dim."""
     inside, p = cap_moments(event.dim, event.cosine), probability_inside(event)
     return p * inside.second / inside.mass + (1 - p) * (1 / event.dim - inside.second) / (1 - inside.mass)
 
 
-# The best cap for an epsilon: the direction that leans furthest towards the statistic, E<u, u0> = m, at that price.
-#
-# An estimate is r u / m, of squared length r^2 / m^2 whatever u is: the largest m has the least variance.
+# The best cap
 
 
 LEAST, LARGEST = 1e-4, 36.0  # epsilon: below, steps cost too much of it; above, a coin of 53 places cannot tell
@@ -141,10 +140,11 @@ _WORTH = 0.1  # of what exact candidates would tell
 
 
 def best_cap(*, dim: int, epsilon: float) -> CapEvent:
-    """Cosine, chance and number of candidates of the least variance among those that cost at most epsilon.
+    """Return the cosine, chance and number of candidates with the least variance among those that cost at most epsilon.
 
-    Searched for exact candidates, p (1-q) / ((1-p) q) = e^epsilon; the chance is then lowered until the price of what
-    is drawn, steps included, is met.
+    An estimate is r u / m, of squared length r^2 / m^2 whatever u is, so the largest m = E<u, u0> has the least
+    variance. The search is for exact candidates, p (1-q) / ((1-p) q) = e^epsilon; the chance is then lowered until the
+    price of what is drawn, steps included, is met.
     """
     dim, epsilon = check_direction_dim(dim), validation.epsilon(epsilon)
     if not LEAST <= epsilon < math.inf:
@@ -163,9 +163,9 @@ def _search_cap(dim: int, epsilon: float) -> CapEvent:
 
 
 def _candidates_and_share(dim: int, cosine: float, epsilon: float) -> tuple[int, float]:
-    """The number N of candidates and the share p inside: p (1-q) / ((1-p) q) = e^epsilon and (1-q)^N <= 1 - p.
+    """Return the number N of candidates and the share p inside: p (1-q) / ((1-p) q) = e^epsilon, (1-q)^N <= 1 - p.
 
-    As few candidates as that takes, and at least two; where it takes more than there may be, the p that they reach.
+    N is as small as that allows, and at least two; if it would be too large, p is what the most candidates reach.
     """
     q, most = cap_moments(dim, cosine).mass, min(CAP_CANDIDATES, max(2, _NUMBERS // dim))
     outside = 1 / (1 + math.exp(epsilon) * q / (1 - q))
@@ -176,7 +176,7 @@ def _candidates_and_share(dim: int, cosine: float, epsilon: float) -> tuple[int,
 
 
 def _best_cosine(dim: int, epsilon: float) -> float:
-    """Of the largest m: a grid that closes in."""
+    """Return the cosine of the largest m, by a grid that closes in."""
 
     def value(cosine: float) -> float:
         cap = cap_moments(dim, cosine)
@@ -194,7 +194,9 @@ def _best_cosine(dim: int, epsilon: float) -> float:
 
 
 def _largest_affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
-    """The largest chance from `least`, which tells nothing, to `most`, in whole steps of a coin, that costs epsilon."""
+    """Return the largest chance from `least`, which tells nothing, to `most`, in steps of a coin, that costs
+    epsilon.
+    """
 
     def chance(fraction: float) -> float:
         return math.floor((least + fraction * (most - least)) * _PLACES) / _PLACES

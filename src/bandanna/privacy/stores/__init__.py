@@ -1,4 +1,4 @@
-"""Where a ledger is kept: in memory, in SQLite, in journals, in a role's database."""
+"""Stores of a ledger: in memory, in an SQLite file, in an agent's journals, or in a party's database."""
 
 from __future__ import annotations
 

@@ -13,15 +13,12 @@ from typing import Any, TypeVar
 from bandanna.errors import ConflictingRelease
 from bandanna.privacy.events import Event
 
-# What every store of a ledger can do.
-
-
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerEntry:
-    """One committed expense; `release` is None until the noisy result is stored, then a one-tuple with it."""
+    """One committed expense. `release` is None until the noisy result is stored, then a one-tuple with it."""
 
     task: str
     batch: str
@@ -32,31 +29,31 @@ class LedgerEntry:
 
 
 class LedgerStore(ABC):
-    """Where entries live. Every method is durable when it returns; `alone` makes check-and-commit one step.
+    """Where a ledger's entries are kept.
 
-    Inside `alone`, a store may make everything durable at once, when the work is done: nobody has seen the release
-    before. The last three methods are summaries of the entries, which a store may keep instead of counting anew.
+    Every method is durable when it returns; `alone` makes check-and-commit one step. Inside `alone`, a store may make
+    everything durable at the end, because nobody has seen the release before. The last three methods summarise the
+    entries; a store may keep the summaries instead of counting again.
     """
 
     @abstractmethod
     def alone(self, work: Callable[[], Result]) -> Result:
         """Do some work with exclusive access, across all threads and processes that share the store; re-entrant.
 
-        A signal may raise between any two lines of Python: whatever it leaves behind must not be in the way of the
-        next call.
+        A signal may raise between any two lines of Python. What it leaves behind must not block the next call.
         """
 
     @abstractmethod
     def secret(self) -> bytes:
-        """A random key made with the store: fingerprints of small data must not be guessable."""
+        """Return the random key that was made with the store: fingerprints of small data must not be guessable."""
 
     @abstractmethod
     def entries(self) -> list[LedgerEntry]:
-        """All entries, in the order of their commitment."""
+        """Return all entries, in order of commitment."""
 
     @abstractmethod
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """The entry under an id."""
+        """Return the entry of a batch, or None."""
 
     @abstractmethod
     def commit(self, entry: LedgerEntry) -> None:
@@ -67,29 +64,28 @@ class LedgerStore(ABC):
         """Store the release of a committed entry, once."""
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """How many batches of each event every task has committed; the caller may change the counters."""
+        """Return, for each task, how many batches of each event it has committed. The caller may change the
+        counters.
+        """
         tasks: dict[str, Counter[Event]] = {}
         for entry in self.entries():
             tasks.setdefault(entry.task, Counter())[entry.event] += 1
         return tasks
 
     def named(self, task: str) -> bool | None:
-        """Whether the task's batches name their members; None before its first batch."""
+        """Return whether the task's batches name their members; None before its first batch."""
         named = [bool(entry.members) for entry in self.entries() if entry.task == task]
         return any(named) if named else None
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """In how many batches of the task each of these people has been."""
+        """Return in how many batches of the task each of these people has been."""
         seen = Counter(person for entry in self.entries() if entry.task == task for person in entry.members)
         return {person: seen[person] for person in people}
 
 
-# Entries in memory.
-
-
 @dataclass(kw_only=True)
 class _TaskCounts:
-    """How many batches of each event, and how many of each person, every task has."""
+    """For every task: how many batches of each event, and how many of each person."""
 
     tasks: dict[str, Counter[Event]] = field(default_factory=dict)
     people: dict[str, Counter[str]] = field(default_factory=dict)
@@ -109,28 +105,28 @@ class MemoryStore(LedgerStore):
         self._secret = secrets.token_bytes(32)
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """One thread at a time."""
+        """Run one thread at a time."""
         with self._lock:
             return work()
 
     def secret(self) -> bytes:
-        """Drawn when the store is made."""
+        """Return the key drawn when the store was made."""
         return self._secret
 
     def count(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
         return len(self._entries)
 
     def entries(self) -> list[LedgerEntry]:
-        """In order of commitment."""
+        """Return all entries, in order of commitment."""
         return list(self._entries.values())
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """The entry or None."""
+        """Return the entry or None."""
         return self._entries.get((task, batch))
 
     def commit(self, entry: LedgerEntry) -> None:
-        """Refuses an id that is taken."""
+        """Add an entry; refuse an id that is taken."""
         with self._lock:
             if (entry.task, entry.batch) in self._entries:
                 raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
@@ -140,25 +136,25 @@ class MemoryStore(LedgerStore):
             self._summary = summary
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """Refuses to replace a release."""
+        """Store a release; refuse to replace one."""
         entry = self._entries[task, batch]
         if entry.release is not None:
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is released already")
         self._entries[task, batch] = replace(entry, release=(release,))
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Kept up to date."""
+        """Return a copy of the running counts."""
         with self._lock:
             return {task: Counter(batches) for task, batches in self._counted().tasks.items()}
 
     def named(self, task: str) -> bool | None:
-        """Kept up to date."""
+        """Return the running summary."""
         with self._lock:
             people = self._counted().people.get(task)
             return None if people is None else bool(people)
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Kept up to date."""
+        """Return the running counts."""
         with self._lock:
             seen = self._counted().people.get(task, Counter())
             return {person: seen[person] for person in people}

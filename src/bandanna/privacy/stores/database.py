@@ -1,4 +1,4 @@
-"""A ledger store in a role's database, inside the caller's transaction."""
+"""A ledger store in a party's database, inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _HASH, _TEXT = b"\0", b"\1"  # what a stored member begins with
 
 
 class TransactionStore(LedgerStore):
-    """A store in the tables of `LEDGER_SCHEMA`, as long as a transaction lasts: durable when the caller commits it.
+    """A store in the tables of `LEDGER_SCHEMA` during one transaction: durable when the caller commits it.
 
-    Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s, and what `encoding` knows.
+    Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s, and values that `encoding`
+    knows.
     """
 
     def __init__(self, transaction: Transaction, *, encoding: Encoding | None = None) -> None:
@@ -51,11 +52,11 @@ class TransactionStore(LedgerStore):
         self._key = b""
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """The caller's transaction is exclusive already."""
+        """Do the work: the caller's transaction is exclusive already."""
         return work()
 
     def secret(self) -> bytes:
-        """Drawn when it is first asked for."""
+        """Return the key; the first call draws it."""
         if not self._key:
             rows = self._ask("select secret from ledger_secrets where place = 0")
             if not rows:
@@ -65,14 +66,14 @@ class TransactionStore(LedgerStore):
         return self._key
 
     def entries(self) -> list[LedgerEntry]:
-        """In order of commitment."""
+        """Return all entries, in order of commitment."""
         people: dict[int, list[str]] = {}
         for number, member in self._ask("select entry, member from ledger_members order by entry, place"):
             people.setdefault(number, []).append(_unpack_member(member))
         return [self._entry(row, people.get(row[0], [])) for row in self._ask(_ENTRY + " order by number")]
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """The entry or None."""
+        """Return the entry or None."""
         for row in self._ask(_ENTRY + " where task = ? and batch = ?", task, batch):
             members = self._ask("select member from ledger_members where entry = ? order by place", row[0])
             return self._entry(row, [_unpack_member(member) for (member,) in members])
@@ -101,7 +102,7 @@ class TransactionStore(LedgerStore):
             raise BandannaError(f"the ledger's tables hold what this program does not know: {error}") from error
 
     def commit(self, entry: LedgerEntry) -> None:
-        """Refuses an id that is taken."""
+        """Add an entry; refuse an id that is taken."""
         if self._ask("select 1 from ledger_entries where task = ? and batch = ?", entry.task, entry.batch):
             raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
         event = self._number(self._encoding.dumps(entry.event))
@@ -122,14 +123,14 @@ class TransactionStore(LedgerStore):
         )
 
     def _number(self, text: str) -> int:
-        """Of an event, which has a row of its own."""
+        """Return the number of the event's row; add the row if there is none."""
         mark = hashlib.sha256(text.encode()).digest()
         rows = self._ask("select id from ledger_events where mark = ?", mark)
         rows = rows or self._ask("insert into ledger_events (mark, event) values (?, ?) returning id", mark, text)
         return int(rows[0][0])
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """Refuses to replace a release."""
+        """Store a release; refuse to replace one."""
         text = self._encoding.dumps(release)
         rows = self._ask("select number, release from ledger_entries where task = ? and batch = ?", task, batch)
         if not rows:
@@ -140,7 +141,7 @@ class TransactionStore(LedgerStore):
         self._ask("update ledger_entries set release = ? where number = ?", text, number)
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Kept up to date in a table."""
+        """Return the counts, which a table keeps."""
         tasks: dict[str, Counter[Event]] = {}
         query = "from ledger_tallies join ledger_events on ledger_events.id = ledger_tallies.event"
         for task, event, batches in self._ask(f"select task, ledger_events.event, batches {query}"):
@@ -148,13 +149,13 @@ class TransactionStore(LedgerStore):
         return tasks
 
     def named(self, task: str) -> bool | None:
-        """Looked up in an index."""
+        """Look up the task's members in an index."""
         if not self._ask("select 1 from ledger_tallies where task = ? limit 1", task):
             return None
         return bool(self._ask("select 1 from ledger_members where task = ? limit 1", task))
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Looked up in an index, for many people at once."""
+        """Look up many people at once in an index."""
         seen = dict.fromkeys(people, 0)
         everybody = list(seen)
         for start in range(0, len(everybody), _AT_ONCE):
@@ -169,7 +170,9 @@ class TransactionStore(LedgerStore):
 
 
 def _pack_member(member: str) -> bytes:
-    """As a member is stored: a hash by its 32 bytes, any other text by its own, with what it is before."""
+    """Return a member as it is stored: a hash as its 32 bytes, other text as its own, with a first byte that tells
+    which.
+    """
     stored = sqlite.pack_member(member)
     return _HASH + stored if isinstance(stored, bytes) else _TEXT + stored.encode(errors="surrogatepass")
 

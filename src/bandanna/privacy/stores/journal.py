@@ -1,4 +1,4 @@
-"""A ledger store in journals beside an agent's save."""
+"""Journals beside an agent's saves: a release in a journal stays released, whichever save is loaded later."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore, 
 from bandanna.privacy.stores.sqlite import SQLiteStore
 from bandanna.storage.encoding import Encoding
 
-# One journal: a ledger's file that belongs to an agent, and notes that are kept in the same transactions.
+# One journal
 
 
 NOTES = "agent", "terms", "siblings", "writer", "state", "calibrations"  # whose, for what, where else, how to go on
 
 
 class JournalFile(SQLiteStore):
-    """One journal: a ledger's file that belongs to an agent and knows the newest state of its policy."""
+    """A ledger's file that belongs to one agent and notes the newest state of its policy."""
 
     _undone = True  # a release that fails never was
 
     def count(self) -> int:
-        """How many releases it holds."""
+        """Return the number of releases."""
         return int(self._ask("select coalesce(max(number), 0) from entries")[0][0])
 
     def newest(self) -> LedgerEntry:
-        """The newest of its releases."""
+        """Return the newest release."""
         ((task, batch),) = self._ask("select task, batch from entries order by number desc limit 1")
         entry = self.find(task, batch)
         assert entry is not None
         return entry
 
     def notes(self) -> dict[str, Any]:
-        """All that was noted; None where nothing was."""
+        """Return all notes; None for missing ones."""
         rows = [str(key) for (key,) in self._ask("select key from meta where key like 'kept %'")]
         return {key: self.note(key) for key in (*NOTES, *rows)}
 
     def note(self, key: str) -> Any:
-        """What was noted under a key, or None."""
+        """Return the note under a key, or None."""
         with self._errors():
             for (text,) in self._ask("select value from meta where key = ?", key):
                 return self._encoding.loads(text)
@@ -65,7 +65,7 @@ class JournalFile(SQLiteStore):
             self._account(plus=[sqlite.hash_note(key, text)], minus=replaced)
 
     def lacks(self, entries: Sequence[LedgerEntry]) -> Sequence[LedgerEntry]:
-        """Which of these entries it does not have, of which it has a first part."""
+        """Return the entries that the journal lacks; it has a first part of them."""
         mine = self.entries()
         same = [one.fingerprint for one in mine] == [one.fingerprint for one in entries[: len(mine)]]
         if not same or len(mine) > len(entries):
@@ -73,7 +73,7 @@ class JournalFile(SQLiteStore):
         return entries[len(mine) :]
 
     def clear(self) -> None:
-        """Forget everything but the secret."""
+        """Delete everything but the secret."""
         self.alone(self._clear)
 
     def _clear(self) -> None:
@@ -84,7 +84,7 @@ class JournalFile(SQLiteStore):
             self._sql.execute("update meta set value = zeroblob(32) where key = 'sum'")
 
     def catch_up(self, entries: Sequence[LedgerEntry], notes: dict[str, Any]) -> None:
-        """Bring it to exactly these entries, of which it has a first part."""
+        """Bring the journal to exactly these entries; it has a first part of them."""
         self.alone(lambda: self._catch_up(entries, notes))
 
     def _catch_up(self, entries: Sequence[LedgerEntry], notes: dict[str, Any]) -> None:
@@ -94,19 +94,16 @@ class JournalFile(SQLiteStore):
             self.write(key, value)
 
 
-# The release journals beside the saves of an agent: what was released since stays released, whichever save is loaded.
-#
-# A release is one transaction: the expense, the noisy result and the policy's new state become durable together,
-# before
-# anybody sees them. If the process dies earlier, nothing was released; if it dies later, everything is there. And if
-# it
-# is interrupted and lives on, the journals say what has happened: `settle` brings memory up to them.
+# All journals of an agent
 
 
 class ReplicatedJournal(LedgerStore):
-    """The ledger's store of an agent: in memory, and in the journals of all paths at which the agent was saved.
+    """The ledger store of an agent: in memory, and in the journals at all paths where the agent was saved.
 
-    Its owner sees to it that one thread uses it at a time, and calls `settle` after a call that was interrupted.
+    A release is one transaction: the expense, the noisy result and the policy's new state become durable together,
+    before anybody sees them. If the process dies earlier, nothing was released; if it dies later, everything is there.
+    If it is interrupted and lives on, `settle` brings memory up to the journals. The owner lets one thread use it at a
+    time, and calls `settle` after an interrupted call.
     """
 
     def __init__(self, *, agent: str, terms: Any, secret: bytes, encoding: Encoding) -> None:
@@ -123,7 +120,7 @@ class ReplicatedJournal(LedgerStore):
     def load(
         cls, path: Path, *, agent: str, terms: Any, secret: bytes, encoding: Encoding
     ) -> tuple[ReplicatedJournal, dict[str, Any]]:
-        """The journals of an agent that was saved at `path`, all brought up to the newest, and its notes."""
+        """Load the journals of an agent that was saved at `path`, bring all up to the newest, and return its notes."""
         made, first = (
             cls(agent=agent, terms=terms, secret=secret, encoding=encoding),
             _open_journal(path, agent, encoding),
@@ -163,13 +160,15 @@ class ReplicatedJournal(LedgerStore):
         self._files[path] = file  # now that each knows of all
 
     def saved(self, save: Path) -> None:
-        """There is a save beside the journal from now on."""
+        """Note that the journal has a save beside it."""
         file = self._files[find_journal_path(save)]
         if file.note("saved") is False:
             file.write("saved", True)
 
     def _claim(self, file: JournalFile, save: Path) -> None:
-        """A journal is ours, or nobody's: of a first save that was interrupted, so that nothing can go on from it."""
+        """Refuse a foreign journal; take over one of a first save that was interrupted, from which nothing can go
+        on.
+        """
         if file.note("agent") in (None, self._agent):
             return
         if file.note("saved") is not False or save.exists():
@@ -179,16 +178,16 @@ class ReplicatedJournal(LedgerStore):
         file.clear()
 
     def _bind(self, file: JournalFile) -> None:
-        """A journal is for one policy and one key, whatever a save says."""
+        """Refuse a journal of another policy or another key."""
         if file.note("terms") != self._terms:
             raise BandannaError(f"{file.path} was made for another policy, budget or key than the save's")
 
     def count(self) -> int:
-        """How many releases there are."""
+        """Return the number of releases."""
         return self._memory.count()
 
     def state(self) -> Any:
-        """What was noted as the state with the newest release."""
+        """Return the state that was noted with the newest release."""
         return self._states.get(self.count())
 
     def record_state(self, notes: dict[str, Any]) -> None:
@@ -202,7 +201,7 @@ class ReplicatedJournal(LedgerStore):
                 file.write(key, value)
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """One transaction in all journals: it takes place as a whole, or - if the work raises - not at all."""
+        """Run one transaction in all journals: as a whole or, if the work raises, not at all."""
         self._pending = None
         result = self._in_each(sorted(self._files), work)  # in one order: no two processes wait for each other
         if self._pending is not None:
@@ -226,13 +225,13 @@ class ReplicatedJournal(LedgerStore):
         return file.alone(inside)
 
     def _remember(self, entry: LedgerEntry, state: Any) -> None:
-        """Once the entry is there it counts, and its state with it: an interrupt finds both or neither."""
+        """Count the entry and its state in one step: an interrupt finds both or neither."""
         count = self.count()
         self._states = {count: self._states.get(count), count + 1: state}
         self._memory.commit(entry)
 
     def settle(self) -> None:
-        """After an interruption: what the journals hold has happened, and nothing else."""
+        """Bring memory up to the journals after an interruption."""
         self._pending = None
         files = [self._files[path] for path in sorted(self._files) if not self._files[path].read_only]
         for file in files:
@@ -244,26 +243,26 @@ class ReplicatedJournal(LedgerStore):
                     file.catch_up(self.entries(), newest.notes())
 
     def _adopt(self, file: JournalFile) -> None:
-        """A release that this run has written, and was interrupted before it knew."""
+        """Take over a release that this run has written but does not yet know, because it was interrupted."""
         if file.count() == self.count() + 1 and file.note("writer") == self._writer:
             self._remember(file.newest(), file.note("state"))
 
     def secret(self) -> bytes:
-        """The agent's."""
+        """Return the agent's key."""
         return self._secret
 
     def entries(self) -> list[LedgerEntry]:
-        """In order of commitment."""
+        """Return all entries, in order of commitment."""
         return self._memory.entries() + ([self._pending] if self._pending is not None else [])
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """The entry or None."""
+        """Return the entry or None."""
         if self._pending is not None and (self._pending.task, self._pending.batch) == (task, batch):
             return self._pending
         return self._memory.find(task, batch)
 
     def commit(self, entry: LedgerEntry) -> None:
-        """In all journals, as part of `alone`; in memory when they have it."""
+        """Add an entry to all journals, as part of `alone`; in memory when they have it."""
         if self.find(entry.task, entry.batch) is not None or self._pending is not None:
             raise ConflictingRelease(f"task {entry.task!r}, batch {entry.batch!r} is committed already")
         for file in self._files.values():
@@ -271,7 +270,7 @@ class ReplicatedJournal(LedgerStore):
         self._pending, self._coming = entry, self.state()
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """In all journals, as part of `alone`; in memory when they have it."""
+        """Store a release in all journals, as part of `alone`; in memory when they have it."""
         entry = self._pending
         if entry is None or (entry.task, entry.batch) != (task, batch) or entry.release is not None:
             raise ConflictingRelease(f"task {task!r}, batch {batch!r} is not being released")
@@ -280,25 +279,25 @@ class ReplicatedJournal(LedgerStore):
         self._pending = replace(entry, release=(release,))
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """From memory."""
+        """Return the counts from memory."""
         return self._memory.tasks()
 
     def named(self, task: str) -> bool | None:
-        """From memory."""
+        """Return the summary from memory."""
         return self._memory.named(task)
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """From memory."""
+        """Return the counts from memory."""
         return self._memory.appearances(task, people)
 
 
 def find_journal_path(save: Path) -> Path:
-    """The journal stands beside the save; one file has one name, whatever links lead to its folder."""
+    """Return the path of the journal beside a save. Links to its folder are resolved, so one file has one name."""
     return save.absolute().parent.resolve() / (save.name + ".journal")
 
 
 def refuse_journal(save: Path) -> None:
-    """Where nothing is promised there is no journal: one that is there belongs to somebody who promised something."""
+    """Refuse a journal beside a save of an agent without privacy: it belongs to another agent, which has a budget."""
     path = find_journal_path(save)
     if os.path.lexists(path):
         raise BandannaError(f"{path} belongs to a save with a promise, and {save.name} promises nothing: one is astray")
@@ -317,7 +316,7 @@ def _open_journal(path: Path, agent: str, encoding: Encoding) -> JournalFile:
 
 
 def _list_sibling_paths(file: JournalFile) -> list[str]:
-    """Where the agent keeps further journals."""
+    """Return the paths of the agent's further journals."""
     names = file.note("siblings") or []
     if not (isinstance(names, list) and all(isinstance(name, str) and "\0" not in name for name in names)):
         raise BandannaError(f"{file.path} is damaged: its siblings are no paths")

@@ -1,4 +1,4 @@
-"""A ledger store in an SQLite file, protected by checksums of its rows."""
+"""A ledger store in an SQLite file; a keyed sum over all rows shows whether the file is whole."""
 
 from __future__ import annotations
 
@@ -27,13 +27,7 @@ from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, Result
 from bandanna.storage import files
 from bandanna.storage.encoding import Encoding
 
-# Whether a ledger's file is whole: a keyed sum over all its rows, kept in the same transactions as the rows.
-#
-# Every row has a keyed hash, and the file keeps their sum modulo 2^256, so that a row can be added or taken away
-# without
-# reading the others. A file of which some pages are of before a transaction and some of after it - because its
-# rollback
-# journal was lost when it was moved - has another sum than it says, and so has one in which a bit was flipped.
+# Keyed sum of all rows
 
 
 SCHEMA = """
@@ -75,44 +69,49 @@ _INTEGRITY_CHECKS = {  # what must not be found
 
 
 def pack_member(member: str) -> str | bytes:
-    """As a member is stored: a hash of 64 hexadecimal digits by its 32 bytes, anything else as it is."""
+    """Return a member as it is stored: a hash of 64 hexadecimal digits as its 32 bytes, anything else as it is."""
     return bytes.fromhex(member) if _HASH.fullmatch(member) else member
 
 
 def unpack_member(stored: str | bytes) -> str:
-    """The inverse of `packed`."""
+    """Return the inverse of `pack_member`."""
     return stored.hex() if isinstance(stored, bytes) else stored
 
 
 def hash_entry(number: int, task: str, batch: str, event: str, fingerprint: str, members: Iterable[str]) -> list[Any]:
-    """What is hashed of an expense."""
+    """Return the fields of an expense that are hashed."""
     return ["entry", number, task, batch, event, fingerprint, *members]
 
 
 def hash_release(number: int, release: str) -> list[Any]:
-    """What is hashed of a stored release."""
+    """Return the fields of a stored release that are hashed."""
     return ["release", number, release]
 
 
 def hash_note(key: str, value: str) -> list[Any]:
-    """What is hashed of a note."""
+    """Return the fields of a note that are hashed."""
     return ["note", key, value]
 
 
 def shift_sum(total: bytes, secret: bytes, *, plus: Iterable[list[Any]] = (), minus: Iterable[list[Any]] = ()) -> bytes:
-    """The sum after rows were added and taken away."""
+    """Return the sum after rows were added and taken away.
+
+    Every row has a keyed hash, and the file keeps their sum modulo 2^256, so a row can be added or taken away without
+    reading the others. A file with some pages from before a transaction and some from after it (its rollback journal
+    was lost when it was moved) has another sum than it says. So has a file with a flipped bit.
+    """
     number = int.from_bytes(total)
     number += sum(_hash(secret, row) for row in plus) - sum(_hash(secret, row) for row in minus)
     return (number % (1 << 8 * _SIZE)).to_bytes(_SIZE)
 
 
 def sum_rows(sql: sqlite3.Connection, secret: bytes) -> bytes:
-    """The sum of all rows that are there."""
+    """Return the sum of all rows in the file."""
     return shift_sum(bytes(_SIZE), secret, plus=_rows(sql))
 
 
 def find_fault(sql: sqlite3.Connection) -> str | None:
-    """What is wrong with the tables, whatever their sum; None if nothing is."""
+    """Return what is wrong with the tables, whatever their sum; None if nothing is."""
     (first,) = sql.execute("pragma integrity_check(1)").fetchone()
     if first != "ok":
         return str(first)
@@ -148,14 +147,14 @@ def _hash(secret: bytes, row: list[Any]) -> int:
     return int.from_bytes(hmac.digest(secret, json.dumps(row).encode(), hashlib.sha256))
 
 
-# An SQLite file under threads, processes and signals: one transaction at a time, whole or undone.
+# The file
 
 
 _PATIENCE = 30.0  # seconds to wait for another process's lock
 
 
 class SQLiteFile:
-    """A file, made with mode 0600 if it may be, and a connection to it.
+    """A file, created with mode 0600 if `create`, and a connection to it: one transaction at a time, whole or undone.
 
     A signal may raise between any two lines. So threads are kept apart by locks that only `with` takes, which no signal
     splits, and a transaction that was left open is undone before the next one begins.
@@ -186,7 +185,7 @@ class SQLiteFile:
         self.close = weakref.finalize(self, self._sql.close)
 
     def alone(self, work: Callable[[], Result]) -> Result:
-        """A write transaction around some work, waiting for other threads and processes; re-entrant."""
+        """Run some work in a write transaction, waiting for other threads and processes; re-entrant."""
         self._at_home()
         if self.read_only:
             raise BandannaError(f"{self.path} can only be read where it is: nothing was released or spent")
@@ -222,7 +221,7 @@ class SQLiteFile:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """Statements of which none stays without the others: if one fails, the transaction is undone."""
+        """Undo the transaction if one of the statements fails."""
         with self._errors():
             self._whole = False
             yield
@@ -239,7 +238,7 @@ class SQLiteFile:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Errors of SQLite and of the file, as ours."""
+        """Turn errors of SQLite and of the file into ours."""
         try:
             yield
         except (sqlite3.Error, OSError, UnicodeError, Unreadable) as error:
@@ -247,11 +246,11 @@ class SQLiteFile:
 
 
 def find_companion_files(path: Path) -> list[Path]:
-    """The files that SQLite keeps beside a ledger's file: while they are not empty they belong to it."""
+    """Return the files that SQLite keeps beside a ledger's file. While they are not empty they belong to it."""
     return [other for end in ("-journal", "-wal", "-shm") if os.path.lexists(other := path.with_name(path.name + end))]
 
 
-# Entries in an SQLite file: durable, and exclusive across threads and processes.
+# The store
 
 
 APPLICATION_ID, VERSION = 0x62616E64, 1  # marks the file as ours: "band"
@@ -262,7 +261,7 @@ from pragma_application_id, pragma_user_version
 
 
 class SQLiteStore(SQLiteFile, LedgerStore):
-    """A store in one file, made with mode 0600. What happens in `alone` is one transaction, synced when it is done.
+    """A store in one file, created with mode 0600. Work in `alone` is one transaction, synced when it is done.
 
     Releases may be numbers, texts, arrays, lists, tuples, dictionaries and `Estimate`s.
     """
@@ -281,7 +280,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
                 raise
 
     def _open(self, create: bool) -> None:
-        """Make the tables in a new file: in one transaction, by one process."""
+        """Make the tables in a new file, in one transaction, by one process."""
         if self._version() != VERSION and not self.read_only:
             self.alone(lambda: self._make(create))
         self._sql.execute("pragma journal_mode = truncate")
@@ -303,7 +302,10 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             self._sql.execute(f"pragma user_version = {VERSION}")
 
     def _version(self) -> int:
-        """Of the file's tables; 0 if it is empty. One statement: between two, another process may make the file."""
+        """Return the version of the file's tables; 0 if it is empty.
+
+        One statement: between two, another process may make the file.
+        """
         ((mark, version, tables),) = self._ask(_SELECT_MARKS)
         if not tables:
             return 0
@@ -328,16 +330,16 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             )
 
     def _account(self, *, plus: list[Any], minus: list[Any] | None = None) -> None:
-        """Keep the sum of all rows, in the transaction that changes them."""
+        """Update the sum of all rows, in the transaction that changes them."""
         total = shift_sum(self._get("sum"), self._secret, plus=plus, minus=minus or [])
         self._sql.execute("update meta set value = ? where key = 'sum'", (total,))
 
     def secret(self) -> bytes:
-        """Drawn when the file was made."""
+        """Return the key drawn when the file was made."""
         return self._secret
 
     def entries(self) -> list[LedgerEntry]:
-        """In order of commitment."""
+        """Return all entries, in order of commitment."""
         rows = self._ask(SELECT_ENTRY + " order by number")  # before their members: those of every row are there
         people: dict[int, list[str]] = {}
         for number, member in self._ask("select entry, member from members order by entry, place"):
@@ -346,7 +348,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             return [self._entry(row, people.get(row[0], [])) for row in rows]
 
     def find(self, task: str, batch: str) -> LedgerEntry | None:
-        """The entry or None."""
+        """Return the entry or None."""
         for row in self._ask(SELECT_ENTRY + " where task = ? and batch = ?", task, batch):
             members = self._ask("select member from members where entry = ? order by place", row[0])
             with self._errors():
@@ -370,7 +372,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         return self._known[text]
 
     def commit(self, entry: LedgerEntry) -> None:
-        """Refuses an id that is taken."""
+        """Add an entry; refuse an id that is taken."""
         self.alone(lambda: self._insert(entry))
 
     def _insert(self, entry: LedgerEntry) -> None:
@@ -396,7 +398,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             self._account(plus=rows + ([hash_release(number, release)] if release is not None else []))
 
     def keep(self, task: str, batch: str, release: Any) -> None:
-        """Refuses to replace a release."""
+        """Store a release; refuse to replace one."""
         self.alone(lambda: self._store(task, batch, self._encoding.dumps(release)))
 
     def _store(self, task: str, batch: str, text: str) -> None:
@@ -411,7 +413,7 @@ class SQLiteStore(SQLiteFile, LedgerStore):
             self._account(plus=[hash_release(number, text)])
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Kept up to date in a table."""
+        """Return the counts, which a table keeps."""
         tasks: dict[str, Counter[Event]] = {}
         query = "select task, events.event, count from tallies join events on events.id = tallies.event"
         with self._errors():
@@ -420,13 +422,13 @@ class SQLiteStore(SQLiteFile, LedgerStore):
         return tasks
 
     def named(self, task: str) -> bool | None:
-        """Looked up in an index."""
+        """Look up the task's members in an index."""
         query = "select exists (select 1 from members where task = ?), exists (select 1 from tallies where task = ?)"
         ((named, begun),) = self._ask(query, task, task)
         return bool(named) if begun else None
 
     def appearances(self, task: str, people: Iterable[str]) -> dict[str, int]:
-        """Looked up in an index."""
+        """Look up people in an index."""
         query = "select count(*) from members where task = ? and member = ?"
         return {person: self._ask(query, task, pack_member(person))[0][0] for person in people}
 
