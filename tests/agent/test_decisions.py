@@ -105,7 +105,7 @@ def simulated_actions(run: Any, env: LinearContextual, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", [*POLICIES, "anytime"])
 def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same world, the same noise and the same coins, an agent takes another action than the simulator."""
+    """Given the same world, noise and coins, an agent takes the actions of the simulator."""
     env = LinearContextual(dim=3, n_arms=4, reward=Bounded(width=0.2))
     run: Any = Anytime(first=policy("local", horizon=21)) if name == "anytime" else policy(name)
     expected = simulated_actions(run, env, monkeypatch, **({"horizon": 90} if name == "anytime" else {}))
@@ -139,7 +139,7 @@ def test_many_at_once_are_as_one_by_one(name: str) -> None:
 
 
 def test_sets_of_several_sizes() -> None:
-    """Sets with different numbers of arms, or different ids, get mixed up."""
+    """Sets with different numbers of arms and different ids are decided as one by one."""
     sets: list[Any] = [contexts(i, 1, arms=1 + i % 3)[0] for i in range(12)]
     sets[4] = dict(zip("abc", contexts(8, 1, arms=3)[0], strict=True))
     one, many = Agent(policy=policy()), Agent(policy=policy())
@@ -151,7 +151,7 @@ def test_sets_of_several_sizes() -> None:
 
 
 def test_rewards_in_any_order() -> None:
-    """The order in which rewards come changes what is learned."""
+    """What is learned does not depend on the order in which rewards come."""
     sets, rng = contexts(), np.random.default_rng(1)
     rewards = rng.random(90)
     agents = []
@@ -167,7 +167,7 @@ def test_rewards_in_any_order() -> None:
 
 
 def test_arms_have_names() -> None:
-    """The chosen arm is not called as in the mapping, or the order of the mapping decides."""
+    """The chosen arm has its name in the mapping, and the order of the mapping decides nothing."""
     features = {"tea": [0.9, 0.0, 0.0], ("a", 1): [0.1, 0.0, 0.0], 7: np.array([0.2, 0.1, 0.0])}
     agent = Agent(policy=policy())
     assert agent.act(features).arm == "tea"
@@ -177,7 +177,7 @@ def test_arms_have_names() -> None:
 
 
 def test_a_decision_says_what_it_is() -> None:
-    """Probability or episode of a decision are wrong, or two decisions share an id."""
+    """A decision has its probability and episode, and an id of its own."""
     agent = Agent(policy=policy())
     decisions = [agent.act(arms) for arms in contexts(users=20)]
     assert [d.probability for d in decisions] == [1.0] * 20
@@ -186,7 +186,7 @@ def test_a_decision_says_what_it_is() -> None:
 
 
 def test_one_arm_one_feature() -> None:
-    """K = 1 or d = 1 does not run."""
+    """K = 1 and d = 1 run."""
     agent = Agent(policy=bd.LinUCB(dim=1, horizon=10, privacy=bd.local(**BUDGET)), test=True, seed=0)
     for _ in range(10):
         decision = agent.act({"only": [0.5]})
@@ -224,7 +224,7 @@ def test_one_arm_one_feature() -> None:
     ],
 )
 def test_bad_contexts(bad: Any, named: str) -> None:
-    """Contexts that cannot be used are not refused by name, or leave a slot."""
+    """Contexts that cannot be used are refused by name, and leave no slot."""
     agent = Agent(policy=policy())
     with pytest.raises(InvalidArgument, match=named):
         agent.act(bad)
@@ -237,7 +237,7 @@ def test_bad_contexts(bad: Any, named: str) -> None:
 
 @pytest.mark.parametrize("reward", [np.nan, np.inf, "1", None, 1j, [1.0], 10**400, pd.NA, np.timedelta64(1)])
 def test_bad_rewards(reward: Any) -> None:
-    """A reward that is not a finite number is kept, or the slot is lost."""
+    """A reward that is not a finite number is refused, and the slot stays open."""
     agent = Agent(policy=policy())
     decision = agent.act(contexts()[0])
     with pytest.raises(InvalidStatistic, match="reward"):
@@ -247,7 +247,7 @@ def test_bad_rewards(reward: Any) -> None:
 
 @pytest.mark.parametrize("given", ["", "0", "0-0-0", "17-" + "0" * 16 + "-" + "0" * 16, None, 0, "0" * 999])
 def test_unknown_ids(given: Any) -> None:
-    """An id that nobody was given is taken for a decision."""
+    """An id that was never issued is refused."""
     agent = Agent(policy=policy())
     other = Agent(policy=policy()).act(contexts()[0]).id
     mine = agent.act(contexts()[0]).id
@@ -258,7 +258,7 @@ def test_unknown_ids(given: Any) -> None:
 
 
 def test_one_reward_for_each_decision() -> None:
-    """A second reward replaces the first."""
+    """A second reward is refused, and the first stands."""
     agent = Agent(policy=policy())
     decision = agent.act(contexts()[0])
     assert agent.observe(decision.id, 0.0)
@@ -267,7 +267,7 @@ def test_one_reward_for_each_decision() -> None:
 
 
 def test_out_of_range_is_clipped_and_counted() -> None:
-    """Rewards or features out of range go into the sums as they are, or are not counted."""
+    """Rewards and features out of range are clipped in the sums, and counted."""
     agent = Agent(policy=policy(batch=3, horizon=6))
     rows = ([1e99, 0.0, 0.0], 0.5), ([0.6, 0.0, 0.0], 7.0), ([0.0, 0.5, 0.0], -1.0)
     for features, reward in rows:
@@ -280,7 +280,7 @@ def test_out_of_range_is_clipped_and_counted() -> None:
 
 
 def test_the_horizon() -> None:
-    """Beyond the horizon the agent decides, loses rewards, or does not say what is allowed."""
+    """Beyond the horizon decisions are refused with the allowed number, and rewards still count."""
     agent = Agent(policy=policy(horizon=20))
     decisions = act_each(agent, contexts(users=18))
     with pytest.raises(InvalidArgument, match=r"decisions = 21 .* at most 20"):
@@ -297,7 +297,7 @@ def test_the_horizon() -> None:
 
 
 def test_closing() -> None:
-    """`close` keeps complete batches back, releases incomplete ones, or lets the agent go on."""
+    """`close` releases complete batches, never an incomplete one, and ends the decisions."""
     agent = Agent(policy=policy(), grace=50)
     decisions = agent.act_many(contexts(users=20))
     assert agent.releases == 0
@@ -324,13 +324,13 @@ def test_closing() -> None:
     ],
 )
 def test_bad_arguments(changes: dict[str, Any], named: str) -> None:
-    """An agent is made from arguments that make no sense; above all a seed outside of tests."""
+    """Arguments that make no sense are refused, above all a seed outside of tests."""
     with pytest.raises(InvalidArgument, match=named):
         Agent(**{"policy": policy(), **changes})
 
 
 def test_repr_shows_nothing_that_is_not_public() -> None:
-    """What an agent prints of itself depends on who answered what."""
+    """`repr` of an agent does not depend on who answered what."""
     quiet, loud = Agent(policy=policy()), Agent(policy=policy())
     for agent in (quiet, loud):
         for decision in act_each(agent, contexts(users=10)):
@@ -341,7 +341,7 @@ def test_repr_shows_nothing_that_is_not_public() -> None:
 
 
 def test_a_decision_is_as_good_as_its_id() -> None:
-    """What `act` returned is not taken for the decision that it is."""
+    """`observe` takes what `act` returned, or its id."""
     agent = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10, privacy=bd.none()))
     assert agent.observe(agent.act(np.eye(2)), 1.0)
 
@@ -361,7 +361,7 @@ def test_forged_ids_are_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_device_draws_between_ties_as_many_do(seed: int) -> None:
-    """Who decides alone is given another of the tied arms, or another probability, than in company."""
+    """A user alone is given the same tied arm, with the same probability, as in company."""
     rng = np.random.default_rng(seed)
     tied = rng.random((5, 7)) < 0.4
     tied[:, 3] = True

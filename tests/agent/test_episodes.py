@@ -46,7 +46,7 @@ def totals(agent: Agent) -> NDArray[np.float64]:
 
 
 def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
-    """A missing reward is left out, guessed, or its features count; or the zero report is not in the domain."""
+    """A missing reward is a report of zeros in the domain, whatever the features are."""
     agent, run = Agent(policy=clear()), clear()
     chosen, sets = [], arms(1, 4)
     for i in range(4):
@@ -65,7 +65,7 @@ def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
 
 @models
 def test_noise_does_not_depend_on_who_answers(model: str) -> None:
-    """A batch with missing rewards gets other noise than a full one, or is priced otherwise."""
+    """A batch with missing rewards gets the noise and the price of a full one."""
     run = clear(privacy=MODELS[model](**BUDGET), batch=5)
     released = []
     for answered in (0, 5):
@@ -80,7 +80,7 @@ def test_noise_does_not_depend_on_who_answers(model: str) -> None:
 
 
 def test_a_batch_is_closed_by_the_next_decision() -> None:
-    """Without grace, rewards are refused before the next decision or accepted after it."""
+    """Without grace, rewards are taken until the next decision and refused after it."""
     agent = Agent(policy=clear())
     decisions = agent.act_many(arms(0, 4))
     assert agent.releases == 0
@@ -95,7 +95,7 @@ def test_a_batch_is_closed_by_the_next_decision() -> None:
 
 @pytest.mark.parametrize("grace", [1, 3, 4, 10])
 def test_grace(grace: int) -> None:
-    """A batch closes before its grace is over, or after; or meanwhile decisions are not of the next batch."""
+    """A batch closes when its grace is over, and decisions meanwhile are in the next batch."""
     agent = Agent(policy=clear(), grace=grace)
     first = agent.act_many(arms(0, 4))
     following = [agent.act(arms(i)[0]) for i in range(grace)]
@@ -110,7 +110,7 @@ def test_grace(grace: int) -> None:
 
 
 def test_during_grace_the_old_snapshot_decides() -> None:
-    """Something is learned from a batch before it is closed."""
+    """Nothing is learned from a batch before it is closed."""
     agent = Agent(policy=clear(), grace=2)
     before = agent.snapshot
     for decision in agent.act_many(arms(0, 6)):
@@ -137,7 +137,7 @@ def test_calls_of_several_users_close_what_was_due_before_them() -> None:
 
 @models
 def test_users_are_counted(model: str) -> None:
-    """A user takes part more often than the guarantee covers, twice in a batch, or is refused too early."""
+    """A user takes part as often as the guarantee covers, and once in a batch."""
     run = clear(privacy=MODELS[model](**BUDGET, participations=2), batch=4)
     agent = Agent(policy=run, test=True, seed=0)
     with pytest.raises(InvalidArgument, match=r"user = None .*2 participations"):
@@ -158,7 +158,7 @@ def test_users_are_counted(model: str) -> None:
 
 @models
 def test_once_is_once(model: str) -> None:
-    """With one participation, a user who gives a name comes again."""
+    """With one participation, a user who gives a name is refused the second time."""
     agent = Agent(policy=clear(privacy=MODELS[model](**BUDGET), batch=2), test=True, seed=0)
     agent.act(arms(0)[0], user=17)
     with pytest.raises(BudgetExceeded, match="at most 1"):
@@ -170,7 +170,7 @@ def test_once_is_once(model: str) -> None:
 
 
 def test_a_refusal_among_many_changes_nothing() -> None:
-    """`act_many` records the users before the one that is refused, or closes a batch."""
+    """`act_many` with one user who is refused records nobody, and closes no batch."""
     agent = Agent(policy=clear(privacy=bd.local(**BUDGET, participations=2), batch=2), test=True, seed=0)
     agent.act_many(arms(0, 2), users=["a", "b"])
     with pytest.raises(BudgetExceeded, match=r"users\[2\] has taken part 2"):
@@ -185,13 +185,13 @@ def test_a_refusal_among_many_changes_nothing() -> None:
 
 @pytest.mark.parametrize("user", ["", True, 1.5, b"ann", ("a",)])
 def test_bad_users(user: Any) -> None:
-    """Something that is not an id stands for a user."""
+    """What is not an id is refused as a user."""
     with pytest.raises(InvalidArgument, match="user"):
         Agent(policy=clear()).act(arms(0)[0], user=user)
 
 
 def test_no_name_is_kept() -> None:
-    """A user's id can be read in the ledger, or found by hashing it."""
+    """A user's id is not in the ledger, and no hash of the id alone is."""
     agent = Agent(policy=clear(privacy=bd.local(**BUDGET), batch=1))
     other = Agent(policy=clear(privacy=bd.local(**BUDGET), batch=1))
     for one in (agent, other):
@@ -203,7 +203,7 @@ def test_no_name_is_kept() -> None:
 
 
 def test_nobody_is_counted_where_nothing_is_promised() -> None:
-    """The baseline without privacy refuses returning users, or keeps a ledger."""
+    """The baseline without privacy takes returning users, and keeps no ledger."""
     for privacy in (bd.none(), bd.local(epsilon=math.inf, delta=1e-5)):
         agent = Agent(policy=clear(privacy=privacy))
         for _ in range(9):
@@ -217,7 +217,7 @@ def test_nobody_is_counted_where_nothing_is_promised() -> None:
 
 @models
 def test_every_release_is_in_the_ledger(model: str) -> None:
-    """A batch is released past the ledger, or the ledger's price is not the guarantee's."""
+    """Every release of a batch is in the ledger, whose price is the guarantee's."""
     run = clear(privacy=MODELS[model](**BUDGET), batch=4)
     agent = Agent(policy=run)
     for user in arms(0, 9):
@@ -232,7 +232,7 @@ def test_every_release_is_in_the_ledger(model: str) -> None:
 
 @pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.central(**BUDGET), bd.central(**BUDGET, mechanism="tree")])
 def test_noise_is_secure_unless_it_is_a_test(privacy: bd.protocols.Privacy) -> None:
-    """Two agents outside of tests draw the same noise, or noise that is not on the grid of the secure source."""
+    """Two agents outside of tests draw different noise, on the grid of the secure source."""
     released = []
     for _ in range(2):
         agent = Agent(policy=clear(privacy=privacy))
@@ -265,7 +265,7 @@ def test_the_noise_of_a_batch(model: str) -> None:
 
 @models
 def test_noise_that_breaks_its_budget_is_refused(model: str) -> None:
-    """A policy whose noise is 20 % too small for its own budget gets an agent."""
+    """A policy whose noise is 20 % too small for its own budget is refused."""
     run = clear(privacy=MODELS[model](**BUDGET))
     protocols = {}
     for size, protocol in run.channel.protocols.items():
@@ -280,7 +280,7 @@ def test_noise_that_breaks_its_budget_is_refused(model: str) -> None:
 
 
 def test_a_failed_release_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When noise cannot be drawn, something is spent, decided or lost; or the next decision does not try again."""
+    """When noise cannot be drawn, nothing is spent, decided or lost, and the next decision tries again."""
     agent = Agent(policy=clear(privacy=bd.local(**BUDGET)))
     decisions = agent.act_many(arms(0, 4))
     agent.observe(decisions[0].id, 1.0)
@@ -295,7 +295,7 @@ def test_a_failed_release_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_anytime_policy_goes_on() -> None:
-    """An agent without a horizon ends, or its ledger refuses the second phase."""
+    """An agent without a horizon goes on, and its ledger takes the second phase."""
     for privacy in (bd.central(**BUDGET), bd.shuffle(**BUDGET), bd.local(**BUDGET, participations=2)):
         agent = Agent(policy=Anytime(first=clear(privacy=privacy, horizon=8)), test=True, seed=0)
         decisions = act_each(agent, arms(0, 61), users=[f"u{i % 61}" for i in range(61)])

@@ -141,7 +141,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize(("name", "first"), [(name, place) for place, name in enumerate(POLICIES, start=1)])
 def test_an_interrupt_at_many_lines(name: str, first: int, saved: bool, tmp_path: Path) -> None:
-    """After an interrupt at some line of a call, the agent does not go on as if nothing had been."""
+    """After an interrupt at some line of a call, the agent goes on as if nothing had been."""
     run = Run(name, [tmp_path / "agent"] * saved)
     assert sweep(run, Interrupt, first=first, stride=83) > 250
 
@@ -161,7 +161,7 @@ OFTEN = {("local", "after"), ("shuffle", "gone")}
 @pytest.mark.parametrize("how", ["before", "after", "gone"])
 @pytest.mark.parametrize(("name", "journals"), [("central", 1), ("local", 1), ("shuffle", 2), ("concurrent", 2)])
 def test_a_failing_disk(name: str, journals: int, how: str, tmp_path: Path) -> None:
-    """After a statement of SQLite that fails, done or not, the agent is stuck, or names another cause."""
+    """After a statement of SQLite that fails, done or not, the agent goes on and names the cause."""
     run = Run(name, [tmp_path / f"agent {number}" for number in range(journals)])
     assert sweep(run, partial(Failure, how)) > 12 * journals
 
@@ -174,7 +174,7 @@ def but_interrupts(tell: Callable[[Any], None], unraisable: Any) -> None:
 
 @pytest.mark.parametrize("name", ["central", "shuffle"])
 def test_real_signals(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a signal at any moment of a call, the agent does not go on as if nothing had been."""
+    """After a signal at any moment of a call, the agent goes on as if nothing had been."""
     monkeypatch.setattr(sys, "unraisablehook", partial(but_interrupts, sys.unraisablehook))
     run = Run(name, [tmp_path / "agent"])
     before = signal.getsignal(signal.SIGALRM)
@@ -191,7 +191,7 @@ def test_real_signals(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_another_process_is_no_interruption(tmp_path: Path) -> None:
-    """A release of another process, after an interrupt of ours, is taken for our own."""
+    """A release of another process, after an interrupt of ours, is not taken for our own."""
     run = Run("local", [tmp_path / "agent"])
     for _ in range(3):
         run.step(nullcontext())

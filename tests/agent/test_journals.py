@@ -64,7 +64,7 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
 
 @pytest.mark.parametrize(("edited", "message"), [("calibrations", "other noise"), ("policy", "another policy, budget")])
 def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path: Path) -> None:
-    """A save is loaded although its journal holds releases that its noise cannot have made, or for another budget."""
+    """A save is refused with releases that its noise cannot have made, or of another budget, in its journal."""
     agent = Agent(policy=policy())
     agent.save(tmp_path / "agent")
     act_each(agent, SETS[:5])
@@ -78,7 +78,7 @@ def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path
 
 
 def test_phases_of_as_many_batches(tmp_path: Path) -> None:
-    """A phase with as many batches as an earlier one is taken for the same stream and refused for ever."""
+    """A phase with as many batches as an earlier one is a stream of its own."""
     schedule = bd.policies.geometric(first=4, ratio=3)
     run = Anytime(first=policy(horizon=4, batch=schedule, privacy=bd.central(**BUDGET)))
     assert [len(run.phase(j).channel.sizes) for j in range(4)] == [1, 1, 2, 2]
@@ -93,7 +93,7 @@ def test_phases_of_as_many_batches(tmp_path: Path) -> None:
 
 
 def test_two_names_of_one_journal(tmp_path: Path) -> None:
-    """An agent saved through a link waits for itself, and never releases again."""
+    """An agent saved also through a link releases, and does not wait for itself."""
     (tmp_path / "real").mkdir()
     os.symlink(tmp_path / "real", tmp_path / "link")
     agent = Agent(policy=policy())
@@ -104,7 +104,7 @@ def test_two_names_of_one_journal(tmp_path: Path) -> None:
 
 
 def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
-    """An agent cannot be loaded any more, because another one is now saved where it once was, too."""
+    """An agent is loaded although another one is now saved at its second path."""
     agent = Agent(policy=policy())
     agent.save(tmp_path / "one")
     agent.save(tmp_path / "two")
@@ -117,7 +117,7 @@ def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
 
 
 def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
-    """Somebody else's release in the agent's ledger counts as a batch of the agent, which is then dropped."""
+    """Somebody else's release in the agent's ledger is no batch of the agent."""
     agent = Agent(policy=policy(privacy=bd.shuffle(epsilon=0.5, delta=1e-6)))
     store = agent._runner.ledger.store
     agent.save(tmp_path / "agent")
@@ -150,7 +150,7 @@ class Name(str, Enum):  # noqa: UP042 - the older way, whose members are formatt
 
 
 def test_equal_ids_are_one_user() -> None:
-    """An id that equals another one counts as somebody else, who may take part once more."""
+    """Ids that are equal are one user."""
     agent = Agent(policy=policy(privacy=bd.local(**BUDGET), batch=2))
     agent.act(SETS[0], user=Name.ANN)
     with pytest.raises(BudgetExceeded):

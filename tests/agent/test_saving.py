@@ -88,7 +88,7 @@ def same(one: Any, other: Any) -> bool:
 @each
 @pytest.mark.parametrize("grace", [0, 6])
 def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_path: Path) -> None:
-    """An agent that was saved and loaded in the middle of a batch goes on otherwise than one that was not."""
+    """An agent that was saved and loaded in the middle of a batch goes on as one that was not."""
     whole = Agent(policy=policy(name), grace=grace, test=True, seed=4)
     parts = Agent(policy=policy(name), grace=grace, test=True, seed=4)
     expected = [play(whole, count) for count in (10, 1, 17, 22)]
@@ -107,7 +107,7 @@ def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_p
 
 @each
 def test_everything_comes_back(name: str, tmp_path: Path) -> None:
-    """Policy, calibration, state, slots or counts differ after loading."""
+    """Policy, calibration, state, slots and counts are equal after loading."""
     agent = Agent(policy=policy(name), grace=3, test=True, seed=4)
     play(agent, 21)
     agent.save(tmp_path / "agent")
@@ -121,7 +121,7 @@ def test_everything_comes_back(name: str, tmp_path: Path) -> None:
 
 
 def test_rewards_of_before_the_restart(tmp_path: Path) -> None:
-    """A decision made before the save cannot be answered after loading, or twice."""
+    """A decision made before the save can be answered once after loading."""
     agent = Agent(policy=policy())
     decisions = agent.act_many(SETS[:3], users=list("abc"))
     agent.observe(decisions[0].id, 1.0)
@@ -135,7 +135,7 @@ def test_rewards_of_before_the_restart(tmp_path: Path) -> None:
 
 
 def test_a_lost_decision_is_nobody_elses(tmp_path: Path) -> None:
-    """The reward of a decision that a crash has undone goes to another user with the same number."""
+    """The reward of a decision that a crash has undone is late, and goes to no other decision."""
     agent = Agent(policy=policy("none"))
     agent.save(tmp_path / "agent")
     lost = agent.act(SETS[0])
@@ -148,7 +148,7 @@ def test_a_lost_decision_is_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent is loaded with other noise than it ran with, because a search elsewhere finds something else."""
+    """An agent is loaded with the noise that it ran with, whatever a search would find now."""
     agent = Agent(policy=policy("central-blt"), test=True, seed=0)
     play(agent, 9)
     agent.save(tmp_path / "agent")
@@ -159,7 +159,7 @@ def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
-    """Others on the machine can read raw rewards and secrets."""
+    """Only the owner can read the files."""
     agent = Agent(policy=policy())
     for _ in range(2):
         agent.save(tmp_path / "agent")
@@ -169,7 +169,7 @@ def test_only_the_owner_can_read(tmp_path: Path) -> None:
 
 
 def test_no_name_is_saved(tmp_path: Path) -> None:
-    """A user's id can be read in the files."""
+    """No file holds a user's id."""
     agent = Agent(policy=policy())
     act_each(agent, SETS[:5], users=[f"ann{i}@example.org" for i in range(5)])
     agent.save(tmp_path / "agent")
@@ -177,7 +177,7 @@ def test_no_name_is_saved(tmp_path: Path) -> None:
 
 
 def test_a_closed_agent_stays_closed(tmp_path: Path) -> None:
-    """After loading, an agent that was closed decides again."""
+    """After loading, an agent that was closed makes no decisions."""
     agent = Agent(policy=policy("none"))
     act_each(agent, SETS[:5])
     agent.close()
@@ -191,7 +191,7 @@ def test_a_closed_agent_stays_closed(tmp_path: Path) -> None:
 
 @each
 def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
-    """Loading an older save draws fresh noise for a batch that was released after it, or spends again."""
+    """An older save takes releases made after it from the journal: no fresh noise, no further expense."""
     if name == "none":
         return  # nothing is noised
     agent = Agent(policy=policy(name))
@@ -214,7 +214,7 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
 
 
 def test_open_slots_of_released_batches_are_closed(tmp_path: Path) -> None:
-    """Rewards for a batch that was released after the save are still taken."""
+    """Rewards for a batch that was released after the save are late."""
     agent = Agent(policy=policy("shuffle"), grace=2)
     decisions = act_each(agent, SETS[:6])
     agent.save(tmp_path / "agent")
@@ -226,7 +226,7 @@ def test_open_slots_of_released_batches_are_closed(tmp_path: Path) -> None:
 
 
 def test_users_of_released_batches_are_remembered(tmp_path: Path) -> None:
-    """After loading an older save, somebody whose data was released since may take part once more than allowed."""
+    """After loading an older save, users of batches released since are still counted."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "agent")
     act_each(agent, SETS[:5], users=list("abcde"))
@@ -237,7 +237,7 @@ def test_users_of_released_batches_are_remembered(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_both_release(tmp_path: Path) -> None:
-    """Two agents loaded from one save release the same batch, with different data or noise."""
+    """Of two agents loaded from one save, the second one to release a batch is refused."""
     Agent(policy=policy("shuffle")).save(tmp_path / "agent")
     first, second = Agent.load(tmp_path / "agent"), Agent.load(tmp_path / "agent")
     act_each(first, SETS[:5])
@@ -253,7 +253,7 @@ def test_two_processes_cannot_both_release(tmp_path: Path) -> None:
 
 
 def test_every_save_has_a_journal(tmp_path: Path) -> None:
-    """A release after a second save is only in one journal: loading the other save would noise it again."""
+    """Each release goes to the journals of all saves."""
     agent = Agent(policy=policy("shuffle"))
     act_each(agent, SETS[:5])
     agent.save(tmp_path / "one")
@@ -274,7 +274,7 @@ def test_every_save_has_a_journal(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_lags_behind_is_brought_up(tmp_path: Path) -> None:
-    """After a crash between two journals, the one without the release would noise it again."""
+    """After a crash between two journals, loading brings the one without the release up to date."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "one")
     agent.save(tmp_path / "two")
@@ -287,7 +287,7 @@ def test_a_journal_that_lags_behind_is_brought_up(tmp_path: Path) -> None:
 
 
 def test_the_journal_of_another_agent(tmp_path: Path) -> None:
-    """An agent writes into another one's journal, or is loaded with it."""
+    """An agent refuses to write to another one's journal, and to be loaded with it."""
     Agent(policy=policy("shuffle")).save(tmp_path / "one")
     other = Agent(policy=policy("shuffle"))
     with pytest.raises(BandannaError, match="another agent"):
@@ -299,7 +299,7 @@ def test_the_journal_of_another_agent(tmp_path: Path) -> None:
 
 
 def test_without_its_journal_a_save_is_not_loaded(tmp_path: Path) -> None:
-    """A save whose journal is lost is loaded, and releases batches again that were in it."""
+    """A save whose journal is lost is refused."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "agent")
     act_each(agent, SETS[:5])
@@ -335,7 +335,7 @@ def test_without_its_journal_a_save_is_not_loaded(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_and_foreign_files(damage: Any, message: str, tmp_path: Path) -> None:
-    """A file that is not a whole save is loaded, or fails with something else than a clear error."""
+    """A file that is not a whole save is refused with a clear error."""
     agent = Agent(policy=policy())
     agent.save(tmp_path / "agent")
     changed = damage((tmp_path / "agent").read_text())
@@ -347,7 +347,7 @@ def test_damaged_and_foreign_files(damage: Any, message: str, tmp_path: Path) ->
 
 
 def test_a_save_of_another_program(tmp_path: Path) -> None:
-    """A whole save with parts that this program does not know fails with something else than a clear error."""
+    """A save with parts that this program does not know is refused with a clear error."""
     content = '{"dict": [["policy", {"kind": "TomorrowsPolicy", "fields": {}}]]}'
     header = {"format": "bandanna agent", "version": 1, "sha256": hashlib.sha256(content.encode()).hexdigest()}
     (tmp_path / "agent").write_text(json.dumps(header) + "\n" + content + "\n")
@@ -357,7 +357,7 @@ def test_a_save_of_another_program(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keep", [0, 100, 9000])
 def test_a_damaged_journal(keep: int, tmp_path: Path) -> None:
-    """A journal that was cut off is taken for a whole one."""
+    """A journal that was cut off is refused."""
     agent = Agent(policy=policy("shuffle"))
     act_each(agent, SETS[:41])
     agent.save(tmp_path / "agent")
@@ -369,7 +369,7 @@ def test_a_damaged_journal(keep: int, tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A save that fails half way destroys the one before, or leaves rubbish."""
+    """A save that fails half way leaves the one before, and no other file."""
     agent = Agent(policy=policy("none"))
     agent.save(tmp_path / "agent")
     agent.act(SETS[0])
@@ -396,7 +396,7 @@ class Odd(Schedule):
 
 
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
-    """A policy with parts that no save can hold is saved without them."""
+    """A policy with parts that no save can hold is refused."""
     agent = Agent(policy=bd.LinUCB(dim=2, horizon=4, batch=Odd(), privacy=bd.local(**BUDGET)))
     agent.act_many(SETS[:3])
     with pytest.raises(InvalidArgument, match="Odd"):
@@ -424,7 +424,7 @@ for i in range(8000):
 
 @pytest.mark.parametrize("model", ["central", pytest.param("shuffle", marks=pytest.mark.full)])
 def test_killed(model: str, tmp_path: Path) -> None:
-    """After SIGKILL in the middle of a run, a release that was used is not there, or is noised again."""
+    """After SIGKILL in the middle of a run, each release that was used is in the journal, with its noise."""
     command = [sys.executable, "-c", CHILD, str(tmp_path / "agent"), model]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         used = 0
@@ -450,7 +450,7 @@ def test_killed(model: str, tmp_path: Path) -> None:
 
 
 def test_a_forked_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of the agent in a forked process decides and releases beside the original."""
+    """A copy of the agent in a forked process refuses to decide and to release."""
     agent = Agent(policy=policy())
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(BandannaError, match="process"):
@@ -459,7 +459,7 @@ def test_a_forked_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_fork_while_a_thread_is_at_work(saved: bool, tmp_path: Path) -> None:
-    """A forked copy of an agent waits for ever for a thread that is not there, or answers beside the original."""
+    """A forked copy of an agent is refused at once, also while a thread of the original holds the lock."""
     agent = Agent(policy=policy())
     if saved:
         agent.save(tmp_path / "agent")
@@ -499,7 +499,7 @@ def test_a_fork_while_a_thread_is_at_work(saved: bool, tmp_path: Path) -> None:
 
 
 def test_threads_share_an_agent(tmp_path: Path) -> None:
-    """Decisions of several threads get lost, share a slot, or a batch is released twice."""
+    """Decisions of several threads each have a slot, and each batch is released once."""
     agent = Agent(policy=bd.LinUCB(dim=2, horizon=400, batch=10, privacy=bd.shuffle(**BUDGET)), grace=5)
     ids: list[str] = []
 
@@ -552,14 +552,14 @@ class Silent(LinUCB):
 
 
 def test_a_state_that_cannot_be_saved_is_refused_at_once() -> None:
-    """An agent decides for days, and then cannot be saved."""
+    """A policy whose state no save can hold is refused before the first decision."""
     with pytest.raises(InvalidArgument, match=r"Silent.init must say what it returns, `-> State`"):
         Agent(policy=Silent(dim=2, horizon=20, batch=5, privacy=bd.none()))
 
 
 @pytest.mark.parametrize("names", [["a", "b"], [10, 20], [0.5, 1.5]], ids=str)
 def test_names_from_an_array_can_be_saved(names: list[Any], tmp_path: Path) -> None:
-    """Arms named by NumPy's texts or numbers decide for weeks, and then cannot be saved."""
+    """Arms named by NumPy's texts or numbers can be saved."""
     policy = bd.make("DP-SE", n_arms=2, horizon=100, epsilon=1.0)
     Agent(policy=policy, arms=list(np.array(names))).save(tmp_path / "named.agent")
     assert Agent.load(tmp_path / "named.agent").arms == tuple(names)

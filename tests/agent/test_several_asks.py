@@ -43,7 +43,7 @@ def play(agent: Agent, until: int) -> None:
 @each
 @pytest.mark.parametrize("commits", [1, 2, 3, 5])
 def test_a_crash_between_two_answers(name: str, commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a crash in the middle of an episode an answer is drawn again, forgotten, or paid for twice."""
+    """After a crash in the middle of an episode the answers that were written are used, and paid for once."""
     arguments, rounds = POLICIES[name]
     agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
     play(agent, rounds // 3)
@@ -76,7 +76,7 @@ def test_a_crash_between_two_answers(name: str, commits: int, tmp_path: Path, mo
 
 @each
 def test_an_interrupt_between_two_answers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that was interrupted after an answer and lives on ends in another state than one that was not."""
+    """An agent that was interrupted after an answer and lives on ends in the same state as one that was not."""
     arguments, rounds = POLICIES[name]
     whole, agent = (Agent(policy=bd.make(name, **arguments), test=True, seed=2) for _ in range(2))
     play(whole, rounds)
@@ -101,7 +101,7 @@ def test_an_interrupt_between_two_answers(name: str, monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_batch_is_asked_is_one_price() -> None:
-    """The matrix and the gradients of a batch are paid as if different batches' dearest parts met in one person."""
+    """The matrix and the gradients of one batch are paid for together."""
     arguments, rounds = POLICIES["GLM-SDP"]
     agent = Agent(policy=bd.make("GLM-SDP", **arguments), test=True, seed=0)
     play(agent, rounds)
@@ -114,7 +114,7 @@ def test_what_a_batch_is_asked_is_one_price() -> None:
 
 
 def test_everybody_pays_for_what_is_asked_about_everybody() -> None:
-    """A gradient over all users so far is charged to the users of one round; or the stated promise is not reached."""
+    """A gradient over all users so far is charged to all of them, and the price is the stated guarantee's."""
     arguments, _ = POLICIES["GLM-JDP"]
     agent = Agent(policy=bd.make("GLM-JDP", **arguments | {"horizon": 400}), test=True, seed=0)
     play(agent, 400)
@@ -125,7 +125,7 @@ def test_everybody_pays_for_what_is_asked_about_everybody() -> None:
 
 
 def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
-    """Rows by name, found once, are asked about after others have taken their place, or differ in a loaded agent."""
+    """Cached rows by name are those that are kept now, also in a loaded agent."""
     policy = bd.make("GLM-UCB", dim=2, horizon=60)
     whole, begun = (bd.Agent(policy=policy, test=True, seed=3) for _ in range(2))
     play(whole, 40)

@@ -22,7 +22,7 @@ def agent() -> Agent:
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint8, np.int16])
 def test_numpy_counts_users_too(kind: type[np.integer[Any]]) -> None:
-    """An id from an array is refused, or counts as somebody other than the same plain number."""
+    """An id from an array counts as the same plain number."""
     mine = agent()
     mine.act(SETS[0], user=kind(3))
     for same in (3, "3", np.int32(3)):
@@ -51,7 +51,7 @@ def test_numpy_counts_users_too(kind: type[np.integer[Any]]) -> None:
     ids=lambda user: type(user).__name__,
 )
 def test_what_is_no_id(user: Any) -> None:
-    """Something that is no id passes, ends in a foreign error, or leaves a decision."""
+    """What is no id is refused, and leaves no decision."""
     mine = agent()
     with pytest.raises(InvalidArgument, match=r"^user = ") as alone:
         mine.act(SETS[0], user=user)
@@ -68,7 +68,7 @@ def test_what_is_no_id(user: Any) -> None:
     ids=["text", "bytes", "number", "mapping", "set", "masked", "short", "long", "float"],
 )
 def test_what_is_no_list_of_users(users: Any) -> None:
-    """A text is taken for its letters, a mask is lost, or something that is no list ends in a foreign error."""
+    """What is no list of users is refused, a text and a mask among others."""
     mine = agent()
     with pytest.raises(InvalidArgument, match=r"^users = ") as refused:
         mine.act_many(SETS[:2], users=users)
@@ -78,7 +78,7 @@ def test_what_is_no_list_of_users(users: Any) -> None:
 
 @pytest.mark.parametrize("user", ["secretly@example.org" * 50_000, 7_777_777], ids=["long", "number"])
 def test_no_message_shows_an_id(user: Any) -> None:
-    """A message about a user carries his id."""
+    """A message about a user does not carry the id."""
     mine = agent()
     mine.act(SETS[0], user=user)
     with pytest.raises(BudgetExceeded) as refused:
