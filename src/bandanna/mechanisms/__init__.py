@@ -1,4 +1,4 @@
-"""Mechanisms: a sampler and the event that it states."""
+"""Mechanisms: each draws noise (`release`) and states what that release is (`event`), for the accountant to price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of a mechanism: a sampler and the event that it states."""
+"""The interface of a mechanism."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ROOM = 2**62  # integers below this take any noise that we add without leaving 
 class Mechanism(ABC):
     """Adds noise to a vector once, and states what that release is.
 
-    `release` takes (..., dim) and returns the same shape, with fresh noise in every entry: leading axes are
-    replicates of the whole release, and each replicate is one event. A mechanism whose event is malformed cannot be
-    built, because building it states the event.
+    `release` takes (..., dim) and returns the same shape, with fresh noise in every entry: leading axes are replicates
+    of the whole release, and each replicate is one event. A mechanism states its event when it is built, so a mechanism
+    with a malformed event cannot be built.
     """
 
     dim: int
@@ -35,7 +35,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def event(self) -> Event:
-        """What one release is, for the accountant to price."""
+        """What one release is, for the accountant."""
 
     @property
     @abstractmethod
@@ -44,14 +44,22 @@ class Mechanism(ABC):
 
     @abstractmethod
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[Any]:
-        """The value plus fresh noise from the source."""
+        """Return the value plus fresh noise.
+
+        Parameters
+        ----------
+        value
+            Shape (..., dim).
+        source
+            Source of the noise.
+        """
 
     def reals(self, value: ArrayLike) -> NDArray[np.float64]:
-        """The value as finite floats of shape (..., dim), or an error that names what is wrong."""
+        """Return the value as finite floats of shape (..., dim); refuse other values."""
         return self._shaped(read_protected_values(value))
 
     def integers(self, value: ArrayLike) -> NDArray[np.int64]:
-        """The value as 64-bit integers of shape (..., dim), or an error that names what is wrong."""
+        """Return the value as 64-bit integers of shape (..., dim); refuse other values."""
         array = read_numeric_array("value", value, "64-bit integers: round before the release", kinds="iu")
         if array.size and (array.max() >= _ROOM or array.min() <= -_ROOM):
             raise InvalidStatistic(
@@ -60,7 +68,7 @@ class Mechanism(ABC):
         return self._shaped(array.astype(np.int64, copy=False))
 
     def _shaped(self, array: NDArray[_Number]) -> NDArray[_Number]:
-        """The array, if its last axis is the mechanism's."""
+        """Return the array, if its last axis has `dim` entries."""
         if array.ndim == 0 or array.shape[-1] != self.dim:
             raise InvalidStatistic("value", array, f"shape (..., {self.dim})")
         return array

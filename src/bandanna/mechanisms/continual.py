@@ -1,4 +1,4 @@
-"""Continual sums of a stream by BLT or tree noise."""
+"""Running sums of a stream with Gaussian noise, by a BLT or a binary tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bandanna.privacy.factorisation import BLT, BinaryTree, Factorisation
 from bandanna.privacy.prices import fine_grid
 from bandanna.storage.encoding import stored_as
 
-# A BLT as a stream: n running sums make C x, n more undo C, and the memory does not grow with the horizon.
+# A BLT as a stream
 
 
 Array = NDArray[np.float64]
@@ -30,7 +30,7 @@ _STEPS = 16  # of a block of noise, for any number of seeds: so that a seed is t
 @stored_as("BLTState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BLTState:
-    """After `step` elements. `sums` and `carry` are raw data and stay with the analyzer; the rest is public."""
+    """A stream after `step` elements. `sums` and `carry` are raw data and stay with the analyzer; others are public."""
 
     step: int
     sums: Array  # (*R, dim, n): s_i of C, of the data
@@ -40,13 +40,16 @@ class BLTState:
 
 
 def begin_blt(factorisation: BLT, shape: tuple[int, ...]) -> BLTState:
-    """Nothing has arrived; `shape` = (*R, dim)."""
+    """Return the state before the first element; `shape` = (*R, dim)."""
     empty = np.zeros((*shape, factorisation.buffers))
     return BLTState(step=0, sums=empty, carry=empty, pulls=empty, total=np.zeros(shape))
 
 
 def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Callable[[Pair], Array]) -> BLTState:
-    """One element in, one number per coordinate released, one prefix estimated: B y = prefix sums of C^{-1} y."""
+    """Add one element, release one number per coordinate, and estimate a prefix: B y = prefix sums of C^{-1} y.
+
+    n running sums make C x, n more undo C, and the memory does not grow with the horizon.
+    """
     sums, carry, mixed = _decay_buffers(factorisation, state, value)
     released = release(mixed)  # y_t = (C x)_t + z_t
     increment = released - state.pulls @ factorisation.inverse_weights  # (C^{-1} y)_t
@@ -56,10 +59,10 @@ def advance_blt(factorisation: BLT, state: BLTState, value: Pair, release: Calla
 
 
 def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
-    """a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
+    """Return a and r, (n + 1,), of b_k = sum_i a_i r_i^k, the entries of B.
 
-    Prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat),
-    a_i = w_hat_i / (1 - theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i).
+    Prefix sums of 1/C(x) = 1 - sum_i w_hat_i x / (1 - theta_hat_i x) have r = (1, theta_hat), a_i = w_hat_i / (1 -
+    theta_hat_i), a_0 = 1/C(1) = prod_i (1 - theta_i) / (1 - theta_hat_i).
     """
     rate, rate_hat = 1 - np.asarray(factorisation.theta), 1 - np.asarray(factorisation.theta_hat)
     a = np.append(np.prod(rate / rate_hat), factorisation.inverse_weights / rate_hat)
@@ -70,7 +73,7 @@ def compute_decay_modes(factorisation: BLT) -> tuple[Array, Array]:
 class BLTBlocks:
     """B z by blocks of L steps: b_{t-u} z_u within a block, and s_i, decaying sums of all blocks before it.
 
-    b_k = sum_i a_i r_i^k, by `modes`. Only s_i is recurrent.
+    b_k = sum_i a_i r_i^k, by `compute_decay_modes`. Only s_i is recurrent.
     """
 
     within: Array  # (L, L): b_{t-u}, lower triangular
@@ -80,7 +83,7 @@ class BLTBlocks:
 
     @classmethod
     def of(cls, factorisation: BLT, steps: int) -> BLTBlocks:
-        """With L = `steps`."""
+        """Return blocks with L = `steps`."""
         a, r = compute_decay_modes(factorisation)
         powers: Array = np.power(r[:, None], np.arange(steps + 1.0))  # (n + 1, L + 1)
         lags = np.subtract.outer(np.arange(steps), np.arange(steps))  # t - u
@@ -94,7 +97,7 @@ class BLTBlocks:
 
 
 def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterator[Array]:
-    """What `advance` makes of noise z alone, B z, and `draw` gives the next of: (*R, steps, dim) each."""
+    """Yield B z, which `advance_blt` makes of noise z alone; `draw` returns the next block of z: (*R, steps, dim)."""
     blocks, sums = BLTBlocks.of(factorisation, _STEPS), np.zeros(())
     for begin in range(0, factorisation.horizon, _STEPS):
         count = min(_STEPS, factorisation.horizon - begin)
@@ -108,7 +111,7 @@ def blt_noise_blocks(factorisation: BLT, draw: Callable[[int], Array]) -> Iterat
 
 
 def _decay_buffers(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Array, Array, Pair]:
-    """s_i <- theta_i s_i + x_t, and (C x)_t = x_t + sum_i w_i s_i of the old ones, as pairs of floats.
+    """Return s_i <- theta_i s_i + x_t, and (C x)_t = x_t + sum_i w_i s_i of the old ones, as pairs of floats.
 
     The price assumes linear C x. Plain rounding errors would add up over 1/(1 - theta_i) steps; here a step adds parts
     in 2^100 of s_i.
@@ -124,7 +127,7 @@ def _decay_buffers(factorisation: BLT, state: BLTState, value: Pair) -> tuple[Ar
     return *decayed, mixed
 
 
-# A binary tree as a stream: only the complete blocks that make up the present prefix are kept.
+# A binary tree as a stream
 
 
 @stored_as("TreeNode")
@@ -140,7 +143,7 @@ class TreeNode:
 @stored_as("TreeState")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeState:
-    """After `step` elements: one node for each bit of `step`, largest block first."""
+    """A stream after `step` elements: one node for each bit of `step`, largest block first."""
 
     step: int
     nodes: tuple[TreeNode, ...]
@@ -148,12 +151,12 @@ class TreeState:
 
 
 def begin_tree(shape: tuple[int, ...]) -> TreeState:
-    """Nothing has arrived; `shape` = (*R, dim)."""
+    """Return the state before the first element; `shape` = (*R, dim)."""
     return TreeState(step=0, nodes=(), total=np.zeros(shape))
 
 
 def advance_tree(state: TreeState, value: Pair, release: Callable[[Pair], Array]) -> TreeState:
-    """One element in; every block that it completes is released, once, and takes the place of its two halves."""
+    """Add one element. Every block that it completes is released, once, and takes the place of its two halves."""
     step = state.step + 1
     merges = (step & -step).bit_length() - 1  # trailing zeros: how many levels are completed above the leaf
     kept, closing = state.nodes[: len(state.nodes) - merges], state.nodes[len(state.nodes) - merges :][::-1]
@@ -166,7 +169,7 @@ def advance_tree(state: TreeState, value: Pair, release: Callable[[Pair], Array]
     return TreeState(step=step, nodes=nodes, total=np.sum([node.estimate for node in nodes], axis=0))
 
 
-# All prefix sums of a stream with Gaussian noise: sampler and price as one value.
+# The mechanism
 
 
 State = BLTState | TreeState
@@ -175,9 +178,6 @@ State = BLTState | TreeState
 @dataclass(frozen=True, kw_only=True)
 class ContinualGaussian:
     """Releases y = C x + z with z_i ~ N(0, std^2) as the stream x arrives, and estimates every prefix sum by B y.
-
-    Symbols: A = B C `factorisation`; x_t in R^dim one element of the stream (a user's clipped statistic); Delta
-    `sensitivity`, the l2 change of one element; M0 `participations`, the different elements that one user can change.
 
     Privacy: everything that can be computed from y (all prefixes at once) is mu-GDP for one user's replacement, with
 
@@ -188,10 +188,21 @@ class ContinualGaussian:
     number is noised once and never again. The state holds raw sums: publish prefixes, never states.
 
     The caller clips: this class does not know the domain, and relies on `sensitivity`. The price takes C x as computed
-    exactly; sums are pairs of floats (`core/sums.py`), so that it is within some parts in 2^100.
+    exactly; sums are pairs of floats (`numeric.exact_sums`), so that it is within some parts in 2^100.
 
-    `grid`: None for a `fine_grid`, which raises mu by less than 1 part in 10^4; 0.0 for ideal noise, which only a
-    fast source accepts. Rounding moves each released number by at most grid / 2 and is not in `prefix_variance`.
+    Parameters
+    ----------
+    factorisation
+        A = B C.
+    std
+        Standard deviation of the noise on every released number.
+    sensitivity
+        Delta, the l2 change of one element x_t in R^dim (a user's clipped statistic).
+    participations
+        M0, the number of different elements that one user can change.
+    grid
+        None: a `fine_grid`, which raises mu by less than 1 part in 10^4. 0.0: ideal noise, for a fast source only.
+        Rounding moves each released number by at most grid / 2 and is not in `prefix_variance`.
     """
 
     factorisation: Factorisation
@@ -214,7 +225,7 @@ class ContinualGaussian:
 
     @cached_property
     def spacing(self) -> float:
-        """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        """The grid in use: the given one, or the default for this noise; 0 is the ideal without a grid."""
         if self.grid is not None:
             return self.grid
         change = self.participations * self.sensitivity * self.factorisation.sensitivity()
@@ -222,7 +233,7 @@ class ContinualGaussian:
 
     @cached_property
     def event(self) -> ContinualEvent:
-        """What the whole stream releases, to be priced before its first step."""
+        """What the whole stream releases; it is priced before the first step."""
         return ContinualEvent(
             factorisation=self.factorisation,
             std=self.std,
@@ -238,11 +249,11 @@ class ContinualGaussian:
         return self.prefix_variance(np.arange(1, self.factorisation.horizon + 1))
 
     def prefix_variance(self, steps: ArrayLike) -> NDArray[np.float64]:
-        """Variance of the noise in each coordinate of the prefix sums at the (1-based) steps."""
+        """Return the variance of the noise in each coordinate of the prefix sums at the (1-based) steps."""
         return np.asarray((self.std * self.factorisation.prefix_std(steps)) ** 2)
 
     def begin(self, replicates: tuple[int, ...] = ()) -> State:
-        """The state before the first element, for independent streams side by side."""
+        """Return the state before the first element, for independent streams side by side."""
         shape = (*replicates, self.dim)
         return begin_blt(self.factorisation, shape) if isinstance(self.factorisation, BLT) else begin_tree(shape)
 
@@ -251,10 +262,13 @@ class ContinualGaussian:
     ) -> tuple[State, NDArray[np.float64]]:
         """Take the next element, (*R, dim); return the next state and the noisy prefix sum, (*R, dim).
 
-        `rest`: what an element that is an exact sum has beyond its float.
+        The given state is not changed. Stepping twice from one state would release the same data twice, with fresh
+        noise. If you restart a stream, return the stored release instead, as the ledger does.
 
-        The given state stays as it is. Stepping twice from one state would release the same data twice, with fresh
-        noise: whoever restarts a stream must return the stored release instead (the ledger does).
+        Parameters
+        ----------
+        value, rest
+            The element, and what it has beyond its float if it is an exact sum.
         """
         if state.step >= self.factorisation.horizon:
             allowed = f"at most the horizon {self.factorisation.horizon}: the noise is priced for no more steps"
@@ -267,14 +281,14 @@ class ContinualGaussian:
         return following, following.total.copy()
 
     def _release(self, source: NoiseSource, exact: exact_sums.Pair) -> NDArray[np.float64]:
-        """Exact numbers plus noise; on the grid point nearest to them where the source is secure."""
+        """Return exact numbers plus noise, on the nearest grid point with a secure source."""
         centre = (
             exact_sums.find_nearest_grid_point(exact, self.spacing) if source.secure and self.spacing > 0 else exact[0]
         )
         return source.gaussian(centre, std=self.std, grid=self.spacing)
 
     def prefix_noise(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
-        """What noise alone makes of the prefix sums, step by step: prefix = exact sum + this, in the law of `step`.
+        """Yield the noise of the prefix sums, step by step: prefix = exact sum + this, distributed as by `step`.
 
         For simulation with a fast source, which ignores the grid; a secure source is refused.
         """
@@ -282,7 +296,7 @@ class ContinualGaussian:
             yield from np.moveaxis(block, -2, 0)
 
     def noise_blocks(self, source: NoiseSource, replicates: tuple[int, ...] = ()) -> Iterator[NDArray[np.float64]]:
-        """The same, some steps at a time: (*R, steps, dim)."""
+        """Yield the same noise in blocks of steps: (*R, steps, dim)."""
         if check_noise_source(source).secure:
             raise InsecureSource("noise without its data is a shortcut for simulation; a secure source runs every step")
         if not isinstance(self.factorisation, BLT):
@@ -298,7 +312,7 @@ class ContinualGaussian:
         yield from blt_noise_blocks(self.factorisation, draw)
 
     def _advance(self, state: State, element: exact_sums.Pair, release: Callable[[exact_sums.Pair], Array]) -> State:
-        """By the factorisation's own stream."""
+        """Advance the factorisation's stream."""
         if isinstance(self.factorisation, BLT) and isinstance(state, BLTState):
             return advance_blt(self.factorisation, state, element, release)
         if isinstance(self.factorisation, BinaryTree) and isinstance(state, TreeState):

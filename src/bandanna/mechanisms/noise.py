@@ -1,4 +1,4 @@
-"""Gaussian, Laplace, binomial, randomized response and PrivUnit mechanisms."""
+"""Mechanisms of one release: Gaussian, Laplace and binomial noise, randomized response, and PrivUnit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bandanna.privacy.prices import fine_grid
 from bandanna.privacy.spherical_cap import best_cap
 from bandanna.types import Floats
 
-# Gaussian noise: on a fine grid for real vectors, and discrete for integer vectors.
+# Gaussian noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,18 @@ class GaussianMechanism(Mechanism):
         release = g (round(x / g) + Z),   Z_k ~ discrete Gaussian(std / g) independent      (secure source)
         release = x + N(0, std^2 I)                                                         (fast source)
 
-    Symbols: x value, g grid. `sensitivity` bounds the l2 distance of neighbouring values.
     Privacy: mu = sensitivity / std in Gaussian DP for the ideal (grid = 0). On a grid neighbours differ by at most
-    sensitivity + grid sqrt(dim) after rounding; this is what the event charges, so the guarantee covers both sources'
-    laws. grid = None takes a `fine_grid`, which raises mu by less than 1 part in 10^4.
+    sensitivity + grid sqrt(dim) after rounding; the event charges this, so the guarantee covers both sources' laws.
     Reference: Balle and Wang 2018 (exact profile); Canonne, Kamath and Steinke 2020 (discrete Gaussian).
+
+    Parameters
+    ----------
+    std
+        Standard deviation of the noise.
+    sensitivity
+        Bound on the l2 distance of neighbouring values x.
+    grid
+        Step g. None: a `fine_grid`, which raises mu by less than 1 part in 10^4.
     """
 
     std: float
@@ -68,7 +75,7 @@ class GaussianMechanism(Mechanism):
 
     @cached_property
     def step(self) -> float:
-        """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        """The grid in use: the given one, or the default for this noise; 0 is the ideal without a grid."""
         return fine_grid(self.std, self.sensitivity, self.dim) if self.grid is None else self.grid
 
     @cached_property
@@ -78,14 +85,14 @@ class GaussianMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """std^2: also for the discrete Gaussian, to 1 part in 10^6 at grid = std and exactly below grid = std / 2.
+        """std^2, also for the discrete Gaussian: to 1 part in 10^6 at grid = std and exactly below grid = std / 2.
 
         Rounding to the grid moves the mean by at most grid / 2 and is not noise.
         """
         return self.std**2
 
     def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """The value plus Gaussian noise: (..., dim) -> (..., dim). `rest`: what an exact sum has beyond its float."""
+        """Add Gaussian noise: (..., dim) -> (..., dim). `rest` is what an exact sum has beyond its float."""
         exact = self.reals(value)
         if check_noise_source(source).secure and self.step > 0:
             exact = exact_sums.find_nearest_grid_point(
@@ -100,9 +107,13 @@ class DiscreteGaussianMechanism(Mechanism):
 
         release = x + Z,   P(Z_k = j) = exp(-j^2 / (2 std^2)) / sum_i exp(-i^2 / (2 std^2))
 
-    Symbols: x integer value; `shift` bounds the l2 distance of neighbouring values.
-    Privacy: rho = shift^2 / (2 std^2) zCDP. It is not exactly Gaussian DP.
-    Reference: Canonne, Kamath and Steinke 2020, Theorem 4 and its vector form (privacy), Algorithm 3 (sampler).
+    Privacy: rho = shift^2 / (2 std^2) zCDP. It is not exactly Gaussian DP. Reference: Canonne, Kamath and Steinke 2020,
+    Theorem 4 and its vector form (privacy), Algorithm 3 (sampler).
+
+    Parameters
+    ----------
+    shift
+        Bound on the l2 distance of neighbouring values x.
     """
 
     std: float
@@ -122,7 +133,9 @@ class DiscreteGaussianMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """Exact: sum_j j^2 P(j) for std below 2, and std^2 above, where they differ by less than 1 part in 10^30."""
+        """The exact variance: sum_j j^2 P(j) for std below 2; above, std^2, which differs by less than 1 part in
+        10^30.
+        """
         if self.std >= 2:
             return self.std**2
         weights = [math.exp(-0.5 * (j / self.std) ** 2) if j < 39 * self.std else 0.0 for j in range(1, 79)]
@@ -130,12 +143,12 @@ class DiscreteGaussianMechanism(Mechanism):
         return second / (1 + 2 * math.fsum(weights))
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
-        """The integers plus discrete Gaussian noise: (..., dim) -> (..., dim)."""
+        """Add discrete Gaussian noise: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
         return np.asarray(exact + check_noise_source(source).discrete_gaussian(std=self.std, size=exact.shape))
 
 
-# Laplace noise: on a fine grid for real vectors, and discrete for integer vectors; both are pure DP.
+# Laplace noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,10 +158,15 @@ class LaplaceMechanism(Mechanism):
         release = g (round(x / g) + Z),   Z_k ~ discrete Laplace(scale / g) independent     (secure source)
         release = x + Laplace(scale)                                                        (fast source)
 
-    Symbols: x value, g grid. `sensitivity` bounds the l1 distance of neighbouring values.
-    Privacy: epsilon = (sensitivity + grid dim) / scale, pure; the second term is the rounding to the grid.
-    grid = None takes a `fine_grid`, which raises epsilon by less than 1 part in 10^4.
-    Reference: Dwork, McSherry, Nissim and Smith 2006; Ghosh, Roughgarden and Sundararajan 2009 (discrete form).
+    Privacy: epsilon = (sensitivity + grid dim) / scale, pure; the second term is the rounding to the grid. Reference:
+    Dwork, McSherry, Nissim and Smith 2006; Ghosh, Roughgarden and Sundararajan 2009 (discrete form).
+
+    Parameters
+    ----------
+    sensitivity
+        Bound on the l1 distance of neighbouring values x.
+    grid
+        Step g. None: a `fine_grid`, which raises epsilon by less than 1 part in 10^4.
     """
 
     scale: float
@@ -167,7 +185,7 @@ class LaplaceMechanism(Mechanism):
 
     @property
     def step(self) -> float:
-        """The grid that is used: the given one, or the default for this noise; 0 is the ideal without a grid."""
+        """The grid in use: the given one, or the default for this noise; 0 is the ideal without a grid."""
         return fine_grid(self.scale, self.sensitivity, self.dim**2) if self.grid is None else self.grid
 
     @cached_property
@@ -184,7 +202,7 @@ class LaplaceMechanism(Mechanism):
         return 2 * self.scale**2
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.float64]:
-        """The value plus Laplace noise: (..., dim) -> (..., dim)."""
+        """Add Laplace noise: (..., dim) -> (..., dim)."""
         return check_noise_source(source).laplace(self.reals(value), scale=self.scale, grid=self.step)
 
 
@@ -194,9 +212,12 @@ class DiscreteLaplaceMechanism(Mechanism):
 
         release = x + Z,   P(Z_k = j) = (1 - q) / (1 + q) q^|j|,   q = exp(-1 / scale)
 
-    Symbols: x integer value; `shift` bounds the l1 distance of neighbouring values.
-    Privacy: epsilon = shift / scale, pure.
-    Reference: Ghosh, Roughgarden and Sundararajan 2009.
+    Privacy: epsilon = shift / scale, pure. Reference: Ghosh, Roughgarden and Sundararajan 2009.
+
+    Parameters
+    ----------
+    shift
+        Bound on the l1 distance of neighbouring values x.
     """
 
     scale: float
@@ -216,16 +237,16 @@ class DiscreteLaplaceMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """Exact: 2 q / (1 - q)^2."""
+        """The exact variance, 2 q / (1 - q)^2."""
         return 2 * math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
-        """The integers plus discrete Laplace noise: (..., dim) -> (..., dim)."""
+        """Add discrete Laplace noise: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
         return np.asarray(exact + check_noise_source(source).discrete_laplace(scale=self.scale, size=exact.shape))
 
 
-# Binomial noise on integer totals: what the fair bits of a whole batch add up to.
+# Binomial noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,12 +255,17 @@ class BinomialMechanism(Mechanism):
 
         release = x + Z,   Z_k ~ Bin(trials, probability) independent
 
-    Symbols: x integer total. `shift` bounds the l2 norm of a neighbour's change in lattice units, before its
-    stochastic rounding if `rounded`; `reach` bounds the change of one coordinate after rounding.
     Privacy: with F(j) = P(Z_k < j), z_j = Phi^-1(F(j)) and mu_1 the largest step of z inside |z| <= zmax, the release
     is dominated by a Gaussian pair of mu_1 ||v||_2 up to a tail, v the change of the total; the accountant bounds
-    ||v||_2 from `shift`, `dim` and `rounded`. It is not the price of a Gaussian of equal variance.
-    Reference: Theorem A in bandanna.privacy.prices (price); Cheu, Joseph, Mao and Peng 2021 (protocol).
+    ||v||_2 from `shift`, `dim` and `rounded`. It is not the price of a Gaussian of equal variance. Reference: Theorem A
+    in bandanna.privacy.prices (price); Cheu, Joseph, Mao and Peng 2021 (protocol).
+
+    Parameters
+    ----------
+    shift
+        Bound on the l2 norm of a neighbour's change in lattice units, before its stochastic rounding if `rounded`.
+    reach
+        Bound on the change of one coordinate after rounding.
     """
 
     trials: int
@@ -269,7 +295,7 @@ class BinomialMechanism(Mechanism):
 
     @property
     def mean(self) -> float:
-        """What the noise adds on average: trials probability."""
+        """The mean of the noise, trials probability."""
         return self.trials * self.probability
 
     @property
@@ -278,13 +304,13 @@ class BinomialMechanism(Mechanism):
         return self.trials * self.probability * (1 - self.probability)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[np.int64]:
-        """The integers plus binomial counts: (..., dim) -> (..., dim)."""
+        """Add binomial counts: (..., dim) -> (..., dim)."""
         exact = self.integers(value)
         noise = check_noise_source(source).binomial(trials=self.trials, probability=self.probability, size=exact.shape)
         return np.asarray(exact + noise)
 
 
-# Randomized response: one bit about a number in [0, 1], true with probability q; pure DP on the user's own device.
+# Randomized response
 
 
 _STEP = 2.0**-53  # of a uniform number
@@ -297,11 +323,12 @@ class RandomizedResponse(Mechanism):
 
         P(bit = 1 | x) = (1 - q) + (2q - 1) x,   q = e^epsilon / (1 + e^epsilon),   E[(bit - (1 - q)) / (2q - 1)] = x
 
-    A number between 0 and 1 is rounded to a bit at random (unbiased) and the bit is answered with; both in one coin.
-    A coin has 53 binary places: 1 - q is rounded up to them, so that every bit can lie, however large epsilon is.
+    One coin rounds a number between 0 and 1 to a bit (unbiased) and randomizes the bit. A coin has 53 binary places: 1
+    - q is rounded up to them, so that every bit can lie, however large epsilon is.
+
     Privacy: pure epsilon for each number, dim epsilon for all `dim` of a user. The answer to a bit is "x + Z >= 1" with
-    Z two-sided geometric, P(Z >= 0) = q: that release, of which it is a function, is the event.
-    Reference: Warner 1965.
+    Z two-sided geometric, P(Z >= 0) = q. The event is that release, because the answer is a function of it. Reference:
+    Warner 1965.
     """
 
     epsilon: float
@@ -317,13 +344,13 @@ class RandomizedResponse(Mechanism):
 
     @cached_property
     def lie(self) -> float:
-        """1 - q = 1 / (1 + e^epsilon), a little above it: a whole number of the coin's steps, at least one."""
+        """1 - q = 1 / (1 + e^epsilon), rounded up to a whole number of the coin's steps, at least one."""
         odds = math.exp(-self.epsilon)
         return (math.floor(odds / (1 + odds) / _STEP * (1 + 1e-15)) + 1) * _STEP  # 1e-15: more than rounding errors
 
     @property
     def truth(self) -> float:
-        """2q - 1, at most tanh(epsilon/2): how much of the bit survives."""
+        """2q - 1, at most tanh(epsilon/2): the factor that debiasing undoes."""
         return 1 - 2 * self.lie
 
     @cached_property
@@ -335,15 +362,15 @@ class RandomizedResponse(Mechanism):
 
     @property
     def variance(self) -> float:
-        """q (1 - q) / (2q - 1)^2, of an answer about a bit after `decode`."""
+        """q (1 - q) / (2q - 1)^2, the variance of a bit's answer after `decode`."""
         return self.lie * (1 - self.lie) / self.truth**2
 
     def chance(self, value: Floats) -> Floats:
-        """Device: the probability of a 1, never outside of [1 - q, q]."""
+        """Return the probability of a 1, never outside of [1 - q, q]."""
         return probability_of_one(value, self.lie)
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
-        """Device: bits about numbers in [0, 1], (..., dim) -> (..., dim)."""
+        """Draw bits for numbers in [0, 1], (..., dim) -> (..., dim)."""
         x = self.reals(value)
         if x.size and not (x.min() >= 0.0 and x.max() <= 1.0):
             raise InvalidStatistic(
@@ -352,23 +379,23 @@ class RandomizedResponse(Mechanism):
         return draw_randomized_bits(x, self.lie, check_noise_source(source)).astype(float)
 
     def decode(self, ones: Floats, answers: int | Floats = 1) -> Floats:
-        """Unbiased estimates of sums from the number of ones among so many answers."""
+        """Return unbiased estimates of sums from the number of ones among `answers` answers."""
         return np.asarray((ones - self.lie * answers) / self.truth)
 
 
-# PrivUnit: a random direction that leans towards a vector; pure DP on the user's own device.
+# PrivUnit
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivUnit(Mechanism):
-    """An unbiased estimate u/m of a vector w of the unit ball, u a unit vector.
+    """An unbiased estimate u/m of a vector w of the unit ball, u a random unit vector.
 
         u0 = +-w/|w|, E u0 = w;     u uniform in the cap <u, u0> >= cosine with probability p, else outside of it
         E u = m u0,     E|u/m - w|^2 = 1/m^2 - |w|^2
 
-    p is what `chance` and `candidates` make of it (`spherical_cap.probability_inside`): a device draws N candidates,
-    whatever its data, and sends the first on the wanted side (`CapRandomizer`). Candidates are Gaussian vectors in
-    whole steps: the mean is right to the share by which steps change the cap, some parts in 10^6 (`bound_cap_mass`).
+    p follows from `chance` and `candidates` (`spherical_cap.probability_inside`): a device draws N candidates, whatever
+    its data, and sends the first on the wanted side (`CapRandomizer`). Candidates are Gaussian vectors in whole steps:
+    the mean is right to the share by which steps change the cap, some parts in 10^6 (`bound_cap_mass`).
 
     Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (calibration.md D).
     References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022 (the best cosine and p,
@@ -392,7 +419,7 @@ class PrivUnit(Mechanism):
 
     @classmethod
     def calibrate(cls, *, dim: int, epsilon: float) -> PrivUnit:
-        """The least variance for a pure epsilon."""
+        """Find the least variance for a pure epsilon."""
         best = best_cap(dim=dim, epsilon=epsilon)
         return cls(cosine=best.cosine, chance=best.chance, candidates=best.candidates, dim=best.dim)
 
@@ -410,16 +437,16 @@ class PrivUnit(Mechanism):
 
     @property
     def variance(self) -> float:
-        """1 / (m^2 dim): a bound on the mean over coordinates for every w, attained at w = 0."""
+        """1 / (m^2 dim), a bound on the mean variance of the coordinates for every w, attained at w = 0."""
         return 1 / (self.lean**2 * self.dim)
 
     @property
     def most_variance(self) -> float:
-        """E<u, u0>^2 / m^2: a bound in every direction, reached along w for |w| -> 0, where u0 is +-w/|w|."""
+        """E<u, u0>^2 / m^2, a bound in every direction, reached along w for |w| -> 0, where u0 is +-w/|w|."""
         return spherical_cap.mean_squared_cosine(self.event) / self.lean**2
 
     def device(self, domain: Domain) -> CapRandomizer:
-        """What draws it with a user, of statistics in the ball around a domain."""
+        """Return the randomizer of statistics in the ball around a domain."""
         return CapRandomizer(
             domain=domain,
             cosine=self.cosine,
@@ -429,7 +456,7 @@ class PrivUnit(Mechanism):
         )
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:
-        """Estimates of vectors of the unit ball, (..., dim) -> (..., dim)."""
+        """Draw estimates of vectors of the unit ball, (..., dim) -> (..., dim)."""
         inside = self.reals(value)
         if inside.size and not np.max(np.sum(inside * inside, axis=-1)) <= 1 + 1e-9:
             raise InvalidStatistic(

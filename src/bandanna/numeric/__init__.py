@@ -1,3 +1,3 @@
-"""Numbers: linear algebra, exact sums, searches, trees, random streams and designs."""
+"""Numerical tools without privacy: exact sums, linear algebra, random streams, searches, compiled loops."""
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Finds the compiled kernel where Numba is installed (extra `fast`)."""
+"""Finds compiled kernels: loops for rounds that depend on the last one, compiled by Numba if it is installed (`fast`).
+
+A kernel is a plain function of arrays, beside the NumPy code that it accelerates and that stays the reference: random
+draws go in, actions come out. Streams, tallies and rare cases (a matrix to be repaired, features to be clipped) stay in
+Python. Without Numba, or with BANDANNA_KERNELS=off, only time is lost.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +16,16 @@ from typing import Any
 
 from bandanna.types import Floats
 
-# What the kernel of optimists must know of a policy for some rounds.
-
-
 DONE, INDEFINITE, OUTSIDE = 0, 1, 2  # why a kernel returns: a matrix must be repaired, an arm is longer than 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimismTables:
-    """Before each of N rounds, with G and v the released matrix and vector:
+    """The policy's parameters for N rounds of the optimistic kernel.
 
-        P = G + weight I,  theta = P^{-1} v                                                       where scale is 0, else
+    Before each round, with G and v the released matrix and vector:
+
+        P = G + weight I,  theta = P^{-1} v                                                       if scale is 0, else
         R = scale G + floor I,  P = G R^{-1} G + weight I,  theta = P^{-1} G R^{-1} v;
 
     the index of an arm is <x, theta> + radius |x|_{P^{-1}}.
@@ -34,24 +38,13 @@ class OptimismTables:
     by_coins: bool = True  # between tied arms; else the first of them
 
 
-# Compiled loops for rounds that depend on the last one: Numba's, where it is installed (extra `fast`).
-#
-# A kernel is a plain function of arrays, beside the NumPy code that it accelerates and that stays the reference: draws
-# go
-# in, actions come out. Streams, tallies and whatever is rare - a matrix to be repaired, features to be clipped - stay
-# in
-# Python. Without Numba, or with BANDANNA_KERNELS=off, nothing is lost but time. There is one here, of LinUCB that
-# learns
-# in every round (`optimist`); another one is the published simulation's of paper 000, in `reproductions`.
-
-
 SWITCH = "BANDANNA_KERNELS"  # an environment variable
 SMALL = 24  # dimensions; larger matrices are BLAS's
 BREAK_EVEN = 3000  # rounds of a run, whatever the number of seeds: so that a seed is the same run in any company
 
 
 def find_kernel(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Callable[..., Any] | None:
-    """The kernel of this name for a run of so many rounds; None where the NumPy code is to be used.
+    """Return the kernel of this name for a run of `rounds` rounds; None if the NumPy code is to be used.
 
     `module` is where it is defined, by default a module of this folder with its name.
     """
@@ -62,7 +55,7 @@ def find_kernel(name: str, *, rounds: int = BREAK_EVEN, module: str = "") -> Cal
 
 @cache
 def _load_kernel(name: str, module: str) -> Callable[..., Any] | None:
-    """Numba is imported here, at the first use of a kernel."""
+    """Import Numba at the first use of a kernel."""
     try:
         import_module("numba")
     except ImportError:

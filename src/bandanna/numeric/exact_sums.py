@@ -1,4 +1,12 @@
-"""Sums of floats that do not depend on their order."""
+"""Sums of floats that do not depend on their order, and run-length lists of batch sizes.
+
+Adding n floats one by one leaves an error that grows like n^2, and neighbours' errors need not agree: one replaced user
+can then move the computed sum by more than the domain allows (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Even the
+nearest float to an exact sum moves by too much where floats are coarser than the grid of the noise. So a sum is a pair
+of floats, `high` and the `rest`, together about 106 bits. Operations on pairs are exact or wrong by some parts in
+2^100, and integer noise is added to the grid point nearest to the pair (`find_nearest_grid_point`). References: Knuth's
+two-sum, Dekker's and Veltkamp's two-product.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +26,7 @@ from bandanna.errors import InvalidStatistic, ValueSummary
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# Sums over users without rounding errors, and their nearest point of a grid.
-#
-# Adding n floats one by one leaves an error that grows like n^2, and neighbours' errors need not agree: one replaced
-# user
-# can then move the computed sum by more than the domain allows (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Even
-# the nearest float to an exact sum moves by too much where floats are coarser than the grid of the noise. So a sum is
-# a
-# pair of floats, `high` and the `rest` that it leaves over, together about 106 bits; what is done with it here is
-# exact
-# or wrong by some parts in 2^100, and integer noise is added to the grid point nearest to the pair (`nearest`).
-# References: Knuth's two-sum, Dekker's and Veltkamp's two-product.
+# Exact sums
 
 
 Pair = tuple[Floats, Floats]  # high + rest, |rest| at most half a unit in the last place of high
@@ -42,33 +40,33 @@ _NEAR = 2.0**-40  # of a half: closer than this, the side is decided by exact fr
 
 
 def exact_sum(values: Floats, bound: float) -> Pair:
-    """Sum over users of values in [-bound, bound], (..., users, dim) -> a pair of (..., dim).
+    """Sum values in [-bound, bound] over users, (..., users, dim) -> a pair of (..., dim).
 
-    Each value is first cut at 2^-62 of the bound, by itself, then integers are added: the pair is their exact sum, so a
-    user's replacement moves it by what it moves the user's own value.
+    Each value is first cut at 2^-62 of the bound, by itself, then integers are added. The pair is their exact sum, so a
+    user's replacement moves the sum exactly as far as the user's own value.
     """
     whole, small = _split_units(values, bound)
     return _pair(np.sum(whole, axis=-2), np.sum(small, axis=-2), finest_step(bound))
 
 
 def finest_step(bound: float) -> float:
-    """The step at which values in [-bound, bound] are cut before they are added: at most 2^-62 of the bound."""
+    """Return the step at which values in [-bound, bound] are cut before they are added: at most 2^-62 of the bound."""
     return math.ldexp(1.0, math.frexp(bound)[1] - _DIGITS - _FINER)
 
 
 def convert_to_steps(values: Floats, bound: float) -> Ints:
-    """Values in [-bound, bound] in whole steps of `finest(bound)`, as they are sent: 64-bit integers."""
+    """Return values in [-bound, bound] in whole steps of `finest_step(bound)`, as they are sent: 64-bit integers."""
     whole, small = _split_units(values, bound)
     return np.asarray((whole << _FINER) + small)
 
 
 def sum_steps(steps: Ints, step: float = 1.0) -> Pair:
-    """Sum over users of 64-bit integers, exactly, times a power of two: (..., users, dim) -> a pair of (..., dim)."""
+    """Sum 64-bit integers over users, exactly, times a power of two: (..., users, dim) -> a pair of (..., dim)."""
     return _pair(np.sum(steps >> _FINER, axis=-2), np.sum(steps & _MASK, axis=-2), step)
 
 
 def _split_units(values: Floats, bound: float) -> tuple[Ints, Ints]:
-    """Whole units of 2^31 finest steps, and the steps left over."""
+    """Return whole units of 2^31 finest steps, and the steps left over."""
     step = finest_step(bound)
     unit = math.ldexp(step, _FINER)
     whole = np.rint(values / unit)  # the division is exact, and so is the rest
@@ -77,7 +75,7 @@ def _split_units(values: Floats, bound: float) -> tuple[Ints, Ints]:
 
 
 def _pair(wholes: Ints, smalls: Ints, step: float) -> Pair:
-    """wholes 2^31 + smalls, times the step."""
+    """Return wholes 2^31 + smalls, times the step."""
     unit = step * 2.0**_FINER
     wholes, smalls = wholes + (smalls >> _FINER), smalls & _MASK  # carry
     most, some = wholes >> _FINER, wholes & _MASK
@@ -86,27 +84,27 @@ def _pair(wholes: Ints, smalls: Ints, step: float) -> Pair:
 
 
 def two_sum(a: Floats, b: Floats) -> Pair:
-    """a + b as a pair, exactly (Knuth)."""
+    """Return a + b as a pair, exactly (Knuth)."""
     high = np.asarray(a + b)
     back = high - a
     return high, np.asarray((a - (high - back)) + (b - back))
 
 
 def two_product(a: Floats, b: Floats) -> Pair:
-    """a b as a pair, exactly (Dekker), for sizes below 2^500 whose product is above 2^-960."""
+    """Return a b as a pair, exactly (Dekker), for sizes below 2^500 whose product is above 2^-960."""
     high = np.asarray(a * b)
     (a1, a2), (b1, b2) = _split_float(a), _split_float(b)
     return high, np.asarray(((a1 * b1 - high) + a1 * b2 + a2 * b1) + a2 * b2)
 
 
 def add_pairs(one: Pair, other: Pair) -> Pair:
-    """The sum of two pairs, to parts in 2^100 of the larger."""
+    """Return the sum of two pairs, to parts in 2^100 of the larger."""
     high, rest = two_sum(one[0], other[0])
     return two_sum(high, rest + (one[1] + other[1]))
 
 
 def find_nearest_grid_point(total: Pair, grid: float) -> Floats:
-    """The float of the grid point nearest to a pair: whoever divides it by the grid and rounds has its exact steps."""
+    """Return the float of the grid point nearest to a pair; divided by the grid and rounded, it is the exact steps."""
     counts = count_grid_steps(*total, grid)
     if (np.abs(counts) > LARGEST_SUM).any():
         allowed = f"sums of at most 2^51 grid steps, grid = {grid!r}: fewer users, or more noise"
@@ -115,7 +113,7 @@ def find_nearest_grid_point(total: Pair, grid: float) -> Floats:
 
 
 def count_grid_steps(high: Floats, rest: Floats, grid: float) -> Ints:
-    """The multiple of the grid nearest to high + rest, counted in steps; exact, ties to even (0.5 and 1.5: 0 and 2)."""
+    """Return the multiple of the grid nearest to high + rest, in steps; exact, ties to even (0.5 and 1.5: 0 and 2)."""
     if (np.abs(high) / 2.0**62 >= grid).any():
         raise InvalidStatistic(
             "value", ValueSummary("an entry of 2^62 grid steps or more"), f"entries below 2^62 grid, grid = {grid!r}"
@@ -134,30 +132,33 @@ def count_grid_steps(high: Floats, rest: Floats, grid: float) -> Ints:
 
 
 def _split_float(a: Floats) -> Pair:
-    """The upper and the lower half of a float's digits."""
+    """Return the upper and the lower half of a float's digits."""
     wide = _SPLIT * a
     upper = wide - (wide - a)
     return upper, np.asarray(a - upper)
 
 
-# Sizes of batches as runs: a million equal batches take the room of one, and their sums no time.
+# Run-length sizes
 
 
 @stored_as("Sizes")
 @dataclass(frozen=True)
 class RunLengthSizes:
-    """The sizes of batches 0, 1, ..., as `runs` of (size, how often); `len`, `[number]` and iteration as of a tuple."""
+    """The sizes of batches 0, 1, ..., as `runs` of (size, how often); `len`, `[number]` and iteration as of a tuple.
+
+    A million equal batches take the memory of one.
+    """
 
     runs: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, sizes: Iterable[int]) -> RunLengthSizes:
-        """From sizes one by one."""
+        """Build from single sizes."""
         return cls(tuple((size, sum(1 for _ in run)) for size, run in groupby(sizes)))
 
     @cached_property
     def _begins(self) -> tuple[list[int], list[int]]:
-        """Batches and users before each run, and before its end."""
+        """Return batches and users before each run, and before the end."""
         times, users = (time for _, time in self.runs), (size * time for size, time in self.runs)
         return list(accumulate(times, initial=0)), list(accumulate(users, initial=0))
 
@@ -174,36 +175,33 @@ class RunLengthSizes:
 
     @property
     def users(self) -> int:
-        """In all batches together."""
+        """Number of users in all batches."""
         return self._begins[1][-1]
 
     def before(self, number: int) -> int:
-        """Users in the batches before this one; `number` may be the number of batches."""
+        """Return the number of users in the batches before this one; `number` may be the number of batches."""
         if number == len(self):
             return self.users
         run = bisect_right(self._begins[0], number) - 1
         return self._begins[1][run] + (number - self._begins[0][run]) * self.runs[run][0]
 
     def counts(self) -> Counter[int]:
-        """How many batches there are of each size."""
+        """Return how many batches there are of each size."""
         counts: Counter[int] = Counter()
         for size, times in self.runs:
             counts[size] += times
         return counts
 
     def each(self, values: Iterable[float]) -> NDArray[np.float64]:
-        """One value for each run, as often as the run has batches."""
+        """Repeat one value for each run, as often as the run has batches."""
         return np.repeat(np.fromiter(values, np.float64, len(self.runs)), [times for _, times in self.runs])
 
 
-# Who plays which arm when arms are assigned by place: one arm after the other, or in turn.
-
-
 def assigned_arms(places: Ints, *, arms: Ints, plays: Ints, in_turn: bool) -> Ints:
-    """The arms of places 0, 1, ..., (n,) -> (n,), where every arm is played so many times.
+    """Return the arms of places 0, 1, ..., (n,) -> (n,), with `plays` plays of each: one arm after the other, or in
+    turn.
 
-    >>> arms_at(np.arange(4), arms=np.array([5, 7]), plays=np.array([1, 3]), in_turn=True)
-    array([5, 7, 7, 7])
+    >>> assigned_arms(np.arange(4), arms=np.array([5, 7]), plays=np.array([1, 3]), in_turn=True) array([5, 7, 7, 7])
     """
     if not in_turn:
         return np.asarray(arms[np.searchsorted(np.cumsum(plays), places, side="right")])

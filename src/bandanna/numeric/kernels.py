@@ -1,4 +1,4 @@
-"""The compiled kernel of LinUCB: estimate, score, choose."""
+"""The compiled kernel of LinUCB that learns in every round (`optimist`): estimate, score, choose, add."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from bandanna.numeric.compiled import DONE, INDEFINITE, OUTSIDE
 from bandanna.types import Floats, Ints
 
-# How kernels are compiled: once for a machine, where machine code can be kept.
+# Compilation
 
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -24,19 +24,18 @@ STAMP = (_FOUND.st_mtime, _FOUND.st_size)
 
 
 def jit(function: Function) -> Function:
-    """Compiled at its first call; kept beside the source, or in the user's own cache where that cannot be written.
+    """Compile a function at its first call, and keep the machine code beside the source or in the user's cache.
 
-    Sums are not reordered and products not fused: an arm has the same index wherever it stands among the others. What
-    is divided by zero is infinite, as in NumPy: to look at every divisor would take longer than to divide. No array is
-    assigned to a slice of another one: Numba would compile messages about shapes with it, which take seconds (`copy`).
+    Sums are not reordered and products not fused: an arm has the same index wherever it stands among the others.
+    Division by zero gives infinity, as in NumPy: checking every divisor would take longer than dividing. No array is
+    assigned to a slice of another one: Numba would compile messages about shapes with it, which take seconds
+    (`copy_into`).
     """
     return cast(Function, _compile(function))
 
 
 def jit_internal(function: Function) -> Function:
-    """The same, of what kernels call and Python must not: there is no way in from there, which would take time to
-    compile.
-    """
+    """Compile a function that only kernels call; without an entry from Python it compiles faster."""
     return cast(Function, _compile(function, **_INTERNAL_OPTIONS))
 
 
@@ -52,19 +51,19 @@ def _compile(function: Callable[..., object], **flags: Any) -> Any:
     return made
 
 
-# What kernels compute of arms and small matrices: products, squared norms, an inverse.
+# Arms and small matrices
 
 
 @jit_internal
 def copy_into(numbers: Floats, out: Floats) -> None:
-    """out[:] = numbers, (n,), whose errors of shape would take Numba longer to compile than the loop."""
+    """Copy numbers to `out`, (n,). Numba takes longer to compile the shape errors of out[:] = numbers."""
     for i in range(len(out)):
         out[i] = numbers[i]
 
 
 @jit_internal
 def transpose_arms(arms: Floats, out: Floats) -> None:
-    """Arms (K, d) side by side, (d, K): many are scored at once."""
+    """Write arms (K, d) side by side, (d, K): many are scored at once."""
     n_arms, d = arms.shape
     for i in range(d):
         row = out[i]
@@ -74,7 +73,7 @@ def transpose_arms(arms: Floats, out: Floats) -> None:
 
 @jit_internal
 def compute_scores(x: Floats, theta: Floats, out: Floats) -> None:
-    """<x, theta> of arms in columns (d, K), (K,)."""
+    """Compute <x, theta> of arms in columns (d, K), (K,)."""
     out[:] = 0.0
     for i in range(len(theta)):
         weight, row = theta[i], x[i]
@@ -84,7 +83,7 @@ def compute_scores(x: Floats, theta: Floats, out: Floats) -> None:
 
 @jit_internal
 def compute_squared_norms(x: Floats, inverse: Floats, across: Floats, out: Floats) -> None:
-    """|x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across`: room for as many numbers.
+    """Compute |x|^2_{V^{-1}} of arms in columns (d, K), (K,); `across` has room for as many numbers.
 
     Two terms in one pass over the arms, each added in its order.
     """
@@ -111,7 +110,7 @@ def compute_squared_norms(x: Floats, inverse: Floats, across: Floats, out: Float
 
 @jit_internal
 def multiply_vector(matrix: Floats, x: Floats, out: Floats) -> None:
-    """matrix x, (d,)."""
+    """Compute matrix x, (d,)."""
     for i in range(len(x)):
         out[i] = 0.0
         for j in range(len(x)):
@@ -120,7 +119,7 @@ def multiply_vector(matrix: Floats, x: Floats, out: Floats) -> None:
 
 @jit_internal
 def inner(a: Floats, b: Floats) -> float:
-    """<a, b>."""
+    """Return <a, b>."""
     total = 0.0
     for i in range(len(a)):
         total += a[i] * b[i]
@@ -129,7 +128,7 @@ def inner(a: Floats, b: Floats) -> float:
 
 @jit
 def invert_by_sweeps(a: Floats, column: Floats) -> bool:
-    """The inverse, in place, by the sweeps of `linalg.positive_inverse`; False if a pivot is not positive."""
+    """Invert in place, by the sweeps of `linalg.positive_inverse`; return False if a pivot is not positive."""
     d = len(a)
     for k in range(d):
         pivot = a[k, k]
@@ -152,14 +151,12 @@ def invert_by_sweeps(a: Floats, column: Floats) -> bool:
     return True
 
 
-# Estimates of an `OptimismTables` from released sums: with noise by an elimination and an inverse, of exact sums by
-# rank-one
-# updates and an inverse.
+# Estimates from sums
 
 
 @jit_internal
 def initialize_inverse(total: Floats, ridge: float, known: Floats, column: Floats) -> None:
-    """A^{-1} = (G + lambda I)^{-1} of exact sums."""
+    """Compute A^{-1} = (G + lambda I)^{-1} of exact sums."""
     _unpack(total, known)
     for i in range(len(known)):
         known[i, i] += ridge
@@ -168,7 +165,7 @@ def initialize_inverse(total: Floats, ridge: float, known: Floats, column: Float
 
 @jit_internal
 def update_rank_one(known: Floats, x: Floats, step: Floats) -> None:
-    """A^{-1} with one more x x^T in A (Sherman and Morrison 1950)."""
+    """Update A^{-1} for one more x x^T in A (Sherman and Morrison 1950)."""
     multiply_vector(known, x, step)
     grown = 1 + inner(step, x)
     for i in range(len(x)):
@@ -188,10 +185,10 @@ def estimate_from_exact_sums(
     theta: Floats,
     inverse: Floats,
 ) -> None:
-    """theta and P^{-1} of an `OptimismTables` from exact sums and A^{-1}.
+    """Compute theta and P^{-1} of an `OptimismTables` from exact sums and A^{-1}.
 
-    With A = G + lambda I, lambda = weight, or floor / scale,
-    P = A where scale is 0; else G (s^2 A)^{-1} G = (G - lambda I + lambda^2 A^{-1}) / s^2, so that with M = s^2 P
+    With A = G + lambda I, lambda = weight, or floor / scale, P = A if scale is 0; else G (s^2 A)^{-1} G = (G - lambda I
+    + lambda^2 A^{-1}) / s^2, so that with M = s^2 P
 
         M = G + lambda^2 A^{-1} + (s^2 weight - lambda) I,  theta = M^{-1} (v - lambda A^{-1} v),  P^{-1} = s^2 M^{-1}:
 
@@ -219,7 +216,7 @@ def estimate_from_exact_sums(
 
 @jit_internal
 def _positive_inverse(a: Floats, column: Floats) -> bool:
-    """In place: sweeps above the diagonal, then the rest; False if a pivot is not positive."""
+    """Invert in place: sweeps above the diagonal, then the rest; return False if a pivot is not positive."""
     d = len(a)
     for k in range(d):
         if not a[k, k] > 0:
@@ -245,7 +242,7 @@ def _positive_inverse(a: Floats, column: Floats) -> bool:
 
 @jit_internal
 def _unpack(total: Floats, gram: Floats) -> None:
-    """G of packed sums."""
+    """Unpack G from packed sums."""
     d = len(gram)
     place = 2 * d
     for i in range(d):
@@ -267,7 +264,7 @@ def estimate_from_released_sums(
     theta: Floats,
     inverse: Floats,
 ) -> bool:
-    """theta and P^{-1} of an `OptimismTables`, filled; False if a matrix is not positive definite."""
+    """Compute theta and P^{-1} of an `OptimismTables`; return False if a matrix is not positive definite."""
     d = len(theta)
     _unpack(released, inverse)
     for i in range(d):
@@ -284,10 +281,10 @@ def estimate_from_released_sums(
 
 @jit_internal
 def _gain(scale: float, floor: float, system: Floats, over: Floats, vector: Floats, gram: Floats) -> bool:
-    """G R^{-1} v in place of v, and G R^{-1} G in that of G, above the diagonal; False if R is not positive definite.
+    """Replace v by G R^{-1} v and G by G R^{-1} G, above the diagonal; return False if R is not positive definite.
 
-    With R = L D L^T, elimination makes [D L^T, W, w] of [R, G, v], W = L^{-1} G, w = L^{-1} v. Then these are
-    sum_k W_k w_k / D_k and sum_k W_k W_k^T / D_k: without an inverse, and symmetric. `over`: room for 1 / D.
+    With R = L D L^T, elimination makes [D L^T, W, w] of [R, G, v], W = L^{-1} G, w = L^{-1} v. Then these are sum_k W_k
+    w_k / D_k and sum_k W_k W_k^T / D_k: without an inverse, and symmetric. `over`: room for 1 / D.
     """
     d = len(vector)
     for i in range(d):
@@ -313,7 +310,7 @@ def _gain(scale: float, floor: float, system: Floats, over: Floats, vector: Floa
     return True
 
 
-# The arm of the largest index by the tie rule of `numeric.linalg`: arms are tied that are equal in single precision.
+# Tied arms
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -321,7 +318,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @jit
 def find_largest(values: Floats) -> float:
-    """The largest, of eight at a time: one after the other would wait for each comparison."""
+    """Return the largest value, of eight at a time: one after the other would wait for each comparison."""
     n, p = len(values), values[0]
     p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = p
     for k in range(7, n, 8):
@@ -337,10 +334,10 @@ def find_largest(values: Floats) -> float:
 
 @jit
 def count_tied_arms(index: Floats) -> tuple[int, int]:
-    """How many arms are tied, and the first of them, as `linalg.find_best_arms`; rounding keeps the order, so that the
-    largest in single precision is the largest, rounded.
+    """Return how many arms are tied, and the first of them, as `linalg.find_best_arms`.
 
-    A row with a number beyond single precision is divided by a power of two first, in place.
+    Rounding keeps the order, so the largest in single precision is the largest, rounded. A row with a number beyond
+    single precision is divided by a power of two first, in place.
     """
     n, beyond = len(index), 0
     for k in range(n):
@@ -357,7 +354,7 @@ def count_tied_arms(index: Floats) -> tuple[int, int]:
 
 @jit
 def _scale_below_one(index: Floats) -> None:
-    """By a power of two, so that the largest is below 1."""
+    """Divide by a power of two, so that the largest is below 1."""
     size = 0.0
     for k in range(len(index)):
         size = max(size, abs(index[k]))
@@ -368,7 +365,7 @@ def _scale_below_one(index: Floats) -> None:
 
 @jit
 def find_tied_arm(index: Floats, rank: int, first: int) -> int:
-    """The tied arm of this rank, after `tied` has found the first."""
+    """Return the tied arm of this rank, after `count_tied_arms` has found the first."""
     peak = np.float32(index[first])
     for k in range(first, len(index)):
         if np.float32(index[k]) == peak:
@@ -378,12 +375,7 @@ def find_tied_arm(index: Floats, rank: int, first: int) -> int:
     return first
 
 
-# Optimism on running sums of single rounds: estimate, choose, earn, add, release - one seed after the other.
-#
-# The NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `compute_optimistic_scores`, `linalg.find_best_arms`
-# and `LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, with A = G +
-# lambda I, lambda = weight, or floor / scale, A^{-1} follows by rank-one updates and P by A^{-1}
-# (`estimate_from_exact_sums`).
+# The kernel
 
 
 _ABOVE = math.sqrt(2.0)
@@ -416,7 +408,14 @@ def optimist(
     rewards: Floats,
     losses: Floats,
 ) -> int:
-    """DONE; or INDEFINITE, OUTSIDE: the matrix, an arm of the round at `place` has to be dealt with first."""
+    """Run rounds `begin` to `end` of one seed after the other: estimate, choose, observe, add, release.
+
+    Returns DONE, or INDEFINITE or OUTSIDE: the matrix, or an arm of the round at `place`, has to be repaired first. The
+    NumPy code is `Confidence.estimate` or `Ellipsoid.estimate`, `compute_optimistic_scores`, `linalg.find_best_arms`
+    and `LinearReport.pack`; estimates and indices differ by some units in the last place. Without noise, with A = G +
+    lambda I, lambda = weight, or floor / scale, A^{-1} follows by rank-one updates and P by A^{-1}
+    (`estimate_from_exact_sums`).
+    """
     seeds, blocks, n_arms, d = arms.shape
     fresh, exact, pairs = blocks > 1 or end - begin == 1, noise.size == 0, d * (d + 1) // 2
     tabled = not fresh and pairs * n_arms <= _TABLE
@@ -475,7 +474,7 @@ def optimist(
 
 @jit
 def _fits_unit_ball(x: Floats, length: Floats) -> bool:
-    """Whether no arm (d, K) is longer than 1, by more than rounding errors; `length`: (K,)."""
+    """Return whether no arm (d, K) is longer than 1, by more than rounding errors; `length`: (K,)."""
     d, n_arms = x.shape
     length[:] = 0.0
     for i in range(d):
@@ -491,7 +490,7 @@ def _fits_unit_ball(x: Floats, length: Floats) -> bool:
 
 @jit
 def _tabulate_squares(x: Floats, table: Floats) -> None:
-    """x_i x_j of arms (d, K), doubled above the diagonal: of those that stay."""
+    """Compute x_i x_j of fixed arms (d, K), doubled above the diagonal."""
     d, n_arms = x.shape
     place = 0
     for i in range(d):
@@ -505,7 +504,7 @@ def _tabulate_squares(x: Floats, table: Floats) -> None:
 
 @jit
 def _compute_tabulated_norms(inverse: Floats, table: Floats, spread: Floats) -> None:
-    """|x|^2_{P^{-1}} of tabulated arms, (K,)."""
+    """Compute |x|^2_{P^{-1}} of tabulated arms, (K,)."""
     place = 0
     spread[:] = 0.0
     for i in range(len(inverse)):
@@ -518,7 +517,7 @@ def _compute_tabulated_norms(inverse: Floats, table: Floats, spread: Floats) -> 
 
 @jit
 def _add_report(features: Floats, reward: float, x: Floats, total: Floats) -> None:
-    """One more report: x y, x_i^2, sqrt 2 x_i x_j, of features that are no longer than 1 by rounding errors either."""
+    """Add one report: x y, x_i^2, sqrt 2 x_i x_j; features are scaled down if rounding made them longer than 1."""
     d, length = len(x), 0.0
     for i in range(d):
         length += features[i] * features[i]

@@ -1,4 +1,7 @@
-"""Linear algebra of small symmetric matrices, and ties between arms."""
+"""Linear algebra of small symmetric matrices, and the tie rule between arms.
+
+Arms are tied if their indices are equal in single precision, because those of equal arms differ by rounding errors.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +22,16 @@ einsum: Callable[..., Any] = getattr(_plain, "__globals__", {}).get("c_einsum", 
 
 
 def inner(a: Floats, b: Floats) -> Floats:
-    """<a, b> of the last axes, each by itself: (..., d), (..., d) -> (...)."""
+    """Return <a, b> over the last axis, each by itself: (..., d), (..., d) -> (...)."""
     return np.asarray((a[..., None, :] @ b[..., :, None])[..., 0, 0])
 
 
 def positive_inverse(matrices: Floats, floor: float) -> tuple[Floats, NDArray[np.int64]]:
-    """Inverses of symmetric matrices, (*R, d, d); those not positive definite are shifted by a multiple of I first.
+    """Invert symmetric matrices, (*R, d, d); those not positive definite are shifted by a multiple of I first.
 
-    A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). Gauss-Jordan sweeps, on
-    all matrices at once: the pivots are those of the Cholesky factorisation, all positive iff the matrix is definite.
-    A matrix gives the same inverse in any company. Large ones are inverted one by one, by LAPACK.
+    A shifted matrix has no eigenvalue below `floor` > 0; the second result counts shifts, (*R). Gauss-Jordan sweeps run
+    on all matrices at once: the pivots are those of the Cholesky factorisation, all positive iff the matrix is
+    definite. A matrix has the same inverse whatever matrices are beside it. LAPACK inverts large ones one by one.
     """
     shape, d = matrices.shape, matrices.shape[-1]
     flat = matrices.reshape(-1, d, d)
@@ -62,7 +65,7 @@ def _sweep(a: Floats) -> tuple[Floats, Floats]:
 
 @np.errstate(all="ignore")
 def _sweep_single(matrix: Floats) -> Floats | None:
-    """The inverse of one matrix by the same sweeps: sooner than in a stack, the same bits; None: not definite."""
+    """Invert one matrix by the same sweeps, bit for bit, faster than in a stack; None if it is not definite."""
     a, product = np.array(matrix, order="C"), np.empty(matrix.shape)
     for k in range(len(a)):
         pivot = a.item(k, k)
@@ -76,7 +79,7 @@ def _sweep_single(matrix: Floats) -> Floats | None:
 
 
 def _large_inverse(matrix: Floats, floor: float) -> tuple[Floats, bool]:
-    """The inverse, and whether it is that of a shifted matrix: (d, d)."""
+    """Return the inverse, and whether the matrix was shifted: (d, d)."""
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
@@ -92,15 +95,12 @@ def _shifted_inverse(matrix: Floats, floor: float) -> Floats:
 
 
 def first_best(index: Floats) -> NDArray[np.int64]:
-    """The first arm whose index is the largest in single precision: (..., K) -> (...)."""
+    """Return the first arm whose index is the largest in single precision: (..., K) -> (...)."""
     return np.asarray(round_to_single(index).argmax(axis=-1))
 
 
 def find_best_arms(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-    """The tie rule: arms are tied whose index is the largest in single precision, (..., K).
-
-    The first of them, (...), and all of them, (..., K), or None if there is no tie in any row.
-    """
+    """Return the first of the tied best arms, (...), and all of them, (..., K), or None if no row has a tie."""
     single = round_to_single(index)
     first = np.asarray(single.argmax(axis=-1))
     if first.size == 1:  # one row: whether the largest of those after the first is less
@@ -115,7 +115,7 @@ def find_best_arms(index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] 
 
 
 def find_best_arms_single(single: NDArray[np.float32]) -> tuple[int, NDArray[np.intp] | None]:
-    """`find_best_arms` of one row that is `round_to_single`, (K,): the first, and the places of all, or None."""
+    """Return `find_best_arms` of one rounded row, (K,): the first, and the places of all of them, or None."""
     first = int(single.argmax())
     later = single[first + 1 :]
     if not later.size or later.item(later.argmax()) < single.item(first):
@@ -124,10 +124,10 @@ def find_best_arms_single(single: NDArray[np.float32]) -> tuple[int, NDArray[np.
 
 
 def round_to_single(index: Floats) -> NDArray[np.float32]:
-    """What decides about ties: indices to seven digits, because those of equal arms differ by rounding errors.
+    """Round indices to single precision, about seven digits.
 
-    A row with a number beyond single precision is divided by a power of two of its own, other rows are left as they
-    are: every row is rounded by itself, in any company.
+    A row with a number beyond single precision is divided by a power of two of its own. Every row is rounded by itself,
+    whatever rows are beside it.
     """
     if 0 < index.size <= _FEW and index.item(index.argmin()) > -_MODERATE and index.item(index.argmax()) < _MODERATE:
         return index.astype(np.float32)  # nothing is beyond it, and to say so takes less time than to be warned
@@ -144,6 +144,6 @@ def round_to_single(index: Floats) -> NDArray[np.float32]:
 
 @lru_cache(maxsize=64)
 def upper_triangle(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of the upper triangle, diagonal included."""
+    """Return rows and columns of the upper triangle, diagonal included."""
     rows, columns = np.triu_indices(dim)
     return rows, columns

@@ -1,4 +1,4 @@
-"""Named random streams of the simulator, and randomness of devices."""
+"""Random numbers: named streams of simulated seeds, and the randomness of devices."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from bandanna import validation
 from bandanna.errors import InsecureSource, InvalidArgument
 from bandanna.types import Floats, Ints
 
-# Named random streams: seed s gives the same run alone, among other seeds, in any order and in any process.
-#
-# Every (seed, name) has a generator of its own, derived from both. A stream is read as one long sequence, drawn ahead
-# in blocks: how much is drawn at once changes the speed, never the numbers.
+# Named streams
 
 
 _BLOCK = 4096  # numbers drawn ahead, per seed
 
 
 class Streams:
-    """Random streams of several seeds side by side; every draw has the seeds as its first axis."""
+    """Random streams of several seeds side by side; every draw has the seeds as its first axis.
+
+    Every (seed, name) has a generator of its own, derived from both. So a seed gives the same run alone, among other
+    seeds, in any order and in any process. A stream is read as one long sequence, drawn ahead in blocks: how much is
+    drawn at once changes the speed, never the numbers.
+    """
 
     def __init__(self, seeds: Sequence[int]) -> None:
         if not len(seeds):
@@ -37,7 +39,7 @@ class Streams:
         self._ahead: dict[str, Floats] = {}  # (seeds, what is drawn but not yet used)
 
     def generators(self, name: str) -> list[np.random.Generator]:
-        """The generators of a stream, one per seed. Whoever uses them draws one kind of number in one order."""
+        """Return the generators of a stream, one per seed. Draw one kind of number from them, in one order."""
         if name not in self._generators:
             key = (zlib.crc32(name.encode()),)
             self._generators[name] = [
@@ -46,21 +48,21 @@ class Streams:
         return self._generators[name]
 
     def normal(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Standard normal numbers, (seeds, *shape)."""
+        """Draw standard normal numbers, (seeds, *shape)."""
         return self._take(name, shape, lambda rng, out: rng.standard_normal(out=out))
 
     def uniform(self, name: str, shape: tuple[int, ...]) -> Floats:
-        """Uniform numbers in [0, 1), (seeds, *shape)."""
+        """Draw uniform numbers in [0, 1), (seeds, *shape)."""
         return self._take(name, shape, lambda rng, out: rng.random(out=out))
 
     def sixteen_bits(self, name: str, shape: tuple[int, ...]) -> NDArray[np.uint16]:
-        """Uniform whole numbers below 2^16, (seeds, *shape), four of a word."""
+        """Draw uniform whole numbers below 2^16, (seeds, *shape), four from each word."""
         count = math.prod(shape)
         words = self._take(name, (-(-count // 4),), _fill_words)
         return words.view(np.uint16)[:, :count].reshape(len(self.seeds), *shape)
 
     def next_uniform(self, name: str, count: int) -> Floats:
-        """The uniform numbers that the generators of a stream give next, (seeds, count): nothing is taken yet."""
+        """Return the next uniform numbers of a stream, (seeds, count), without taking them."""
         seen = np.empty((len(self.seeds), count))
         for rng, row in zip(self.generators(name), seen, strict=True):
             state = rng.bit_generator.state
@@ -69,18 +71,18 @@ class Streams:
         return seen
 
     def take_uniform(self, name: str, counts: NDArray[np.int64]) -> None:
-        """Take so many of them, (seeds,)."""
+        """Take `counts` of them, (seeds,)."""
         for rng, count in zip(self.generators(name), counts.tolist(), strict=True):
             rng.random(count)
 
     def binomial(self, name: str, trials: NDArray[np.int64] | int, chance: Floats) -> NDArray[np.int64]:
-        """Bin(trials, chance), elementwise for arrays (seeds, ...)."""
+        """Draw Bin(trials, chance), elementwise for arrays (seeds, ...)."""
         trials, chance = np.broadcast_arrays(np.asarray(trials), chance)
         draws = [rng.binomial(n, p) for rng, n, p in zip(self.generators(name), trials, chance, strict=True)]
         return np.asarray(draws, dtype=np.int64)
 
     def coins(self, name: str, trials: int, chance: float, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Bin(trials, chance) with one law for all, (seeds, *shape); every law has a stream of its own."""
+        """Draw Bin(trials, chance) with one law for all, (seeds, *shape); every law has a stream of its own."""
         own = f"{name} {trials} {chance!r}"
         drawn = self._take(own, shape, lambda rng, out: np.copyto(out, rng.binomial(trials, chance, len(out))))
         return drawn.astype(np.int64)  # exact: below 2^53
@@ -101,14 +103,12 @@ class Streams:
 
 
 def _fill_words(rng: np.random.Generator, out: Floats) -> None:
-    """Words as they are."""
+    """Fill `out` with raw words."""
     bits: Any = rng.bit_generator
     out.view(np.uint64)[:] = bits.random_raw(len(out))
 
 
-# The coins of a device: its own randomness, for what it decides. An argument of whoever decides, never global.
-#
-# One user's coins tell nothing about another's, nor about any noise: every device has its own.
+# Randomness of devices
 
 
 TIES = "ties"  # what coins between tied arms are called
@@ -118,39 +118,43 @@ _FEW = 16  # numbers that are transformed one by one: sooner than as an array
 
 
 class DeviceRandomness(ABC):
-    """Random numbers in any shape, for a purpose that has a name; the first axis is the devices, or the seeds."""
+    """The random numbers of devices, each for a named purpose; the first axis is the devices, or the seeds.
+
+    They are an argument of the code that decides, never global. One user's numbers tell nothing about another's, nor
+    about any noise.
+    """
 
     @abstractmethod
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """In [0, 1)."""
+        """Draw numbers in [0, 1)."""
 
     @abstractmethod
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Standard normal."""
+        """Draw standard normal numbers."""
 
     @abstractmethod
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Uniform numbers where they are wanted, 0 elsewhere, where nothing is drawn."""
+        """Draw uniform numbers at the wanted places; the others are 0, and nothing is drawn for them."""
 
     @abstractmethod
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """How many of so many coins say yes, elementwise: for users of a simulation who share a row."""
+        """Draw Bin(counts, chances), elementwise: for users of a simulation who share a row."""
 
     def below(self, counts: Ints) -> Ints:
-        """A uniform number of 0, ..., n - 1 for each count n >= 1; where n = 1 nothing is drawn."""
+        """Draw a uniform number of 0, ..., n - 1 for each count n >= 1; nothing is drawn for n = 1."""
         return np.asarray(self.among(counts > 1, TIES) * counts, dtype=np.int64)
 
 
 class SecureRandomness(DeviceRandomness):
-    """From the operating system."""
+    """Randomness from the operating system."""
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """53 random bits each."""
+        """Draw 53 random bits each."""
         words = np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64)
         return np.asarray(((words >> _SPARE) * 2.0**-53).reshape(shape))
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """By Box and Muller's transform."""
+        """Draw by the Box-Muller transform."""
         count = math.prod(shape)
         if count <= _FEW:
             pairs = zip(*self.uniform((2, count), name).tolist(), strict=True)
@@ -160,53 +164,54 @@ class SecureRandomness(DeviceRandomness):
         return np.asarray(np.sqrt(-2 * np.log1p(-one)) * np.cos(2 * math.pi * two))
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """One for each place."""
+        """Draw one for each wanted place."""
         return _draw_where(wanted, lambda count: self.uniform((count,), name))
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Refused: a device flips its own coin."""
+        """Refuse: a device flips its own coin."""
         raise InsecureSource("coins of many users at once are a shortcut for simulation")
 
     def below(self, counts: Ints) -> Ints:
-        """By `secrets`, exactly uniform."""
+        """Draw by `secrets`, exactly uniform."""
         drawn = [secrets.randbelow(count) if count > 1 else 0 for count in counts.ravel().tolist()]
         return np.array(drawn, dtype=np.int64).reshape(counts.shape)
 
 
 class GeneratorRandomness(DeviceRandomness):
-    """For one run of a simulation: from the generator of each purpose, in order."""
+    """Randomness for one run of a simulation, from the generator of each purpose, in order."""
 
     def __init__(self, named: Callable[[str], np.random.Generator]) -> None:
         self._named = named
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """By NumPy."""
+        """Draw by NumPy."""
         return self._named(name).random(shape)
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """By NumPy."""
+        """Draw by NumPy."""
         return self._named(name).standard_normal(shape)
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """One for each place, in order."""
+        """Draw one for each wanted place, in order."""
         return _draw_where(wanted, self._named(name).random)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """By NumPy."""
+        """Draw by NumPy."""
         return np.asarray(self._named(name).binomial(counts, chances), dtype=np.int64)
 
 
 class NumberedRandomness(DeviceRandomness):
-    """For tests: those of decisions `number`, `number` + 1, ..., which follow from the seed and the decision's number.
+    """Randomness for tests: that of decisions `number`, `number` + 1, ... follows from the seed and the decision's
+    number.
 
-    So there is no state to be kept, and to decide for several users at once changes nothing.
+    So no state is kept, and deciding for several users at once changes nothing.
     """
 
     def __init__(self, seed: int, number: int) -> None:
         self._seed, self._number = seed, number
 
     def _of(self, device: int) -> GeneratorRandomness:
-        """Of one device, by a generator of its own."""
+        """Return the generator of one device."""
 
         def named(name: str) -> np.random.Generator:
             key = (zlib.crc32(name.encode()), self._number + device)
@@ -215,86 +220,86 @@ class NumberedRandomness(DeviceRandomness):
         return GeneratorRandomness(named)
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Device by device."""
+        """Draw device by device."""
         return np.array([self._of(i).uniform(shape[1:], name) for i in range(shape[0])]).reshape(shape)
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Device by device."""
+        """Draw device by device."""
         return np.array([self._of(i).normal(shape[1:], name) for i in range(shape[0])]).reshape(shape)
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Device by device."""
+        """Draw device by device."""
         rows = [
             self._of(i).among(row, name) if np.any(row) else np.zeros(np.shape(row)) for i, row in enumerate(wanted)
         ]
         return np.array(rows).reshape(wanted.shape)
 
     def below(self, counts: Ints) -> Ints:
-        """Device by device, the numbers that `among` gives; of one device each, in fewer steps."""
+        """Draw device by device the numbers that `among` gives; faster for one count per device."""
         if counts.ndim != 1:
             return super().below(counts)
         drawn = [int(self._of(i).uniform((), TIES) * n) if n > 1 else 0 for i, n in enumerate(counts.tolist())]
         return np.array(drawn, dtype=np.int64)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Device by device."""
+        """Draw device by device."""
         pairs = enumerate(zip(counts, np.broadcast_to(chances, counts.shape), strict=True))
         return np.array([self._of(i).binomial(n, p, name) for i, (n, p) in pairs]).reshape(counts.shape)
 
 
 class StreamRandomness(DeviceRandomness):
-    """For simulations: from streams of each seed, read in order; the first axis is the seeds."""
+    """Randomness for simulations: from the streams of each seed, read in order; the first axis is the seeds."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
 
     def of(self, seed: int) -> GeneratorRandomness:
-        """The coins of one seed alone (its place among the seeds)."""
+        """Return the randomness of one seed alone, by its place among the seeds."""
         return GeneratorRandomness(lambda name: self._streams.generators(name)[seed])
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """(S, ...)."""
+        """Draw (S, ...)."""
         return self._streams.uniform(name, shape[1:])
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """(S, ...)."""
+        """Draw (S, ...)."""
         return self._streams.normal(name, shape[1:])
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Each seed draws for its own places only."""
+        """Draw for each seed at its own places only."""
         drawn = np.zeros(wanted.shape)
         for seed in np.flatnonzero(wanted.reshape(len(wanted), -1).any(axis=1)).tolist():
             drawn[seed] = self.of(seed).among(wanted[seed], name)
         return drawn
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Each row by its own seed."""
+        """Draw each row by its own seed."""
         return self._streams.binomial(name, counts, np.clip(chances, 0.0, 1.0))
 
 
 class NoRandomness(DeviceRandomness):
-    """No coin at all, for what must not draw: always 0."""
+    """Randomness for code that must not draw: always 0."""
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros(shape)
 
     normal = uniform
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros(wanted.shape)
 
     def binomial(self, counts: Ints, chances: Floats, name: str) -> Ints:
-        """Zeros."""
+        """Return zeros."""
         return np.zeros(counts.shape, dtype=np.int64)
 
 
 def draw_gamma(shapes: Floats, coins: DeviceRandomness, *, proposals: int = 3) -> Floats:
-    """Gamma(shape) for shapes >= 1, any array of them: a few proposals at once, more where all were refused.
+    """Draw Gamma(shape) for shapes >= 1, any array of them: a few proposals at once, more where all were refused.
 
-    Marsaglia and Tsang 2000: d V with d = shape - 1/3, V = (1 + X / sqrt(9 d))^3, X ~ N(0, 1), kept with
-    log U < X^2/2 + d (1 - V + log V); a proposal is refused with probability below 5 %.
+    Marsaglia and Tsang 2000: d V with d = shape - 1/3, V = (1 + X / sqrt(9 d))^3, X ~ N(0, 1), kept with log U < X^2/2
+    + d (1 - V + log V); a proposal is refused with probability below 5 %.
     """
     d, shape = (shapes - 1 / 3)[..., None], (*shapes.shape, proposals)
     drawn, missing = _accept_gamma(d, coins.normal(shape, _PROPOSALS), coins.uniform(shape, _ACCEPTANCES))
@@ -308,7 +313,7 @@ def draw_gamma(shapes: Floats, coins: DeviceRandomness, *, proposals: int = 3) -
 
 
 def _accept_gamma(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """The first accepted of the proposals (last axis), and where none was."""
+    """Return the first accepted proposal (last axis), and where none was accepted."""
     v = np.maximum(1 + x / np.sqrt(9 * d), 1e-90) ** 3
     kept = np.log(np.maximum(u, 1e-300)) < 0.5 * x * x + d * (1 - v + np.log(v))
     first = np.argmax(kept, axis=-1)[..., None]
@@ -316,7 +321,7 @@ def _accept_gamma(d: Floats, x: Floats, u: Floats) -> tuple[Floats, NDArray[np.b
 
 
 def _draw_where(wanted: NDArray[np.bool_], draw: Callable[[int], Floats]) -> Floats:
-    """Numbers at the wanted places, in order."""
+    """Draw numbers at the wanted places, in order."""
     drawn = np.zeros(wanted.shape)
     drawn[wanted] = draw(int(np.count_nonzero(wanted)))
     return drawn

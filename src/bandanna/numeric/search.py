@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 
 def find_least(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
-    """Smallest x in [low, high], 0 < low, from which a monotone condition holds; `meets(high)` must hold.
+    """Return the smallest x in [low, high], 0 < low, from which a monotone condition holds; `meets(high)` must hold.
 
     Bisection on log x. The returned x itself meets the condition and is at most a factor 1 + relative too large.
     """
@@ -25,16 +25,17 @@ def find_least(meets: Callable[[float], bool], low: float, high: float, *, relat
 
 
 def find_greatest(meets: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12) -> float:
-    """Largest x in [low, high], 0 < low, up to which a monotone condition holds; `meets(low)` must hold."""
+    """Return the largest x in [low, high], 0 < low, up to which a monotone condition holds; `meets(low)` must hold."""
     return 1 / find_least(lambda inverse: meets(1 / inverse), 1 / high, 1 / low, relative=relative)
 
 
 def find_crossing(excess: Callable[[float], float], low: float, high: float, *, relative: float = 1e-12) -> float:
-    """Smallest x in [low, high], 0 < low, from which a decreasing smooth function is at most 0; excess(high) must be.
+    """Return the smallest x in [low, high], 0 < low, from which a decreasing function is at most 0; excess(high) must
+    be.
 
     False position on log x with the Illinois rule, and a bisection wherever three steps have not halved the interval.
-    The returned x itself meets the condition and is at most a factor 1 + relative too large; of those that do, one with
-    few digits is preferred.
+    The function must be smooth. The returned x itself meets the condition and is at most a factor 1 + relative too
+    large; among such x one with few digits is preferred.
     """
     above, below, side, widths = excess(low), excess(high), 0, [math.inf] * 3
     if above <= 0:
@@ -56,7 +57,7 @@ def find_crossing(excess: Callable[[float], float], low: float, high: float, *, 
 
 
 def _iterate_shorter(low: float, high: float) -> Iterator[float]:
-    """The number with the fewest digits in (low, high), if it has fewer than `high`."""
+    """Yield the number with the fewest digits in (low, high), if it has fewer than `high`."""
     for digits in range(1, 14):
         rounded = float(f"{high:.{digits}g}")
         if low < rounded < high:
@@ -65,7 +66,7 @@ def _iterate_shorter(low: float, high: float) -> Iterator[float]:
 
 
 def find_least_integer(meets: Callable[[int], bool], start: int, *, most: int) -> int | None:
-    """Smallest whole number from which a monotone condition holds, searched outwards from a good guess.
+    """Return the smallest whole number from which a monotone condition holds, searched outwards from a good guess.
 
     None if it does not hold at `most`.
     """

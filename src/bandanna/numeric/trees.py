@@ -1,4 +1,4 @@
-"""Dyadic trees over a sequence of steps."""
+"""Sums of blocks of a tree over a sequence of steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbers = TypeVar("Numbers", NDArray[np.float64], NDArray[np.int64])
 
 
 def average_blocks(own: Sequence[Floats], degrees: Sequence[int], weights: Sequence[float]) -> list[Floats]:
-    """Estimates of the blocks, bottom-up: weight on the own release, the rest on the sum of the parts' estimates.
+    """Estimate the blocks bottom-up: a weight on the own release, the rest on the sum of the parts' estimates.
 
     own: for each level (..., N_j, dim); degrees d_2, ..., d_k; weights for each level, 1 on the lowest.
     """
@@ -32,7 +32,7 @@ def average_blocks(own: Sequence[Floats], degrees: Sequence[int], weights: Seque
 
 
 def sum_parts(parts: Numbers, count: int, degree: int) -> Numbers:
-    """Sums of so many groups of `degree` blocks: (..., N_j, dim) -> (..., count, dim)."""
+    """Sum `count` groups of `degree` blocks: (..., N_j, dim) -> (..., count, dim)."""
     whole = parts[..., : count * degree, :]
     if degree < _FEW:  # NumPy's sums over few numbers take several times as long, and are the same to the last bit
         summed = whole[..., ::degree, :].copy()
@@ -43,7 +43,7 @@ def sum_parts(parts: Numbers, count: int, degree: int) -> Numbers:
 
 
 def compute_prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats:
-    """After every lowest block, the sum of the maximal complete blocks: estimates by level -> (..., N_1, dim)."""
+    """Return, after every lowest block, the sum of the maximal complete blocks: blocks by level -> (..., N_1, dim)."""
     total = _cumulate(blocks[-1])  # (..., N_k + 1, dim): after 0, 1, ... blocks of the top level
     for level, degree in zip(reversed(blocks[:-1]), reversed(degrees), strict=True):
         total = _extend_prefixes(total, level, degree)
@@ -51,7 +51,7 @@ def compute_prefixes(blocks: Sequence[Floats], degrees: Sequence[int]) -> Floats
 
 
 def _extend_prefixes(total: Floats, blocks: Floats, degree: int) -> Floats:
-    """After 0, 1, ... blocks of a level: what there is after so many of their parents, and in the parent begun."""
+    """Return, after 0, 1, ... blocks of a level, the total of their parents plus the blocks in the open parent."""
     *shape, count, dim = blocks.shape
     parents = count // degree
     after = np.empty((*shape, count + 1, dim))
@@ -70,7 +70,7 @@ def _extend_prefixes(total: Floats, blocks: Floats, degree: int) -> Floats:
 
 
 def _cumulate(values: Floats) -> Floats:
-    """Cumulative sums along the blocks, from 0 on."""
+    """Return cumulative sums along the blocks, from 0 on."""
     sums = np.zeros((*values.shape[:-2], values.shape[-2] + 1, values.shape[-1]))
     np.cumsum(values, axis=-2, out=sums[..., 1:, :])
     return sums
