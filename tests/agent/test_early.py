@@ -20,7 +20,7 @@ def agent(**changes: Any) -> bd.Agent:
 
 
 def test_features_that_nobody_scaled_are_noticed_early() -> None:
-    """Somebody who sends ages and prices learns of it weeks later, when the first batch is released."""
+    """Features that are out of range, such as ages and prices, give a warning before a batch is full."""
     one = agent()
     for _ in range(9):
         one.act({"a": [44.0, 3.0], "b": [30.0, 4.0]})
@@ -33,7 +33,7 @@ def test_features_that_nobody_scaled_are_noticed_early() -> None:
 
 
 def test_stars_instead_of_rewards_are_noticed_early() -> None:
-    """Somebody who sends one to five stars learns of it when everything was cut to 1."""
+    """Rewards of one to five stars give a warning before a batch is full."""
     one = agent()
     for stars in (1, 4, 5, 3, 4, 1, 2, 5, 5):
         one.observe(one.act([[0.1, 0.2], [0.3, 0.1]]), stars)
@@ -43,7 +43,7 @@ def test_stars_instead_of_rewards_are_noticed_early() -> None:
 
 
 def test_a_few_are_let_pass() -> None:
-    """A single odd record, or features with a constant that are as they should be, are made much of."""
+    """A single odd record, and features with a constant that are in range, give no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         one = agent(dim=3, intercept=True)

@@ -55,7 +55,7 @@ REPEATED = {
 
 
 def test_every_name_is_here() -> None:
-    """An algorithm is in the catalogue and not in this file."""
+    """Every algorithm of the catalogue is in this file."""
     assert set(NAMES) | set(PEOPLE) == set(ALGORITHMS)
 
 
@@ -95,7 +95,7 @@ def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.Monke
 @pytest.mark.often(of=lambda name: name not in REPEATED)
 @pytest.mark.parametrize("name", [*NAMES, *(case.key for case in UNNAMED)])
 def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same world, noise and coins, an agent plays another arm or forms another report than the simulator."""
+    """Given the same world, noise and coins, an agent plays the arms and forms the reports of the simulator."""
     policy, rounds = made(name), ROUNDS.get(name, 100)
     env, rounds = (CONTEXTS[name], rounds) if name in RUNS else (CASES[name].env, min(rounds, policy.horizon or rounds))
     monkeypatch.setattr(type(policy), "stream_noise", None)  # an agent has one source
@@ -129,7 +129,7 @@ def agent_in(policy: Policy[Any], env: Environment) -> Agent:
 
 @pytest.mark.parametrize("name", PEOPLE)
 def test_a_population_is_asked_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same clients and the same noise, an agent leaves out other actions than the simulator."""
+    """Given the same clients and noise, an agent leaves out the actions that the simulator leaves out."""
     policy, env, rounds = made(name), CONTEXTS[name], 300
     reports = recorded(policy, monkeypatch)
     bd.simulate(policy, env, n_seeds=1, seed=11, path="messages", horizon=rounds)
@@ -179,7 +179,7 @@ def asked(world: Any, episode: AssignedArms, left: int) -> dict[int, list[float]
 @pytest.mark.parametrize("every", [15, 7])
 @pytest.mark.parametrize("name", RUNS)
 def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> None:
-    """An agent that is saved and loaded every few decisions decides, learns or counts otherwise than one that runs."""
+    """An agent that is saved and loaded every few decisions decides, learns and counts as one that runs."""
     policy, env = made(name), CONTEXTS[name]
     population = name in PEOPLE
     arms = env.begin(Streams([3])).contexts(0, 1)[0, 0] if isinstance(policy, bd.policies.GOPE) else None

@@ -36,7 +36,7 @@ def rows(path: Path, query: str) -> list[Any]:
 
 
 def test_unnamed_decisions_take_a_row_for_each_batch(tmp_path: Path) -> None:
-    """Users without a name, who cannot be counted, are written down one by one, in the file or in memory."""
+    """Users without a name take one row for each batch, in the file and in memory."""
     agent = run(tmp_path / "agent", None, batches=5)
     assert rows(tmp_path / "agent", "select count(*) from members") == [(5,)]
     assert [len(entry.members) for entry in agent._runner.journals.entries()] == [1] * 5
@@ -44,7 +44,7 @@ def test_unnamed_decisions_take_a_row_for_each_batch(tmp_path: Path) -> None:
 
 
 def test_named_users_take_32_bytes_and_are_counted_all_the_same(tmp_path: Path) -> None:
-    """A user's hash is stored as text, or is not recognised after a load."""
+    """A user's hash is stored in 32 bytes, and recognised after a load."""
     path = tmp_path / "agent"
     run(path, [f"user {i}" for i in range(200)], batches=2)
     assert rows(path, "select distinct typeof(member), length(member) from members") == [("blob", 32)]
@@ -60,7 +60,7 @@ def _refused_if_known(path: Path) -> None:
 
 
 def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
-    """A batch in which some have a name and some do not lacks one of them, or cannot be loaded."""
+    """A batch in which some users have a name and some do not is saved and loaded with all of them."""
     users = [None if i % 10 < 4 else f"user {i}" for i in range(300)]
     agent = run(tmp_path / "agent", users, batches=3)
     members = [entry.members for entry in agent._runner.journals.entries()]
@@ -71,7 +71,7 @@ def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
 
 
 def test_slots_without_a_user_stand_together() -> None:
-    """A run of slots without a user is cut, or swallows a user who has a name."""
+    """A run of slots without a user is one member, and ends at a user who has a name."""
     slots = OpenSlots(1)
     for number, user in enumerate(["a" * 64, None, None, "b" * 64, None], start=7):
         slots.record(number, Slot(batch=0, session="s", features=np.zeros(1), arm=0, group=-1, user=user))

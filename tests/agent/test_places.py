@@ -29,7 +29,7 @@ def agent_of(privacy: Any = None, **rest: Any) -> Agent:
 
 @pytest.mark.parametrize("end", [".journal", ".journal-journal"])
 def test_planted_links(end: str, tmp_path: Path) -> None:
-    """A link in the journal's place leads the agent to write elsewhere, or to read what somebody else wrote."""
+    """A link in the journal's place is not followed, neither to write nor to read."""
     (tmp_path / "victim").write_bytes(b"")
     (tmp_path / f"agent{end}").symlink_to(tmp_path / "victim")
     with pytest.raises(BandannaError, match=f"agent{end} is a symbolic link"):
@@ -50,7 +50,7 @@ def test_planted_links(end: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
-    """One journal has two names, if a link leads to its folder, and the agent waits for itself."""
+    """A journal whose folder is reached through a link is the same journal, and the agent does not wait for itself."""
     (tmp_path / "real").mkdir()
     (tmp_path / "short").symlink_to(tmp_path / "real")
     agent = agent_of()
@@ -61,7 +61,7 @@ def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
 
 
 def test_modes_are_repaired(tmp_path: Path) -> None:
-    """A save or journal that others can read or write stays so."""
+    """A save or journal that others can read or write is closed to them."""
     agent = agent_of()
     agent.save(tmp_path / "agent")
     names = "agent", "agent.journal", "agent.journal-journal"
@@ -75,7 +75,7 @@ def test_modes_are_repaired(tmp_path: Path) -> None:
 
 
 def test_a_journal_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A journal that somebody else owns, and everybody can write, is believed."""
+    """A journal that somebody else owns, and everybody can write, is refused."""
     agent_of().save(tmp_path / "agent")
     (tmp_path / "agent.journal").chmod(0o666)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
@@ -87,7 +87,7 @@ def test_a_journal_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_an_interrupted_first_save_blocks_nothing(
     released: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a first save of which only the journal was made, nobody can save at that path any more."""
+    """After a first save of which only the journal was made, another agent can be saved at that path."""
     agent = agent_of()
     act_each(agent, SETS[: 4 * released + 1])
 
@@ -111,7 +111,7 @@ def test_an_interrupted_first_save_blocks_nothing(
 
 
 def test_saving_again_after_an_interrupted_first_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent whose first save was interrupted cannot be saved there."""
+    """The agent whose first save was interrupted can be saved there."""
     agent = agent_of()
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", lambda *_: 1 / 0)
@@ -125,7 +125,7 @@ def test_saving_again_after_an_interrupted_first_save(tmp_path: Path, monkeypatc
 
 
 def test_a_lost_save_is_not_an_interrupted_one(tmp_path: Path) -> None:
-    """The journal of a save that was moved away is overwritten by the next agent."""
+    """The journal of a save that was moved away is not overwritten by another agent."""
     agent = agent_of()
     agent.save(tmp_path / "agent")
     os.replace(tmp_path / "agent", tmp_path / "moved")
@@ -149,7 +149,7 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing can be written an agent cannot be read, or releases something that no journal knows."""
+    """Where nothing can be written an agent can be read, and its releases are refused."""
     agent = agent_of()
     act_each(agent, SETS[:9])
     agent.save(tmp_path / "agent")
@@ -169,7 +169,7 @@ def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a ledger has released cannot be looked up in a backup, or something is released from it."""
+    """What a ledger has released can be looked up in a read-only copy, and nothing is released from it."""
     ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=bd.privacy.SQLiteStore(tmp_path / "l"))
     event = bd.privacy.events.GaussianEvent(std=8.0, sensitivity=1.0, grid=0.1)
     ledger.release(event, task="t", batch=1, data=b"1", draw=lambda: 2.5)
@@ -184,7 +184,7 @@ def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_half_release_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a rollback journal cannot be played back, half a release is read."""
+    """Where a rollback journal cannot be played back, half a release is refused."""
     agent = agent_of()
     act_each(agent, SETS[:9])
     agent.save(tmp_path / "agent")

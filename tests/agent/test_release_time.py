@@ -15,7 +15,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def test_a_slow_release_is_announced() -> None:
-    """An agent whose releases draw ten million Gaussians is made without a word."""
+    """An agent whose releases draw ten million Gaussians gives a warning when it is made."""
     policy = bd.LinUCB(dim=5, horizon=1_000_000, batch=500_000, privacy=bd.local(**BUDGET))
     with pytest.warns(SlowReleaseWarning, match=r"about 3\.5 seconds"):
         agent = bd.Agent(policy=policy)
@@ -23,7 +23,7 @@ def test_a_slow_release_is_announced() -> None:
 
 
 def test_a_quick_release_is_not() -> None:
-    """A release of a few draws, or of seeded noise, is announced as slow (warnings are errors here)."""
+    """A release of a few draws, or of seeded noise, gives no warning (warnings are errors here)."""
     quick = bd.Agent(policy=bd.LinUCB(dim=3, horizon=1000, batch=100, privacy=bd.shuffle(**BUDGET)))
     assert 0 < quick.release_seconds < 0.01
     many = bd.LinUCB(dim=5, horizon=100_000, batch=50_000, privacy=bd.local(**BUDGET))
@@ -31,7 +31,7 @@ def test_a_quick_release_is_not() -> None:
 
 
 def test_the_longest_release_counts() -> None:
-    """The estimate is of another batch than the largest, or of a phase that has not begun."""
+    """The estimate is that of the largest batch, of the phases that have begun."""
     grows = bd.LinUCB(
         dim=2, horizon=1000, batch=bd.policies.geometric(first=10, ratio=3.0), privacy=bd.shuffle(**BUDGET)
     )
@@ -46,7 +46,7 @@ def test_the_longest_release_counts() -> None:
 
 @pytest.mark.parametrize("name", ["LinUCB", "LinTS", "LinUCB-JDP"])
 def test_a_decision_costs_the_same_at_any_horizon(name: str) -> None:
-    """What is done for a decision and its release grows with the horizon."""
+    """The work for a decision and its release does not grow with the horizon."""
     budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5} if name.endswith("JDP") else {}
 
     def calls(horizon: int) -> int:

@@ -38,7 +38,7 @@ def test_the_first_batch_is_shared_by_all_arms(made: Any, test: dict[str, Any]) 
 
 
 def test_the_probability_is_one_over_the_number_of_tied_arms() -> None:
-    """What off-policy evaluation divides by is not the chance with which a coin chose the arm."""
+    """The probability of a decision is the chance with which a coin chose the arm."""
     agent = Agent(policy=policy(), test=True, seed=0)
     two = np.array([[0.1, 0, 0, 0], [0, 0.9, 0, 0], [0, 0, 0, 0.9]])
     one = agent.act(two)
@@ -50,7 +50,7 @@ def test_the_probability_is_one_over_the_number_of_tied_arms() -> None:
 
 
 def test_coins_of_a_test_follow_from_its_seed(tmp_path: Path) -> None:
-    """A test agent that was saved, loaded, or asked for many at once flips other coins; or two seeds flip the same."""
+    """A test agent flips the coins of its seed, also saved, loaded or asked for many; another seed flips others."""
     sets: list[Any] = [TREATMENTS[: 2 + i % 3] for i in range(40)]
     whole, parts, other = (Agent(policy=policy(), test=True, seed=seed) for seed in (1, 1, 2))
     expected = [decision.arm for decision in whole.act_many(sets)]

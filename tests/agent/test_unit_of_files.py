@@ -72,7 +72,7 @@ def put(save: Path, files: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.full)])
 def test_a_crash_and_a_move(every: int, tmp_path: Path) -> None:
-    """After a crash in a release and a move without the rollback journal, an agent with half a release is loaded."""
+    """After a crash in a release and a move without the rollback journal, half a release is refused."""
     save, agent = tmp_path / "agent", agent_of(batch=90)
     act_each(agent, SETS[:91], users=USERS[:91])
     agent.save(save)
@@ -94,7 +94,7 @@ def test_a_crash_and_a_move(every: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flips", [40, pytest.param(100, marks=pytest.mark.full)])
 def test_a_flipped_bit_is_noticed(flips: int, tmp_path: Path) -> None:
-    """A journal with a flipped bit is loaded with other members, releases, prices or another state."""
+    """A journal with a flipped bit is refused, or is loaded unchanged."""
     save, agent = tmp_path / "agent", agent_of(batch=20)
     act_each(agent, SETS[:61], users=USERS[:61])
     agent.save(save)
@@ -126,7 +126,7 @@ def test_a_flipped_bit_is_noticed(flips: int, tmp_path: Path) -> None:
     ],
 )
 def test_an_altered_row_is_noticed(statement: str, tmp_path: Path) -> None:
-    """A row of the journal can be changed, and the agent goes on with it."""
+    """A journal with a changed row is refused."""
     save, agent = tmp_path / "agent", agent_of(batch=20)
     act_each(agent, SETS[:61], users=USERS[:61])
     agent.save(save)
@@ -138,7 +138,7 @@ def test_an_altered_row_is_noticed(statement: str, tmp_path: Path) -> None:
 
 
 def test_all_files_are_named(tmp_path: Path) -> None:
-    """Who has lost a file is not told which."""
+    """An error about a lost file names it."""
     save, agent = tmp_path / "agent", agent_of()
     agent.save(save)
     (tmp_path / "agent.journal").unlink()
@@ -150,7 +150,7 @@ def test_all_files_are_named(tmp_path: Path) -> None:
     "privacy", [bd.none(), bd.shuffle(**BUDGET, participations=3), bd.shuffle(epsilon=2.0, delta=1e-5)]
 )
 def test_the_budget_is_the_journals(privacy: Any, tmp_path: Path) -> None:
-    """Whoever edits a save gets another budget, more participations or none counted, with the releases of before."""
+    """A save with an edited budget or number of participations is refused beside its journal."""
     save, agent = tmp_path / "agent", agent_of()
     agent.save(save)
     other = bd.LinUCB(dim=2, horizon=180, batch=30, privacy=privacy)
