@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from typing import Any
 
@@ -80,3 +82,33 @@ def test_an_agent_is_saved_and_loaded(tmp_path: Any) -> None:
     agent.save(tmp_path / "tea.agent")
     loaded = bd.Agent.load(tmp_path / "tea.agent")
     assert (loaded.policy, loaded.arms, loaded.decisions) == (agent.policy, tuple(DRINKS), 1)
+
+
+def test_the_budget_says_what_is_spent_and_what_remains() -> None:
+    """`spent`, `remaining` and `total` are epsilons at the budget's delta; nothing is spent before a release."""
+    agent = bd.Agent(bd.LinTS(dim=2, horizon=20, batch=5, privacy=bd.central(1.0, 1e-5)), test=True, seed=0)
+    assert (agent.budget.spent, agent.budget.remaining, agent.budget.total) == (0.0, 1.0, 1.0)
+    for _ in range(6):
+        agent.observe(agent.act([[0.1, 0.2], [0.3, 0.4]]), 1.0)
+    assert agent.releases == 1
+    assert 0 < agent.budget.spent <= 1.0
+    assert agent.budget.spent == agent.ledger.spent()
+    assert agent.budget.remaining == 1.0 - agent.budget.spent
+    assert str(agent.budget).endswith("spent at delta = 1e-05")
+
+
+def test_a_budget_without_a_delta_is_stated_at_one() -> None:
+    """A budget in zCDP is shown as epsilon at delta = 1e-6; without a promise there is no budget."""
+    private = bd.Agent(bd.LinTS(dim=2, horizon=20, batch=5, privacy=bd.central(rho=0.5)), test=True, seed=0)
+    assert private.budget.delta == 1e-6
+    assert private.budget.total == bd.privacy.ZCDP(rho=0.5).to_approx(1e-6).epsilon
+    assert bd.Agent(bd.LinTS(dim=2, horizon=20, privacy=bd.none()), test=True, seed=0).budget is None
+
+
+@pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_an_agent_is_saved_and_not_pickled(duplicate: Any) -> None:
+    """A copy would spend the budget a second time: it is refused with what to do instead. Policies may be copied."""
+    agent = make_agent()
+    with pytest.raises(bd.BandannaError, match=r"use agent.save\(path\)"):
+        duplicate(agent)
+    assert pickle.loads(pickle.dumps(agent.policy)) == copy.deepcopy(agent.policy) == agent.policy

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from os import PathLike
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from bandanna.errors import BandannaError, InvalidArgument, LateRewardWarning, S
 from bandanna.policies.base import AssignedArms, Policy
 from bandanna.policies.serialization import make_encoding, make_save_format
 from bandanna.privacy.guarantee import Guarantee
-from bandanna.privacy.ledger import Ledger, LedgerView, hash_user
+from bandanna.privacy.ledger import BudgetBalance, Ledger, LedgerView, hash_user
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.types import Floats
 from bandanna.validation import checked_keywords
@@ -531,6 +531,12 @@ class Agent:
         """What was released and spent so far, as everybody may see it; None where nothing is promised. Public."""
         return self._view_ledger()
 
+    @property
+    def budget(self) -> BudgetBalance | None:
+        """`spent`, `remaining` and `total` epsilon of the budget; None where nothing is promised. Public."""
+        view = self._view_ledger()
+        return None if view is None else view.balance()
+
     @synchronized
     def _view_ledger(self) -> LedgerView | None:
         return None if self._runner.ledger is None else self._runner.ledger.view()
@@ -582,3 +588,10 @@ class Agent:
     def __repr__(self) -> str:
         kind = "Agent" if self._runner.seed is None else "Agent for tests"
         return f"<{kind} of {self.policy!r}: {self.decisions} decisions, {self.releases} batches released>"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """Refuse to be pickled or copied: two agents would spend one budget twice."""
+        raise BandannaError(
+            "an agent is not pickled or copied, because both would spend its budget: use agent.save(path), and "
+            "bd.Agent.load(path) where it goes on"
+        )

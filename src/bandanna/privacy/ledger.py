@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from copy import deepcopy
@@ -25,7 +26,7 @@ from bandanna.errors import (
     format_value,
 )
 from bandanna.privacy import accountant
-from bandanna.privacy.budgets import ApproxDP, Budget
+from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.privacy.events import ContinualEvent, Event, GaussianEvent, format_event, unwrap_record
 from bandanna.privacy.guarantee import format_rounded_up
 from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, MemoryStore
@@ -85,6 +86,39 @@ class LedgerView:
         for one in self._released:
             tasks.setdefault(one.task, Counter())[one.event] += 1
         return accountant.compute_spent(tasks, self.participations, stated_delta(self.budget))
+
+    def balance(self) -> BudgetBalance:
+        """Return what is spent and what remains, as epsilon at one delta."""
+        delta = stated_delta(self.budget)
+        whole = self.budget.to_approx(delta) if isinstance(self.budget, PureDP | ZCDP | RenyiDP) else self.budget
+        return BudgetBalance(spent=self.spent(), total=getattr(whole, "epsilon", math.inf), delta=delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetBalance:
+    """What is spent of a budget, and what remains: for the person who can have paid most.
+
+    Parameters
+    ----------
+    spent, total
+        Epsilon at `delta`: of all releases so far together, and of the whole budget. People who are in different
+        batches pay side by side, so `spent` need not grow with every release.
+    delta
+        That of the budget; 1e-6 for a budget without one.
+    """
+
+    spent: float
+    total: float
+    delta: float
+
+    @property
+    def remaining(self) -> float:
+        """`total` less `spent`, at least 0; a release is refused by its exact price, not by this number."""
+        return max(0.0, self.total - self.spent)
+
+    def __str__(self) -> str:
+        spent, total = format_rounded_up(self.spent), format_rounded_up(self.total)
+        return f"epsilon = {spent} of {total} spent at delta = {self.delta:g}"
 
 
 def stated_delta(budget: Budget) -> float:
