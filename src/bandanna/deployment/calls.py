@@ -10,7 +10,7 @@ from bandanna.deployment.messages.canonical import make_tls_context
 from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, raise_without_context
 
-# Calls between roles: signed documents over HTTP, tried again by whoever has to.
+# Calls
 
 
 class RoleUnreachable(BandannaError):
@@ -59,7 +59,7 @@ class RoleConnection:
         self._client.close()
 
 
-# By which certificates other roles are known.
+# Certificates
 
 
 def trusted_certificates(trust: Path) -> ssl.SSLContext:

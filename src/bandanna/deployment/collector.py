@@ -33,7 +33,7 @@ from bandanna.protocols.factory import make_mixer_encoding, mix_messages
 from bandanna.protocols.mixers import GatheringMixer
 from bandanna.storage.database.base import Database, Transaction
 
-# A batch's bodies, through the mixers of its parts, to what is forwarded.
+# Mixing
 
 
 Finish = Callable[[Any, Any], Any]  # mixer, held -> held
@@ -126,7 +126,7 @@ def _check_same(rows: Transaction, name: str, mixer: str) -> None:
         raise BandannaError("a stream goes on with another mixer than it began with: what it holds stays here")
 
 
-# What a collector remembers of one batch's slots, so that it need not ask its database: rebuilt from the rows.
+# The slots of a batch in memory
 
 
 _NO_REPORT = 255  # no version yet
@@ -183,22 +183,20 @@ class BatchIndex:
         return self.full and self.finals[round_] == self.plan.slots
 
 
-# The collector's tables.
-#
+# Tables
+
+
 # plans     a batch as it was announced, until it is over
 # slots     who has which place of a batch, until it is over: no place is given twice
 # reports   append-only: what devices sent; the highest version of a place counts; deleted with the batch's receipt
 # batches   full(closes_at) -> closed(share) -> receipted(receipt), one row for each round of a batch
 #           dropped: a batch that was announced and never closed; its number is not used again
-# used      of a batch that is over: the digest of its plan, and a fingerprint of each slot that was in it; until the
-# task
-#           ends. Whoever has a ticket that came too late is proved, at any time, not to be among them
+# used      of a batch that is over, until the task ends: the digest of its plan and a fingerprint of each of its slots,
+#           which prove at any time that the owner of a late ticket was not in the batch
 # streams   what mixers hold across batches: sums of batches of higher levels that are not full; and which mixer does
 #
 # A collector gives places in order. A process with an old memory gives a place that the rows already have, and its
 # transaction fails; so slots need no unique key. An index of random slots more than doubles the cost of an upload.
-
-
 SCHEMA = """
 create table plans (epoch {bigint} primary key, plan text not null);
 create table slots (
@@ -258,7 +256,7 @@ def _slot_fingerprints(slots: Iterable[bytes]) -> np.ndarray[tuple[int], np.dtyp
     return np.sort(np.frombuffer(content, dtype=_FINGERPRINT))
 
 
-# Accept, close, forget: every step is one transaction, and what was acknowledged is in it.
+# The collector
 
 
 Plan = tuple[Sequence[Batch], tuple[int, int]]  # the running batch and the one after it; epoch and round awaited
@@ -289,7 +287,9 @@ class _AcceptedRecords:
 
 
 class Collector:
-    """The slots of the running batch and of the one after it.
+    """Accept reports of the running batch and of the one after it, close batches, and forget them.
+
+    Every step is one transaction, and what was acknowledged is in it.
 
     task, key  of the tickets: the key is the one that the registrar and this collector share
     grace      seconds between full and closed;  answered: of tests, close when all have reported

@@ -17,7 +17,7 @@ from bandanna.deployment.http.requests import RequestRefused, Route, Upload, jso
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.report import HEADER, RecordVerdict, encode_verdicts
 
-# The collector's own thread: closes what is due, forwards what waits, and learns what is planned.
+# The worker
 
 
 _TICK = 0.02  # seconds between two looks at the clock
@@ -84,7 +84,7 @@ class CollectorThread:
                 self._collector.receipted(closed.epoch, closed.round, receipt)
 
 
-# Group commit: requests that come while a transaction is written share the next one.
+# Group commit
 
 
 _DISTANCE = 0.005  # seconds between the beginnings of two transactions, at most
@@ -147,7 +147,7 @@ class GroupCommit(Generic[Item, Result]):
                 waiting.set_result(result)
 
 
-# The collector's part of a role's application: uploads, and how far the running batch is.
+# Routes
 
 
 _GAUGES = {

@@ -23,7 +23,7 @@ from bandanna.protocols.mixers import FullBatches, SummingMixer
 from bandanna.storage.database.base import Database, Transaction
 from bandanna.types import Ints
 
-# Why a job is not done.
+# Refusals
 
 
 class JobRefused(BandannaError):
@@ -42,14 +42,7 @@ def _unpickle_job_refused(status: int, reason: str, message: str, details: dict[
     return JobRefused(status, reason, message, **details)
 
 
-# The keys for which devices seal seeds: one is active, and every share tells the analyzer which one.
-#
-#     pending -> active (after `delay` seconds) -> expired -> deleted
-#
-# Devices learn of a key by publications, which are the same for all of them; none asks the helper for it.
-#
-# Number 0 is the task's own. Whatever is not deleted opens what was sealed for it; what was deleted opens nothing ever
-# again. Records name a key in one byte, so there are 256 of them in a task's life.
+# Keys
 
 
 MOST = 256
@@ -57,7 +50,14 @@ DELAY = 3600.0  # seconds for which a new key is pending
 
 
 class Keyring:
-    """A helper's keys, in its database; `first` is the task's pair, secret and public."""
+    """The keys for which devices seal seeds, in the helper's database; `first` is the task's pair, secret and public.
+
+        pending -> active (after `delay` seconds) -> expired -> deleted
+
+    One key is active. Every share tells the analyzer which, and devices learn it from publications, which are the same
+    for all of them. A key that is not deleted opens what was sealed for it; a deleted one opens nothing again. Number 0
+    is the task's own. Records name a key in one byte, so a task has at most 256.
+    """
 
     def __init__(
         self, db: Database, *, first: tuple[str, str], delay: float = DELAY, now: Callable[[], float] = time.time
@@ -125,7 +125,7 @@ class Keyring:
             transaction.execute("update keys set state = 'active' where id = ?", number)
 
 
-# A job's arithmetic: sealed seeds become masks, and masks are added as the other mixer adds what they hide.
+# Masks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,16 +214,15 @@ def _open_seed(opener: Opener | None, sealed: bytes, info: bytes, key: bytes) ->
     return opened[:SEED] if is_equal_mac(opened[SEED:], key) else None
 
 
-# The helper's tables.
-#
+# Tables
+
+
 # jobs      one round of one batch, its share and the analyzer's receipt:  stored -> released | unusable
 # slots     who is in batches that are not yet receipted, so that nobody is in two; the newest epochs only
 # held      what a stream's mixers hold, and after which round: one row, which only moves forward
 # sums      every sum of a stream that has left: of each level, each number once
 # keys      of sealed seeds: pending -> active -> expired -> deleted; number 0 is in the task's secrets, not here
 # binding   the task that this database belongs to
-
-
 SCHEMA = """
 create table jobs (
     epoch {bigint} not null, round {bigint} not null, rounds {bigint} not null, digest {blob} not null,
@@ -349,24 +348,21 @@ def check_task(transaction: Transaction, own: bytes) -> bytes:
     return own
 
 
-# The second mixer: opens seeds, checks their tickets, adds masks, and keeps its share until it is receipted.
-#
-#     counts = share + mask:   the shuffler adds shares, the helper adds masks, the analyzer adds both sums
-#
-# One job for each round of a batch, whole or not at all: with another set of slots than the shuffler's, the sum would
-# be
-# uniform noise. What is done for a job is written in one transaction, so that after a crash the same job gives the
-# same
-# share, and no other one is done in its place.
-#
-# What shows that a seed is of somebody whom the registrar knows is sealed with it: a shuffler can neither invent
-# people
-# nor put seeds of its own in the place of others'. If one seed is bad no sum is made at all: a sum over those that are
-# left would be of fewer people than its noise is for. The round is told to be unusable, and the analyzer burns it.
+# The helper
 
 
 class Helper:
-    """What a helper does, in transactions of its database.
+    """The second mixer: open seeds, check their tickets, add masks, and keep the share until it has a receipt.
+
+        counts = share + mask:   the shuffler adds shares, the helper adds masks, the analyzer adds both sums
+
+    A job is one round of a batch, whole or not at all: with another set of slots than the shuffler's, the sum would be
+    uniform noise. A job is done in one transaction, so after a crash the same job gives the same share, and no other
+    job is done in its place.
+
+    The ticket's key is sealed with each seed: a shuffler can neither invent people nor replace their seeds by its own.
+    If one seed is bad, no sum is made: a sum over the others would be of fewer people than its noise is for. The share
+    then says that the round is unusable, and the analyzer burns it.
 
     ticket_key  the one that the registrar and this helper share
     leader_key, analyzer_key  public keys of the shuffler and of the analyzer;  sign: with the helper's own

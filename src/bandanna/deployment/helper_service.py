@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bandanna.deployment.task.document import Secrets, Task
 
 
-# Brings shares to the analyzer, and brings them again until it has given a receipt: after a restart, too.
+# Sending shares
 
 
 _FIRST, _LONGEST = 0.25, 30.0  # seconds between two tries
@@ -142,7 +142,7 @@ def _client(verify_tls: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(timeout=10.0, verify=known, trust_env=False)
 
 
-# The helper over HTTP: jobs of the shuffler, and shares for the analyzer. No device asks it for anything.
+# The service
 
 
 _LIMITS = Limits(body=1 << 26, held=1 << 27, seconds=60.0)  # a job has about 140 bytes for every slot

@@ -29,7 +29,7 @@ from bandanna.deployment.task.description import visibility_table
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
 
-# Roles as processes: one of them in this one, or all of a task's, each in its own.
+# Roles as processes
 
 
 FENCED = 75  # the exit code of a process whose database another one serves: "try again later" (EX_TEMPFAIL)
@@ -203,7 +203,7 @@ def serve_all(task: Task, folder: Path, *, database: str | None, host: str, say:
                     )
 
 
-# A deployment on one machine, watched while simulated users go through it: what each role has in its database.
+# A watched deployment on one machine
 
 
 _TICK = 0.1  # seconds between two looks

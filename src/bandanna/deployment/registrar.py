@@ -25,14 +25,13 @@ from bandanna.deployment.messages.tickets import (
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 from bandanna.storage.database.base import Database, Transaction
 
-# The registrar's tables.
-#
+# Tables
+
+
 # users     a ticket that was given: the person (a keyed hash), the epoch, the slot
 #           none -> given -> moved: a refusal takes the row away, and a later epoch gets another one
 # witness   every publication that the analyzer has told of, with the cosignature: none -> stands, for ever
 # binding   what this database belongs to: a hash of the task and of the key that hides people
-
-
 SCHEMA = """
 create table users (
     person {blob} not null, epoch {bigint} not null, slot {blob} not null, primary key (person, epoch)
@@ -116,11 +115,7 @@ def _rows(held: TicketsByUser) -> Iterable[tuple[bytes, int, bytes]]:
     return ((person, epoch, slot) for person, tickets in held.items() for epoch, slot in tickets.items())
 
 
-# The registrar as notary: of every number it cosigns one publication, whatever the analyzer's database says later.
-#
-# The analyzer shows a publication to nobody before it has the cosignature. So an analyzer whose database was restored,
-# or
-# a second one beside it, can release a batch once more, with fresh noise, but nobody ever sees what it has released.
+# The notary
 
 
 _LONGEST = 100  # characters of a chain
@@ -128,7 +123,10 @@ _FIELDS = {"number", "previous", "chain", "epoch", "signature"}
 
 
 class Notary:
-    """What stands, in transactions of the registrar's database.
+    """Cosign one publication of each number, in transactions of the registrar's database.
+
+    The analyzer shows a publication only with the cosignature. An analyzer whose database was restored, or a second one
+    beside it, can release a batch again with fresh noise, but nobody sees what it releases.
 
     Parameters
     ----------
@@ -204,13 +202,7 @@ def _read_witness(document: Any) -> PublicationPin:
     return PublicationPin(document["number"], document["chain"])
 
 
-# Tickets: one per user and epoch, at most `participations` of them that may still be used.
-#
-# A refusal is the collector's word that a slot was not used and never will be: its owner gets another one in a later
-# epoch. What people report is nothing that comes here.
-#
-#     person = HMAC-SHA256(secret, "user" | task | user), its first 16 bytes: so people are stored
-#     slot   = HMAC-SHA256(secret, "slot" | task | epoch | person), likewise: after a restore the same one again
+# Tickets
 
 
 MOST = 1000  # tickets in a request
@@ -229,7 +221,15 @@ class TicketRequest:
 
 
 class Registrar:
-    """What a registrar does, in transactions of its database. Refusals are answers here: many are asked for at once."""
+    """Give tickets, in transactions of the registrar's database: one for each user and epoch.
+
+    At most `participations` tickets of a user may still be used. A proof of the collector that a slot was not used, and
+    never will be, gives its owner a ticket of a later epoch. Nothing that people report comes here. Many tickets are
+    asked for at once, so a refusal is one of the answers.
+
+        person = HMAC-SHA256(secret, "user" | task | user), its first 16 bytes: the key under which a user is stored
+        slot   = HMAC-SHA256(secret, "slot" | task | epoch | person), likewise: the same one after a restore
+    """
 
     def __init__(
         self,

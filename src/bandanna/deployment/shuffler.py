@@ -1,4 +1,4 @@
-"""The shuffler."""
+"""The shuffler: it takes plans from the analyzer, and forwards shares to it and jobs to the helper."""
 
 from __future__ import annotations
 

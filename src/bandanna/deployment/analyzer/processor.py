@@ -54,16 +54,16 @@ from bandanna.privacy.stores.database import TransactionStore
 from bandanna.storage.database.base import Database, Transaction
 from bandanna.storage.encoding import Encoding
 
-# Where the analyzer is, as one row.
+# Progress
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnalyzerProgress:
-    """Before round `round` of batch `epoch`.
+    """The state of the analyzer before round `round` of batch `epoch`: one row of its database.
 
     state       of the policy, before the batch's episode;  streams: of stream protocols (raw sums in the central model)
     next_epoch  the number of the batch after it
-    kept        rows that later asks may be about, of servers that are trusted with rows
+    kept        rows that later queries may be about, of servers that are trusted with rows
     source      where seeded noise is; None for secure noise
     """
 
@@ -110,11 +110,14 @@ def write_progress(rows: Transaction, progress: AnalyzerProgress, state: str, en
     )  # fmt: skip
 
 
-# Where the analyzer's noise comes from: the operating system, or in a seeded test the streams of a simulation.
+# Randomness
 
 
 class AnalyzerRandomness:
-    """Noise and coins, from where they were; `stream`: the noise of stream protocols."""
+    """Noise and coins of the operating system, or in a seeded test of the simulation's streams.
+
+    stream  the noise of stream protocols
+    """
 
     def __init__(self, policy: Policy[Any], seed: int | None, state: Any) -> None:
         self.source: NoiseSource = SecureNoise()
@@ -135,12 +138,7 @@ class AnalyzerRandomness:
         return {name: rng.bit_generator.state for name, rng in self._rngs.items()} or None
 
 
-# Ledger entry, answers, state, snapshot and chain of a batch, in one transaction; then the registrar cosigns the
-# publication, and only then anybody sees it.
-#
-# batch: expected -> partial -> released | burned (totals seen but unusable: charged, not learned)
-# publication: pending (committed) -> cosigned and served;   nothing is released while one is pending
-# task: running -> exhausted (the budget refuses) | finished (nothing more is released)
+# The batch processor
 
 
 RUNNING, EXHAUSTED, FINISHED = "running", "exhausted", "finished"
@@ -186,7 +184,14 @@ class BatchPlan:
 
 
 class BatchProcessor:
-    """The analyzer's heart, without sockets: shares go in, publications come out.
+    """Turn shares into publications, without sockets.
+
+    Ledger entry, answers, state, snapshot and chain of a batch are written in one transaction. Then the registrar
+    cosigns the publication, and only then it is served.
+
+        batch        expected -> partial -> released | burned (totals seen but unusable: charged, not learned)
+        publication  pending (committed) -> cosigned and served; nothing is released while one is pending
+        task         running -> exhausted (the budget refuses) | finished (nothing more is released)
 
     witness    tells the registrar of a publication
     published  the newest publication that the registrar has cosigned and that is served; None before this process has
@@ -619,15 +624,14 @@ def _finite_or_none(epsilon: float | None) -> float | None:
     return epsilon if epsilon is not None and math.isfinite(epsilon) else None
 
 
-# The analyzer's tables, beside the ledger's, and the collector's where it has one.
-#
+# Tables
+
+
 # progress   one row: which round of which batch is awaited, the policy's state before it, what the analyzer holds
 # answers    of the running batch, those of earlier rounds
 # shares     what mixers have sent of the awaited round: expected -> partial -> released | burned
 # releases   every publication with its signature and chain, in order, the ledger's last entry before it, and the
 #            registrar's cosignature: pending (null) -> served; the newest one alone may be pending
-
-
 SCHEMA = """
 create table progress (
     id {bigint} primary key, task text not null, status text not null, epoch {bigint} not null,

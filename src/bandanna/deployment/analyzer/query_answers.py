@@ -34,7 +34,7 @@ from bandanna.protocols.mixers import FullBatches, Mixer, MixerState, SummingMix
 from bandanna.storage.encoding import matches_type
 from bandanna.types import Ints
 
-# Asks, answered from what arrived: from mixers' views, or from the rows that a trusted server is sent.
+# Answers
 
 
 _LARGEST = 1e100  # of a number in a row: its square is one too
@@ -188,7 +188,7 @@ def played_from_rows(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any
     return replace(made, answered=None) if later else made
 
 
-# What mixers have sent, as the views that a protocol's analyzer takes.
+# Shares
 
 
 Share = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Witnesses of what was published, to detect restored databases."""
+"""The analyzer's calls of the registrar, which cosigns publications and detects a restored database."""
 
 from __future__ import annotations
 

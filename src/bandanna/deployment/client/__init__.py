@@ -1,4 +1,4 @@
-"""The client of a deployment."""
+"""The client of a deployment: sessions of users on devices or on a host's server, and simulated users."""
 
 from __future__ import annotations
 

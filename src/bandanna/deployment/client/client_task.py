@@ -1,4 +1,4 @@
-"""What a client reads of a task."""
+"""The parts of a task's document that a client reads."""
 
 from __future__ import annotations
 

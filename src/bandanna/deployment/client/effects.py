@@ -8,7 +8,7 @@ from typing import Any
 
 from bandanna.errors import BandannaError
 
-# What the steps of a session want of whoever takes them: a request sent, a ticket, some time; and how that fails.
+# Effects
 
 
 class Unreachable(BandannaError):
@@ -49,7 +49,7 @@ Effect = SendRequest | GetTicket | Sleep
 EffectSteps = Generator[Effect, Any, Any]
 
 
-# What a user is given, and what became of the reward.
+# Results
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,7 +41,7 @@ from bandanna.simulation.players.reference import ReferenceRun
 from bandanna.simulation.result import checkpoints_for
 from bandanna.simulation.run import Tally
 
-# A deployment as a client reaches it: publications, tickets, uploads.
+# The deployment
 
 
 _PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
@@ -132,11 +132,7 @@ class HttpDeployment:
                 pause = min(2 * pause, _LONGEST)
 
 
-# Simulated users of a real deployment: an environment's people act on what is published, and report what they earned.
-#
-# A crowd plays one batch after the other. In a seeded test it draws what a simulation with the task's seed draws, so
-# that
-# the deployment must learn what the simulator learns, bit for bit; else every user has noise of its own.
+# Simulated users
 
 
 _WAIT = 20.0  # seconds in one request for a newer publication
@@ -157,7 +153,10 @@ class SimulationTotals:
 
 
 class SimulatedUsers:
-    """Users of a task in an environment, `concurrency` of them at once.
+    """Users of a real deployment who act on what it publishes in an environment, `concurrency` of them at once.
+
+    They play one batch after the other. In a seeded test they draw what a simulation with the task's seed draws, so the
+    deployment must learn what the simulator learns, bit for bit; else every user has noise of its own.
 
     silent  the share of users who open a slot and never answer
     """
@@ -411,7 +410,7 @@ def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
     return told
 
 
-# Which world simulated users live in.
+# Environments
 
 
 def world_for_task(task: Task, name: str | None = None) -> Environment:

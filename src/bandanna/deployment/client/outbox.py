@@ -26,13 +26,7 @@ from bandanna.deployment.messages.publication import (
 )
 from bandanna.errors import BandannaError, InvalidArgument
 
-# What a device keeps until it is acknowledged: decisions, the very bytes that were sent, and the newest publication.
-#
-# An SQLite file of its owner's only, synced before anything is sent: after a crash the same bytes are sent again, and
-# noise is never drawn twice. What is acknowledged or over is deleted, features first of all.
-#
-#     decided (no slot yet) -> opening (zero reports stored) -> open -> answered (final report stored) -> deleted |
-#     over
+# The outbox
 
 
 DECIDED, OPENING, OPEN, ANSWERED, OVER = "decided", "opening", "open", "answered", "over"
@@ -77,7 +71,13 @@ class PendingDecision:
 
 
 class Outbox:
-    """Of one device, or of a host that acts for many users: one file, any number of tasks and users.
+    """What a device keeps until it is acknowledged: decisions, the bytes that were sent, and the newest publication.
+
+    One file of one device, or of a host that acts for many users, for any number of tasks and users. Only its owner can
+    read the SQLite file, and it is synced before anything is sent: after a crash the same bytes are sent again, and
+    noise is never drawn twice. What is acknowledged or over is deleted, features first of all.
+
+        decided (no slot yet) -> opening (zero reports stored) -> open -> answered (final report stored) -> over
 
     path  a file, made if it is not there; ":memory:" keeps nothing after a crash
     """
@@ -249,7 +249,7 @@ def _create_private_file(path: Path) -> None:
     path.chmod(0o600)
 
 
-# What a task's analyzer publishes, verified: the newest that was seen is kept, and none before it is believed.
+# Publications
 
 
 Content = dict[str, Any]
@@ -258,7 +258,10 @@ _MOST = 1 << 20  # publications that a device may have missed
 
 
 class PublicationCache:
-    """The publications of one task. What is asked for says nothing about who asks, nor what was seen before."""
+    """The verified publications of one task: the newest that was seen is kept, and no older one is believed.
+
+    What is asked for says nothing about who asks, nor what was seen before.
+    """
 
     def __init__(self, leaflet: ClientTask, outbox: Outbox) -> None:
         self._leaflet, self._outbox = leaflet, outbox

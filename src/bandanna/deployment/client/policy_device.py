@@ -24,7 +24,7 @@ from bandanna.policies.base import AssignedArms, Episode, PlayedRounds, RunnerSt
 from bandanna.policies.serialization import make_encoding
 from bandanna.types import Floats
 
-# What happened, as bodies of records: rows for a trusted server, else protected reports, split or sealed as needed.
+# Bodies of records
 
 
 class BodyEncoder:
@@ -92,7 +92,7 @@ class BodyEncoder:
         )
 
 
-# A publication as a device reads it: verified, never older than one it has seen, and what it asks for.
+# Publications
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +165,7 @@ class CurrentPublication(VerifiedPublication):
         return check_planned_queries(self.task, self.state, episode, self.batches[place])
 
 
-# A guide for every task that can be deployed: it asks the policy itself, and needs the whole library.
+# The device
 
 
 class PolicyDevice(DeviceLogic):

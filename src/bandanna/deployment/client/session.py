@@ -38,7 +38,7 @@ from bandanna.errors import (
     raise_without_context,
 )
 
-# Where a host's server gets its users' tickets. A device never has the registrar's token: it asks its host.
+# Tickets
 
 
 Refused = Sequence[tuple[int, bytes, bytes]]
@@ -104,7 +104,7 @@ def to_ticket(given: Any) -> Ticket:
         raise_without_context(InvalidStatistic("tickets", given, str(error)))
 
 
-# Sessions: the steps of `steps`, with requests sent by httpx, one after the other or by asyncio.
+# Sessions
 
 
 _SECONDS = 30.0  # for one request

@@ -48,7 +48,7 @@ from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage import files
 
-# Who may see what is not public: whoever has the token, or a cookie that was given for it.
+# Sessions of administrators
 
 
 COOKIE = "bandanna-session"
@@ -145,7 +145,7 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", errors="replace")).digest()
 
 
-# Everything that a dashboard shows, by the address of its page: twins first, and how a page is made of each.
+# Pages
 
 
 _SECONDS = 10.0  # that a page may wait for the analyzer
@@ -240,7 +240,7 @@ class TaskBoard:
         return alone if known is None else replace(known, theta=alone.theta, plays=alone.plays)
 
 
-# The dashboard as a process.
+# The process
 
 
 CONTENT_POLICY = (
@@ -503,7 +503,7 @@ def build_dashboard(board: TaskBoard, *, admin: AdminSessions | None, log: Event
     )
 
 
-# Places to look at: addresses of analyzers and folders of tasks.
+# Places of tasks
 
 
 VARIABLE = "BANDANNA_DASHBOARD_TOKEN"

@@ -1,4 +1,4 @@
-"""Charts as SVG."""
+"""Charts of curves and bars as SVG elements."""
 
 from __future__ import annotations
 

@@ -12,11 +12,7 @@ from typing import Any, TypeAlias
 from bandanna.deployment.task.document import Task
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP
 
-# HTML and SVG as values: a text is a text wherever it stands, and there is no way to write markup but by elements.
-#
-# Refused are what a strict content policy refuses: inline scripts and styles, handlers in attributes, and addresses
-# that
-# lead out of the site or begin with a scheme.
+# Elements
 
 
 Node: TypeAlias = "Element | str | int | float | Iterable[Node] | None"
@@ -33,7 +29,12 @@ _INVISIBLE = re.compile(
 
 
 class Element:
-    """A tag with attributes and what is inside it; made by `h`."""
+    """A tag with attributes and what is inside it; made by `h`.
+
+    Texts are escaped wherever they stand, and only elements write markup. What a strict content policy refuses is
+    refused here: inline scripts and styles, handlers in attributes, and addresses that lead out of the site or begin
+    with a scheme.
+    """
 
     __slots__ = ("attributes", "children", "name")
 
@@ -119,7 +120,7 @@ def render_document(root: Element) -> bytes:
     return f"<!doctype html>\n{root}\n".encode("utf-8", errors="replace")
 
 
-# Numbers and rules in words.
+# Numbers as text
 
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))

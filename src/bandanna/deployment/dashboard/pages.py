@@ -9,7 +9,7 @@ from bandanna.deployment.dashboard import charts
 from bandanna.deployment.dashboard.charts import ChartLine, ChartRow
 from bandanna.deployment.dashboard.markup import Element, Node, format_band, format_number, h, render_document
 
-# What every page has: where one is, what there is, and what to read first; and parts that pages share.
+# Parts of every page
 
 
 STATES = {
@@ -143,7 +143,7 @@ def format_count(count: Any, noun: str) -> str:
     return f"{format_number(count)} {noun}{'s' * (count != 1)}"
 
 
-# Parts of a task's page that are drawn from releases: rewards, regret, what is learned, which arms are played.
+# Releases
 
 
 _SHOWN = 12  # rows of the table behind a curve
@@ -251,7 +251,7 @@ def _named(name: str, title: str, summary: str, found: dict[str, Any], column: s
     ]
 
 
-# The first page: tasks that are watched.
+# The list of tasks
 
 
 def render_index(document: dict[str, Any], *, admin: bool | None) -> bytes:
@@ -299,7 +299,7 @@ def _filling(batch: dict[str, Any]) -> str:
     )
 
 
-# The form for an administrator's token, and what is said when something is not there.
+# Login and errors
 
 
 _SAID = {
@@ -346,7 +346,7 @@ def render_error(document: dict[str, Any], *, admin: bool | None) -> bytes:
     )
 
 
-# Parts of a task's page about its promise: what was spent, who sees what, and the tree of batches.
+# The promise
 
 
 def render_privacy(document: dict[str, Any]) -> Node:
@@ -422,7 +422,7 @@ def render_tree(document: dict[str, Any]) -> Node:
     )
 
 
-# A page of a task's history, and a publication's own.
+# History
 
 
 def render_releases(document: dict[str, Any], *, admin: bool | None) -> bytes:
@@ -539,7 +539,7 @@ def _listed(found: dict[str, Any], column: str, title: str, left: list[str] | No
     return [h.p(found["note"]), render_table(title, (column, "estimate"), rows), kept]
 
 
-# A task: how far it is, what was released of it, what that cost, and how its roles are.
+# A task
 
 
 _UNNAMED = (

@@ -32,7 +32,7 @@ from bandanna.deployment.task.export import ExportedPublication, check_publicati
 from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.errors import BandannaError, MissingExtra
 
-# Questions to the roles of a deployment: GET, with an end to what is waited for and to what is read.
+# Requests
 
 
 MOST = 1 << 24  # bytes of an answer
@@ -114,7 +114,7 @@ class HttpRoleClient:
         await self._client.aclose()
 
 
-# What roles tell, read with suspicion: of the types and sizes that it has to have, or not at all.
+# Parsing
 
 
 _WATCHED_METRICS = {  # metrics that are about refusals and answers, and what their label is
@@ -192,9 +192,7 @@ def parse_status(answer: RoleResponse) -> str:
     return answer.content.decode("utf-8", errors="replace")[:_LONGEST]
 
 
-# A look at the roles of a task that is known: how far its batch is, whether they are well, what they count.
-#
-# Only roles of `known.asks` are called: those whose addresses the operator has given.
+# Reading all roles
 
 
 async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus | None:
@@ -210,7 +208,7 @@ async def fetch_batch_status(web: RoleClient, known: TaskStatus) -> BatchStatus 
 
 
 async def fetch_health(web: RoleClient, known: TaskStatus) -> tuple[RoleState, ...]:
-    """Every role's word about itself."""
+    """Every role's word about itself; only roles whose addresses the operator has given are called."""
     return tuple([await _fetch_role_health(web, known, role) for role in known.roles])
 
 
@@ -240,11 +238,7 @@ async def fetch_admin_metrics(
     return tuple(counts), tuple(statuses)
 
 
-# A task, watched: its analyzer is followed by long poll, its collector and its roles are asked how they are.
-#
-# What is read is checked as a device would: signatures by the task's keys, every publication against those seen
-# before.
-# Whatever goes wrong is kept as a sentence, for the page, and tried again.
+# The poller
 
 
 _WAIT = 20.0  # seconds that the analyzer may let us wait for a newer publication
@@ -258,7 +252,11 @@ _INSIDE = frozenset({"counts", "statuses"})  # for administrators: when they cha
 
 
 class TaskPoller:
-    """One task. `known` is replaced, never changed; `version` counts changes of what is public, `changes` all of them.
+    """Follow one task: its analyzer by long poll, its collector and its roles by questions.
+
+    Publications are checked as a device would check them: signatures by the task's keys, each against earlier ones.
+    Whatever goes wrong is kept as a sentence for the page, and tried again. `known` is replaced, never changed;
+    `version` counts changes of what is public, `changes` all of them.
 
     task    where it was read from a folder: only then are the addresses that it names asked, and `tokens` sent to them
     named   further addresses that the operator has given: of a document from elsewhere no others are asked but its

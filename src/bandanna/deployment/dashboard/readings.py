@@ -1,4 +1,4 @@
-"""What the publications of each policy family say."""
+"""Readers of publications, one for each family of policies: rewards, regret and parameters with their noise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bandanna.policies.linear.private_rewards import LinTSRewards
 from bandanna.protocols.base import BatchProtocol
 from bandanna.types import Floats
 
-# One publication, and what it says; for policies of which no more is known than that they are one.
+# Any policy
 
 
 MOST = 1000  # parameters or arms that are read; a page shows fewer
@@ -199,7 +199,7 @@ def estimate_regret(users: int, reward: ValueBand, means: ArmMeans) -> ValueBand
     return ValueBand(value=users * float(means.values[best]) - reward.value, half=half)
 
 
-# Arms without features: sums of rewards for each, released, of arms that were assigned and so are public.
+# Assigned arms
 
 
 _REGRET = (
@@ -305,7 +305,7 @@ class EpisodesReader(_ArmsReader):
         return ValueBand(value=known.value + own, half=half)
 
 
-# LinTS and LinUCB: the released running sums (x y, x x^T), their noise, and what follows from them.
+# LinTS and LinUCB
 
 
 _ARMS = 200  # of which plays are solved for
@@ -471,7 +471,7 @@ def solve_constant(rows: Floats | None) -> Floats | None:
     return found if np.max(np.abs(rows @ found - 1)) < _NEAR else None
 
 
-# LinTS that protects rewards alone: a noisy sum of w x (r - 1/2), and exact sums of what is public.
+# LinTS that protects rewards alone
 
 
 class RewardsReader(PublicationReader):
@@ -541,9 +541,7 @@ class RewardsReader(PublicationReader):
         return float(self._constant @ (domain.unpack(public)[1] / scale) @ self._constant)
 
 
-# What publications tell everybody: rewards, regret, parameters and plays, each with its noise, or why not.
-#
-# Nothing is read but states, snapshots and plans as they were published: post-processing of releases.
+# The reader of a task
 
 
 def reader_for(task: Task) -> PublicationReader:

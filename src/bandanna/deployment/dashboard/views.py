@@ -1,4 +1,4 @@
-"""What pages show, as plain values: tasks, releases, trees of batches."""
+"""The JSON documents behind pages: tasks, releases and trees of batches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bandanna.deployment.task.export import ExportedPublication, describe_progre
 from bandanna.policies.base import RunningSumPolicy
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 
-# Points of a history for drawing: never more than so many, evenly spaced, whatever the length of the history.
+# Histories
 
 
 MOST = 256  # points
@@ -75,7 +75,7 @@ class PublicationHistory:
         return self._kept.get(number)
 
 
-# What is known of a task at one moment: a value, which pages are made of.
+# The status of a task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +161,7 @@ class TaskStatus:
         }
 
 
-# The tree of batches of concurrent shufflers: what is full on each level, and what fills.
+# The tree of batches
 
 
 _MOST = 48  # batches of a level that are drawn one by one
@@ -201,7 +201,7 @@ def build_tree(task: Task, known: TaskStatus) -> dict[str, Any] | None:
     return {"levels": levels, "users": users}
 
 
-# The twins of a page of a task's history, and of one publication.
+# History and publications as JSON
 
 
 PAGE = 50  # lines
@@ -293,7 +293,7 @@ def _plain(band: ValueBand | None) -> dict[str, Any] | None:
     return None if band is None else band.plain()
 
 
-# The twins of the list of tasks, and of a task.
+# Tasks as JSON
 
 
 ROWS = 60  # parameters or arms on a page

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Send
 
 
-# How an application begins and ends (ASGI's lifespan).
+# Lifespan
 
 
 _FENCE_CHECK_SECONDS = 1.0  # seconds between two looks at the claim
@@ -143,7 +143,7 @@ class Lifespan:
         return True
 
 
-# Whether a role can do its work: what it says of itself, and whether its database can be written.
+# Health
 
 
 _EVERY = 5.0  # seconds between two writes
@@ -225,7 +225,7 @@ class Health:
             self._running = None
 
 
-# The application of a role: its routes and uploads, and what all roles have - limits, health, metrics, errors.
+# The application
 
 
 _LIMITS = Limits()

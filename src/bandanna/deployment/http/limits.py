@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
 
-# How much a server takes, keeps and waits for.
+# Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class Limits:
         return seconds > self.seconds or (seconds - self.patience) * self.rate > taken
 
 
-# Bodies of requests, read within limits: of size, of time, and of memory for all of them together.
+# Bodies of requests
 
 
 _TICK = 0.1  # seconds between two looks at the clock
@@ -247,7 +247,7 @@ def _refuse_nan(_: str) -> Any:
     raise ValueError
 
 
-# Places of requests: each class has its own, so that no class of requests can stop another one.
+# Places of requests
 
 
 ADMITTED_REQUEST = "bandanna.place"  # of a scope
@@ -373,7 +373,7 @@ async def _wait_until_disconnected(receive: Receive) -> None:
         pass
 
 
-# By which listener a request came, under which name it asks for the role, and from which network it comes.
+# Listeners
 
 
 OUTSIDE, AMONG, INSIDE = "outside", "among", "inside"  # for everybody, for other roles, for the operator
@@ -507,7 +507,7 @@ def _parse_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         raise InvalidArgument("--proxy", text, allowed) from None
 
 
-# Connections that cannot be held open for nothing: bounds that uvicorn's protocol does not have.
+# Connections
 
 
 _FRAMING = 8  # bytes on the wire for one of a body in chunks, at most

@@ -33,7 +33,7 @@ from bandanna.deployment.http.requests import (
 disable_created_metrics()  # type: ignore[no-untyped-call]  # what is counted is published, not since when
 
 
-# A log of events.
+# The log
 
 
 LogValue = bool | int | float | str | None
@@ -94,7 +94,7 @@ def _check_log_text(key: str, value: object) -> str:
     return value
 
 
-# Requests and refusals.
+# Metrics
 
 
 OTHER = "other"  # the route of requests for a path that is unknown

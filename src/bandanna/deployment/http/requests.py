@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 
-# What blocks runs in a thread of the application's pool.
+# Threads
 
 
 ValueT = TypeVar("ValueT")
@@ -43,7 +43,7 @@ async def run_in_thread(function: Callable[..., ValueT], *args: object) -> Value
     return await asyncio.get_running_loop().run_in_executor(None, call)
 
 
-# What a client is told when something is not done, and what it never is told.
+# Refusals
 
 
 _REASON = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -148,7 +148,7 @@ def locate_error(error: BaseException) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.]', '_', Path(file).name)[:60]}:{line}"
 
 
-# Which handler a path belongs to, by templates such as `/tasks/{task}/reports`.
+# Routes
 
 
 Handler: TypeAlias = "Callable[[Request], Awaitable[Response]]"
@@ -248,7 +248,7 @@ def _compile_template(template: str) -> re.Pattern[str]:
     return re.compile(_PARAMETER.sub(_VALUE, re.escape(template)))
 
 
-# Answers: canonical JSON, entity tags, and the headers that every answer has.
+# Responses
 
 
 JSON = (b"content-type", b"application/json")
@@ -317,11 +317,7 @@ def headers_if_unchanged(headers: Headers, wanted: bytes | None) -> Headers | No
     return [pair for pair in headers if pair[0] not in (b"content-length", b"content-type")]
 
 
-# Which answers a page of another origin may read (CORS): those of routes that are public, and no others.
-#
-# A client in a browser runs on its host's page, so analyzer, collector and helper are other origins to it. `*` lets
-# every
-# page read what everybody may fetch anyway, and never with cookies or other credentials; nothing here has any.
+# Cross-origin requests (CORS)
 
 
 _ANY_ORIGIN = (b"access-control-allow-origin", b"*")
@@ -330,7 +326,11 @@ _KEPT = 86_400  # seconds for which a browser need not ask again
 
 
 def add_preflight_targets(targets: Sequence[RouteTarget], public: Collection[str]) -> list[RouteTarget]:
-    """The targets, those of `public` ("GET /task") marked so, and the answers to browsers that ask before they send."""
+    """Return the targets, with those of `public` ("GET /task") marked, and targets that answer preflight requests.
+
+    A client in a browser runs on its host's page, so analyzer, collector and helper are other origins to it. `*` lets
+    every page read what everybody may fetch anyway, without cookies or other credentials: nothing here has any.
+    """
     names = {f"{target.method} {target.template}" for target in targets}
     for name in public:
         if name not in names or is_guarded(name.partition(" ")[2]):

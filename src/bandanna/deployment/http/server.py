@@ -1,4 +1,4 @@
-"""The server of a role."""
+"""The uvicorn server of a role: listeners, TLS, logging, and the end of the process."""
 
 from __future__ import annotations
 

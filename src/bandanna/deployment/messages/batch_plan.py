@@ -1,4 +1,4 @@
-"""Announced batches."""
+"""The public plan of a batch: slots, rounds and the form of their reports, without a policy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from bandanna.numeric.exact_sums import assigned_arms
 from bandanna.storage.encoding import matches_type
 from bandanna.types import Ints
 
-# What is public about a batch before it begins: how many slots it has, and what a report of each round is made like.
-#
-# A mixer learns from it what to add; it needs to know no policy. What devices evaluate, and where, is not in it.
+# Batches
 
 
 DTYPES = {"<u4": 4, "<u8": 8, "<i8": 8, "<f8": 8}
@@ -211,7 +209,7 @@ def _from_plain(kind: Any, plain: Any) -> Any:
     return kind(**plain)
 
 
-# What a task's document tells light clients, and whether a batch was announced as it says.
+# Batches that clients were promised
 
 
 VERSION = 1

@@ -17,7 +17,7 @@ import numpy as np
 from bandanna.errors import BandannaError, MissingExtra, Unreadable, describe_json_error, raise_without_context
 from bandanna.types import Ints
 
-# Documents as bytes: one JSON text for one value, its hash, and texts that fit into addresses.
+# Canonical JSON
 
 
 def dumps(document: Any) -> bytes:
@@ -63,10 +63,7 @@ def _refuse(text: str) -> Any:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-# Signatures (Ed25519), sealed messages (HPKE: X25519, HKDF-SHA256, AES-128-GCM) and masks (AES-128-CTR).
-#
-# A mask is a uniform vector modulo 2^64 made from a seed of 16 bytes:  share = counts - mask,  counts = share + mask.
-# Whoever has only one of both has a vector that is uniform whatever the counts are (as long as AES-128 is not broken).
+# Signatures, sealed messages and masks
 
 
 try:
@@ -225,12 +222,16 @@ def expand_masks(seed: bytes, lengths: Sequence[int]) -> list[Ints]:
 
 
 def expand_mask(seed: bytes, length: int) -> Ints:
-    """A uniform vector modulo 2^64, as int64: AES-128 in counter mode from 0, for a seed that is used once."""
+    """Return a uniform vector modulo 2^64, as int64: AES-128 in counter mode from 0, for a seed that is used once.
+
+    share = counts - mask and counts = share + mask: share or mask alone is uniform whatever the counts are, as long as
+    AES-128 is not broken.
+    """
     stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update(bytes(8 * length))
     return np.frombuffer(stream, dtype="<i8").astype(np.int64)
 
 
-# Whose certificates are believed, where nobody says otherwise: read once, not for every connection.
+# Certificates
 
 
 def make_tls_context(*, environment: bool = False) -> ssl.SSLContext:

@@ -28,18 +28,7 @@ from bandanna.deployment.messages.canonical import (
 from bandanna.deployment.messages.tickets import MAC, SLOT, encode_label, is_equal_mac, mac
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 
-# Reports as devices send them: a fixed header and a body of one length for everybody.
-#
-#     record = slot(16) tag(16) epoch:u32 round:u16 version:u8 key_id:u8 body                       little-endian
-#     tag    = HMAC-SHA256(k_C, "record" | all but the tag | plan), its first 16 bytes
-#
-# Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. k_C is
-# the
-# ticket's key for the collector (`ticket.Tickets`), plan the digest of the batch's plan: who does not have the ticket
-# can
-# neither make a record nor change one, nor move it to another round, epoch, slot or plan. An analyzer that tells
-# devices
-# of more people than it tells the mixer, so that they draw less noise, has their records refused.
+# Records
 
 
 _HEADER = struct.Struct(f"<{SLOT}s{MAC}sIHBB")
@@ -52,7 +41,16 @@ EPOCHS = 2**32 - 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One report of one slot for one round of an epoch."""
+    """One report of one slot for one round of an epoch: a fixed header and a body of one length for everybody.
+
+        record = slot(16) tag(16) epoch:u32 round:u16 version:u8 key_id:u8 body                     little-endian
+        tag    = HMAC-SHA256(k_C, "record" | all but the tag | plan), its first 16 bytes
+
+    Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. k_C is
+    the ticket's key for the collector (`tickets.TicketKeys`), plan the digest of the batch's plan. Without the ticket
+    nobody can make or change a record, or move it to another round, epoch, slot or plan. If an analyzer tells devices
+    of more people than it tells the mixer, so that they draw less noise, their records are refused.
+    """
 
     slot: bytes
     tag: bytes
@@ -149,7 +147,7 @@ def join_records(records: Iterator[bytes] | list[bytes]) -> bytes:
     return b"".join(len(record).to_bytes(4, "little") + record for record in records)
 
 
-# What devices are answered: tickets by the registrar, a verdict for each record by the collector.
+# Tickets and answers
 
 
 _PLACES = 2**31  # no batch has more
@@ -220,7 +218,7 @@ def _parse_answer(plain: Mapping[str, Any]) -> RecordAnswer:
     )
 
 
-# What sealed texts belong to, for whom seeds are sealed, and the digest by which two mixers compare their slots.
+# Sealing
 
 
 _INFO = struct.Struct("<32s32sIH16s32s")  # label, task, epoch, round, slot, plan
@@ -274,7 +272,7 @@ def read_seal_key(told: Any, *, task_id: str, key: str) -> tuple[int, str]:
     return number, public
 
 
-# The body of a report: numbers as they are, sealed for the analyzer, or split for two mixers.
+# Bodies
 
 
 def encode_body(
@@ -303,7 +301,7 @@ def encode_body(
     return shares + seal(key, seed + ticket.helper, sealing_info(task, batch, round_, ticket.slot))
 
 
-# What a collector says of a record, and how it says it to devices.
+# Verdicts
 
 
 REASONS = {

@@ -14,7 +14,7 @@ from bandanna.deployment.messages.report import slots_checksum
 from bandanna.deployment.messages.tickets import SLOT
 from bandanna.errors import Unreadable
 
-# What a mixer tells the analyzer of a round of a batch: totals, of how many, of which set; and what it is told.
+# Shares and receipts
 
 
 def write_share(
@@ -79,7 +79,7 @@ def check_receipt(receipt: Any, *, task_id: str, epoch: int, round_: int, key: s
         raise Unreadable("a receipt of another round")
 
 
-# A job as the shuffler writes it: the plan of the batch, and of every place its slot and its text for the helper.
+# Jobs
 
 
 _FIELDS = {"task", "batch", "round", "count", "checksum", "entries"}

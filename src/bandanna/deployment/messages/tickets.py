@@ -1,4 +1,4 @@
-"""Tickets and slots."""
+"""The keys of tickets, and authentication codes by which slots are proved."""
 
 from __future__ import annotations
 

@@ -27,43 +27,7 @@ from bandanna.policies.registry import find_algorithm, find_argument_types, make
 from bandanna.storage import files
 from bandanna.validation import check_keys, check_type, prefix_errors, read_toml
 
-# What a task's file says: every key known, every value of its type, nothing computed yet.
-#
-# title = "Which treatment"
-# algorithm = "LinTS-SDP"                # a name of `bandanna list`
-#
-# [policy]                               # its arguments
-# dim = 5
-# horizon = 20_000
-# epsilon = 1.0
-# delta = 1e-5
-#
-# [arms]                                 # of arms that stay: names, or features = { a = [0.1, 0.2], ... }
-# names = ["a", "b"]
-#
-# [schema]                               # public: the features of a context, in their order, and their ranges
-# age = [18, 80]
-#
-# [features]                             # instead: a public map from records to features (docs/features.md)
-# intercept = true                       # project = { dim = 6, seed = 0 }, ball = { scale = 1.5 }
-# [features.columns]
-# age = [18, 80]
-# site = ["north", "south"]
-# note = { buckets = 16 }
-#
-# [rules]
-# participations = 1
-# grace = "10 min"                       # or seconds
-# max_age = 1
-# mixers = 1
-# noise = "checked"                      # or "device", "mixer": who draws coins, and what is refused
-#
-# [roles]                                # where they are found
-# analyzer = "https://analyzer.example"
-#
-# [test]                                 # makes it a test, whose noise may be known
-# seed = 7
-# close = "answered"
+# The file
 
 
 _TOP = ("title", "algorithm", "policy", "arms", "schema", "features", "rules", "roles", "test")
@@ -77,7 +41,44 @@ _MAX_AGE = 1_000  # releases
 
 @dataclass(frozen=True, kw_only=True)
 class TaskFile:
-    """A task's file, checked by itself; None stands for what follows from the policy."""
+    """A task's file, checked by itself; None stands for what follows from the policy.
+
+    title = "Which treatment"
+    algorithm = "LinTS-SDP"                # a name of `bandanna list`
+
+    [policy]                               # its arguments
+    dim = 5
+    horizon = 20_000
+    epsilon = 1.0
+    delta = 1e-5
+
+    [arms]                                 # of arms that stay: names, or features = { a = [0.1, 0.2], ... }
+    names = ["a", "b"]
+
+    [schema]                               # public: the features of a context, in their order, and their ranges
+    age = [18, 80]
+
+    [features]                             # instead: a public map from records to features (docs/features.md)
+    intercept = true                       # project = { dim = 6, seed = 0 }, ball = { scale = 1.5 }
+    [features.columns]
+    age = [18, 80]
+    site = ["north", "south"]
+    note = { buckets = 16 }
+
+    [rules]
+    participations = 1
+    grace = "10 min"                       # or seconds
+    max_age = 1
+    mixers = 1
+    noise = "checked"                      # or "device", "mixer": who draws coins, and what is refused
+
+    [roles]                                # their addresses
+    analyzer = "https://analyzer.example"
+
+    [test]                                 # makes it a test, whose noise may be known
+    seed = 7
+    close = "answered"
+    """
 
     title: str
     algorithm: str
@@ -218,7 +219,7 @@ _RULE_PARSERS: dict[str, Any] = {
 }
 
 
-# What a task's file leads to: the policy, who mixes, how old a snapshot may be, which arms there are, who is where.
+# The parts of a task
 
 
 _MIXED_TRUST = ("shuffle", "concurrent")  # trust models with mixers
@@ -349,7 +350,7 @@ def _is_local(url: str) -> bool:
     return (urlsplit(url).hostname or "") in ("127.0.0.1", "localhost", "::1")
 
 
-# Makes a task from its file: all is checked and calibrated; keys are drawn here, or by each role that joins.
+# The task
 
 
 def create_task(

@@ -39,7 +39,7 @@ from bandanna.simulation.environments.glm import GeneralisedLinear
 from bandanna.simulation.environments.linear import DisjointLinear, LinearContextual, SphereArms, SphereContexts
 from bandanna.simulation.environments.population import OneClientPerRound, Population
 
-# Who sees what in this task, and what is left of somebody's privacy against each of them.
+# Who sees what
 
 
 _LENGTH = 4  # bytes before each record of a request
@@ -221,7 +221,7 @@ def describe_mixer_guarantee(stated: Guarantee) -> str:
     return f"nothing: two reports are told apart with probability at least {odds:g}"
 
 
-# A task on a page, from its document alone: what it is, what it promises, who sees what, what to expect of it.
+# The page of a task
 
 
 _BROKEN_POLICY_ERRORS = (
@@ -370,9 +370,7 @@ def describe_forecast(task: Task) -> str:
     )
 
 
-# What is to be expected of a task's policy: its regret in a typical world of its kind, simulated for a few seeds.
-#
-# Whether there is a forecast depends on the policy alone, never on the clock: a file always gives the same document.
+# The forecast
 
 
 _ARMS = 10  # of a world, where the task does not say how many there are

@@ -35,7 +35,7 @@ from bandanna.storage import files
 from bandanna.storage.encoding import matches_type
 from bandanna.types import Floats
 
-# The task's document: everything that its parties must agree on, canonical, under the hash that names it.
+# The document
 
 
 FORMAT, VERSION = "bandanna task", 1
@@ -277,7 +277,7 @@ class Secrets:
         return made
 
 
-# The keys of a task: drawn together and given to each role apart, or drawn by each role for itself.
+# Keys and secrets
 
 
 _KEY = 32  # bytes of a secret that is no pair's
@@ -345,7 +345,7 @@ class Keys:
         )
 
 
-# A task where somebody has put it: in a folder, in a file, or at the address of its analyzer.
+# Where a task is found
 
 
 _MOST = 1 << 24  # bytes of a document
@@ -402,7 +402,7 @@ def fetch_url(url: str) -> tuple[bytes, dict[str, str]]:
     return bytes(content), headers
 
 
-# Whether batches were announced as the task's policy means them: an analyzer need not be trusted with the plan.
+# Announced batches
 
 
 def check_planned_queries(task: Task, state: Any, episode: Episode, told: Batch) -> QueryPlan:

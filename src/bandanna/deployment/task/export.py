@@ -14,14 +14,7 @@ from bandanna.deployment.task.document import AddressNotFound, Task, fetch_url, 
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.storage import files
 
-# Everything public about a task, as files that anybody can check: its document, its publications, its ledger.
-#
-#     task.json                   the document; its SHA-256 is the task's id
-#     publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}: signed and cosigned
-#     ledger.json                 what was spent, and for what, when the newest of them was in force
-#
-# The chain of a publication (`messages.publication`) follows from its document, and the next one names it as
-# `previous`.
+# Publications, exported and verified
 
 
 FOLDER = "publications"
@@ -89,7 +82,14 @@ def _fetch_publication(task: Task, base: str, what: str, number: int | None) -> 
 def export_task(
     place: str, folder: Path, *, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> ExportResult:
-    """Bring a folder up to what the analyzer has published; what is there already is checked and kept."""
+    """Bring a folder up to what the analyzer has published; what is there already is checked and kept.
+
+        task.json                   the document; its SHA-256 is the task's id
+        publications/000007.json    {"document": ..., "signature": ..., "cosignature": ...}
+        ledger.json                 what was spent, and for what, when the newest of them was in force
+
+    The chain of a publication follows from its document, and the next one names it as `previous`.
+    """
     task = find_task(place)
     base = find_analyzer_url(task, place)
     _prepare_folder(task, folder)
@@ -187,7 +187,7 @@ def _write(folder: Path, one: ExportedPublication) -> None:
     files.write_private_file(_file(folder, one.number), dumps(plain).decode() + "\n")
 
 
-# How far a running task is, as its analyzer has signed it.
+# Progress
 
 
 def fetch_progress(task: Task, place: str) -> dict[str, Any] | None:

@@ -38,13 +38,7 @@ from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.protocols.gaussian import SortingMixer
 from bandanna.protocols.mixers import Mixer, SummingMixer
 
-# What an episode will ask of its users, before anybody has answered.
-#
-# A policy asks one sum after the other and may place an ask where an answer was (gradients at the newest theta). What
-# a
-# report is *made like* - its protocol - is public from the start; only where it is evaluated may follow from answers.
-# So
-# devices can open their slots with a zero report for every ask, and mixers know what they will add.
+# Planned queries
 
 
 _MOST = 10_000  # asks of one episode
@@ -52,10 +46,12 @@ _MOST = 10_000  # asks of one episode
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPlan:
-    """The asks of an episode, in order, and in which round each is answered.
+    """The queries of an episode, in order, and in which round each is answered, before anybody has answered.
 
-    In one round are the asks that can be answered together: whose place does not depend on an answer of this episode,
-    and those after them until the next that does.
+    A policy asks one sum after the other, and an answer may decide where a later query is evaluated (a gradient at the
+    newest theta). What a report is made like - its protocol - is public from the start. So devices can open their slots
+    with a zero report for every query, and mixers know what they will add. Queries that do not depend on an answer of
+    this episode are answered in one round, up to the next query that does.
     """
 
     asks: tuple[SumQuery, ...]
@@ -145,7 +141,7 @@ def queries_of_round(
     return tuple(asks)
 
 
-# A policy's episodes as batches on the wire: what mixers and devices must know of them, and nothing else.
+# Batches of episodes
 
 
 _ROWS = ("none", "central")  # trust models whose server is sent rows as they are
@@ -235,7 +231,7 @@ def _check_lengths(round_: Round) -> None:
         raise BandannaError("asks of one round whose reports have different lengths: not deployable")
 
 
-# The first batches of a task, planned before anybody has come: what cannot run is found out when it is made.
+# The first batches of a task
 
 
 _ANSWERS = (0.25, 0.0)  # tried one after the other, so that what overflows is found; the last one is gone on from
@@ -277,24 +273,24 @@ def _initial_state(policy: Policy[Any], arms: FixedArmSet | None) -> Any:
         raise
 
 
-# What a device must know that has no policy: how to choose, what to tell, and which reports it may be asked for.
-#
-# It stands in the task's document (`device`), so that its noise is bound by the document's hash: an analyzer that
-# announces another batch gets no report from a client that knows nothing but this.
-#
-#     choose   a selector of `device.action_selection`, as plain values
-#     tells    by round and part, those of `device.statistics`; {"kind": "Row"} for a server that is trusted with rows
-#     plans    of every kind of batch: the digest of its rounds, for how many users at least, and by round and part the
-#              device that protects what is told (None for rows)
+# The section for clients without a policy
 
 
 _MAX_CLIENT_PLANS = 1_000  # different sizes of batches
 
 
 def client_task_section(policy: Policy[Any], features: Any, *, mixers: int, seeded: bool) -> dict[str, Any] | None:
-    """Plain values for JSON; None where a device needs the policy itself.
+    """Return the task's `device` section for JSON; None where a device needs the policy itself.
 
-    seeded  tests whose noise follows from a seed are played by crowds that have it
+    The section is part of the task's document, so the hash of the document binds its noise: a client that knows
+    nothing else sends no report to an analyzer that announces another batch.
+
+        choose   an action selector of `device.action_selection`, as plain values
+        tells    by round and part, statistics of `device.statistics`; {"kind": "Row"} for a server trusted with rows
+        plans    of every kind of batch: the digest of its rounds, the least number of its users, and by round and part
+                 the device that protects the statistic (None for rows)
+
+    seeded  tests whose noise follows from a seed are played by simulated users that have it
     """
     if seeded:
         return None
@@ -359,7 +355,7 @@ def _device_parameters(asks: tuple[SumQuery, ...]) -> list[dict[str, Any]]:
     return [ask.protocol.device.parameters for ask in (asks[:1] if asks[0].arm is not None else asks)]
 
 
-# A publication's content: what analyzers sign, devices act on and pages show.
+# Verified publications
 
 
 @dataclass(frozen=True, kw_only=True)
