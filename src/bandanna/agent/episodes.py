@@ -195,19 +195,11 @@ class OpenSlots:
     def from_columns(cls, dim: int, columns: dict[str, Any]) -> OpenSlots:
         """Return what `to_columns` has written."""
         made = cls(dim)
-        names = "numbers", "batches", "features", "arms", "groups", "answered", "rewards", "sessions", "users"
-        for number, batch, features, arm, group, answered, reward, session, user in zip(
-            *(columns[name] for name in names), strict=True
-        ):
-            slot = Slot(
-                batch=int(batch),
-                session=session,
-                features=features,
-                arm=int(arm),
-                group=int(group),
-                user=user,
-                reward=float(reward) if answered else None,
-            )
+        for place, number in enumerate(columns["numbers"]):
+            batch, arm, group = (int(columns[name][place]) for name in ("batches", "arms", "groups"))
+            session, user, features = (columns[name][place] for name in ("sessions", "users", "features"))
+            reward = float(columns["rewards"][place]) if columns["answered"][place] else None
+            slot = Slot(batch=batch, session=session, features=features, arm=arm, group=group, user=user, reward=reward)
             made.record(int(number), slot)
         return made
 

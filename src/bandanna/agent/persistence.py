@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 
 from bandanna.agent.episodes import EpisodeClients, EpisodeSpan, OpenSlots, next_span, slot_count_of_member, to_span
-from bandanna.agent.preflight import (
-    calibrations_by_phase,
-    count_features,
-    find_first_query,
-    restore_calibrations,
-)
+from bandanna.agent.preflight import calibrations_by_phase, count_features, find_first_query, restore_calibrations
 from bandanna.agent.release import TASK, AgentProgress
 from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.map import Map
@@ -42,8 +37,7 @@ _FIELD_TYPES: dict[str, Any] = {
 }  # fmt: skip
 _PROGRESS: dict[str, Any] = {
     "state": Any, "source": dict[str, Any] | None, "streams": dict[int, Any], "forgot": dict[str, int], "begin": int,
-    "asked": int, "closed": int, "released": int, "reports": int,
-    "missing": int, "clipped": int,
+    "asked": int, "closed": int, "released": int, "reports": int, "missing": int, "clipped": int,
 }  # fmt: skip
 _COLUMNS = {
     "numbers": "i8", "batches": "i8", "features": "f8", "arms": "i8", "groups": "i8", "answered": "b1", "rewards": "f8",

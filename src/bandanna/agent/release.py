@@ -13,15 +13,7 @@ from bandanna.agent.episodes import EpisodeSpan
 from bandanna.device.domain import Estimate, Statistic
 from bandanna.device.noise import NoiseSource
 from bandanna.numeric.rng import DeviceRandomness
-from bandanna.policies.base import (
-    PlayedRounds,
-    Policy,
-    RunnerState,
-    SumQuery,
-    drive_learning,
-    form_reports,
-    ledger_key,
-)
+from bandanna.policies.base import PlayedRounds, Policy, RunnerState, SumQuery, drive_learning, form_reports, ledger_key
 from bandanna.privacy.events import CompositionEvent
 
 TASK = "agent"  # the agent's releases in its ledger
