@@ -121,6 +121,22 @@ def test_kinds_of_known_events_are_not_guessed(known: events.Event) -> None:
         Ledger(budget=BUDGET).release(louder, task="t", batch=1, data=b"", draw=nothing)
 
 
+def test_pure_events_of_any_price_have_an_epsilon() -> None:
+    """Pure noise whose epsilon is beyond what a float's exponential holds is priced at its pure epsilon, and composed
+    with noise that is not pure at infinity: nothing overflows, and nothing less than the truth is stated.
+    """
+    weak = events.LaplaceEvent(scale=1.0, sensitivity=720.0)
+    several = events.LaplaceEvent(scale=1.0, sensitivity=800.0, dim=2)
+    assert accountant.epsilon(weak, 1e-6) == 720.0
+    assert accountant.Accountant().compose(weak).compose(several, 3).epsilon(1e-6) == pytest.approx(720.0 + 3 * 800.0)
+    assert accountant.delta(several, 2.0) == 1.0
+    assert accountant.delta(several, 800.0) == 0.0
+    assert not accountant.satisfies(events.DiscreteLaplaceEvent(scale=1e-300, shift=1.0), BUDGET)
+    gaussian = events.GaussianEvent(std=1.0, sensitivity=1.0)
+    assert accountant.epsilon(events.CompositionEvent(events=(several, gaussian)), 1e-6) == math.inf
+    assert accountant.delta(events.CompositionEvent(events=(several, gaussian)), 1.0) == 1.0
+
+
 # Shuffled reports
 
 

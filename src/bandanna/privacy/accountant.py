@@ -32,6 +32,7 @@ from bandanna.privacy.prices import (
 
 _INTERVAL = 1e-4
 _LEAST = 1e-5  # eps0 of reports so noisy that their tail would allow 0, which has no mixture
+_LARGEST_PURE = 600.0  # pure epsilon of one event; what is larger is priced by it alone, and no search goes beyond
 
 
 def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -> float:
@@ -55,7 +56,7 @@ def composed_delta(counts: Counter[events.Event], epsilon: float, tail: float) -
 
 @lru_cache(maxsize=64)
 def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple[Any, float]:
-    """Return the composed loss distribution (None if it is infinite) and the total-variation mass beyond it."""
+    """Return the composed loss distribution (None if nothing is proven) and the total-variation mass beyond it."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     share = tail / sum(times for _, times in counts)
@@ -63,6 +64,8 @@ def _compose(counts: tuple[tuple[events.Event, int], ...], tail: float) -> tuple
     parts, spent = list[Any](), 0.0
     for event, times in counts:
         if isinstance(event, events.LaplaceEvent | events.DiscreteLaplaceEvent | events.CapEvent):
+            if pure_price(event) > _LARGEST_PURE:
+                return None, 1.0
             parts.append(_pure_distribution(event, times))
         elif isinstance(event, events.ShuffledGaussianEvent):
             distribution, mass = _shuffled_distribution(event, share)
