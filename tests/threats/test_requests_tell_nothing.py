@@ -140,6 +140,29 @@ def test_a_key_for_seeds_that_the_helper_has_not_signed_is_refused(change: dict[
     assert not town.tickets
 
 
+@pytest.mark.parametrize("back", ["to another", "to the task's"])
+def test_a_device_goes_back_to_no_older_key_of_the_helper(back: str, tmp_path: Path) -> None:
+    """A device that has seen a key of the helper seals for no earlier one, which may be stolen, though the helper has
+    signed it: the publication is refused, nothing is asked for, nothing is sent, and the newest one stays in force.
+    """
+    town = Town(POLICY, tmp_path, mixers=2)
+    keys = partial(sign, town.secrets["helper"].sign, town.task.id)
+    old, new = (write_seal_key(number, sealing_key()[1], keys) for number in (1, 2))
+    content = loads(town.inside.learner.published.document)
+    town.replayed = first = published(town, {**content, "helper": new}, 0, "")
+    town.session(tmp_path / "outbox.db", user="first").act(ARMS)
+    sent, asked = len(town.bodies), len(town.tickets)
+    older = {**content, "helper": old if back == "to another" else None}
+    town.replayed = published(town, older, 1, chain_document("", first.document))
+    session = town.session(tmp_path / "outbox.db", user="second")
+    with pytest.raises(BandannaError, match=f"names the helper's key {int(back == 'to another')} after key 2"):
+        session.act(ARMS)
+    assert (len(town.bodies), len(town.tickets)) == (sent, asked)
+    town.replayed = first
+    session.act(ARMS)
+    assert {record[5] for record in town.records(ZERO)} == {2}
+
+
 def resigned(town: Town, **changes: Any) -> SignedPublication:
     """The publication in force with other parts, signed by analyzer and registrar."""
     content = loads(town.inside.learner.published.document)

@@ -9,6 +9,8 @@ import type { Plan, Task } from "./task.js";
 export interface Pin {
   readonly number: number;
   readonly chain: string;
+  /** The number of the helper's key that it names. */
+  readonly key: number;
 }
 
 export interface Part {
@@ -68,10 +70,12 @@ export async function readPublication(task: Task, { content: document, signature
   if (!(await verified(task.keys.registrar, task.id, "cosignature", canonical({ chain, number: made.number }), witness))) {
     throw new Refused("signature", `The task's registrar has not cosigned publication ${made.number}: nothing is reported.`);
   }
-  if (!pin) return made;
+  const signed = { ...made, key: (await sealKey(task, made))?.id ?? 0 };
+  if (!pin) return signed;
+  if (signed.key < pin.key) throw otherHistory(made, pin); // a key that the helper has put away
   const step = made.number - pin.number;
   if (step < 0 || (!step && made.chain !== pin.chain) || (step === 1 && previous !== pin.chain)) throw otherHistory(made, pin);
-  return made;
+  return signed;
 }
 
 /** Refuse a publication that does not continue what was seen; `links` fetches a block of hashes of documents. */
@@ -93,7 +97,7 @@ const MISSED = 2 ** 20; // publications that a device may have missed
 /** SHA-256 of the chain before and of a document's hash: whoever knows one chain can follow all others by 32 bytes each. */
 const chained = async (previous: string, hash: Bytes): Promise<string> => digest(joined(previous ? unpacked(previous, HASH) : text(""), hash));
 
-const otherHistory = (made: Pin, pin: Pin): Refused =>
+const otherHistory = (made: { number: number }, pin: Pin): Refused =>
   new Refused("rollback", `Publication ${made.number} is older than ${pin.number}, or of another history: nothing is reported.`);
 
 /** Whether it is a whole number that 32 bits can write, as records write epochs. */
@@ -111,7 +115,7 @@ export async function verified(publicKey: string | undefined, task: string, kind
 }
 
 /** The helper's key for seeds: the published one, which it has signed, or the task's; none where nothing is sealed. */
-export async function sealKey(task: Task, { helper }: Publication): Promise<SealKey | undefined> {
+export async function sealKey(task: Task, { helper }: Pick<Publication, "helper">): Promise<SealKey | undefined> {
   if (task.mixers !== 2) return undefined;
   const { id, public: key, signature } = helper ?? { id: 0, public: task.keys["seal helper"] as string, signature: "" };
   if (helper && !(await verified(task.keys.helper, task.id, "keys", canonical({ id, public: key }), signature))) {

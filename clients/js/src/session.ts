@@ -415,13 +415,13 @@ export class Session {
   async #pinned(shown: Shown, known: Kept<Newest> | undefined): Promise<Publication> {
     for (;;) {
       const publication = await readPublication(this.task, shown, known?.value);
-      const { number, chain } = publication;
+      const { number, chain, key } = publication;
       const { content, signature, witness } = shown;
       if (known && number > known.value.number + 1) {
         await checkBetween(publication, known.value, async (block) => (await this.#get(`/links/${block}`)).content);
       }
       if (known?.value.number === number) return publication;
-      if (await this.#store.put(this.#pin, { number, chain, content, signature, witness }, known?.revision ?? 0)) return publication;
+      if (await this.#store.put(this.#pin, { number, chain, key, content, signature, witness }, known?.revision ?? 0)) return publication;
       known = await this.#store.get<Newest>(this.#pin); // another tab has seen one
       if (known && known.value.number > number) return readPublication(this.task, known.value, publication);
     }

@@ -107,9 +107,9 @@ export class Fake {
     return packed(new Uint8Array(await subtle.sign("Ed25519", privateKey, stated)));
   }
 
-  /** As the helper tells its fifth key. */
-  async sealKey() {
-    const plain = { id: 5, public: packed(new Uint8Array(await subtle.exportKey("raw", this.sealing.publicKey))) };
+  /** As the helper tells its key of a number. */
+  async sealKey(id = 5) {
+    const plain = { id, public: packed(new Uint8Array(await subtle.exportKey("raw", this.sealing.publicKey))) };
     return { ...plain, signature: await this.signed("keys", this.helper, canonical(plain)) };
   }
 

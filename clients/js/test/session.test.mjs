@@ -518,7 +518,21 @@ test("two mixers: shares; seeds are sealed for the task's key or the published o
   const other = await Fake.made({ mixers: 2, rotated: true });
   other.helper = other.analyzer;
   await other.publish({ epoch: 0 });
-  await assert.rejects((await Session.open(other.options_())).act(ARMS), refused("signature"));
+  await assert.rejects(Session.open(other.options_()), refused("signature"));
+});
+
+test("two mixers: a device that has seen a key of the helper goes back to no older one", async () => {
+  const { fake, store } = await begun({ mixers: 2 });
+  await fake.publish({ epoch: 0, helper: await fake.sealKey(6) });
+  const person = async (name) => Session.open(fake.options_({ store, person: name }));
+  await (await person("p")).act(ARMS);
+  for (const helper of [await fake.sealKey(5), null]) {
+    await fake.publish({ epoch: 0, helper });
+    await assert.rejects(person("q"), refused("rollback"));
+    fake.published.pop();
+  }
+  await (await person("q")).act(ARMS);
+  assert.deepEqual(fake.sent.map((body) => parsed(body).key), [6, 6]);
 });
 
 test("where places say which arm is played, they do", async () => {

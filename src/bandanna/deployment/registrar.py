@@ -140,7 +140,9 @@ class Notary:
     Attributes
     ----------
     behind
-        Whether the analyzer has told of a publication beyond the next one: then this database is not the newest.
+        Whether the analyzer has told of a publication beyond the next one: then this database is not the newest, until
+        the process ends. To be told of the missing ones, by whoever has kept what the analyzer signed, mends nothing:
+        the tickets that were given since are missing too.
     """
 
     def __init__(self, db: Database, *, task: str, analyzer_key: str, sign: Signer) -> None:
@@ -160,7 +162,7 @@ class Notary:
         tuple[int, dict[str, Any]]
             201 and the cosignature of a new publication, 200 and the same cosignature of the newest one told again,
             409 and what the analyzer has said of the newest one if that is another, or a later one; 409 and nothing if
-            publications are missing here; 403 and nothing if the analyzer has not signed the document.
+            publications are missing here, or were; 403 and nothing if the analyzer has not signed the document.
         """
         told = _read_witness(document)
         signed = {name: value for name, value in document.items() if name != "signature"}
@@ -171,7 +173,7 @@ class Notary:
             number, chain, epoch = (-1, "", 0) if known is None else (known.number, known.chain, known.epoch)
             if known is not None and told == (number, chain):
                 return 200, {"cosignature": known.cosignature}
-            self.behind = told.number > number + 1
+            self.behind = self.behind or told.number > number + 1
             if self.behind:
                 return 409, {}
             if told.number <= number or document["previous"] != chain or document["epoch"] < epoch:
@@ -183,10 +185,17 @@ class Notary:
         return 201, {"cosignature": cosignature}
 
     def newest(self) -> dict[str, Any] | None:
-        """What the analyzer has said of the newest publication, and the cosignature."""
+        """The newest publication that stands, with the cosignature.
+
+        The analyzer's signature is not shown: who has it could bring a restored registrar, which lacks publications, to
+        cosign them before the analyzer is heard.
+        """
         with self._db.reading() as transaction:
             known = select_witness(transaction)
-        return None if known is None else {**canonical.loads(known.document), "cosignature": known.cosignature}
+        if known is None:
+            return None
+        shown = {name: value for name, value in canonical.loads(known.document).items() if name != "signature"}
+        return {**shown, "cosignature": known.cosignature}
 
 
 def _read_witness(document: Any) -> PublicationPin:

@@ -15,6 +15,7 @@ from typing import Any
 from bandanna.deployment.client.client_task import ClientTask
 from bandanna.deployment.client.effects import Effect, SendRequest, Unreachable
 from bandanna.deployment.messages.batch_plan import Batch
+from bandanna.deployment.messages.canonical import loads
 from bandanna.deployment.messages.publication import (
     HASH,
     LINKS,
@@ -24,6 +25,7 @@ from bandanna.deployment.messages.publication import (
     check_follows,
     read_publication,
 )
+from bandanna.deployment.messages.report import read_seal_key
 from bandanna.errors import BandannaError, InvalidArgument
 
 # The outbox
@@ -260,7 +262,8 @@ _MOST = 1 << 20  # publications that a device may have missed
 class PublicationCache:
     """The verified publications of one task: the newest that was seen is kept, and no older one is believed.
 
-    What is asked for says nothing about who asks, nor what was seen before.
+    What is asked for says nothing about who asks. It says nothing of what was seen before either, unless publications
+    were missed: then the hashes of those are asked for, in blocks of 256.
     """
 
     def __init__(self, leaflet: ClientTask, outbox: Outbox) -> None:
@@ -277,27 +280,42 @@ class PublicationCache:
                 raise Unreachable("the analyzer has published nothing since")
             if status != 200:
                 raise Unreachable(f"the analyzer shows no publication: {status}")
-            content: Content = yield from self._pinned(SignedPublication.of(document, headers), known and known[0])
+            content: Content = yield from self._pinned(SignedPublication.of(document, headers), known)
         except Unreachable:
             if known is None:
                 raise
             return self._read(known[1], None)[0]
         return content
 
-    def _pinned(self, shown: SignedPublication, pin: PublicationPin | None) -> Generator[Effect, Any, Content]:
+    def _pinned(
+        self, shown: SignedPublication, known: tuple[PublicationPin, SignedPublication] | None
+    ) -> Generator[Effect, Any, Content]:
         """A publication that follows upon what was seen when it was asked for; the newest that was seen from now on."""
         while True:
+            pin = None if known is None else known[0]
             content, made = self._read(shown, pin)
             if pin is not None and made.number > pin.number + 1:
                 hashes = yield from self._between(pin.number + 1, made.number)
                 check_between(pin, content, hashes)
+            if known is not None:
+                self._check_seal_key(content, loads(known[1].document))
             if self._outbox.pin(self._leaflet.id, made, shown, after=pin):
                 return content
-            seen = self._outbox.newest_seen(self._leaflet.id)  # another process has seen one
-            assert seen is not None
-            pin = seen[0]
-            if pin.number > made.number:
-                return self._read(seen[1], made)[0]  # a newer one, that follows upon this
+            known = self._outbox.newest_seen(self._leaflet.id)  # another process has seen one
+            assert known is not None
+            if known[0].number > made.number:
+                return self._read(known[1], made)[0]  # a newer one, that follows upon this
+
+    def _check_seal_key(self, content: Content, before: Content) -> None:
+        """Refuse a publication that names an older key of the helper than one that was seen.
+
+        An old key may be stolen. The helper's signature of it stays valid, so an analyzer could publish it again.
+        """
+        if self._leaflet.mixers != 2:
+            return
+        now, then = (0 if each["helper"] is None else each["helper"]["id"] for each in (content, before))
+        if now < then:
+            raise BandannaError(f"publication {content['number']} names the helper's key {now} after key {then}")
 
     def _between(self, first: int, end: int) -> Generator[Effect, Any, list[bytes]]:
         """Hashes of the documents of publications first, ..., end - 1: blocks of them, which many devices ask for."""
@@ -323,12 +341,14 @@ class PublicationCache:
     def _read(self, shown: SignedPublication, before: PublicationPin | None) -> tuple[Content, PublicationPin]:
         """Return its parts, with the batches that take reports, and its pin.
 
-        Signatures are verified once: the same bytes with the same signatures are known from the last time.
+        It is refused if the helper has not signed its key for seeds. Signatures are verified once: the same bytes with the same signatures are known from the last time.
         """
         verified = self._verified
         if verified is None or verified[0] != shown:
             key, registrar_key = self._leaflet.key("analyzer"), self._leaflet.key("registrar")
             content, made = read_publication(shown, task_id=self._leaflet.id, key=key, registrar_key=registrar_key)
+            if self._leaflet.mixers == 2 and content["helper"] is not None:
+                read_seal_key(content["helper"], task_id=self._leaflet.id, key=self._leaflet.key("helper"))
             batches = [Batch.from_dict(each) for each in content["batches"]]
             content["batches"] = [each.to_dict() for each in batches if each.rounds]
             verified = self._verified = shown, content, made
