@@ -341,7 +341,8 @@ class PublicationCache:
     def _read(self, shown: SignedPublication, before: PublicationPin | None) -> tuple[Content, PublicationPin]:
         """Return its parts, with the batches that take reports, and its pin.
 
-        It is refused if the helper has not signed its key for seeds. Signatures are verified once: the same bytes with the same signatures are known from the last time.
+        It is refused if the helper has not signed its key for seeds. Signatures are verified once: the same bytes with
+        the same signatures are known from the last time.
         """
         verified = self._verified
         if verified is None or verified[0] != shown:
