@@ -131,7 +131,7 @@ def _linucb(horizon: int, n_seeds: int, seed: int) -> Result:
     env = OneClientPerRound(population=replace(population(horizon), size=None))
     shared = {"ties": "first", "confidence": "lemma"}
     policy = make("LinUCB", dim=DIM + 1, horizon=horizon, batch=min(_LINUCB_BATCH, horizon), **shared)
-    found = simulate(policy, env, n_seeds=n_seeds, seed=seed)
+    found: Result = simulate(policy, env, n_seeds=n_seeds, seed=seed)
     law = env.population.reward
     assert isinstance(law, TwoPoint)
     asked = np.full(n_seeds, horizon, dtype=np.int64)
@@ -237,7 +237,8 @@ def fan_regret(*, algorithm: str, alpha: float, horizon: int, n_seeds: int, seed
     """One algorithm at one horizon."""
     budget = {} if algorithm == "DPE" else {"epsilon": EPSILON, "delta": DELTA}
     policy = make(algorithm, dim=2, horizon=horizon, alpha=alpha, sigma=SIGMA, **budget)
-    return replace(simulate(policy, _fan_population(), n_seeds=n_seeds, seed=seed, checkpoints=1), name=algorithm)
+    found: Result = simulate(policy, _fan_population(), n_seeds=n_seeds, seed=seed, checkpoints=1)
+    return replace(found, name=algorithm)
 
 
 def rate_line(algorithm: str, alpha: float, longest: int) -> Line:

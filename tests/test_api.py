@@ -112,3 +112,49 @@ def test_an_agent_is_saved_and_not_pickled(duplicate: Any) -> None:
     with pytest.raises(bd.BandannaError, match=r"use agent.save\(path\)"):
         duplicate(agent)
     assert pickle.loads(pickle.dumps(agent.policy)) == copy.deepcopy(agent.policy) == agent.policy
+
+
+WORLD = bd.environments.LinearContextual(dim=3, n_arms=4)
+
+
+def make_linear(privacy: Any) -> bd.LinTS:
+    """A small policy for `WORLD`."""
+    return bd.LinTS(dim=3, horizon=200, privacy=privacy)
+
+
+def test_a_result_is_a_figure_and_frames(tmp_path: Any) -> None:
+    """`plot`, `to_frame` and `summary` need no other call; `bd.plot_regret` takes one result or several."""
+    result = bd.simulate(make_linear(bd.central(1.0, 1e-5)), WORLD, n_seeds=3)
+    result.plot(tmp_path / "regret.png")
+    bd.plot_regret(result, tmp_path / "same.png")
+    assert (tmp_path / "same.png").read_bytes() == (tmp_path / "regret.png").read_bytes()
+    rows = result.to_frame()
+    assert set(rows["seed"]) == {0, 1, 2}
+    summary = result.summary()
+    assert (len(summary), summary["n_seeds"][0], summary["horizon"][0]) == (1, 3, 200)
+    assert summary["regret"][0] == pytest.approx(rows[rows["round"] == 200]["regret"].mean())
+    assert (summary["epsilon"][0], summary["delta"][0]) == (result.guarantee.epsilon, result.guarantee.delta)
+
+
+def test_several_policies_are_simulated_at_once(tmp_path: Any) -> None:
+    """A mapping of policies gives a mapping of the results that each has alone, with one frame and one figure."""
+    policies = {"central": make_linear(bd.central(1.0, 1e-5)), "local": make_linear(bd.local(1.0))}
+    results = bd.simulate(policies, WORLD, n_seeds=2)
+    assert list(results) == ["central", "local"]
+    alone = bd.simulate(policies["local"], WORLD, n_seeds=2)
+    np.testing.assert_array_equal(results["local"].regret, alone.regret)
+    frame = results.to_frame(rounds="last")
+    assert list(frame["label"]) == ["central", "central", "local", "local"]
+    assert list(results.summary()["label"]) == ["central", "local"]
+    results.plot(tmp_path / "both.png")
+    assert (tmp_path / "both.png").stat().st_size > 0
+    assert [line.partition(":")[0] for line in str(results).splitlines()] == ["central", "local"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("seeds", "n_seeds"), ("checkpoint", "checkpoints"), ("horizn", "horizon")]
+)
+def test_a_wrong_argument_is_answered_with_the_right_one(wrong: str, right: str) -> None:
+    """`seeds=20` is answered with `n_seeds`."""
+    with pytest.raises(bd.BandannaError, match=f"did you mean '{right}'"):
+        bd.simulate(make_linear(bd.none()), WORLD, **{wrong: 20})  # type: ignore[call-overload]

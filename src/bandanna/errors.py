@@ -251,6 +251,9 @@ def find_nearest_word(word: Any, known: Iterable[str]) -> str:
     """The known word that is meant; an empty one where none is near."""
     if not isinstance(word, str) or not 0 < len(word) <= 100:  # comparing a long text takes its time
         return ""
+    known = tuple(known)
+    if f"n_{word.lower()}" in known:  # `seeds` means `n_seeds`, not `seed`
+        return f"n_{word.lower()}"
     resemblance = {each: _resemblance(word.lower(), each.lower()) for each in known}
     close = max(resemblance, key=resemblance.__getitem__, default="")
     return close if close and resemblance[close] >= _NEAR else ""

@@ -19,7 +19,7 @@ from bandanna.errors import InvalidArgument
         (lambda: bd.central(1.0, 1e-5, 0.5), "3 without names"),  # type: ignore[misc]
         (lambda: bd.Agent(bd.LinUCB(dim=2, horizon=5, privacy=bd.none()), ["a"]), r"bd.Agent\(arms=...\)"),  # type: ignore[misc]
         (lambda: bd.Agent(), "policy"),  # type: ignore[call-arg]
-        (lambda: bd.simulate(bd.LinUCB(dim=2, horizon=5, privacy=bd.none()), None, seeds=3), "did you mean 'seed'"),  # type: ignore[arg-type, call-arg]
+        (lambda: bd.simulate(bd.LinUCB(dim=2, horizon=5, privacy=bd.none()), None, seeds=3), "did you mean 'n_seeds'"),  # type: ignore[arg-type, call-arg]
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_one(call: Any, says: str) -> None:

@@ -230,9 +230,9 @@ def test_seeds_are_runs_of_their_own() -> None:
     alone = [bd.replay(policy, log, seed=seed) for seed in (4, 5, 6)]
     np.testing.assert_array_equal(together.means, [float(run.means[0]) for run in alone])
     assert len(set(together.means.tolist())) > 1
-    told = together.summary()
+    told = together.to_dict()
     assert (told["n_seeds"], told["events"], told["mean_reward"]) == (3, 300, together.mean_reward)
-    assert alone[0].summary()["stderr"] is None
+    assert alone[0].to_dict()["stderr"] is None
     assert "computed from raw rows, and promise nothing" in str(together)
 
 

@@ -165,7 +165,7 @@ def test_communication_is_counted() -> None:
             np.testing.assert_array_equal(counts["bits"], 64 * counts["numbers"])
         else:
             np.testing.assert_array_equal(counts["communication"], counts["bits"])
-        sent = result.summary()["communication"]
+        sent = result.to_dict()["communication"]
         assert sent["users"] == max(counts["clients"])
         assert sent["bits"] == round(np.mean(counts["bits"])) < sent["users"] * sent["bits_per_user"]
         assert sent["numbers"] == round(np.mean(counts["numbers"]))

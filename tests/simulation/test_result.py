@@ -70,7 +70,7 @@ def test_statistics_are_those_of_the_standard_library() -> None:
 def test_summary_of_a_known_result() -> None:
     """A number of the summary is not the one counted by hand, or an entry is missing."""
     spread = math.sqrt(((4.5 - 4.5) ** 2 + 2.5**2 + 2.5**2) / 2 / 3)
-    assert result().summary() == {
+    assert result().to_dict() == {
         "name": "LinUCB",
         "mean": 4.5,
         "stderr": pytest.approx(spread, rel=1e-14),
@@ -91,7 +91,7 @@ def test_summary_of_a_simulation() -> None:
     """The summary of a real run disagrees with its arrays, or is not strict JSON."""
     policy = LinUCB(dim=3, horizon=120, privacy=shuffle(epsilon=1.0, delta=1e-5), batch=50)
     measured = simulate(policy, LinearContextual(dim=3, n_arms=4), n_seeds=5)
-    summary = json.loads(json.dumps(measured.summary(), allow_nan=False))
+    summary = json.loads(json.dumps(measured.to_dict(), allow_nan=False))
     finals = sorted(measured.regret[:, -1].tolist())
     assert summary["median"] == finals[2]
     assert summary["mean"] == pytest.approx(sum(finals) / 5, rel=1e-14)
@@ -102,7 +102,7 @@ def test_summary_of_a_simulation() -> None:
 
 def test_what_is_unknown_is_none() -> None:
     """One seed has a standard error, or numbers that nobody recorded are counted."""
-    summary = replace(one_seed(), users=None, numbers_per_user=None).summary()
+    summary = replace(one_seed(), users=None, numbers_per_user=None).to_dict()
     assert summary["stderr"] is None
     assert summary["communication"] == {"users": 20, "bits_per_user": 7, "bits": 140, "numbers": None}
     assert np.all(np.isnan(one_seed().stderr()))

@@ -13,6 +13,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.data.logs import Log, SlotRandomness
+from bandanna.data.tables import make_frame
 from bandanna.device.action_selection import Choice
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import ClippingWarning, InvalidArgument
@@ -78,8 +79,20 @@ class Replay:
         """The same under a name."""
         return replace(self, name=name)
 
-    def summary(self) -> dict[str, Any]:
-        """Plain values for JSON; what is unknown is None."""
+    def summary(self, *, kind: str = "pandas") -> Any:
+        """Return a frame with one row: the numbers of `to_dict`, with epsilon and delta of the guarantee.
+
+        Parameters
+        ----------
+        kind
+            "pandas", "polars" or "arrow"; needs that library.
+        """
+        row = {name: value for name, value in self.to_dict().items() if name != "guarantee"}
+        row |= {name: getattr(self.guarantee, name) for name in ("trust", "epsilon", "delta")}
+        return make_frame({name: [value] for name, value in row.items()}, kind, f"summary(kind={kind!r})")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON; what is unknown is None."""
         numbers = {"mean_reward": self.mean_reward, "stderr": self.stderr, "accepted": float(np.mean(self.weight))}
         return {
             "name": self.name,

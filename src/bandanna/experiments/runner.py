@@ -159,7 +159,7 @@ def summary_rows(experiment: Experiment, results: Mapping[str, Result]) -> list[
 
 
 def _summary_row(curve: ExperimentCurve, result: Result) -> dict[str, Any]:
-    summary = result.summary()
+    summary = result.to_dict()
     guarantee = summary["guarantee"]
     return {
         "label": curve.label,

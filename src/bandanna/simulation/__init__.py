@@ -9,7 +9,7 @@ from bandanna._lazy import load_lazily
 _NAMES = {  # modules and the public names that they define
     "engine": "simulate",
     "figures": "plot_regret",
-    "result": "Result",
+    "result": "Result ResultSet",
 }
 _MODULES = {"environments": "environments"}
 
@@ -18,5 +18,6 @@ if TYPE_CHECKING:
     from bandanna.simulation.engine import simulate as simulate
     from bandanna.simulation.figures import plot_regret as plot_regret
     from bandanna.simulation.result import Result as Result
+    from bandanna.simulation.result import ResultSet as ResultSet
 else:
     __getattr__, __dir__, __all__ = load_lazily(__name__, _NAMES, _MODULES)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, overload
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import assigned, fixed_batches, glm_rounds, population, reference, round_by_round
-from bandanna.simulation.result import Result, checkpoints_for
+from bandanna.simulation.result import Result, ResultSet, checkpoints_for
 from bandanna.simulation.run import RunTotals, Tally, describe_setting
 from bandanna.validation import checked_keywords
 
@@ -33,7 +33,7 @@ PLAYERS: dict[str, Callable[..., RunTotals]] = {
 }
 
 
-@checked_keywords("bd.simulate")
+@overload
 def simulate(
     policy: Policy[Any],
     env: Environment,
@@ -43,13 +43,72 @@ def simulate(
     path: str = "law",
     checkpoints: int = 200,
     horizon: int | None = None,
-) -> Result:
-    """Run `policy` in worlds of seeds seed, ..., seed + n_seeds - 1; seed s gives the same run in any company.
+) -> Result: ...
 
-    path="law" draws aggregates where their law is known exactly, path="messages" runs every message of the protocol.
-    `horizon`: rounds to play, the policy's own by default; an anytime policy has none and needs it.
-    A `ClippingWarning` says that most reports were clipped: features are too long, or rewards out of range.
+
+@overload
+def simulate(
+    policy: Mapping[str, Policy[Any]],
+    env: Environment,
+    *,
+    n_seeds: int = 1,
+    seed: int = 0,
+    path: str = "law",
+    checkpoints: int = 200,
+    horizon: int | None = None,
+) -> ResultSet: ...
+
+
+@checked_keywords("bd.simulate")
+def simulate(
+    policy: Policy[Any] | Mapping[str, Policy[Any]],
+    env: Environment,
+    *,
+    n_seeds: int = 1,
+    seed: int = 0,
+    path: str = "law",
+    checkpoints: int = 200,
+    horizon: int | None = None,
+) -> Result | ResultSet:
+    """Run a policy, or each of several, in worlds of seeds seed, ..., seed + n_seeds - 1.
+
+    Seed s gives the same run in any company. A `ClippingWarning` says that most reports were clipped: features are too
+    long, or rewards out of range.
+
+    Parameters
+    ----------
+    policy
+        A policy, or a mapping from labels to policies.
+    env
+        The environment, with as many arms and features as the policy has.
+    n_seeds, seed
+        How many runs, and the first seed.
+    path
+        "law" draws aggregates where their law is known exactly; "messages" runs every message of the protocol.
+    checkpoints
+        At how many rounds regret is kept, at most.
+    horizon
+        Rounds to play, the policy's own by default; an anytime policy has none and needs it.
+
+    Returns
+    -------
+    Result or ResultSet
+        A `ResultSet`, which is a mapping with the same labels, for several policies.
     """
+    shared: dict[str, Any] = {"n_seeds": n_seeds, "seed": seed, "path": path, "checkpoints": checkpoints}
+    if not isinstance(policy, Mapping):
+        return _simulate_policy(policy, env, horizon=horizon, **shared)
+    if not policy or not all(isinstance(label, str) and label for label in policy):
+        raise InvalidArgument("policy", policy, "a policy, or a mapping from labels to at least one policy")
+    results = {}
+    for label, each in policy.items():
+        results[label] = _simulate_policy(each, env, horizon=horizon, **shared)
+    return ResultSet(results)
+
+
+def _simulate_policy(
+    policy: Policy[Any], env: Environment, *, n_seeds: int, seed: int, path: str, checkpoints: int, horizon: int | None
+) -> Result:
     validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
     play = PLAYERS[vars(type(policy)).get("player", "plain")]
     validation.instance("env", env, Environment, "an Environment of bandanna.simulation.environments")
@@ -69,7 +128,7 @@ def simulate(
     counts = dict(run.counts)
     repairs = counts.pop("repairs", np.zeros(n_seeds, dtype=np.int64)) if run.repairs is None else run.repairs
     if run.reports is not None and (said := ClippingWarning.of(int(np.sum(run.clipped)), run.reports * n_seeds)):
-        warnings.warn(said, stacklevel=3)
+        warnings.warn(said, stacklevel=4)
     return Result(
         checkpoints=tally.checkpoints,
         regret=tally.regret,

@@ -378,7 +378,7 @@ def _draw_legend(figure: Any, names: list[str], heading: str | None) -> None:
 
 
 def plot_regret(
-    results: Mapping[str, RegretCurves] | Sequence[RegretCurves],
+    results: RegretCurves | Mapping[str, RegretCurves] | Sequence[RegretCurves],
     path: str | PathLike[str] | None = None,
     *,
     title: str | None = None,
@@ -404,9 +404,13 @@ def plot_regret(
     return figure
 
 
-def _label_results(results: Mapping[str, RegretCurves] | Sequence[RegretCurves]) -> list[tuple[str, RegretCurves]]:
-    """Labels and results; equal names are numbered."""
-    allowed = "at least one result of bd.simulate, in a list or a mapping"
+def _label_results(
+    results: RegretCurves | Mapping[str, RegretCurves] | Sequence[RegretCurves],
+) -> list[tuple[str, RegretCurves]]:
+    """Return labels and results; equal names are numbered."""
+    allowed = "a result of bd.simulate, or several in a list or a mapping"
+    if isinstance(results, RegretCurves):
+        results = [results]
     given = (
         list(results.values()) if isinstance(results, Mapping) else validation.list_entries("results", results, allowed)
     )

@@ -6,8 +6,8 @@ import hashlib
 import importlib
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from os import PathLike
 from typing import Any, TypeVar
 
@@ -266,9 +266,43 @@ class Result:
             return np.full(len(self.checkpoints), math.nan)
         return np.asarray(np.std(self.regret, axis=0, ddof=1) / math.sqrt(self.n_seeds))
 
-    def summary(self) -> dict[str, Any]:
-        """Plain values for JSON. Clips and repairs are sums over the seeds, counts means; communication is of one run.
+    def summary(self, *, kind: str = "pandas") -> Any:
+        """Return a frame with one row: the numbers at the horizon.
 
+        Parameters
+        ----------
+        kind
+            "pandas", "polars" or "arrow"; needs that library.
+        """
+        return make_frame(_to_columns([self.summary_row()]), kind, f"summary(kind={kind!r})")
+
+    def summary_row(self) -> dict[str, Any]:
+        """Return the row of `summary`. Clips and repairs are sums over the seeds."""
+        epsilon = self.guarantee.epsilon
+        return {
+            "label": self.label,
+            "policy": self.setting.get("policy"),
+            "trust": self.guarantee.trust,
+            "epsilon": epsilon,
+            "delta": math.nan if math.isinf(epsilon) else self.guarantee.delta,
+            "n_seeds": self.n_seeds,
+            "horizon": self.horizon,
+            "regret": float(self.mean()[-1]),
+            "stderr": float(self.stderr()[-1]),
+            "median": float(np.median(self.final_regret)),
+            "reward": float(np.mean(self.rewards)),
+            "releases": self.releases,
+            "users": self.horizon if self.users is None else self.users,
+            "bits_per_user": self.bits_per_user,
+            "clipped": int(np.sum(self.clipped)),
+            "repairs": int(np.sum(self.repairs)),
+            "seconds": self.seconds,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON.
+
+        Clips and repairs are sums over the seeds, counts are means, and communication is that of one run.
         Bits and numbers of users whose reports differ in length are those counted, on average over the seeds.
         What is unknown is None: the standard error of one seed, numbers that were not recorded, infinities.
         """
@@ -304,14 +338,15 @@ class Result:
     def __repr__(self) -> str:
         """The line of numbers; the arrays have names."""
         with np.errstate(all="ignore"):  # whatever the numbers are, they can be looked at
-            return f"<Result of {self._line()}>"
+            return f"<Result of {self.describe()}>"
 
     def __str__(self) -> str:
         """One line of numbers, and the guarantee's first sentence."""
         promise = self.guarantee.promise()
-        return f"{self._line()}.\n{promise}"
+        return f"{self.describe()}.\n{promise}"
 
-    def _line(self) -> str:
+    def describe(self) -> str:
+        """Return the numbers at the horizon in one line."""
         spread = "" if self.n_seeds == 1 else f" ± {format_axis_number(float(self.stderr()[-1]))}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         clipped = int(np.sum(self.clipped))
@@ -392,6 +427,58 @@ class Result:
 
     def _fields(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+class ResultSet(Mapping[str, Result]):
+    """Results by their labels, as one table and one figure."""
+
+    def __init__(self, results: Mapping[str, Result]) -> None:
+        self._results = {label: replace(result, name=label) for label, result in results.items()}
+
+    def __getitem__(self, label: str) -> Result:
+        return self._results[label]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __repr__(self) -> str:
+        return f"<ResultSet of {', '.join(self)}>"
+
+    def __str__(self) -> str:
+        return "\n".join(result.describe() for result in self.values())
+
+    def summary(self, *, kind: str = "pandas") -> Any:
+        """Return a frame with a row for each result, as `Result.summary`."""
+        return make_frame(_to_columns([one.summary_row() for one in self.values()]), kind, f"summary(kind={kind!r})")
+
+    def to_frame(self, *, kind: str = "pandas", rounds: str = "all") -> Any:
+        """Return the rows of `Result.to_frame` of all results; what one result does not count is missing."""
+        tables = [result.columns(rounds=rounds) for result in self.values()]
+        names = list(dict.fromkeys(name for table in tables for name in table))
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for table in tables:
+            for name in names:
+                columns[name] += table.get(name, [None] * len(table["label"]))
+        return make_frame(columns, kind, f"to_frame(kind={kind!r})")
+
+    def plot(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        log: bool = False,
+        bounds: bool = False,
+    ) -> Any:
+        """Return a matplotlib `Figure` with a curve for each result, as `plot_regret`."""
+        return plot_regret(self, path, title=title, log=log, bounds=bounds)
+
+
+def _to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return rows with the same keys as columns."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def checkpoints_for(horizon: int, wanted: int) -> Ints:
