@@ -1,4 +1,4 @@
-"""What runs with a user: domains, statistics, randomizers and the choice of an arm. Needs NumPy alone."""
+"""Code that runs with a user: domains, statistics, randomizers and the choice of an arm. Needs NumPy alone."""
 
 from __future__ import annotations
 

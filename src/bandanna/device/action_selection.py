@@ -1,4 +1,7 @@
-"""How a device chooses an arm: scores, ties, draws from a posterior, and their probabilities."""
+"""How a device chooses an arm from a public snapshot: scores, ties, draws from a posterior, and probabilities.
+
+Arms are tied if their index is the largest in single precision (`numeric.linalg.find_best_arms`).
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,7 @@ from bandanna.numeric.rng import DeviceRandomness
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
-# What a device decides from a public snapshot: an index for every arm, and a coin between those that are tied.
-#
-# The tie rule is `numeric.linalg.find_best_arms`: arms are tied whose index is the largest in single precision.
+# Scores and ties
 
 
 _CERTAIN = np.ones(1)  # of one device
@@ -31,9 +32,9 @@ _CERTAIN.setflags(write=False)
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What devices do: the arm of each, and with which probability the policy chose it. R = replicate axes.
+    """The arm of each device, and the probability with which the policy chose it. R = replicate axes.
 
-    groups: under which name the runner keeps a device's row, an index into `Policy.keeps`; None: under the first.
+    groups: the name under which the runner keeps a device's row, an index into `Policy.keeps`; None: the first.
     """
 
     actions: Ints  # (*R, n)
@@ -42,7 +43,7 @@ class Choice:
 
 
 class SampledChoice(Choice):
-    """A choice whose probabilities are computed when somebody asks for them: they take longer than the choice."""
+    """A choice whose probabilities are computed on request, because they take longer than the choice."""
 
     chances: Callable[[], Floats]
 
@@ -51,50 +52,50 @@ class SampledChoice(Choice):
 
     @property
     def probabilities(self) -> Floats:
-        """Of the chosen arms, (*R, n)."""
+        """Probabilities of the chosen arms, (*R, n)."""
         if "_known" not in vars(self):
             vars(self)["_known"] = self.chances()
         return np.asarray(vars(self)["_known"])
 
 
 def make_certain_choice(actions: Ints, groups: Ints | None = None) -> Choice:
-    """A choice without randomness."""
+    """Return a choice without randomness."""
     sure = _CERTAIN if actions.shape == (1,) else np.ones(actions.shape)
     return Choice(actions=actions, probabilities=sure, groups=groups)
 
 
 def compute_optimistic_scores(theta: Floats, inverse: Floats, radius: float, contexts: Floats) -> Floats:
-    """<x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
+    """Return <x, theta> + radius |x|_{V^{-1}} for every arm: (*R, rounds, K, d) -> (*R, rounds, K).
 
-    One product for each round, never one for all of them: nobody's numbers depend on who else is there.
+    One product for each round, never one for all: a user's numbers do not depend on the other users.
     """
     return score_by_columns(make_score_columns(theta, inverse, radius), contexts)
 
 
 def make_score_columns(theta: Floats, inverse: Floats, radius: float) -> Floats:
-    """What `scored` needs of a snapshot: [theta, radius^2 V^{-1}], (*R, d, 1 + d)."""
+    """Return [theta, radius^2 V^{-1}], (*R, d, 1 + d), which `score_by_columns` needs of a snapshot."""
     return np.ascontiguousarray(np.concatenate([theta[..., None], radius**2 * inverse], axis=-1))
 
 
 def score_by_columns(columns: Floats, contexts: Floats) -> Floats:
-    """`scores` by these columns."""
+    """Return `compute_optimistic_scores` by these columns."""
     arms = np.ascontiguousarray(contexts)
     return _combine_columns(arms @ columns[..., None, :, :], arms)  # of products (*R, rounds, K, 1 + d)
 
 
 def score_single_device(columns: Floats, arms: Floats) -> Floats:
-    """`scored` of one device, (K, d) -> (K,), in fewer steps: the same bits."""
+    """Return `score_by_columns` of one device, (K, d) -> (K,), faster and bit for bit."""
     return _combine_columns(arms @ columns, arms)
 
 
 def _combine_columns(projected: Floats, arms: Floats) -> Floats:
-    """Of every arm, by its products with the columns."""
+    """Return the score of every arm from its products with the columns."""
     spread = einsum("...i,...i->...", projected[..., 1:], arms)  # radius^2 x^T V^{-1} x
     return np.asarray(projected[..., 0] + np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread))
 
 
 def pick_tied_arms(first: Ints, tied: Bools | None, coins: DeviceRandomness) -> Choice:
-    """One of each user's tied arms, all equally likely; `first` and `tied` as `linalg.find_best_arms` gives them."""
+    """Choose one of each user's tied arms, all equally likely; arguments as `find_best_arms` returns them."""
     if tied is None:
         return make_certain_choice(first)
     if first.shape == (1,):  # one device, as in an agent: the arm of that rank
@@ -109,7 +110,7 @@ def pick_tied_arms(first: Ints, tied: Bools | None, coins: DeviceRandomness) -> 
 
 
 def pick_tied_arm(index: Floats, coins: DeviceRandomness) -> Choice:
-    """`pick` of what is favoured for one device, with these indices, (K,)."""
+    """Choose one of the best arms of one device with these indices, (K,)."""
     first, tied = find_best_arms_single(round_to_single(index))
     if tied is None:
         return Choice(actions=np.array([first]), probabilities=_CERTAIN)
@@ -118,7 +119,7 @@ def pick_tied_arm(index: Floats, coins: DeviceRandomness) -> Choice:
 
 
 def explore_actions(actions: Ints, share: float, n_arms: int, coins: DeviceRandomness) -> Ints:
-    """The actions, or with probability `share` any arm."""
+    """Return the actions, or with probability `share` any arm."""
     away = coins.uniform(actions.shape, "explore") < share
     anywhere = np.asarray(coins.among(away, "explored arms") * n_arms, dtype=np.int64)
     return np.where(away, anywhere, actions)
@@ -127,10 +128,10 @@ def explore_actions(actions: Ints, share: float, n_arms: int, coins: DeviceRando
 def explore_choice(
     choice: Choice, share: float, n_arms: int, coins: DeviceRandomness, chance: Callable[[Ints], Floats] | None = None
 ) -> Choice:
-    """Device: the choice, or with probability `share` any arm; its probability is that of both together.
+    """Return the choice, or with probability `share` any arm, with the probability of both together.
 
-    chance  with which probability the policy itself takes given arms, (*R, n) -> (*R, n); without it, it takes no other
-            arm than the one it chose
+    chance: the probability with which the policy itself takes given arms, (*R, n) -> (*R, n); by default it takes only
+    the arm that it chose.
     """
     if not share:
         return choice
@@ -139,45 +140,45 @@ def explore_choice(
     return Choice(actions=actions, probabilities=share / n_arms + (1 - share) * own, groups=choice.groups)
 
 
-# How a device draws: one parameter for all arms, or the score of each arm by its own parameter.
-#
-#     shared:  theta = mean + L z,                     score_k = <x_k, theta>
-#     own:     score_k = <x_k, mean_k> + |L_k^T x_k| z_k,   which has the law of <x_k, theta_k>, theta_k = mean_k + L_k
-#     z
-#
-# Everybody's numbers are formed by themselves: one product for each device, never one for all of them.
+# Posterior draws
 
 
 _DRAW_STREAM = "posterior"  # what the coins of a draw are called
 
 
 class PosteriorDraw(ABC):
-    """Scores of arms under draws from N(mean, L L^T). R = replicate axes."""
+    """Scores of arms under draws from N(mean, L L^T). R = replicate axes.
+
+        shared:  theta = mean + L z,                     score_k = <x_k, theta>
+        own:     score_k = <x_k, mean_k> + |L_k^T x_k| z_k,   distributed as <x_k, theta_k>, theta_k = mean_k + L_k z
+
+    One product for each device, never one for all: a device's numbers do not depend on the other devices.
+    """
 
     @abstractmethod
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
-        """One draw for each device: (*R, n, K, d) -> (*R, n, K)."""
+        """Draw once for each device: (*R, n, K, d) -> (*R, n, K)."""
 
     def alone(self, mean: Floats, root: Floats, arms: Floats, coins: DeviceRandomness) -> Floats:
-        """`scores` of one device, as in an agent, (K, d) -> (K,): the same bits."""
+        """Draw `scores` of one device, as in an agent, (K, d) -> (K,), bit for bit."""
         return np.asarray(self.scores(mean, root, arms[None], coins)[0])
 
     @abstractmethod
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
-        """The means of the scores."""
+        """Return the means of the scores."""
 
     @abstractmethod
     def draw_table_scores(
         self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
     ) -> Floats:
-        """In the law of `scores`, of arms that stay, (*R, K, d), many devices by one product: (*R, users, K)."""
+        """Draw `scores` of fixed arms, (*R, K, d), for many devices by one product: (*R, users, K)."""
 
 
 class SharedDraw(PosteriorDraw):
-    """One parameter, (*R, d)."""
+    """Draws one parameter for all arms, (*R, d)."""
 
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
-        """Each device draws a parameter."""
+        """Draw a parameter for each device."""
         if contexts.shape[:-2] == (1,):
             return self.alone(mean, root, contexts[0], coins)[None]
         z = coins.normal((*contexts.shape[:-2], mean.shape[-1]), _DRAW_STREAM)
@@ -185,44 +186,44 @@ class SharedDraw(PosteriorDraw):
         return np.asarray((contexts @ theta[..., None])[..., 0])
 
     def alone(self, mean: Floats, root: Floats, arms: Floats, coins: DeviceRandomness) -> Floats:
-        """In fewer steps."""
+        """Draw as `scores`, faster."""
         z = coins.normal((1, mean.shape[-1]), _DRAW_STREAM)
         return np.asarray(arms @ (mean + root @ z[0]))
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
-        """<x, mean>."""
+        """Return <x, mean>."""
         return np.asarray((contexts @ mean[..., None, :, None])[..., 0])
 
     def draw_table_scores(
         self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
     ) -> Floats:
-        """All parameters, then all scores."""
+        """Draw all parameters, then compute all scores."""
         z = coins.normal((*mean.shape[:-1], users, mean.shape[-1]), _DRAW_STREAM)
         theta = mean[..., None, :] + z @ np.swapaxes(root, -1, -2)
         return np.asarray(theta @ np.swapaxes(arms, -1, -2))
 
 
 class PerArmDraw(PosteriorDraw):
-    """A parameter for each arm, (*R, K, d)."""
+    """Draws scores by a parameter for each arm, (*R, K, d)."""
 
     def scores(self, mean: Floats, root: Floats, contexts: Floats, coins: DeviceRandomness) -> Floats:
-        """Each device draws K scores."""
+        """Draw K scores for each device."""
         z = coins.normal(contexts.shape[:-1], _DRAW_STREAM)
         return np.asarray(self.expected(mean, contexts) + self.spread(root, contexts) * z)
 
     def expected(self, mean: Floats, contexts: Floats) -> Floats:
-        """<x_k, mean_k>."""
+        """Return <x_k, mean_k>."""
         return np.asarray((contexts[..., None, :] @ mean[..., None, :, :, None])[..., 0, 0])
 
     def spread(self, root: Floats, contexts: Floats) -> Floats:
-        """|L_k^T x_k|."""
+        """Return |L_k^T x_k|."""
         rows = (contexts[..., None, :] @ root[..., None, :, :, :])[..., 0, :]
         return np.sqrt((rows[..., None, :] @ rows[..., :, None])[..., 0, 0])
 
     def draw_table_scores(
         self, mean: Floats, root: Floats, arms: Floats, users: int, coins: DeviceRandomness
     ) -> Floats:
-        """All devices have the same means and deviations."""
+        """Draw scores; all devices have the same means and deviations."""
         seen = arms[..., None, :, :]
         z = coins.normal((*mean.shape[:-2], users, mean.shape[-2]), _DRAW_STREAM)
         return np.asarray(self.expected(mean, seen) + self.spread(root, seen) * z)
@@ -231,48 +232,49 @@ class PerArmDraw(PosteriorDraw):
 SHARED_DRAW, PER_ARM_DRAW = SharedDraw(), PerArmDraw()
 
 
-# How devices choose from a snapshot: frozen values of public parameters, which policies and light clients share.
-#
-# A policy's `choose` is one of them; a task's document holds it as plain values, so that whoever has no policy - a
-# phone,
-# a browser - chooses as the simulator does. What a snapshot must have is said by each.
+# Selectors
 
 
 @dataclass(frozen=True, kw_only=True)
 class ActionSelector(ABC):
-    """Chooses for devices whose features are those of reports in `domain`. R = replicate axes."""
+    """Chooses arms for devices with features as in reports of `domain`. R = replicate axes.
+
+    A frozen value of public parameters, which policies and light clients share. A task's document holds it as plain
+    values, so a phone or a browser without the policy chooses as the simulator does.
+    """
 
     domain: RegressionReport
 
     @abstractmethod
     def seen(self, contexts: Floats) -> Floats:
-        """Features as they are scored and reported, (..., K, d)."""
+        """Return features as they are scored and reported, (..., K, d)."""
 
     @abstractmethod
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """An arm for every row of features, (*R, n, K, d)."""
+        """Choose an arm for every row of features, (*R, n, K, d)."""
 
 
 @stored_as("ThompsonChooser")
 @dataclass(frozen=True, kw_only=True)
 class ThompsonSelector(ActionSelector):
-    """The best arm of a draw: snapshots have `theta` (*R, d), `root` (*R, d, d) and `explore`; per arm, (*R, K, ...).
+    """Chooses the best arm of a posterior draw.
 
-    theta ~ N(mean, root root^T), action = argmax_x <x, theta>; with probability `explore` any arm.
+    theta ~ N(mean, root root^T), action = argmax_x <x, theta>; with probability `explore` any arm. Snapshots have
+    `theta` (*R, d), `root` (*R, d, d) and `explore`; with a parameter per arm, (*R, K, ...).
     """
 
     @cached_property
     def draws(self) -> PosteriorDraw:
-        """One parameter, or one for each arm."""
+        """Return the draw of one parameter, or of one for each arm."""
         return PER_ARM_DRAW if isinstance(self.domain, PerArmReport) else SHARED_DRAW
 
     @cached_property
     def _plain(self) -> bool:
-        """Whether features are clipped and no more: no constant is among them, and none is added."""
+        """Whether features are only clipped: no constant is among them, and none is added."""
         return not isinstance(self.domain, InterceptReport | PerArmReport)
 
     def seen(self, contexts: Floats) -> Floats:
-        """Clipped; a constant that is not one is refused."""
+        """Return clipped features; refuse a last feature that should be constant and is not."""
         if self._plain or not isinstance(self.domain, InterceptReport):
             return self.domain.seen(contexts)
         if (same := self.domain.seen_before(contexts)) is not None:
@@ -282,7 +284,7 @@ class ThompsonSelector(ActionSelector):
             return self.domain.seen(contexts)
 
     def rows(self, contexts: Floats) -> Floats:
-        """As parameters take them: with the constant that arms of their own have, (*R, n, K, d)."""
+        """Return features as parameters take them, (*R, n, K, d): with the constant, for a parameter per arm."""
         seen = self.seen(contexts)
         if self._plain or not isinstance(self.domain, PerArmReport):
             return seen
@@ -292,7 +294,7 @@ class ThompsonSelector(ActionSelector):
         return np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
 
     def actions(self, snapshot: Any, rows: Floats, coins: DeviceRandomness) -> Ints:
-        """Of `rows`, (*R, n)."""
+        """Choose arms for `rows`, (*R, n)."""
         alone = rows.shape[:-2] == (1,)
         index = (
             self.draws.alone(snapshot.theta, snapshot.root, rows[0], coins)
@@ -305,7 +307,7 @@ class ThompsonSelector(ActionSelector):
         return explore_actions(actions, snapshot.explore, rows.shape[-2], coins) if snapshot.explore else actions
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """How likely they were is not computed here: it takes an integral."""
+        """Choose; probabilities are computed on request, because they take an integral."""
         actions = self.actions(snapshot, self.rows(contexts), coins)
         return Choice(actions=actions, probabilities=np.full(actions.shape, np.nan))
 
@@ -313,18 +315,20 @@ class ThompsonSelector(ActionSelector):
 @stored_as("OptimistChooser")
 @dataclass(frozen=True, kw_only=True)
 class OptimisticSelector(ActionSelector):
-    """The largest <x, theta> + radius |x|_{P^-1}: snapshots have `theta` (*R, d), `inverse` (*R, d, d), `radius`,
-    `explore`; ties are decided by coins ("random"), or for the first arm ("first").
+    """Chooses the arm with the largest <x, theta> + radius |x|_{P^-1}.
+
+    Snapshots have `theta` (*R, d), `inverse` (*R, d, d), `radius` and `explore`. Ties are broken by coins ("random"),
+    or for the first arm ("first").
     """
 
     ties: str = "random"
 
     def seen(self, contexts: Floats) -> Floats:
-        """As they are: `act` clips."""
+        """Return the features unchanged: `act` clips."""
         return contexts
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """With its probability."""
+        """Choose, with the probability."""
         columns, inside = self._columns(snapshot), clip_norm(contexts, 1.0)
         if inside is contexts:  # nothing had to be clipped: they are numbers
             if contexts.shape[:-2] == (1,) and self.ties == "random" and not snapshot.explore:  # as in an agent
@@ -347,7 +351,7 @@ class OptimisticSelector(ActionSelector):
         return explore_choice(pick_tied_arms(first, tied, coins), snapshot.explore, index.shape[-1], coins, chance)
 
     def _columns(self, snapshot: Any) -> Floats:
-        """Of a snapshot; those of the last one are kept, since many devices choose by it."""
+        """Return a snapshot's columns; those of the last snapshot are cached, since many devices choose by it."""
         last: tuple[Any, Floats] | None = vars(self).get("_last")
         if last is None or last[0] is not snapshot:
             columns = make_score_columns(snapshot.theta, snapshot.inverse, snapshot.radius)
@@ -355,20 +359,20 @@ class OptimisticSelector(ActionSelector):
         return last[1]
 
     def favoured(self, index: Floats) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-        """As `linalg.find_best_arms`, or the first alone."""
+        """Return `linalg.find_best_arms`, or the first alone."""
         return find_best_arms(index) if self.ties == "random" else (first_best(index), None)
 
 
 @stored_as("PlaceChooser")
 @dataclass(frozen=True, kw_only=True)
 class AssignedSelector:
-    """Nothing is chosen: the place in a batch says which arm is played. `features`: of an arm, where arms have some."""
+    """The arm follows from the place in a batch. `features`: number of an arm's features, if arms have any."""
 
     features: int = 0
 
 
 def _check_one_constant(contexts: Floats) -> None:
-    """The arms of one user have one constant: features were forgotten, or stand in another order, where they do not."""
+    """Refuse arms of one user with different constants: features are missing or in another order."""
     last = contexts[..., -1]
     if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
         allowed = "the same last feature for all arms of a user, a constant: intercept=True says so"

@@ -1,4 +1,4 @@
-"""Arms as callers give them: ids, features, and arms that the server assigns."""
+"""Arms as callers give them: ids and features, fixed arms, and arms that the server assigns."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ArmSets = list[tuple[Sequence[Hashable], Floats]]  # ids and features (K, d), on
 
 @dataclass(frozen=True, kw_only=True)
 class FixedArmSet:
-    """Arms that stay: their ids, and their features, (K, d); d = 0 where arms have none.
+    """Fixed arms: their ids, and their features, (K, d); d = 0 if arms have no features.
 
-    of_users: the features are those of a user, who brings them; here stand zeros.
+    of_users: the features are a user's, who brings them; here they are zeros.
     """
 
     ids: tuple[Any, ...]
@@ -34,13 +34,14 @@ class FixedArmSet:
     of_users: bool = False
 
     def as_terms(self) -> tuple[Any, ...]:
-        """As plain values."""
+        """Return plain values."""
         return self.ids, self.features.tolist()
 
 
 def parse_arms(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Sequence[Hashable], Floats]:
-    """Ids and features (K, d) of one set of arms: a mapping from ids to features, a table whose index has the ids, or
-    an array with ids 0..K-1.
+    """Return ids and features (K, d) of one set of arms.
+
+    `contexts`: a mapping from ids to features, a table whose index has the ids, or an array with ids 0..K-1.
     """
     ids: Sequence[Hashable]
     if type(contexts) is np.ndarray and contexts.dtype is _DOUBLE:  # what most callers have
@@ -62,7 +63,7 @@ def parse_arms(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Se
 
 
 def read_row_names(contexts: Any, name: str) -> tuple[Hashable, ...]:
-    """The names of the rows of a table, such as a pandas DataFrame; none for an array."""
+    """Return the names of the rows of a table, such as a pandas DataFrame; none for an array."""
     if not hasattr(contexts, "to_numpy") or not hasattr(contexts, "index"):
         return ()
     ids = tuple(contexts.index)
@@ -77,7 +78,7 @@ def read_row_names(contexts: Any, name: str) -> tuple[Hashable, ...]:
 def repeat_user_features(
     fixed: FixedArmSet, features: Any, name: str = "contexts"
 ) -> tuple[Sequence[Hashable], Floats]:
-    """Ids and features (K, d) of arms that stay, for a user with these features, (d,)."""
+    """Return ids and features (K, d) of fixed arms, for a user with these features, (d,)."""
     dim = fixed.features.shape[1]
     given = read_real_array(name, features, f"the user's features, {dim} numbers")
     if given.shape != (dim,):
@@ -88,14 +89,14 @@ def repeat_user_features(
 
 
 def parse_arm_sets(contexts: Any, dim: int) -> list[tuple[Sequence[Hashable], Floats]]:
-    """The sets of several users: an array (users, arms, d), or an iterable of sets as above."""
+    """Return the sets of several users: from an array (users, arms, d), or an iterable of sets as in `parse_arms`."""
     allowed = f"one set of arms for each user: an array of shape (users, arms, {dim}) or a list of sets"
     sets = validation.list_entries("contexts", contexts, allowed)
     return [parse_arms(one, dim, f"contexts[{i}]") for i, one in enumerate(sets)]
 
 
 def split_mapping(contexts: Mapping[Any, Any], name: str) -> tuple[tuple[Any, ...], list[Any]]:
-    """The keys of a mapping and its values."""
+    """Return the keys of a mapping and its values."""
     with suppress(Exception):  # a foreign mapping may raise anything, and show what it holds
         return tuple(contexts), list(contexts.values())
     raise InvalidStatistic(name, contexts, "a mapping from ids to features")

@@ -21,40 +21,38 @@ Messages = NDArray[Any]  # (..., users, length) of int64; of float64 where a fas
 class Device(ABC):
     """The randomizer of statistics in `domain`.
 
-    Privacy: a message is drawn anew at every call, with coins of its own. Whoever sees two messages about one statistic
-    has seen two releases: a device sends the bytes of the first again, never a second draw.
+    Privacy: each call draws a new message. Two messages about one statistic are two releases, so a device that sends
+    again must send the bytes of the first message, never a second draw.
     """
 
     domain: Domain
 
     def message(self, statistic: Statistic, source: NoiseSource) -> Messages:
-        """One row of numbers for every user: (..., users, dim) -> (..., users, length)."""
+        """Return one row of numbers for every user: (..., users, dim) -> (..., users, length)."""
         return self.encode(self.domain.check_statistic(statistic).rows(), check_noise_source(source))
 
     def report(self, statistic: Statistic, source: NoiseSource) -> Messages:
-        """As `message`, of a statistic that a policy has formed: the device clips it, whoever says that it did."""
+        """Return the message about a statistic that a policy has formed. The device always clips it again."""
         if statistic.domain != self.domain:
             raise InvalidStatistic("statistics", ValueSummary(f"of {statistic.domain}"), f"statistics of {self.domain}")
         return self.message(self.domain.clip_outside(statistic.rows()), source)
 
     def zero(self, source: NoiseSource) -> Messages:
-        """The message of a user who did not answer, (1, length): the domain's point nearest to 0, noised in full."""
+        """Return the message of a user without an answer, (1, length): the domain's point nearest to 0, noised."""
         return self.message(self.domain.nothing, source)
 
     @abstractmethod
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """Messages about points of the domain, (..., users, dim)."""
+        """Return messages about points of the domain, (..., users, dim)."""
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Everything that makes this device, as plain values for JSON: public, and enough for
-        `device_from_parameters`.
-        """
+        """Return public plain values for JSON, from which `device_from_parameters` rebuilds this device."""
         return dict(to_plain_value(self))
 
 
 def to_plain_value(value: Any) -> Any:
-    """Frozen values as dictionaries with their kind's stored name, tuples as lists, numbers as they are."""
+    """Return frozen values as dictionaries with their kind's stored name, tuples as lists, numbers unchanged."""
     if is_dataclass(value):
         parts = {each.name: to_plain_value(getattr(value, each.name)) for each in fields(value) if each.init}
         return {"kind": find_stored_name(type(value)), **parts}

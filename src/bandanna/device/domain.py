@@ -1,4 +1,8 @@
-"""Statistics of users, the domains that bound them, and estimates of their sums."""
+"""Domains bound users' statistics and give their sensitivities; `Statistic` and `Estimate` are what enters and leaves.
+
+Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter of
+the domain. A protocol accepts statistics only after `admit` has checked or clipped them.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,7 @@ from bandanna.numeric.linalg import einsum
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
-# Domains: what a randomizer may assume of a statistic. Sensitivities derive from the domain and are never given twice.
-#
-# Adjacency is replacement: neighbours differ in one user's statistic, so the l2 sensitivity of a sum is the diameter
-# of
-# the domain. A protocol accepts statistics only after `admit` has checked or clipped them.
+# Domains
 
 
 _COORDINATES = 10**8  # at most
@@ -34,12 +34,11 @@ _ROUNDING = 2.0**-44  # relative; what rounding errors of an honest computation 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistic:
-    """Statistics of a batch of users, all inside `domain`; `clipped` counts those that had to be moved there.
+    """Statistics of a batch of users, all inside `domain`; `clipped` counts those that were moved there.
 
-    Made by `Domain.admit` or a domain's own constructors of statistics, which clip and seal; protocols check a
-    statistic without that seal once more.
-
-    The count is not protected: it stays in simulations and on the device, a deployment never publishes it.
+    Made by `Domain.admit` or a domain's own constructors of statistics, which clip and seal. Protocols check a
+    statistic without that seal again. The count is not protected: it stays in simulations and on the device, and a
+    deployment never publishes it.
     """
 
     domain: Domain
@@ -54,7 +53,7 @@ class Statistic:
         return self.seal is self.values
 
     def rows(self) -> Floats:
-        """One row per user, as messages need them."""
+        """Return one row per user, as messages need them."""
         if self.counts is not None:
             raise InvalidStatistic("statistics", ValueSummary("grouped"), 'one row per user: groups are for path="law"')
         return self.values
@@ -75,11 +74,11 @@ class Statistic:
         return int(users.max() if users.ndim else users)
 
     def parts(self) -> Iterator[Statistic]:
-        """The batch in parts, whose sums add up to its own: here, itself."""
+        """Yield the batch in parts whose sums add up to its own: here, itself."""
         yield self
 
     def total(self) -> Floats:
-        """The exact sum over users, (..., dim)."""
+        """Return the exact sum over users, (..., dim)."""
         if self.counts is None:
             return self.values[..., 0, :] if self.values.shape[-2] == 1 else np.asarray(self.values.sum(axis=-2))
         return np.asarray((self.values * self.counts[..., None]).sum(axis=-2))
@@ -116,7 +115,7 @@ class Domain(ABC):
 
     @abstractmethod
     def project(self, values: Floats) -> Floats:
-        """A point of the domain for every vector, the vector itself where it lies inside."""
+        """Return a point of the domain for every vector; a vector inside stays."""
 
     @cached_property
     def reach(self) -> float:
@@ -125,7 +124,7 @@ class Domain(ABC):
 
     @cached_property
     def origin(self) -> Floats:
-        """The coordinates' values nearest to 0: sums of statistics minus this public point are small, (dim,)."""
+        """The coordinates' values nearest to 0, (dim,): sums of statistics minus this public point are small."""
         origin = np.asarray(np.clip(0.0, self.lower, self.upper))
         origin.setflags(write=False)  # kept
         return origin
@@ -142,17 +141,17 @@ class Domain(ABC):
         return self.lower + half, float(np.sqrt(np.sum(half * half)))
 
     def sealed(self, values: Floats, *, clipped: Ints, counts: Ints | None = None) -> Statistic:
-        """A statistic of values that the caller has formed inside the domain."""
+        """Return a statistic of values that the caller has formed inside the domain."""
         values.setflags(write=False)
         return Statistic(domain=self, values=values, clipped=clipped, counts=counts, seal=values)
 
     @property
     def nothing(self) -> Statistic:
-        """The zero report, of one user who did not answer: 0, or the point that clipping makes of it."""
+        """Return the zero report of a user without an answer: 0, or the point to which 0 is clipped."""
         return self.admit(np.zeros((1, self.dim)))
 
     def check_statistic(self, statistic: Statistic) -> Statistic:
-        """A statistic of this domain; unless the domain itself has made it, it is checked, and never clipped again."""
+        """Return a statistic of this domain. It is checked unless the domain made it, and never clipped again."""
         if statistic.domain is not self and statistic.domain != self:
             raise InvalidStatistic("statistics", ValueSummary(f"of {statistic.domain}"), f"statistics of {self}")
         if statistic.sealed:
@@ -165,7 +164,7 @@ class Domain(ABC):
         return self.sealed(values, clipped=statistic.clipped, counts=counts)
 
     def admit(self, values: ArrayLike, *, clip: bool = True) -> Statistic:
-        """Statistics of a batch, shape (..., users, dim), clipped into the domain; only checked where `clip` is off."""
+        """Return statistics (..., users, dim), clipped into the domain; with clip=False only checked."""
         if not validation.boolean("clip", clip):
             checked = self.check(values)
             return self.sealed(checked, clipped=np.zeros(checked.shape[:-2], dtype=np.int64))
@@ -175,8 +174,9 @@ class Domain(ABC):
         return self.sealed(inside, clipped=moved.sum(axis=-1, dtype=np.int64))
 
     def clip_outside(self, values: ArrayLike) -> Statistic:
-        """Statistics of values (..., users, dim) that somebody else has formed: what lies inside stays, bit for bit;
-        anything else is clipped, and what is no number is refused.
+        """Return statistics of values (..., users, dim) that others have formed.
+
+        Values inside stay, bit for bit. Values outside are clipped, and values that are no numbers refused.
         """
         array = self._rows(values)
         inside = self._projected(array)
@@ -185,9 +185,9 @@ class Domain(ABC):
         return self.sealed(made, clipped=np.asarray(outside.sum(axis=-1, dtype=np.int64)))
 
     def check(self, values: ArrayLike) -> Floats:
-        """Points of the domain, (..., users, dim), bit for bit as they came; what lies outside is refused.
+        """Return points of the domain, (..., users, dim), bit for bit as they came; refuse points outside.
 
-        For what was clipped before: to project it again would move most reports in their last bit.
+        For values that were clipped before: projecting them again would move most reports in their last bit.
         """
         array = self._rows(values).copy()
         outside = self._apart(self._projected(array), array, _ROUNDING * self.largest_entry)
@@ -201,7 +201,7 @@ class Domain(ABC):
         return array
 
     def _rows(self, values: ArrayLike) -> Floats:
-        """Finite numbers of the domain's shape."""
+        """Return finite numbers of the domain's shape."""
         array = read_real_array("statistics", values)
         if array.ndim < 2 or array.shape[-1] != self.dim:
             raise InvalidStatistic("statistics", array, f"shape (..., users, {self.dim})")
@@ -220,7 +220,7 @@ class Domain(ABC):
 
     @staticmethod
     def _apart(one: Floats, other: Floats, tolerance: float) -> Bools:
-        """Which users' vectors differ by more, (..., users)."""
+        """Return which users' vectors differ by more than the tolerance, (..., users)."""
         gaps = np.subtract(one, other)
         apart = np.abs(gaps, out=gaps) > tolerance
         return apart[..., 0] if apart.shape[-1] == 1 else np.asarray(np.any(apart, axis=-1))
@@ -243,7 +243,7 @@ class Ball(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """Twice the radius."""
+        """2 bound."""
         return 2 * self.bound
 
     @property
@@ -263,7 +263,7 @@ class Ball(Domain):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """Itself."""
+        """The domain itself."""
         return np.zeros(self.dim), self.bound
 
     def project(self, values: Floats) -> Floats:
@@ -311,12 +311,12 @@ class Box(Domain):
 
     @property
     def lower(self) -> Floats:
-        """Low everywhere."""
+        """`low` everywhere."""
         return np.full(self.dim, self.low)
 
     @property
     def upper(self) -> Floats:
-        """High everywhere."""
+        """`high` everywhere."""
         return np.full(self.dim, self.high)
 
     def project(self, values: Floats) -> Floats:
@@ -325,7 +325,7 @@ class Box(Domain):
 
 
 def check_domain_size(argument: str, value: Any) -> float:
-    """The size of a domain: its powers, and those of its noise, must stay inside the floats."""
+    """Return the size of a domain; its powers, and those of its noise, must stay inside the floats."""
     number = validation.positive(argument, value)
     if not _LEAST <= number <= _MOST:
         raise InvalidArgument(argument, value, f"a number from {_LEAST:g} to {_MOST:g}")
@@ -333,7 +333,7 @@ def check_domain_size(argument: str, value: Any) -> float:
 
 
 def read_real_array(argument: str, values: ArrayLike, allowed: str = "an array of real numbers") -> Floats:
-    """An array of real numbers as floats, or an error that names the argument."""
+    """Return an array of real numbers as floats, or raise an error that names the argument."""
     array = read_numeric_array(argument, values, allowed)
     if array.dtype == np.float64:
         return np.asarray(array)
@@ -342,7 +342,7 @@ def read_real_array(argument: str, values: ArrayLike, allowed: str = "an array o
 
 
 def read_numeric_array(argument: str, values: ArrayLike, allowed: str, kinds: str = "biuf") -> NDArray[Any]:
-    """An array of real numbers of these kinds; a mask is refused, because it would be lost. Errors show no numbers."""
+    """Return an array of real numbers of these kinds; refuse a mask, which would be lost. Errors show no numbers."""
     array = values if type(values) is np.ndarray else _read_array(argument, values, allowed)
     if array.dtype.kind not in kinds:
         given = ValueSummary.of(values if array.ndim == 0 else array)
@@ -364,7 +364,7 @@ def _read_array(argument: str, values: ArrayLike, allowed: str) -> NDArray[Any]:
 
 
 def _find_invalid_entry(values: ArrayLike, array: NDArray[Any]) -> ValueSummary:
-    """What is wrong with an array of objects: which entry is no number, without showing it."""
+    """Describe which entry of an array of objects is no number, without showing it."""
     if not array.ndim:
         return ValueSummary.of(values)
     kind = type(values).__name__
@@ -377,7 +377,7 @@ def _find_invalid_entry(values: ArrayLike, array: NDArray[Any]) -> ValueSummary:
 
 
 def _has_mask(values: Any) -> bool:
-    """Whether an array in nested lists has a mask."""
+    """Return whether an array in nested lists has a mask."""
     if not isinstance(values, list | tuple):
         return isinstance(values, np.ma.MaskedArray)
     kinds = set(map(type, values))
@@ -392,10 +392,11 @@ def check_all_finite(argument: str, array: Floats) -> None:
 
 
 def clip_norm(values: Floats, bound: float) -> Floats:
-    """Vectors (last axis), scaled down to l2 norm at most `bound` where they are longer by more than rounding errors.
+    """Return vectors (last axis), scaled down to l2 norm at most `bound` if they are longer by more than rounding
+    errors.
 
-    Each by itself: what the others are changes no bit of it. What lies inside is not touched, so that to clip once more
-    changes nothing; where nothing has to be clipped, the answer is the array itself.
+    Each vector is clipped by itself, so the others change no bit of it. Vectors inside are not touched: clipping again
+    changes nothing, and if nothing is clipped, the array itself is returned.
     """
     values = np.ascontiguousarray(values)  # the entries of a vector are added in one order, in any company
     limit = bound * (1 + (values.shape[-1] + 8) * 2.0**-52)
@@ -412,13 +413,13 @@ def clip_norm(values: Floats, bound: float) -> Floats:
     return inside
 
 
-# Domains of what counters sum beside plain numbers and vectors: single bits, and symmetric matrices.
+# Bits and symmetric matrices
 
 
 @stored_as("Bits")
 @dataclass(frozen=True, kw_only=True)
 class Bits(Box):
-    """Values that are 0 or 1 and nothing between: sensitivity 1, and never rounded on a lattice of whole steps."""
+    """Values 0 or 1: sensitivity 1, and never rounded on a lattice of whole steps."""
 
     dim: int = 1
 
@@ -428,7 +429,7 @@ class Bits(Box):
             raise InvalidArgument("dim, low, high", (self.dim, self.low, self.high), "(1, 0, 1): single bits")
 
     def project(self, values: Floats) -> Floats:
-        """The nearer of 0 and 1."""
+        """Return the nearer of 0 and 1."""
         return np.where(values >= 0.5, 1.0, 0.0)
 
 
@@ -457,7 +458,7 @@ class SymmetricMatrix(Ball):
         return rows, columns
 
     def pack(self, matrices: Floats) -> Floats:
-        """(..., size, size) -> (..., dim); a matrix that is not symmetric is refused."""
+        """Stack (..., size, size) -> (..., dim); refuse a matrix that is not symmetric."""
         if matrices.shape[-2:] != (self.size, self.size):
             allowed = f"shape (..., {self.size}, {self.size})"
             raise InvalidStatistic("matrices", matrices, allowed)
@@ -467,7 +468,7 @@ class SymmetricMatrix(Ball):
         return np.concatenate([np.diagonal(matrices, axis1=-2, axis2=-1), above], axis=-1)
 
     def unpack(self, stacked: Floats) -> Floats:
-        """(..., dim) -> (..., size, size), the scaling undone."""
+        """Unstack (..., dim) -> (..., size, size), the scaling undone."""
         matrices = np.zeros((*stacked.shape[:-1], self.size, self.size))
         rows, columns = self._above
         diagonal = np.arange(self.size)
@@ -476,14 +477,14 @@ class SymmetricMatrix(Ball):
         return matrices
 
 
-# A batch that arrives in parts, each forgotten when the next one comes: memory for some users, not for all of them.
+# Streamed batches
 
 
 class StreamedStatistic(Statistic):
-    """Statistics of `users` users, from an iterable of statistics of some of them each; it can be read once.
+    """Statistics of `users` users from an iterable of statistics of some users each. It can be read once.
 
-    For simulations along `path="law"`, which need sums only. `clipped` counts what was read so far. Every part is
-    checked by the domain as it comes. Whoever asks for all rows at once gets them, and pays for them.
+    It needs memory for one part only. For simulations along `path="law"`, which need sums only. `clipped` counts what
+    was read so far. The domain checks every part as it comes. `rows` and `values` load all rows at once.
     """
 
     def __init__(self, domain: Domain, *, users: int, source: Iterable[Statistic], replicates: tuple[int, ...]) -> None:
@@ -498,12 +499,12 @@ class StreamedStatistic(Statistic):
 
     @property
     def sealed(self) -> bool:
-        """Every part is checked when it comes."""
+        """True: every part is checked when it comes."""
         return True
 
     @property
     def users(self) -> int:
-        """As announced; `parts` holds it to that."""
+        """Number of users as announced; `parts` checks it."""
         return self._expected
 
     @property
@@ -516,11 +517,11 @@ class StreamedStatistic(Statistic):
         return np.concatenate([part.rows() for part in self.parts()], axis=-2)
 
     def total(self) -> Floats:
-        """The sum, added up part by part: exact up to rounding, which is enough for simulations."""
+        """Return the sum, added part by part: exact up to rounding, which is enough for simulations."""
         return np.asarray(sum(part.total() for part in self.parts()))
 
     def parts(self) -> Iterator[Statistic]:
-        """The parts, as they come."""
+        """Yield the parts, as they come."""
         seen = 0
         for part in self._source:
             checked = self.domain.check_statistic(part)
@@ -531,7 +532,7 @@ class StreamedStatistic(Statistic):
             raise InvalidStatistic("users", ValueSummary(seen), f"{self._expected} users, read once")
 
 
-# What an analyzer releases: an unbiased total, the users behind it, and how noisy it is.
+# Estimates
 
 
 @stored_as("Estimate")
@@ -539,8 +540,8 @@ class StreamedStatistic(Statistic):
 class Estimate:
     """An unbiased estimate of the sum of `count` users' statistics.
 
-    `variance` is that of the noise in each coordinate, rounding included (its bound, where it depends on the data);
-    it is known in advance and carries no information about anybody.
+    `variance` is that of the noise in each coordinate, rounding included (a bound, if it depends on the data). It is
+    known in advance and carries no information about anybody.
     """
 
     total: NDArray[np.float64]  # (..., dim)
@@ -548,19 +549,22 @@ class Estimate:
     variance: float
 
     def __add__(self, other: Estimate) -> Estimate:
-        """Sums of separately noised batches: totals, counts and variances add."""
+        """Add sums of separately noised batches: totals, counts and variances add."""
         return Estimate(
             total=self.total + other.total, count=self.count + other.count, variance=self.variance + other.variance
         )
 
 
-# A user's data as one row: the features of the arm that was given, the reward, and the group that keeps the row.
+# Raw rows
 
 
 @stored_as("Rows")
 @dataclass(frozen=True, kw_only=True)
 class RawRowDomain(Domain):
-    """(x, r, g) with |x| <= 1 in `size` coordinates, r in [0, `reward_bound`] and g in 0, ..., `groups` - 1."""
+    """A user's data as one row (x, r, g): features, reward and group.
+
+    |x| <= 1 in `size` coordinates, r in [0, `reward_bound`] and g in 0, ..., `groups` - 1.
+    """
 
     dim: int = 0  # derived from `size`
     size: int
@@ -575,7 +579,7 @@ class RawRowDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """Opposite features, the ends of the other two."""
+        """Distance of opposite features with opposite ends of reward and group."""
         return math.hypot(2.0, self.reward_bound, self.groups - 1)
 
     @property
@@ -594,17 +598,17 @@ class RawRowDomain(Domain):
         return np.concatenate([np.ones(self.size), [self.reward_bound, self.groups - 1.0]])
 
     def project(self, values: Floats) -> Floats:
-        """Features by their norm, the reward by its range, the group to the nearest."""
+        """Clip features by their norm and the reward by its range; round the group to the nearest."""
         x, r, g = self.parts(values)
         group = np.rint(np.clip(g, 0, self.groups - 1))
         return np.concatenate([clip_norm(x, 1.0), np.clip(r, 0.0, self.reward_bound)[..., None], group[..., None]], -1)
 
     def parts(self, values: Floats) -> tuple[Floats, Floats, Floats]:
-        """Features (..., size), rewards (...) and groups (...)."""
+        """Return features (..., size), rewards (...) and groups (...)."""
         return np.ascontiguousarray(values[..., : self.size]), values[..., self.size], values[..., self.size + 1]
 
     def statistic(self, features: Floats, rewards: Floats, groups: NDArray[np.int64] | None = None) -> Statistic:
-        """Rows of features (..., users, size) and rewards (..., users), clipped and counted; group 0 unless said."""
+        """Return rows of features (..., users, size) and rewards (..., users), clipped; group 0 by default."""
         values = np.zeros((*rewards.shape, self.dim))
         values[..., : self.size], values[..., self.size] = features, rewards
         if groups is not None:

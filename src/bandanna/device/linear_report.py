@@ -1,4 +1,9 @@
-"""Reports of linear regression: shared, with an intercept, or one block for each arm."""
+"""Reports of linear regression: `LinearReport`, `InterceptReport` (one feature is constant), `PerArmReport` (own
+models).
+
+From the sum of any of them the server needs a vector sum x y and a matrix sum x x^T, and how much noise each entry has
+if every coordinate has noise of variance 1.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +23,7 @@ from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 from bandanna.validation import check_memory
 
-# Reports for linear regression: what a user tells of features and a reward, and how the sums are read again.
-#
-# Whatever is reported of (x, y) - weighted, centred, in blocks - the server wants the same two things of a sum: a
-# vector
-# sum x y and a matrix sum x x^T, and how much noise of a coordinate's unit variance each entry has.
+# Interface
 
 
 ROUNDING_TOLERANCE = 1e-9  # what is moved by more counts as clipped
@@ -32,7 +33,7 @@ ROUNDING_TOLERANCE = 1e-9  # what is moved by more counts as clipped
 class RegressionReport(Domain):
     """Reports of `features` numbers and a reward. Its first `lead` coordinates are proportional to the reward.
 
-    reward_bound  rewards are in [-reward_bound, reward_bound], after the policy has centred them
+    reward_bound: rewards are in [-reward_bound, reward_bound], after the policy has centred them.
     """
 
     features: int
@@ -41,34 +42,34 @@ class RegressionReport(Domain):
     @property
     @abstractmethod
     def lead(self) -> int:
-        """How many coordinates there are to which the reward is a factor: the first of all."""
+        """Number of coordinates that have the reward as a factor; they come first."""
 
     @abstractmethod
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """Reports (..., dim) of `seen` features (..., d), rewards (...) and, where arms have blocks, arms (...)."""
+        """Return reports (..., dim) of `seen` features (..., d), rewards (...) and, if arms have blocks, arms (...)."""
 
     @abstractmethod
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """Vector (*R, d) and matrix (*R, d, d) of a sum over so many users, the scaling undone; per arm, (*R, K, d)."""
+        """Return vector (*R, d) and matrix (*R, d, d) of a sum over `users` users, unscaled; per arm, (*R, K, d)."""
 
     @property
     @abstractmethod
     def variances(self) -> tuple[Floats, Floats]:
-        """Of the entries of `sums`, (d,) and (d, d), where every coordinate has noise of variance 1."""
+        """Return the variances of the entries of `sums`, (d,) and (d, d), for noise of variance 1 on coordinates."""
 
     @property
     @abstractmethod
     def second_moments(self) -> Floats:
-        """Of a parameter of norm 1 of which no direction is preferred: E theta_j^2, (d,)."""
+        """Return E theta_j^2, (d,), for a parameter of norm 1 without a preferred direction."""
 
     def seen(self, contexts: Floats) -> Floats:
-        """Device: features as they are scored and reported, (..., d): no longer than 1."""
+        """Return features as they are scored and reported, (..., d): no longer than 1."""
         return clip_norm(contexts, 1.0)
 
     def statistic(
         self, features: ArrayLike, rewards: ArrayLike, *, moved: Bools | None = None, arms: Ints | None = None
     ) -> Statistic:
-        """Reports of features (..., users, d) and rewards (..., users), clipped before the report is formed.
+        """Return reports of features (..., users, d) and rewards (..., users), clipped before the report is formed.
 
         `moved`: whose rewards were clipped before, (..., users); a report is counted once.
         """
@@ -86,7 +87,7 @@ class RegressionReport(Domain):
         return self.sealed(self.pack(inside_x, inside_y, arms), clipped=np.asarray(count))
 
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
-        """Features as a report may have them, and which were moved: (..., d) -> the same, (...)."""
+        """Return features as a report may have them, (..., d) -> (..., d), and which were moved, (...)."""
         inside = clip_to_unit_ball(x)
         if inside is x:
             return inside, np.zeros(x.shape[:-1], dtype=np.bool_)
@@ -94,7 +95,7 @@ class RegressionReport(Domain):
 
 
 def clip_to_unit_ball(x: Floats) -> Floats:
-    """Vectors clipped to norm 1, nor longer by rounding errors: (..., d); the array itself where none is longer."""
+    """Clip vectors (..., d) to norm 1, rounding errors included; return the array itself if none is longer."""
     inside = clip_norm(x, 1.0)
     norms = np.sqrt(einsum("...i,...i->...", inside, inside))[..., None]
     if norms.size and norms.item(norms.argmax()) <= 1:  # NaN is not
@@ -104,7 +105,7 @@ def clip_to_unit_ball(x: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class ReportWeights:
-    """How much of a report of (z, 1) and y is the reward, the matrix, the features and the count; x y has weight 1.
+    """Weights of the reward, the matrix, the features and the count in a report of (z, 1) and y; x y has weight 1.
 
     The report of |z| <= 1 and |y| <= Y is (z y, a y, b z z^T, c z, e), with sqrt 2 above the diagonal.
     """
@@ -115,12 +116,12 @@ class ReportWeights:
     count: float = 0.0  # e
 
     def largest(self, bound: float) -> float:
-        """The largest norm, at |z| = 1 and |y| = Y."""
+        """Return the largest norm, at |z| = 1 and |y| = Y."""
         square = bound**2
         return math.sqrt(square + (self.reward * bound) ** 2 + self.matrix**2 + self.features**2 + self.count**2)
 
     def diameter(self, bound: float) -> float:
-        """The largest distance of two reports (calibration.md A.7, A.8).
+        """Return the largest distance of two reports (calibration.md A.7, A.8).
 
         It is convex in (y, y'), so the signs of full rewards suffice; the largest over t = <z, z'>/|z||z'| grows with
         |z| and |z'|, so both are 1. Then, for opposite and for equal signs,
@@ -134,26 +135,12 @@ class ReportWeights:
 
 
 def _maximize_quadratic(slope: float, curve: float) -> float:
-    """max over |t| <= 1 of slope t - curve t^2."""
+    """Return max over |t| <= 1 of slope t - curve t^2."""
     slope = abs(slope)
     return slope**2 / (4 * curve) if slope <= 2 * curve else slope - curve
 
 
-# The report of a linear bandit's user: x y and x x^T, stacked into one vector whose noise is all of the same size.
-#
-# For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of x
-# x^T, and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm),
-# leaves the worst case as it is and halves the noise variance of the off-diagonal entries. `isometric=False` leaves
-# out
-# the sqrt 2: then every entry of x x^T has the noise of a coordinate, which is the noise that [000] and [002] print.
-#
-# Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2):
-#
-#     |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2 = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4
-#     Y^2.
-#
-# Without the sqrt 2 no distance is larger, and the worst pair is as far apart in a basis in which x x^T - x' x'^T is
-# diagonal: the sensitivity is the same.
+# Shared model
 
 
 MOST_FEATURES = 10_000  # whose report has fifty million coordinates
@@ -162,10 +149,23 @@ MOST_FEATURES = 10_000  # whose report has fifty million coordinates
 @stored_as("LinearReport")
 @dataclass(frozen=True, kw_only=True)
 class LinearReport(RegressionReport):
-    """Stacked reports of `features` dimensions and rewards in [-reward_bound, reward_bound].
+    """Reports (x y, x x^T) of `features` dimensions and rewards in [-reward_bound, reward_bound], stacked into one
+    vector.
 
-    isometric  whether the entries above the diagonal are multiplied by sqrt 2; calibration="paper" sets it to False in
-               the local, shuffle and concurrent models
+    For features |x|_2 <= 1 and rewards |y| <= Y a report has d + d(d+1)/2 coordinates: the vector x y, the diagonal of
+    x x^T, and its entries above the diagonal times sqrt 2. The sqrt 2 makes the stacking an isometry (Frobenius norm),
+    leaves the worst case as it is and halves the noise variance of the off-diagonal entries.
+
+    isometric=False leaves out the sqrt 2: then every entry of x x^T has the noise of a coordinate, which is the noise
+    that [000] and [002] print. calibration="paper" does so in the local, shuffle and concurrent models.
+
+    Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2):
+
+        |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2
+                              = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4 Y^2.
+
+    Without the sqrt 2 no distance is larger, and the worst pair is as far apart in a basis in which x x^T - x' x'^T is
+    diagonal: the sensitivity is the same.
     """
 
     dim: int = 0  # derived from `features`
@@ -184,7 +184,7 @@ class LinearReport(RegressionReport):
 
     @property
     def _scale(self) -> float:
-        """What multiplies the entries above the diagonal."""
+        """Factor of the entries above the diagonal."""
         return math.sqrt(2) if self.isometric else 1.0
 
     @property
@@ -220,7 +220,8 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def ball(self) -> tuple[Floats, float]:
-        """Around c I on the diagonal, c = min(1/d, (Y^2 + 1)/2): the least ball that holds all reports for d >= 2.
+        """A ball around c I on the diagonal, c = min(1/d, (Y^2 + 1)/2): the least one that holds all reports for d >=
+        2.
 
             |x y|^2 + |x x^T - c I|^2 = s y^2 + s^2 - 2 c s + c^2 d,   s = |x|^2,
 
@@ -238,7 +239,7 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def _place(self) -> NDArray[np.intp]:
-        """Where in the stack each entry of the matrix stands, (d, d)."""
+        """Place in the stack of each entry of the matrix, (d, d)."""
         d, (rows, columns) = self.features, self._above
         place = np.diag(np.arange(d, 2 * d))
         place[rows, columns] = place[columns, rows] = 2 * d + np.arange(len(rows))
@@ -246,7 +247,7 @@ class LinearReport(RegressionReport):
 
     @cached_property
     def _unscaled(self) -> Floats:
-        """What undoes the scaling of each entry of the stack."""
+        """Factors that undo the scaling of each entry of the stack."""
         return self._stack(1.0, 1.0, math.sqrt(0.5) if self.isometric else 1.0)[:, None]
 
     def _stack(self, vector: float, diagonal: float, above: float) -> Floats:
@@ -257,18 +258,18 @@ class LinearReport(RegressionReport):
 
     @property
     def lead(self) -> int:
-        """x y."""
+        """Length of x y."""
         return self.features
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """(..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j (or x_i x_j); the same for all arms."""
+        """Stack (..., d), (...) -> (..., dim): x y, x_i^2, sqrt 2 x_i x_j (or x_i x_j); the same for all arms."""
         rows, columns = self._above
         above = self._scale * x[..., rows]
         above *= x[..., columns]
         return np.concatenate([x * y[..., None], x * x, above], axis=-1)
 
     def unpack(self, stacked: Floats) -> tuple[Floats, Floats]:
-        """(..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
+        """Unstack (..., dim) -> vector (..., d) and symmetric matrix (..., d, d), the scaling undone."""
         d, stacked = self.features, read_real_array("stacked", stacked)
         if np.ndim(stacked) < 1 or np.shape(stacked)[-1] != self.dim:
             raise InvalidStatistic("stacked", stacked, f"shape (..., {self.dim})")
@@ -276,18 +277,19 @@ class LinearReport(RegressionReport):
         return stacked[..., :d], flat[self._place].transpose(2, 0, 1).reshape(*stacked.shape[:-1], d, d)
 
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """All of it was noised."""
+        """Return vector and matrix; every entry has noise."""
         return self.unpack(total)
 
     @property
     def variances(self) -> tuple[Floats, Floats]:
-        """1 for the vector and the diagonal, 1/2 beside it; 1 everywhere if not `isometric`."""
+        """Return 1 for the vector and the diagonal, 1/2 beside it; 1 everywhere if not `isometric`."""
         beside = 0.5 if self.isometric else 1.0
         return np.ones(self.features), beside + (1 - beside) * np.eye(self.features)
 
     @property
     def matrix_std(self) -> float:
-        """At least the standard deviation of u^T N u, |u| = 1, with N the matrix's noise: 1; sqrt 2 if not isometric.
+        """Return a bound on the standard deviation of u^T N u, |u| = 1, N the matrix's noise: 1; sqrt 2 if not
+        isometric.
 
         For any w, u^T N w has at most twice the variance of isometric noise if every entry has variance 1:
         |u|^2 |w|^2 + <u, w>^2 - sum u_i^2 w_i^2.
@@ -296,13 +298,13 @@ class LinearReport(RegressionReport):
 
     @property
     def second_moments(self) -> Floats:
-        """1/d each."""
+        """Return 1/d each."""
         return np.full(self.features, 1 / self.features)
 
     def project(self, values: Floats) -> Floats:
-        """The report of the features and reward that a stacked vector shows; a report that is one already stays.
+        """Return the report of the features and reward that a stacked vector shows; a report stays as it is.
 
-        The bound above needs reports of the form (x y, x x^T), not only small norms: so x is read off the matrix's
+        The sensitivity needs reports of the form (x y, x x^T), not only small norms. So x is read off the matrix's
         column with the largest diagonal entry, y off the vector along x, both are clipped, and the report is formed
         anew.
         """
@@ -319,27 +321,17 @@ class LinearReport(RegressionReport):
 
 
 def drop_isometry(domain: Domain) -> Domain:
-    """The domain for noise that is printed for each entry of x x^T: a linear report without the sqrt 2."""
+    """Return the domain for noise that is printed for each entry of x x^T: a linear report without the sqrt 2."""
     return replace(domain, isometric=False) if isinstance(domain, LinearReport) else domain
 
 
 def clip_rewards(rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Rewards in [0, 1], (*R, rounds), and which of them were outside; infinite ones are refused."""
+    """Return rewards in [0, 1], (*R, rounds), and which of them were outside; refuse infinite ones."""
     check_all_finite("rewards", rewards)
     return np.clip(rewards, 0.0, 1.0), (rewards < -1e-9) | (rewards > 1 + 1e-9)
 
 
-# Reports where one feature is a constant: what is known of it gets no noise, and rewards around 1/2 need less.
-#
-# Features are (z, 1) up to scale, |z|_2 <= 1, and rewards y in [-1/2, 1/2]. A report is, with p = d - 1,
-#
-#     (z y, y/2, z z^T/2, z/3),     p + 1 + p(p+1)/2 + p coordinates, entries above the diagonal times sqrt 2,
-#
-# and the Gram entry of the constant is the number of users, which is public. The weights balance the noise in what a
-# regression makes of the four parts: undone, its standard deviations are as 1 : 2 : 2 : 3.
-#
-# Sensitivity: sqrt 1.5108 = 1.2292 (`Weights.diameter`; calibration.md A.7), where (x y, x x^T) with |x| <= 1 has
-# 2.1213.
+# Model with an intercept
 
 
 _WEIGHTS = ReportWeights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
@@ -348,7 +340,18 @@ _WEIGHTS = ReportWeights(reward=1 / 2, matrix=1 / 2, features=1 / 3)
 @stored_as("InterceptReport")
 @dataclass(frozen=True, kw_only=True)
 class InterceptReport(RegressionReport):
-    """Reports of `features` numbers, of which the last is the same for all arms and users, and a centred reward."""
+    """Reports of `features` numbers, the last of which is the same for all arms and users, and a centred reward.
+
+    Features are (z, 1) up to scale, |z|_2 <= 1, and rewards y in [-1/2, 1/2]. A report is, with p = d - 1,
+
+        (z y, y/2, z z^T/2, z/3),     p + 1 + p(p+1)/2 + p coordinates, entries above the diagonal times sqrt 2,
+
+    and the Gram entry of the constant is the number of users, which is public. The weights balance the noise in what a
+    regression makes of the four parts: undone, its standard deviations are as 1 : 2 : 2 : 3.
+
+    Sensitivity: sqrt 1.5108 = 1.2292 (`ReportWeights.diameter`; calibration.md A.7). For (x y, x x^T) with |x| <= 1 it
+    is 2.1213.
+    """
 
     dim: int = 0  # derived from `features`
     features: int
@@ -363,7 +366,7 @@ class InterceptReport(RegressionReport):
 
     @property
     def _slopes(self) -> int:
-        """P: features that are not the constant."""
+        """Number p of features that are not the constant."""
         return self.features - 1
 
     @cached_property
@@ -395,7 +398,7 @@ class InterceptReport(RegressionReport):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """Around b/p on the diagonal: its square is convex in s = |z|^2, so the largest at 0 or at 1.
+        """A ball around b/p on the diagonal. Its square is convex in s = |z|^2, so largest at 0 or at 1.
 
         |.|^2 <= Y^2 (s + a^2) + b^2 (s^2 - 2 s/p + 1/p) + c^2 s
         """
@@ -415,18 +418,18 @@ class InterceptReport(RegressionReport):
 
     @property
     def lead(self) -> int:
-        """z y and y/2."""
+        """Length of z y and y/2."""
         return self.features
 
     def seen(self, contexts: Floats) -> Floats:
-        """Device: (z, 1) with |z| <= 1, whatever the constant is: (..., d)."""
+        """Return (z, 1) with |z| <= 1, for any value of the constant: (..., d)."""
         slopes, absent = _split_constant(contexts)
         return np.concatenate([clip_norm(slopes, 1.0), np.where(absent, 0.0, 1.0)], axis=-1)
 
     def seen_before(self, contexts: Floats) -> Floats | None:
-        """The features themselves where they are (z, 1) with |z| <= 1, as `seen` would give them; None: they are not.
+        """Return the features themselves if they are (z, 1) with |z| <= 1, as `seen` would give them; else None.
 
-        It takes a fraction of the time, and whoever acts is given `seen` features.
+        It is much faster than `seen`, and `act` is given `seen` features.
         """
         if not (contexts[..., -1] == 1.0).all():
             return None
@@ -434,21 +437,21 @@ class InterceptReport(RegressionReport):
         return np.ascontiguousarray(contexts) if clip_norm(slopes, 1.0) is slopes else None
 
     def inside(self, x: Floats) -> tuple[Floats, Bools]:
-        """(z, 1); features that are all 0, of a user who did not answer, stay so."""
+        """Return (z, 1); features that are all 0, of a user without an answer, stay 0."""
         slopes, absent = _split_constant(x)
         inside = clip_to_unit_ball(slopes)
         moved = np.any(np.abs(inside - slopes) > ROUNDING_TOLERANCE, axis=-1)
         return np.concatenate([inside, np.where(absent, 0.0, 1.0)], axis=-1), moved
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """(z, 1) and y; of a user who did not answer, zeros."""
+        """Pack (z, 1) and y; zeros for a user without an answer."""
         p, y = self._slopes, y * x[..., -1]
         square = self._square.pack(x[..., :p], y)
         parts = [square[..., :p], _WEIGHTS.reward * y[..., None], _WEIGHTS.matrix * square[..., p:]]
         return np.concatenate([*parts, _WEIGHTS.features * x[..., :p]], axis=-1)
 
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """Vector (*R, d) and matrix (*R, d, d), whose last entry is the number of users."""
+        """Return vector (*R, d) and matrix (*R, d, d), whose last entry is the number of users."""
         p, weights = self._slopes, _WEIGHTS
         end = 1 + self._square.dim
         packed = np.concatenate([total[..., :p], total[..., p + 1 : end] / weights.matrix], axis=-1)
@@ -460,16 +463,16 @@ class InterceptReport(RegressionReport):
 
     @property
     def variances(self) -> tuple[Floats, Floats]:
-        """The weights undone; none in the number of users."""
+        """Return variances with the weights undone; 0 for the number of users."""
         return compute_unweighted_variances(_WEIGHTS, self._slopes)
 
     @property
     def second_moments(self) -> Floats:
-        """1/p for the slopes; 1/3 for the constant, whose share is uniform."""
+        """Return 1/p for the slopes; 1/3 for the constant, whose share is uniform."""
         return np.append(np.full(self._slopes, 1 / self._slopes), 1 / 3)
 
     def project(self, values: Floats) -> Floats:
-        """The report of the features and the reward that stand in a vector by themselves, clipped."""
+        """Return the report of the clipped features and reward that the vector has as coordinates."""
         p = self._slopes
         z = clip_to_unit_ball(np.clip(values[..., -p:] / _WEIGHTS.features, -1.0, 1.0))
         y = np.clip(values[..., p] / _WEIGHTS.reward, -self.reward_bound, self.reward_bound)
@@ -477,7 +480,7 @@ class InterceptReport(RegressionReport):
 
 
 def compute_unweighted_variances(weights: ReportWeights, slopes: int) -> tuple[Floats, Floats]:
-    """Variances of the entries of vector and matrix of (z, 1), (d,) and (d, d), the weights undone."""
+    """Return variances of the entries of vector and matrix of (z, 1), (d,) and (d, d), the weights undone."""
     vector = np.append(np.ones(slopes), weights.reward**-2)
     matrix = np.full((slopes + 1, slopes + 1), weights.features**-2)
     matrix[:slopes, :slopes] = 0.5 * (1 + np.eye(slopes)) * weights.matrix**-2
@@ -486,7 +489,7 @@ def compute_unweighted_variances(weights: ReportWeights, slopes: int) -> tuple[F
 
 
 def _split_constant(x: Floats) -> tuple[Floats, Bools]:
-    """z, and where all is 0, of a user who did not answer: (..., p), (..., 1)."""
+    """Return z, and where all is 0, for a user without an answer: (..., p), (..., 1)."""
     constant, absent = x[..., -1:], np.all(x == 0, axis=-1, keepdims=True)
     if not np.all((constant > 0) | absent):
         allowed = "intercept=True says that the last feature is a constant > 0"
@@ -497,19 +500,7 @@ def _split_constant(x: Floats) -> tuple[Floats, Bools]:
     return slopes, absent
 
 
-# Reports where every arm has a parameter of its own: as many blocks as arms, all but one of them zero.
-#
-# A user whose features are z, |z|_2 <= 1, was given arm k and answered y in [-1/2, 1/2]. In block k of the report
-# stands
-#
-#     (z y, a y, b z z^T, c z, e),     p + 1 + p(p+1)/2 + p + 1 coordinates, entries above the diagonal times sqrt 2,
-#
-# the sums for a regression on (z, 1), the number of the arm's users among them: which arm it was is private too.
-# Blocks
-# of two arms do not exist, and get no noise; np.kron(arm, z) in a report for all arms would have K^2 of them.
-#
-# Sensitivity: reports in different blocks are orthogonal, so they are at most sqrt 2 R apart, R the largest norm; in
-# one block as far as two reports of (z, 1) are (`Weights.diameter`; calibration.md A.8). The larger of the two.
+# Model per arm
 
 
 _MOST_COORDINATES = 50_000_000
@@ -518,7 +509,19 @@ _MOST_COORDINATES = 50_000_000
 @stored_as("PerArmReport")
 @dataclass(frozen=True, kw_only=True)
 class PerArmReport(RegressionReport):
-    """Reports of `features` numbers, one of `n_arms` arms, and a centred reward; the constant is the report's own."""
+    """Reports of `features` numbers, one of `n_arms` arms, and a centred reward; the report adds the constant.
+
+    There are as many blocks as arms, and all but one are zero. A user with features z, |z|_2 <= 1, was given arm k and
+    answered y in [-1/2, 1/2]. Block k of the report is
+
+        (z y, a y, b z z^T, c z, e),     p + 1 + p(p+1)/2 + p + 1 coordinates, entries above the diagonal times sqrt 2,
+
+    the sums for a regression on (z, 1), with the number of the arm's users: which arm it was is private too. There are
+    no blocks of two arms, and so no noise on them; np.kron(arm, z) in a report for all arms would have K^2 blocks.
+
+    Sensitivity: reports in different blocks are orthogonal, so they are at most sqrt 2 R apart, R the largest norm; in
+    one block as far as two reports of (z, 1) are (`ReportWeights.diameter`; calibration.md A.8). The larger of the two.
+    """
 
     dim: int = 0  # derived
     features: int
@@ -539,12 +542,12 @@ class PerArmReport(RegressionReport):
 
     @property
     def _lead(self) -> int:
-        """Of a block: z y and a y."""
+        """Length of z y and a y of a block."""
         return self.features + 1
 
     @property
     def _rest(self) -> int:
-        """Of a block: b z z^T, c z and e."""
+        """Length of b z z^T, c z and e of a block."""
         return self._square.dim + 1
 
     @cached_property
@@ -554,11 +557,11 @@ class PerArmReport(RegressionReport):
 
     @cached_property
     def weights(self) -> ReportWeights:
-        """w_i^2 ~ sqrt(A_i / s_i), which makes R^2 times the noise of a regression least.
+        """The weights that make R^2 times the noise of a regression least: w_i^2 ~ sqrt(A_i / s_i).
 
         R^2 = sum s_i w_i^2 with s = (Y^2, Y^2, 1, 1, 1) for z y, y, z z^T, z and 1. The noise is sum A_i / w_i^2, that
-        of h - N theta summed over p slopes with E theta_j^2 = 1/4p and a constant with 1/12:
-        A = (p, 1, (p + 1)/8, p/12 + 1/4, 1/12).
+        of h - N theta summed over p slopes with E theta_j^2 = 1/4p and a constant with 1/12: A = (p, 1, (p + 1)/8, p/12
+        + 1/4, 1/12).
         """
         p, y = self.features, self.reward_bound**2
         square = [math.sqrt(a / s) for a, s in ((p, y), (1, y), ((p + 1) / 8, 1), (p / 12 + 1 / 4, 1), (1 / 12, 1))]
@@ -588,11 +591,11 @@ class PerArmReport(RegressionReport):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """Around 0, with the largest norm."""
+        """A ball around 0 with the largest norm."""
         return np.zeros(self.dim), self.weights.largest(self.reward_bound)
 
     def _stacked(self, square: Floats, reward: float, features: float, count: float) -> Floats:
-        """The same block for every arm, what the reward multiplies before the rest."""
+        """Return the same block for every arm; coordinates with the reward as a factor come first."""
         p, w = self.features, self.weights
         lead = np.append(square[:p], w.reward * reward)
         rest = np.concatenate([w.matrix * square[p:], np.full(p, w.features * features), [w.count * count]])
@@ -600,11 +603,11 @@ class PerArmReport(RegressionReport):
 
     @property
     def lead(self) -> int:
-        """(z y, a y) of all arms stand first."""
+        """Length of (z y, a y) of all arms, which come first."""
         return self.n_arms * self._lead
 
     def pack(self, x: Floats, y: Floats, arms: Ints | None = None) -> Floats:
-        """Zeros but for the arm's block; an arm of -1 is that of a user who did not answer, and has none."""
+        """Pack zeros but for the arm's block; an arm of -1, a user without an answer, has no block."""
         if arms is None:
             raise InvalidStatistic("arms", None, "the arm of every user: each has a block of its own")
         p, w = self.features, self.weights
@@ -614,19 +617,19 @@ class PerArmReport(RegressionReport):
         return np.concatenate([self._placed(lead * given, arms), self._placed(rest * given, arms)], axis=-1)
 
     def _placed(self, block: Floats, arms: Ints) -> Floats:
-        """Blocks (..., m) at their arms: (..., K m)."""
+        """Place blocks (..., m) at their arms: (..., K m)."""
         blocks = np.zeros((*block.shape[:-1], self.n_arms, block.shape[-1]))
         np.put_along_axis(blocks, np.maximum(arms, 0)[..., None, None], block[..., None, :], axis=-2)
         return blocks.reshape(*block.shape[:-1], -1)
 
     def _blocks(self, total: Floats) -> tuple[Floats, Floats]:
-        """(..., dim) -> what the reward multiplies (..., K, p + 1), and the rest (..., K, m)."""
+        """Split (..., dim) into coordinates with the reward as a factor (..., K, p + 1), and the rest (..., K, m)."""
         front, back = total[..., : self.lead], total[..., self.lead :]
         shape = (*total.shape[:-1], self.n_arms)
         return front.reshape(*shape, self._lead), back.reshape(*shape, self._rest)
 
     def sums(self, total: Floats, users: int) -> tuple[Floats, Floats]:
-        """Vectors (*R, K, p + 1) and matrices (*R, K, p + 1, p + 1) of the arms, the constant last."""
+        """Return vectors (*R, K, p + 1) and matrices (*R, K, p + 1, p + 1) of the arms, the constant last."""
         p, w = self.features, self.weights
         lead, rest = self._blocks(total)
         squares = p * (p + 1) // 2
@@ -639,16 +642,16 @@ class PerArmReport(RegressionReport):
 
     @property
     def variances(self) -> tuple[Floats, Floats]:
-        """The weights undone, of every block."""
+        """Return variances with the weights undone, for every block."""
         return compute_unweighted_variances(self.weights, self.features)
 
     @property
     def second_moments(self) -> Floats:
-        """1/p for the slopes; 1/3 for the constant, whose share is uniform."""
+        """Return 1/p for the slopes; 1/3 for the constant, whose share is uniform."""
         return np.append(np.full(self.features, 1 / self.features), 1 / 3)
 
     def project(self, values: Floats) -> Floats:
-        """The report that stands in the block with the largest count, clipped; none where all counts are below half."""
+        """Return the clipped report in the block with the largest count; zeros if all counts are below half."""
         lead, rest = self._blocks(values)
         arms = np.argmax(rest[..., -1], axis=-1)
         lead, rest = (np.take_along_axis(each, arms[..., None, None], axis=-2)[..., 0, :] for each in (lead, rest))

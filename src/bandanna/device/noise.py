@@ -1,4 +1,4 @@
-"""Sources of noise: the operating system's randomness, and seeded sources for simulations and tests."""
+"""Noise sources: the operating system's randomness for people, and seeded noise for simulations and tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bandanna.errors import InsecureSource, InvalidArgument, InvalidStatistic, V
 from bandanna.numeric import exact_sums
 from bandanna.numeric.rng import Streams
 
-# What every noise source can draw; mechanisms ask for noise only through this interface, and state its price.
+# Interface
 
 
 Size = int | tuple[int, ...]
@@ -31,73 +31,73 @@ LARGEST_PARAMETER = 2.0**52
 
 
 class NoiseSource(ABC):
-    """A supply of fresh, independent noise.
+    """A supply of fresh, independent noise. Mechanisms ask for noise only through this interface.
 
-    `gaussian` and `laplace` add noise to real values; with `grid` > 0 the release is meant to be
-    grid * (round(value / grid) + discrete noise), which is what a secure source does and a fast one approximates.
-    The other methods draw integers, uniforms and permutations of a given `size` (an int or a shape).
+    `gaussian` and `laplace` add noise to real values. With `grid` > 0 the release is grid * (round(value / grid) +
+    discrete noise), which a secure source draws and a fast one approximates. The other methods draw integers, uniforms
+    and permutations of a given `size` (an int or a shape).
     """
 
     secure: ClassVar[bool]
 
     @abstractmethod
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """value + Gaussian noise of standard deviation `std`, fresh in every entry."""
+        """Return value + Gaussian noise of standard deviation `std`, fresh in every entry."""
 
     @abstractmethod
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """value + Laplace noise of parameter `scale`, fresh in every entry."""
+        """Return value + Laplace noise of parameter `scale`, fresh in every entry."""
 
     def gaussian_steps(self, steps: NDArray[np.int64], *, std: float, grid: float) -> NDArray[np.int64]:
-        """Whole steps of the grid plus a discrete Gaussian of at least std / grid steps, fresh in every entry."""
+        """Return steps of the grid plus a discrete Gaussian of at least std / grid steps, fresh in every entry."""
         ratio = divide_rounding_up("std", validation.positive("std", std), grid)
         return np.asarray(steps + self.discrete_gaussian(std=ratio, size=steps.shape))
 
     def named(self, name: str) -> NoiseSource:
-        """Where one part of a message draws: a stream of its own where a source has named streams, else this source."""
+        """Return the source for a part of a message: its own stream if the source has named streams, else itself."""
         return self
 
     @abstractmethod
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Integers with P(k) proportional to exp(-k^2 / (2 std^2))."""
+        """Draw integers with P(k) proportional to exp(-k^2 / (2 std^2))."""
 
     @abstractmethod
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """Integers with P(k) proportional to exp(-|k| / scale)."""
+        """Draw integers with P(k) proportional to exp(-|k| / scale)."""
 
     @abstractmethod
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Counts of successes among `trials` independent trials."""
+        """Draw counts of successes among `trials` independent trials."""
 
     @abstractmethod
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations for many single coins."""
+        """Draw Bin(count, chance) elementwise, chances in [0, 1]: a shortcut of simulations for many single coins."""
 
     def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Coins of groups of users, sum over g of Bin(counts_g, chances_g): (..., G), (..., G, m) -> (..., m).
+        """Draw the coins of groups of users, sum over g of Bin(counts_g, chances_g): (..., G), (..., G, m) -> (..., m).
 
-        A shortcut of simulations as `coins` is, for few users.
+        A shortcut of simulations like `coins`, for few users.
         """
         return np.asarray(np.sum(self.coins(np.broadcast_to(counts[..., None], chances.shape), chances), axis=-2))
 
     @abstractmethod
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Uniform multiples of 2^-53 in [0, 1)."""
+        """Draw uniform multiples of 2^-53 in [0, 1)."""
 
     @abstractmethod
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """Independent uniform permutations of 0..n-1 along the last axis: shape (*size, n)."""
+        """Draw independent uniform permutations of 0..n-1 along the last axis: shape (*size, n)."""
 
 
 def check_noise_parameter(argument: str, value: Any) -> float:
-    """The parameter of integer noise: a number in (0, 2^52]."""
+    """Return the parameter of integer noise, a number in (0, 2^52]."""
     if validation.positive(argument, value) > LARGEST_PARAMETER:
         raise InvalidArgument(argument, value, "at most 2^52 steps, so that sums stay inside 64-bit integers")
     return float(value)
 
 
 def to_shape(size: Size) -> tuple[int, ...]:
-    """A size as a shape: 3 means (3,)."""
+    """Return a size as a shape: 3 means (3,)."""
     axes = size if isinstance(size, tuple) else (size,)
     if all(type(axis) is int and axis >= 0 for axis in axes):  # shapes of arrays: nothing to convert
         return axes
@@ -105,7 +105,7 @@ def to_shape(size: Size) -> tuple[int, ...]:
 
 
 def read_protected_values(value: ArrayLike) -> NDArray[np.float64]:
-    """Real values to be protected, as floats; an error message never carries them."""
+    """Return real values to be protected as floats; error messages never show them."""
     array = read_real_array("value", value)
     if not np.isfinite(array).all():
         broken = int(np.count_nonzero(~np.isfinite(array)))
@@ -116,7 +116,7 @@ def read_protected_values(value: ArrayLike) -> NDArray[np.float64]:
 
 
 def round_to_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
-    """The nearest multiple of the grid, counted in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
+    """Return the nearest multiple of the grid in steps; exact, ties to even (0.5 and 1.5 go to 0 and 2)."""
     if validation.non_negative("grid", grid) == 0:
         raise InsecureSource("grid = 0 is not allowed: a secure source adds integer noise on a grid > 0")
     exact = read_protected_values(value)
@@ -125,14 +125,14 @@ def round_to_grid(value: ArrayLike, grid: float) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def divide_rounding_up(argument: str, scale: float, grid: float) -> float:
-    """scale / grid as a float that is never below the real quotient: rounding may only add noise."""
+    """Return scale / grid as a float that is never below the real quotient: rounding may only add noise."""
     ratio = check_noise_parameter(f"{argument} / grid", scale / grid)
     below = Fraction(ratio) * Fraction(grid) < Fraction(scale)
     return math.nextafter(ratio, math.inf) if below else ratio
 
 
 def check_noise_source(source: Any) -> NoiseSource:
-    """A noise source, or an error that says what one is."""
+    """Return the noise source, or raise an error that says what one is."""
     if not isinstance(source, NoiseSource):
         raise InvalidArgument(
             "source", source, "a NoiseSource: FastNoise(numpy.random.default_rng(seed)) or SecureNoise()"
@@ -140,16 +140,16 @@ def check_noise_source(source: Any) -> NoiseSource:
     return source
 
 
-# Noise from the operating system's entropy, exact in law on integers; it cannot be seeded.
+# Secure noise
 
 
 class SecureNoise(NoiseSource):
     """Noise for people: no seed, no floating-point noise, nothing approximated.
 
     Gaussian and Laplace releases are grid * (round(value / grid) + discrete noise) with integers inside the bracket;
-    the released float is a function of that integer alone, so floating point leaks nothing about the value.
-    All of it is made of random words of os.urandom, which needs neither a key in this process nor care when it forks:
-    a binomial takes 8 bytes, however many its trials (`inversion`), a Gaussian or Laplace number about 25 (`columns`).
+    the released float is a function of that integer alone, so floating point leaks nothing about the value. All noise
+    is made from random words of os.urandom, which needs no key in this process and no care when it forks: a binomial
+    takes 8 bytes for any number of trials, a Gaussian or Laplace number about 25 (`samplers`).
     """
 
     secure = True
@@ -161,45 +161,45 @@ class SecureNoise(NoiseSource):
             )
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """Multiples of the grid: the rounded value plus a discrete Gaussian of parameter std / grid."""
+        """Return multiples of the grid: the rounded value plus a discrete Gaussian of parameter std / grid."""
         return np.asarray(self.gaussian_steps(round_to_grid(value, grid), std=std, grid=grid) * grid)
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """Multiples of the grid: the rounded value plus a discrete Laplace of parameter scale / grid."""
+        """Return multiples of the grid: the rounded value plus a discrete Laplace of parameter scale / grid."""
         steps = round_to_grid(value, grid)
         ratio = divide_rounding_up("scale", validation.positive("scale", scale), grid)
         return np.asarray((steps + self.discrete_laplace(scale=ratio, size=steps.shape)) * grid)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Exact for every std that a float can have."""
+        """Draw exactly, for every std that a float can have."""
         wanted = to_shape(size)
         return sample_discrete(GAUSSIAN, check_noise_parameter("std", std), math.prod(wanted), _draw_words).reshape(
             wanted
         )
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """Exact for every scale that a float can have."""
+        """Draw exactly, for every scale that a float can have."""
         wanted = to_shape(size)
         return sample_discrete(LAPLACE, check_noise_parameter("scale", scale), math.prod(wanted), _draw_words).reshape(
             wanted
         )
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Exact for every probability that a float can have, by inversion (`inversion`)."""
+        """Draw exactly, for every probability that a float can have, by inversion."""
         chance = Fraction(validation.open_probability("probability", probability))
         wanted, trials = to_shape(size), validation.integer("trials", trials, least=0)
         return draw_binomials(trials, chance, math.prod(wanted), _draw_words).reshape(wanted)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Refused: a deployment draws the coins of every message."""
+        """Refuse: a deployment draws the coins of every message."""
         raise InsecureSource("coins of many users at once are a shortcut of simulations; a secure source draws each")
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """The upper 53 of 64 random bits each, times 2^-53."""
+        """Draw the upper 53 of 64 random bits each, times 2^-53."""
         return np.asarray((_draw_words(to_shape(size)) >> np.uint64(11)) * 2.0**-53)
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """The order of random 64-bit keys, drawn anew for a row with equal keys: given distinct keys it is uniform."""
+        """Sort random 64-bit keys, drawn anew for a row with equal keys: given distinct keys the order is uniform."""
         wanted = (*to_shape(size), validation.integer("n", n))
         keys = _draw_words(wanted).reshape(-1, n)
         while (again := (np.diff(np.sort(keys, axis=-1), axis=-1) == 0).any(axis=-1)).any():
@@ -208,11 +208,11 @@ class SecureNoise(NoiseSource):
 
 
 def _draw_words(wanted: tuple[int, ...]) -> NDArray[np.uint64]:
-    """Random 64-bit words."""
+    """Draw random 64-bit words."""
     return np.frombuffer(bytearray(os.urandom(8 * math.prod(wanted))), dtype=np.uint64).reshape(wanted)
 
 
-# How long secure noise takes: random numbers of a release, counted before it, and the time of one.
+# Time of secure noise
 
 
 # Seconds on one core of a server of 2026
@@ -224,23 +224,23 @@ NUMBER_SECONDS = 1e-7  # a number of a user's statistic: clipped, rounded, added
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseCost:
-    """What a release takes: discrete Gaussians (or Laplaces), words for binomials, numbers of its users' statistics."""
+    """The random numbers of a release: discrete Gaussians (or Laplaces), words for binomials, numbers of statistics."""
 
     gaussians: int = 0
     words: int = 0
     numbers: int = 0
 
     def seconds(self, *, secure: bool) -> float:
-        """An estimate, right to a factor of 3 or so; seeded noise takes no time that matters."""
+        """Estimate the time, within a factor of about 3; seeded noise takes no time that matters."""
         noise = GAUSSIAN_SECONDS * self.gaussians + WORD_SECONDS * self.words if secure else 0.0
         return RELEASE_SECONDS + noise + NUMBER_SECONDS * self.numbers
 
 
-# How far the fast source is from the secure one: bounds on the Kolmogorov distance of their releases.
+# Distance of fast noise from secure noise
 
 
 def gaussian_grid_distance(*, std: float, grid: float) -> float:
-    """Bound on sup_x |P(fast <= x) - P(secure <= x)| for a Gaussian release of the same value, grid <= std.
+    """Bound sup_x |P(fast <= x) - P(secure <= x)| for a Gaussian release of the same value, grid <= std.
 
         fast = v + N(0, std^2),   secure = grid (round(v / grid) + discrete Gaussian(std / grid)),
         distance <= grid / (std sqrt(2 pi)) + (grid / std)^2 / 16.
@@ -260,23 +260,23 @@ def gaussian_grid_distance(*, std: float, grid: float) -> float:
 
 
 def laplace_grid_distance(*, scale: float, grid: float) -> float:
-    """Bound on sup_x |P(fast <= x) - P(secure <= x)| for a Laplace release of the same value.
+    """Bound sup_x |P(fast <= x) - P(secure <= x)| for a Laplace release of the same value.
 
         distance <= grid / (2 scale) + (grid / scale)^2 / 16.
 
     Proof, in units of the grid, s = scale / grid. The density is at most 1 / (2s): steps (1) and (2) of
-    `gaussian_grid_distance` cost 1 / (4s) each. For k >= 0 the discrete tail is
-    P(Y > k) = e^{-(k+1)/s} / (1 + e^{-1/s}) = P(L > k + 1/2) sech(1 / (2s)), and 1 - sech(x) <= x^2 / 2.
+    `gaussian_grid_distance` cost 1 / (4s) each. For k >= 0 the discrete tail is P(Y > k) = e^{-(k+1)/s} / (1 +
+    e^{-1/s}) = P(L > k + 1/2) sech(1 / (2s)), and 1 - sech(x) <= x^2 / 2.
     """
     ratio = validation.positive("grid", grid) / validation.positive("scale", scale)
     return min(1.0, ratio / 2 + ratio**2 / 16)
 
 
-# Noise from a NumPy generator: quick, reproducible, and for simulation only.
+# Fast noise
 
 
 class FastNoise(NoiseSource):
-    """Noise for simulation, from the generator that is handed in.
+    """Noise for simulation, from a NumPy generator: fast and reproducible.
 
     Real-valued noise is continuous and ignores the grid: its law is within `gaussian_grid_distance` or
     `laplace_grid_distance` of the secure source's. Integer noise has the secure source's law exactly, up to the
@@ -295,7 +295,7 @@ class FastNoise(NoiseSource):
         self._rng = rng
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """value + N(0, std^2); the grid is checked and otherwise ignored."""
+        """Return value + N(0, std^2); the grid is checked and otherwise ignored."""
         validation.positive("std", std)
         validation.non_negative("grid", grid)
         exact = read_protected_values(value)
@@ -304,14 +304,15 @@ class FastNoise(NoiseSource):
         return drawn
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """value + Laplace(scale); the grid is checked and otherwise ignored."""
+        """Return value + Laplace(scale); the grid is checked and otherwise ignored."""
         validation.positive("scale", scale)
         validation.non_negative("grid", grid)
         exact = read_protected_values(value)
         return np.asarray(exact + self._rng.laplace(0.0, scale, exact.shape))
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """Rejection from discrete Laplace(t), t = floor(std) + 1 (Canonne, Kamath and Steinke 2020, Algorithm 3).
+        """Draw by rejection from discrete Laplace(t), t = floor(std) + 1 (Canonne, Kamath and Steinke 2020, Algorithm
+        3).
 
         y is kept with probability exp(-(|y| - std^2 / t)^2 / (2 std^2)), which is at least 0.46 on average.
         """
@@ -326,16 +327,16 @@ class FastNoise(NoiseSource):
         return kept[: math.prod(wanted)].reshape(wanted)
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """G - G' with G and G' geometric: P(G = k) proportional to exp(-k / scale), k >= 0."""
+        """Draw G - G' with G and G' geometric: P(G = k) proportional to exp(-k / scale), k >= 0."""
         return self._two_sided_geometric(check_noise_parameter("scale", scale), to_shape(size))
 
     def _two_sided_geometric(self, scale: float, wanted: tuple[int, ...]) -> NDArray[np.int64]:
-        """The difference of the whole parts of two exponentials: floor(Exp(scale)) is geometric."""
+        """Draw the difference of the whole parts of two exponentials: floor(Exp(scale)) is geometric."""
         geometric = np.floor(self._rng.exponential(scale, (2, *wanted))).astype(np.int64)  # (2, *size)
         return np.asarray(geometric[0] - geometric[1])
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """Bin(trials, probability) by NumPy's sampler."""
+        """Draw by NumPy's sampler."""
         draws = self._rng.binomial(
             validation.integer("trials", trials, least=0),
             validation.open_probability("probability", probability),
@@ -344,24 +345,24 @@ class FastNoise(NoiseSource):
         return np.asarray(draws, dtype=np.int64)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Elementwise by NumPy's sampler."""
+        """Draw by NumPy's sampler, elementwise."""
         return np.asarray(self._rng.binomial(counts, np.clip(chances, 0.0, 1.0)), dtype=np.int64)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """53 random bits each."""
+        """Draw 53 random bits each."""
         return np.asarray(self._rng.random(to_shape(size)))
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """Every row shuffled on its own."""
+        """Shuffle every row on its own."""
         rows = np.broadcast_to(np.arange(validation.integer("n", n), dtype=np.int64), (*to_shape(size), n))
         return self._rng.permuted(rows, axis=-1)  # (*size, n)
 
 
-# Noise for simulations of several seeds side by side: every seed has streams of its own.
+# Noise of several seeds
 
 
 class ReplicatedNoise(NoiseSource):
-    """Fast noise whose first axis is the seeds of `streams`; a seed draws the same numbers in any company."""
+    """Fast noise whose first axis is the seeds of `streams`; other seeds do not change a seed's numbers."""
 
     secure = False
 
@@ -370,33 +371,33 @@ class ReplicatedNoise(NoiseSource):
         self._seeds = len(streams.seeds)
 
     def named(self, name: str) -> ReplicatedNoise:
-        """The same seeds with streams that begin with this name."""
+        """Return the same seeds with streams that begin with this name."""
         return ReplicatedNoise(self._streams, f"{self._part}{name} ")
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """value + N(0, std^2)."""
+        """Return value + N(0, std^2)."""
         exact = np.asarray(value, dtype=float)
         drawn = std * self._streams.normal(self._part + "noise", exact.shape[1:])
         drawn += exact
         return drawn
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """value + Laplace(scale)."""
+        """Return value + Laplace(scale)."""
         exact = np.asarray(value, dtype=float)
         return np.stack([source.laplace(row, scale=scale, grid=grid) for source, row in self._each("laplace", exact)])
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """By each seed's own generator."""
+        """Draw by each seed's own generator."""
         rest = self._rest(size)
         return np.stack([s.discrete_gaussian(std=std, size=rest) for s in self._sources("discrete gaussian")])
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """By each seed's own generator."""
+        """Draw by each seed's own generator."""
         rest = self._rest(size)
         return np.stack([s.discrete_laplace(scale=scale, size=rest) for s in self._sources("discrete laplace")])
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """From the stream "coins" of this law."""
+        """Draw from the stream "coins" of this law."""
         trials, chance = (
             validation.integer("trials", trials, least=0),
             validation.open_probability("probability", probability),
@@ -404,14 +405,14 @@ class ReplicatedNoise(NoiseSource):
         return self._streams.coins(self._part + "coins", trials, chance, self._rest(size))
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """By each seed's own generator."""
+        """Draw by each seed's own generator."""
         rows = zip(self._sources("group coins"), counts, chances, strict=True)
         return np.stack([source.coins(n, p) for source, n, p in rows])
 
     def heads(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Every user's coin, U < chance: by the first 16 bits of U, and by the others only where those leave it open.
+        """Flip every user's coin, U < chance, by the first 16 bits of U, and by more bits only if those do not decide.
 
-        All seeds have the same number of users, chances are below 1.
+        All seeds have the same number of users, and chances are below 1.
         """
         ends = np.cumsum(counts, axis=1)
         users = np.arange(int(ends[0, -1]))
@@ -432,11 +433,11 @@ class ReplicatedNoise(NoiseSource):
         return np.asarray(np.add.reduce(below, axis=1, dtype=wide), dtype=np.int64)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """From the stream "rounding"."""
+        """Draw from the stream "rounding"."""
         return self._streams.uniform(self._part + "rounding", self._rest(size))
 
     def permutation(self, n: int, size: Size = ()) -> NDArray[np.int64]:
-        """By each seed's own generator."""
+        """Draw by each seed's own generator."""
         rest = self._rest(size)
         return np.stack([s.permutation(n, size=rest) for s in self._sources("order")])
 

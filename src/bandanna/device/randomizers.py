@@ -1,4 +1,4 @@
-"""What a device sends: its statistic in clear, with noise, as counts, as bits or as a direction."""
+"""Randomizers: what devices send as noisy vectors, counts, bits, signs or directions."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from bandanna.numeric import exact_sums
 from bandanna.storage.encoding import find_stored_name, index_by_stored_name, stored_as
 from bandanna.types import Bools, Floats, Ints
 
-# Fixed-point encoding: real statistics on a lattice of non-negative integers, `scale` steps to the unit.
+# Fixed-point encoding
 
 
 def encode_on_lattice(values: Floats, scale: float, domain: Domain, source: NoiseSource) -> Ints:
-    """floor(s (x - lower)) plus a coin of the fractional part: unbiased, in {0, ..., ceil(s (upper - lower))}."""
+    """Return floor(s (x - lower)) plus a coin of the rest: unbiased, in {0, ..., ceil(s (upper - lower))}."""
     rest = np.asarray(values - domain.lower)  # (..., users, dim)
     np.maximum(rest, 0.0, out=rest)
     rest *= scale
@@ -43,21 +43,22 @@ def encode_on_lattice(values: Floats, scale: float, domain: Domain, source: Nois
 
 
 def compute_largest_counts(scale: float | Floats, domain: Domain) -> Floats:
-    """Largest encoded value of each coordinate, before noise; of several scales (k, 1), (k, dim)."""
+    """Return the largest encoded value of each coordinate, before noise; for several scales (k, 1), (k, dim)."""
     return np.asarray(np.ceil(scale * (domain.upper - domain.lower) * (1 - 1e-12)))
 
 
-# Counts: a statistic on a lattice, hidden among coins; bits, in copies among fair ones; answers: bits and signs.
+# Counts, bits and signs
 
 
 @stored_as("Counts")
 @dataclass(frozen=True, kw_only=True)
 class BinomialCounts(Device):
-    """One count per coordinate: the statistic on a lattice of `scale` steps to the unit, plus Bin(trials, probability).
+    """Sends one count per coordinate: the statistic on a lattice of `scale` steps to the unit, plus Bin(trials,
+    probability).
 
         count = floor(s (x - lower)) + coin(rest) + Bin(b, p)
 
-    Privacy: nothing by itself beyond the coins of one user; the totals of a batch are priced (`shuffle_binomial`).
+    Privacy: a message alone has only the noise of one user. The totals of a batch are priced (`shuffle_binomial`).
     """
 
     scale: float
@@ -70,7 +71,7 @@ class BinomialCounts(Device):
         validation.set_validated(self, validation.open_probability, "probability")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """Coins and rounding, fresh in every entry."""
+        """Draw coins and rounding, fresh in every entry."""
         coins = source.binomial(trials=self.trials, probability=self.probability, size=values.shape)
         return np.asarray(encode_on_lattice(values, self.scale, self.domain, source) + coins)
 
@@ -78,10 +79,10 @@ class BinomialCounts(Device):
 @stored_as("Rounded")
 @dataclass(frozen=True, kw_only=True)
 class RoundedCounts(Device):
-    """One count per coordinate without coins: floor(s (x - lower)) + coin(rest), for a mixer that draws the noise.
+    """Sends one count per coordinate without coins, floor(s (x - lower)) + coin(rest), to a mixer that draws the noise.
 
-    Privacy: none against whoever sees the message. The totals that the mixer forwards are priced, and it is trusted to
-    draw their noise. Bits are sent in `scale` whole copies, without any chance.
+    Privacy: none against the receiver of the message. The totals that the mixer forwards are priced; the mixer is
+    trusted to draw their noise. Bits are sent in `scale` whole copies, without any randomness.
     """
 
     scale: float
@@ -90,16 +91,16 @@ class RoundedCounts(Device):
         validation.set_validated(self, validation.positive, "scale")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """Rounding, fresh in every entry."""
+        """Draw the rounding, fresh in every entry."""
         return encode_on_lattice(values, self.scale, self.domain, source)
 
 
 @stored_as("Copies")
 @dataclass(frozen=True, kw_only=True)
 class RepeatedBits(Device):
-    """How many ones are among c `copies` of a bit and b = `trials` fair bits: count = c x + Bin(b, 1/2).
+    """Sends the number of ones among c `copies` of a bit and b = `trials` fair bits: count = c x + Bin(b, 1/2).
 
-    Privacy: as of counts; the total of a batch is priced exactly (`shuffle_bits`).
+    Privacy: a message alone has only the noise of one user. The total of a batch is priced exactly (`shuffle_bits`).
     """
 
     domain: Bits = Bits()
@@ -110,7 +111,7 @@ class RepeatedBits(Device):
         validation.set_validated(self, validation.integer, "copies", "trials")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """One count for each bit."""
+        """Draw one count for each bit."""
         coins = source.binomial(trials=self.trials, probability=0.5, size=values.shape)
         return np.asarray(self.copies * values.astype(np.int64) + coins)
 
@@ -118,9 +119,9 @@ class RepeatedBits(Device):
 @stored_as("Answer")
 @dataclass(frozen=True, kw_only=True)
 class RandomizedBit(Device):
-    """Randomized response: the bit itself, or a false one with probability `lie`.
+    """Randomized response: sends the bit itself, or a false one with probability `lie`.
 
-    Privacy: pure, epsilon = log((1 - lie) / lie) for each answer, whoever sees it (`RandomizedResponse`).
+    Privacy: pure, epsilon = log((1 - lie) / lie) for each answer, against everybody (`RandomizedResponse`).
     """
 
     domain: Bits = Bits()
@@ -130,14 +131,14 @@ class RandomizedBit(Device):
         validation.set_validated(self, validation.open_probability, "lie")
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """0 or 1 for each bit."""
+        """Draw 0 or 1 for each bit."""
         return draw_randomized_bits(values, self.lie, source).astype(np.int64)
 
 
 @stored_as("Sign")
 @dataclass(frozen=True, kw_only=True)
 class RandomizedSign(Device):
-    """Randomized response about the sign of a public vector: the vector itself, or its negative with probability `lie`.
+    """Randomized response about the sign of a public vector: sends the vector, or its negative with probability `lie`.
 
     Privacy: pure, epsilon = log((1 - lie) / lie) for the sign; none for the line on which the vector lies. Messages
     about v and about - v are the same two, since rounding to steps of a grid is odd (`protocols.randomized_response`).
@@ -150,61 +151,61 @@ class RandomizedSign(Device):
         validation.set_validated(self, validation.open_probability, "lie")
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """One coin for each user."""
+        """Draw one coin for each user."""
         said = exact_sums.convert_to_steps(values, self.domain.reach) if source.secure else values
         lies = draw_randomized_bits(np.zeros((*values.shape[:-1], 1)), self.lie, source)
         return np.where(lies, -said, said)
 
 
 def probability_of_one(value: Floats, lie: float) -> Floats:
-    """P(answer = 1 | x) = lie + (1 - 2 lie) x, never outside of [lie, 1 - lie]."""
+    """Return P(answer = 1 | x) = lie + (1 - 2 lie) x, never outside of [lie, 1 - lie]."""
     return np.minimum(np.maximum(lie + (1 - 2 * lie) * value, lie), 1 - lie)
 
 
 def draw_randomized_bits(value: Floats, lie: float, source: NoiseSource) -> Bools:
-    """One coin for every number in [0, 1], which decides about rounding and lying at once."""
+    """Draw one coin for every number in [0, 1]; it decides about rounding and lying at once."""
     return np.asarray(source.uniform(value.shape) < probability_of_one(value, lie))
 
 
-# One message for each of several shufflers, side by side in one record.
+# Several shufflers
 
 
 @stored_as("Levels")
 @dataclass(frozen=True, kw_only=True)
 class LevelRandomizers(Device):
-    """The messages of `levels` devices about one statistic, with fresh rounding and fresh coins for each.
+    """Sends the messages of `levels` devices about one statistic, with fresh rounding and fresh coins for each.
 
-    Every level draws from a stream of its own where a source has named streams: user by user and a batch at a time
-    then give the same integers.
+    Every level draws from a stream of its own, if the source has named streams: user by user and a batch at a time then
+    give the same integers.
     """
 
     levels: tuple[Device, ...]
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """(..., users, dim) -> (..., users, k dim)."""
+        """Draw (..., users, dim) -> (..., users, k dim)."""
         blocks = [level.encode(values, level_source(source, number)) for number, level in enumerate(self.levels)]
         return np.concatenate(blocks, axis=-1)
 
 
 def level_source(source: NoiseSource, level: int) -> NoiseSource:
-    """Where the device of one level (from 0) draws."""
+    """Return the source from which the device of one level (from 0) draws."""
     return source.named(f"level {level + 1}")
 
 
-# Reports on a public grid: integers with a secure source, `value = origin + steps * grid`; reals in simulations.
+# Reports on a public grid
 
 
 @stored_as("Plain")
 @dataclass(frozen=True, kw_only=True)
 class PlainVector(Device):
-    """The statistic itself, for a server that is trusted with it.
+    """Sends the statistic itself, to a server that is trusted with it.
 
-    Privacy: none against the receiver. On the wire it is steps of `finest_step(reach)` from the domain's public origin,
-    where an exact sum cuts it anyway.
+    Privacy: none against the receiver. It is sent in steps of `finest_step(reach)` from the domain's public origin; an
+    exact sum cuts it there anyway.
     """
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """Steps of a grid so fine that nothing is lost in a sum."""
+        """Return steps of a grid so fine that nothing is lost in a sum."""
         if not source.secure:
             return values
         return exact_sums.convert_to_steps(values - self.domain.origin, self.domain.reach)
@@ -213,7 +214,7 @@ class PlainVector(Device):
 @stored_as("Noisy")
 @dataclass(frozen=True, kw_only=True)
 class NoisyVector(Device):
-    """x + N(0, std^2 I), relative to the domain's public origin.
+    """Sends x + N(0, std^2 I), relative to the domain's public origin.
 
         steps = round((x - origin) / grid) + discrete Gaussian(std / grid)                  (secure source)
 
@@ -227,18 +228,14 @@ class NoisyVector(Device):
         validation.set_validated(self, validation.positive, "std", "grid")
 
     def encode(self, values: Floats, source: NoiseSource) -> Messages:
-        """Fresh noise in every entry."""
+        """Draw fresh noise in every entry."""
         centred = values - self.domain.origin
         if not source.secure:
             return np.asarray(source.gaussian(centred, std=self.std, grid=self.grid) + self.domain.origin)
         return source.gaussian_steps(round_to_grid(centred, self.grid), std=self.std, grid=self.grid)
 
 
-# Directions: one of several random ones, chosen by whether it points as the statistic does; integers throughout.
-#
-# Candidates are drawn before anybody looks at the data, by a fixed function of random words, so that no rounding of it
-# can tell anything. The one thing that depends on the data is which candidate is sent, and that is decided by
-# integers.
+# Directions
 
 
 CAP_STEPS = 2**22  # of a candidate's coordinate to a standard deviation, at most
@@ -253,16 +250,18 @@ _AT_ONCE = 2**20  # random numbers held at a time
 @stored_as("Direction")
 @dataclass(frozen=True, kw_only=True)
 class CapRandomizer(Device):
-    """A direction that leans towards the statistic: the first of N `candidates` inside its cap, or the first outside.
+    """Sends a direction that leans towards the statistic: the first of N `candidates` inside its cap, or the first
+    outside.
 
         w = (x - centre) / radius,    u0 = w/|w| with probability (1 + |w|)/2, else -w/|w|      (unbiased: E u0 = w)
-        message = the first g of g_1, ..., g_N with [<g, u0> >= cosine |g|] = [coin < chance]; g_1 where there is none
+        message = the first g of g_1, ..., g_N with [<g, u0> >= cosine |g|] = [coin < chance]; g_1 if there is none
 
-    Candidates are Gaussian vectors in whole steps, `steps` to a standard deviation. Which one is sent depends on
-    integers alone: <g, a> and |g|^2, exact, for a = round(2^28 u0).
+    Candidates are Gaussian vectors in whole steps, `steps` to a standard deviation, a fixed function of random words.
+    They are drawn before the data is looked at, so their rounding tells nothing about it. Only the choice of the
+    candidate depends on the data, and it depends on integers alone: <g, a> and |g|^2, exact, for a = round(2^28 u0).
 
-    Privacy: pure, whoever sees it (`mechanisms.noise.PrivUnit`). Random words, arithmetic and memory are as many for
-    every statistic, however the coins fall: the number of tries is fixed, so there is none that time could tell.
+    Privacy: pure, against everybody (`mechanisms.noise.PrivUnit`). The numbers of random words, operations and bytes
+    are the same for every statistic, however the coins fall, so the time tells nothing.
     """
 
     cosine: float
@@ -277,7 +276,7 @@ class CapRandomizer(Device):
         check_direction_dim(self.domain.dim)
 
     def encode(self, values: Floats, source: NoiseSource) -> Ints:
-        """(..., users, dim) -> (..., users, dim), some users at a time; each draws its numbers one after the other."""
+        """Draw (..., users, dim) -> (..., users, dim), some users at a time; each draws its numbers in order."""
         centre, radius = self.domain.ball
         pairs = (self.domain.dim + 1) // 2
         numbers = 3 + 3 * self.candidates * pairs
@@ -290,7 +289,7 @@ class CapRandomizer(Device):
         return np.concatenate(sent, axis=-2)
 
     def _send(self, inside: Floats, drawn: Floats) -> Ints:
-        """One candidate for every point of the unit ball; where the search begins is random, or places would matter."""
+        """Choose a candidate for every point of the unit ball; the search begins at a random place."""
         count, aims = self.candidates, round_to_sphere(inside, drawn[..., 0])
         words = drawn[..., 3:].reshape(*aims.shape[:-1], count, 3, (self.domain.dim + 1) // 2)
         found = make_candidates(words, self.steps)[..., : self.domain.dim]  # (..., users, N, dim)
@@ -303,14 +302,14 @@ class CapRandomizer(Device):
 
 
 def round_to_sphere(inside: Floats, rounding: Floats) -> Ints:
-    """Points of the unit ball, rounded to its sphere at random, in steps of 2^-28: (..., dim) -> (..., dim)."""
+    """Round points of the unit ball to its sphere at random, in steps of 2^-28: (..., dim) -> (..., dim)."""
     units, lengths = split_length(inside)
     signs = np.where(rounding < (1 + np.minimum(lengths, 1.0)) / 2, _AIM_STEPS, -_AIM_STEPS)
     return np.asarray(np.rint(units * signs[..., None]), dtype=np.int64)
 
 
 def split_length(inside: Floats) -> tuple[Floats, Floats]:
-    """Unit vectors and lengths, (..., dim) and (...); of 0 the first axis, which is public."""
+    """Return unit vectors and lengths, (..., dim) and (...); for 0 the first axis, which is public."""
     peaks = np.max(np.abs(inside), axis=-1, keepdims=True)
     units = np.divide(inside, peaks, out=np.zeros_like(inside), where=peaks > 0)
     units[..., 0] = np.where(peaks[..., 0] > 0, units[..., 0], 1.0)
@@ -320,7 +319,7 @@ def split_length(inside: Floats) -> tuple[Floats, Floats]:
 
 
 def make_candidates(words: Floats, steps: int) -> Ints:
-    """Gaussian vectors in whole steps, from three uniform numbers for each pair of coordinates (Box and Muller).
+    """Make Gaussian vectors in whole steps, from three uniform numbers for each pair of coordinates (Box and Muller).
 
     (..., 3, pairs) -> (..., 2 pairs). Each coordinate is within one step of an exact Gaussian's, but for a probability
     of 2^-64 a pair (calibration.md D.3): the second number continues the first beyond its 53 digits.
@@ -333,10 +332,10 @@ def make_candidates(words: Floats, steps: int) -> Ints:
 
 
 def is_in_cap(found: Ints, aims: Ints, cosine: float) -> Bools:
-    """Whether <g, a> >= cosine |g| |a|: (..., N, dim) and (..., dim) -> (..., N).
+    """Return whether <g, a> >= cosine |g| |a|: (..., N, dim) and (..., dim) -> (..., N).
 
-    The same for the same integers, whatever stands beside them: sums of integers are exact in any order, and what is
-    left is four roundings of IEEE 754.
+    The result depends on the integers only, not on what is beside them: sums of integers are exact in any order, and
+    the rest is four roundings of IEEE 754.
     """
     along = np.einsum("...ni,...i->...n", found, aims)
     squares = np.einsum("...ni,...ni->...n", found, found)
@@ -345,19 +344,19 @@ def is_in_cap(found: Ints, aims: Ints, cosine: float) -> Bools:
 
 
 def normalize_messages(messages: Ints) -> Floats:
-    """The directions of messages, g/|g|: (..., dim) -> (..., dim); of 0, which has none, 0."""
+    """Return the directions of messages, g/|g|: (..., dim) -> (..., dim); 0 for 0, which has no direction."""
     squares = np.einsum("...i,...i->...", messages, messages).astype(float)
     return np.asarray(messages / np.sqrt(np.maximum(squares, 1.0))[..., None])
 
 
 def check_direction_dim(dim: Any) -> int:
-    """Whether directions of so many coordinates can be drawn."""
+    """Return the number of coordinates; refuse one for which directions cannot be drawn."""
     if not 2 <= (number := validation.integer("dim", dim)) <= CAP_COORDINATES:
         raise InvalidArgument("dim", number, f"from 2 to {CAP_COORDINATES:,} coordinates for directions")
     return number
 
 
-# Devices and domains from plain values, as a task's document holds them.
+# Devices from plain values
 
 
 _DOMAINS = (
@@ -388,19 +387,19 @@ _KINDS = index_by_stored_name(*_DOMAINS, *_DEVICES, *_SELECTORS, *_STATISTICS)
 
 
 def device_from_parameters(parameters: Mapping[str, Any]) -> Device:
-    """The device whose `parameters` these are; its messages are the same under the same randomness."""
+    """Return the device with these `parameters`; with the same randomness it sends the same messages."""
     made: Device = _one_of(_DEVICES, parameters)
     return made
 
 
 def selector_from_parameters(parameters: Mapping[str, Any]) -> ActionSelector | AssignedSelector:
-    """How devices choose, from plain values."""
+    """Return an action selector from plain values."""
     made: ActionSelector | AssignedSelector = _one_of(_SELECTORS, parameters)
     return made
 
 
 def statistic_from_parameters(parameters: Mapping[str, Any]) -> ReportStatistic:
-    """What devices tell, from plain values."""
+    """Return a report statistic from plain values."""
     made: ReportStatistic = _one_of(_STATISTICS, parameters)
     return made
 
@@ -419,7 +418,7 @@ def _find_kind(value: Any) -> Any:
 
 
 def _build_value(value: Any) -> Any:
-    """A value of a known kind; unknown kinds, missing fields and fields of other versions are refused."""
+    """Return a value of a known kind; refuse unknown kinds, missing fields and unknown fields."""
     if isinstance(value, list):
         return tuple(_build_value(part) for part in value)
     if not isinstance(value, Mapping):

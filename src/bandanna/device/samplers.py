@@ -1,4 +1,7 @@
-"""Exact samplers of discrete Gaussian, discrete Laplace and binomial noise."""
+"""Exact samplers of binomial, discrete Gaussian and discrete Laplace noise from random words.
+
+Nothing is rounded or cut off.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,7 @@ from itertools import accumulate, count, takewhile
 import numpy as np
 from numpy.typing import NDArray
 
-# Binomial counts from random words, exact in law: inversion of a uniform number of which bits are drawn as needed.
-#
-# A count is the number of k with F(k) <= u, for F the distribution function and u uniform in [0, 1). Bits of u that
-# are
-# known confine it to [w, w + 1) / 2^bits, and integers confine F to [low, up] / 2^bits; one word is almost always
-# enough
-# to decide, and where it is not, more bits of the same u and a finer table are. Nothing is rounded or cut off, and the
-# cost of a draw does not grow with the number of trials.
+# Binomial noise by inversion
 
 
 Words = Callable[[tuple[int, ...]], NDArray[np.uint64]]  # independent random 64-bit words of a shape
@@ -31,7 +27,7 @@ _INVERSION_CHUNK = 1 << 16  # words held at a time
 
 
 def draw_binomials(trials: int, chance: Fraction, count: int, words: Words) -> NDArray[np.int64]:
-    """`count` independent draws of Bin(trials, chance): the sum of one draw for each part of the trials."""
+    """Draw `count` independent numbers of Bin(trials, chance): the sum of one draw for each part of the trials."""
     drawn = np.zeros(count, dtype=np.int64)
     for part, times in ((PART, trials // PART), (trials % PART, 1)):
         if not (part and times):
@@ -46,14 +42,17 @@ def draw_binomials(trials: int, chance: Fraction, count: int, words: Words) -> N
 
 
 def count_words(trials: int) -> int:
-    """Random words that a draw takes: one for each part."""
+    """Return the random words that a draw takes: one for each part."""
     return -(-trials // PART)
 
 
 class InversionSampler:
-    """A law on whole numbers, drawn from random words by what `bounds(bits)` knows of its distribution function.
+    """Draws from a law on whole numbers by inversion; `bounds(bits)` bounds its distribution function F.
 
-    `bounds` gives first, low and up with low[i] <= 2^bits F(first + i) <= up[i], and up[-1] = 2^bits.
+    A draw is the number of k with F(k) <= u, for u uniform in [0, 1). The known bits of u confine it to [w, w + 1) /
+    2^bits, and integers confine F to [low, up] / 2^bits. One word almost always decides; if not, more bits of the same
+    u and a finer table do. The cost of a draw does not grow with the number of trials. `bounds` gives first, low and up
+    with low[i] <= 2^bits F(first + i) <= up[i], and up[-1] = 2^bits.
     """
 
     def __init__(self, bounds: Callable[[int], Bounds]) -> None:
@@ -62,7 +61,7 @@ class InversionSampler:
         self._low, self._up = np.array(low, dtype=np.uint64), np.array(up, dtype=np.uint64)
 
     def draw(self, random: NDArray[np.uint64], words: Words) -> NDArray[np.int64]:
-        """One draw for each random word; further words where one does not decide."""
+        """Draw one number for each random word, with further words where one does not decide."""
         known = random >> np.uint64(64 - _BITS)
         place = self._up.searchsorted(known, side="right")
         drawn = np.asarray(self._first + place, dtype=np.int64)
@@ -73,7 +72,7 @@ class InversionSampler:
         return drawn
 
     def _refine(self, known: int, words: Words) -> int:
-        """The number of the uniform one that begins with these bits, by as many more as it takes."""
+        """Return the number of the uniform that begins with these bits, drawing as many more bits as it takes."""
         bits = _BITS
         while True:
             bits, known = bits + 64, known << 64 | int(words((1,))[0])
@@ -89,11 +88,12 @@ def _binomial_sampler(trials: int, chance: Fraction) -> InversionSampler:
 
 
 def binomial_cdf_bounds(trials: int, chance: Fraction, bits: int) -> Bounds:
-    """low <= 2^bits F(k) <= up for k = first, first + 1, ...; below them up = 1 holds as well, above them low[-1].
+    """Return low <= 2^bits F(k) <= up for k = first, first + 1, ...; below them up = 1 holds as well, above them
+    low[-1].
 
-    Proof. v_k are the probabilities in units of the mode's 2^-places, each from its neighbour towards the mode,
-    rounded down. Ratios of neighbours are at most 1 away from the mode, so that errors do not grow but for a unit at
-    each step: all n + 1 of them, also where v = 0 ended the recursion, lie in [0, n], and sums of them in [0, slack].
+    Proof. v_k are the probabilities in units of the mode's 2^-places, each from its neighbour towards the mode, rounded
+    down. Ratios of neighbours are at most 1 away from the mode, so that errors do not grow but for a unit at each step:
+    all n + 1 of them, also where v = 0 ended the recursion, lie in [0, n], and sums of them in [0, slack].
     """
     n, (a, c) = trials, chance.as_integer_ratio()
     places = bits + 2 * n.bit_length() + 8
@@ -110,7 +110,7 @@ def binomial_cdf_bounds(trials: int, chance: Fraction, bits: int) -> Bounds:
 
 
 def _multiply_ratios(value: int, ratios: Iterable[tuple[int, int]]) -> list[int]:
-    """value r_1, value r_1 r_2, ..., each rounded down, to the first zero."""
+    """Return value r_1, value r_1 r_2, ..., each rounded down, to the first zero."""
     values = []
     for numerator, denominator in ratios:
         value = value * numerator // denominator
@@ -120,23 +120,7 @@ def _multiply_ratios(value: int, ratios: Iterable[tuple[int, int]]) -> list[int]
     return values
 
 
-# Discrete Gaussian and Laplace noise from random words, exact in law: a column by inversion, a place by rejection.
-#
-#     P(k) proportional to exp(-g(|k|)),   g(m) = (m / scale)^power / power        power 2: Gaussian, 1: Laplace
-#
-# Whole numbers m >= 0 lie in columns of 2^bits of them. A column j is drawn by inversion with probability proportional
-# to exp(-g(first of j)), the largest weight in it; a place in it, and a sign, are random bits; and the number is kept
-# with probability exp(g(first of j) - g(m)), of which at least e^{-1/4} of all Laplace and 95 % of Gaussian ones are.
-# So a kept number has weight exp(-g(m)); 0 has two signs, and is kept with one of them. Small scales have columns of
-# one.
-#
-# Nothing is rounded or cut off. Columns are drawn as binomials are (`inversion`), by integers that confine their
-# distribution function. A coin is compared with a float that is within 2^-48 of the probability to keep; where they
-# are
-# closer than 2^-40, more bits of the same coin are compared with more digits of it. What is left to chance is how many
-# words are needed, as in every exact sampler of these laws.
-#
-# Reference: rejection within columns, Devroye 1986, section VIII.3; the law, Canonne, Kamath and Steinke 2020.
+# Discrete Gaussian and Laplace noise by columns and rejection
 
 
 GAUSSIAN, LAPLACE = 2, 1
@@ -148,7 +132,7 @@ _CHUNK = 1 << 14  # numbers held at a time
 
 
 def sample_discrete(power: int, scale: float, size: int, words: Words) -> NDArray[np.int64]:
-    """`size` independent draws; words are asked for as they are needed."""
+    """Draw `size` independent numbers; words are drawn as they are needed."""
     columns, parts, missing = _discrete_sampler(power, scale), [np.zeros(0, dtype=np.int64)], size
     while missing:
         part = columns.some(min(missing + missing // 8 + 8, _CHUNK), words)[:missing]  # what is kept is independent
@@ -158,7 +142,20 @@ def sample_discrete(power: int, scale: float, size: int, words: Words) -> NDArra
 
 
 class DiscreteSampler:
-    """A law, ready to be drawn from."""
+    """Draws from P(k) proportional to exp(-g(|k|)), g(m) = (m / scale)^power / power; power 2: Gaussian, 1: Laplace.
+
+    Whole numbers m >= 0 lie in columns of 2^bits of them. A column j is drawn by inversion with probability
+    proportional to exp(-g(first of j)), the largest weight in it; a place in it, and a sign, are random bits; and the
+    number is kept with probability exp(g(first of j) - g(m)), which keeps at least e^{-1/4} of all Laplace and 95 % of
+    Gaussian ones. So a kept number has weight exp(-g(m)); 0 has two signs, and is kept with one of them. Small scales
+    have columns of one.
+
+    A coin is compared with a float that is within 2^-48 of the probability to keep; if they are closer than 2^-40, more
+    bits of the same coin are compared with more digits of it. Only the number of words that a draw needs is random, as
+    in every exact sampler of these laws.
+
+    Reference: rejection within columns, Devroye 1986, section VIII.3; the law, Canonne, Kamath and Steinke 2020.
+    """
 
     def __init__(self, power: int, scale: float) -> None:
         self.power = power
@@ -167,7 +164,7 @@ class DiscreteSampler:
         self._which = _column_sampler(power, self.scale)
 
     def some(self, tries: int, words: Words) -> NDArray[np.int64]:
-        """The numbers that are kept of so many."""
+        """Return the kept numbers of `tries` tries."""
         which, where, coins = words((3, tries))
         column, negative = self._which.draw(which, words), where >> np.uint64(63) == 1
         inside = (where & np.uint64((1 << self.bits) - 1)).view(np.int64)
@@ -180,7 +177,7 @@ class DiscreteSampler:
     def _kept(
         self, column: NDArray[np.int64], inside: NDArray[np.int64], coins: NDArray[np.uint64], words: Words
     ) -> NDArray[np.bool_]:
-        """Whether each coin is below exp(g(first of the column) - g(m))."""
+        """Return whether each coin is below exp(g(first of the column) - g(m))."""
         chance = np.exp(-self._rise(column, np.ldexp(inside.astype(float), -self.bits)))
         above = np.ldexp((coins >> np.uint64(64 - _BITS)).astype(float), -_BITS) - chance
         kept: NDArray[np.bool_] = above < 0
@@ -190,13 +187,13 @@ class DiscreteSampler:
         return kept
 
     def _rise(self, column: NDArray[np.int64], share: NDArray[np.float64]) -> NDArray[np.float64]:
-        """g(m) - g(first of the column), where m is this share of the column behind its first number."""
+        """Return g(m) - g(first of the column), for m at this share of the column behind its first number."""
         if self.power == LAPLACE:
             return share / self.scale
         return share * (column + share / 2) / self.scale**2
 
     def _keeps(self, column: int, inside: int, coin: int, words: Words) -> bool:
-        """Whether the number that the coin begins is below exp(-rise), by as many more bits as it takes."""
+        """Return whether the number that the coin begins is below exp(-rise), drawing as many more bits as it takes."""
         first, share, scale = Fraction(column), Fraction(inside, 1 << self.bits), Fraction(self.scale)
         rise = ((first + share) ** self.power - first**self.power) / (self.power * scale**self.power)
         bits, known = _BITS, coin >> (64 - _BITS)
@@ -211,11 +208,11 @@ class DiscreteSampler:
 
 
 def bound_exponential(x: Fraction, places: int) -> int:
-    """v with v - 1 < 2^places e^-x < v + 2, for x >= 0.
+    """Return v with v - 1 < 2^places e^-x < v + 2, for x >= 0.
 
-    Proof. `Decimal.exp` rounds correctly. With `digits` of them x, e^-x and the product are off by a share of
-    5 10^-digits each at most, the first x times as much in e^-x, and (x + 2) e^-x <= 2: in all they are off by less
-    than 2^places 10^{1 - digits} < 1 unit.
+    Proof. `Decimal.exp` rounds correctly. With `digits` of them x, e^-x and the product are off by a share of 5
+    10^-digits each at most, the first x times as much in e^-x, and (x + 2) e^-x <= 2: in all they are off by less than
+    2^places 10^{1 - digits} < 1 unit.
     """
     digits = Context(
         prec=places * 3 // 10 + places // 100 + 8, rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[]
@@ -225,12 +222,12 @@ def bound_exponential(x: Fraction, places: int) -> int:
 
 
 def bound_columns(power: int, scale: float, bits: int) -> Bounds:
-    """low <= 2^bits F(j) <= up for columns j = 0, 1, ..., with F their distribution function.
+    """Return low <= 2^bits F(j) <= up for columns j = 0, 1, ..., with F their distribution function.
 
-    Proof. Each weight is within 2 units of 2^-places. The columns behind the last one have less than
-    2 / (1 - e^{-1/8}) < 18 units: their weights begin below 2 and fall at least by a factor e^{-1/8} from one to the
-    next, Laplace ones because a scale has less than 8 columns, Gaussian ones by e^{-j/scale^2}, where j > 7 scale
-    (g(j) > 41 log 2 with 41 places and more) and a scale has less than 32.
+    Proof. Each weight is within 2 units of 2^-places. The columns behind the last one have less than 2 / (1 - e^{-1/8})
+    < 18 units: their weights begin below 2 and fall at least by a factor e^{-1/8} from one to the next, Laplace ones
+    because a scale has less than 8 columns, Gaussian ones by e^{-j/scale^2}, where j > 7 scale (g(j) > 41 log 2 with 41
+    places and more) and a scale has less than 32.
     """
     places, exact = bits + _GUARD, Fraction(scale)
     exponents = (Fraction(j) ** power / (power * exact**power) for j in count())
@@ -248,5 +245,5 @@ def _discrete_sampler(power: int, scale: float) -> DiscreteSampler:
 
 @lru_cache(maxsize=64)
 def _column_sampler(power: int, scale: float) -> InversionSampler:
-    """Scales that differ by a power of two have columns of the same law."""
+    """Return the sampler of columns, cached: scales that differ by a power of two have columns of the same law."""
     return InversionSampler(lambda bits: bound_columns(power, scale, bits))

@@ -1,4 +1,4 @@
-"""The statistic that a device reports for the features and the reward of a decision."""
+"""The statistic that a device reports, formed from the features and the reward of a decision."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ROUNDED = "rounded rewards"  # what the coins are called that round rewards
 
 
 class ReportStatistic(ABC):
-    """Of users' features (*R, n, d) and rewards (*R, n), clipped before a statistic is formed, and counted."""
+    """Forms statistics from users' features (*R, n, d) and rewards (*R, n); clips first, and counts what it clips."""
 
     @abstractmethod
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """Points of `domain`, (*R, n, dim); an arm of -1 is that of somebody who did not answer."""
+        """Return points of `domain`, (*R, n, dim); an arm of -1 stands for a user without an answer."""
 
 
 @stored_as("Regressed")
@@ -35,14 +35,14 @@ class RegressionStatistic(ReportStatistic):
     centre: float = 0.0
 
     def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Rewards as they are reported, and which had to be clipped."""
+        """Return rewards as they are reported, and which were clipped."""
         inside, moved = clip_rewards(rewards)
         return (inside - self.centre if self.centre else inside), moved
 
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """As the domain packs them."""
+        """Pack as the domain does."""
         if not isinstance(domain, RegressionReport):
             raise InvalidArgument("domain", domain, "that of a regression")
         inside, moved = self.centred(rewards)
@@ -52,9 +52,9 @@ class RegressionStatistic(ReportStatistic):
 @stored_as("Weighted")
 @dataclass(frozen=True, kw_only=True)
 class WeightedStatistic(ReportStatistic):
-    """w x (r - 1/2), of features that are public: the reward, or the bit that a coin rounds it to.
+    """w x (r - 1/2) with public features x: the reward r, or the bit to which a coin rounds it.
 
-    seen     the domain by which features are clipped;   weights  w, which make w x a vector of the unit ball
+    seen: the domain by which features are clipped. weights: w, which make w x a vector of the unit ball.
     """
 
     seen: RegressionReport
@@ -64,7 +64,7 @@ class WeightedStatistic(ReportStatistic):
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """Points of the ball of radius 1/2."""
+        """Return points of the ball of radius 1/2."""
         check_all_finite("features", features)
         check_all_finite("rewards", rewards)
         x, outside = self.seen.inside(features)
@@ -77,7 +77,7 @@ class WeightedStatistic(ReportStatistic):
 @stored_as("Public")
 @dataclass(frozen=True, kw_only=True)
 class PublicStatistic(ReportStatistic):
-    """x/2 and x x^T of public features alone, `scale` times x: no reward is in it."""
+    """x/2 and x x^T of public features alone, `scale` times x: it has no reward."""
 
     seen: RegressionReport
     scale: float
@@ -85,7 +85,7 @@ class PublicStatistic(ReportStatistic):
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """As the report of a reward of 1/2."""
+        """Return the report of a reward of 1/2."""
         if not isinstance(domain, LinearReport):
             raise InvalidArgument("domain", domain, "LinearReport(...)")
         check_all_finite("features", features)
@@ -105,7 +105,7 @@ class RewardStatistic(ReportStatistic):
     def statistic(
         self, domain: Domain, features: Floats, rewards: Floats, arms: Ints | None, coins: DeviceRandomness
     ) -> Statistic:
-        """Bits, (*R, n, 1)."""
+        """Return bits, (*R, n, 1)."""
         check_all_finite("rewards", rewards)
         inside = np.clip(rewards, self.low, self.high)
         shares = (inside[..., None] - self.low) / (self.high - self.low)
@@ -114,7 +114,7 @@ class RewardStatistic(ReportStatistic):
 
 
 def round_to_ends(shares: Floats, coins: DeviceRandomness) -> Floats:
-    """Numbers of [0, 1], each rounded to an end by a coin, without bias; where nothing is to round, none is drawn."""
+    """Round numbers of [0, 1] to an end by a coin, without bias; nothing is drawn if all are at an end."""
     between = np.rint(shares) != shares
     if not between.any():
         return shares

@@ -1,4 +1,4 @@
-"""Reports with importance weights, and doubly robust corrections."""
+"""Reports about the value of a policy: importance-weighted rewards, and doubly robust corrections."""
 
 from __future__ import annotations
 
@@ -14,18 +14,6 @@ from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
-# What one person tells about the value of a policy: weighted rewards, how much they weigh, and their squares.
-#
-# A policy gives the logged arm the probability pi where it was given with p: it weighs w = min(pi / p, M), and with
-# its
-# reward r in [0, 1] a person contributes
-#
-#     (w rho, w),     rho = r - 1/2,     a point of the triangle with the corners (0, 0) and (+-M/2, M).
-#
-# Replacing one person moves the sum by at most the longest side, sqrt(5)/2 M. With `moments` the sums of squares that
-# intervals need stand beside them, each with a weight that keeps the diameter at sqrt(1.04) M (calibration.md E).
-
-
 _PLAIN = (1.0, 0.0, 0.0, 0.0)  # of w, w^2 rho^2, w^2 rho, w^2 beside w rho
 _MOMENTS = (math.sqrt(0.55125), math.sqrt(1.9), 0.2, math.sqrt(0.11))  # fill 1.04 = 1 + 0.2^2 (calibration.md E.2)
 _CORNER = (0.5, 1.0, 0.25, 0.5, 1.0)  # of w = M, rho = 1/2, for M = 1
@@ -37,8 +25,17 @@ _MOST_TARGETS = 10_000
 class ImportanceWeightDomain(Domain):
     """(w rho, w) for each of `targets` policies, w in [0, `bound`], |rho| <= 1/2: sensitivity sqrt(5)/2 `bound`.
 
-    moments    with w^2 rho^2, w^2 rho and w^2, for variances; weighted, five numbers for each target
-    exclusive  a person weighs for one target at most, as where each of them always gives another arm
+    A policy gives the logged arm the probability pi; it was given with p. It weighs w = min(pi / p, M), and with its
+    reward r in [0, 1] a person contributes
+
+        (w rho, w),     rho = r - 1/2,     a point of the triangle with the corners (0, 0) and (+-M/2, M).
+
+    Replacing one person moves the sum by at most the longest side, sqrt(5)/2 M.
+
+    moments: adds w^2 rho^2, w^2 rho and w^2, for variances, each with a weight that keeps the diameter at sqrt(1.04) M
+    (calibration.md E); five numbers for each target.
+
+    exclusive: a person weighs for one target at most, as if each target always gives another arm.
     """
 
     dim: int = 0  # derived
@@ -61,7 +58,7 @@ class ImportanceWeightDomain(Domain):
 
     @cached_property
     def scales(self) -> tuple[float, ...]:
-        """What w rho, w, (w rho)^2/M, (w rho) w/M and w^2/M are multiplied by."""
+        """Factors of w rho, w, (w rho)^2/M, (w rho) w/M and w^2/M."""
         weight, square, cross, weights = _MOMENTS if self.moments else _PLAIN
         less = math.sqrt(3) if self.exclusive and self.targets > 1 and self.moments else 1.0
         return (1.0, weight / less, square / less, cross, weights / less)[: self._each]
@@ -73,7 +70,9 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """The largest distance of two corners, of every target; of exclusive ones, of one or two (calibration.md E)."""
+        """Largest distance of two corners over all targets; of exclusive targets, over one or two (calibration.md
+        E).
+        """
         apart, norm = self._corner()
         one = max(apart, norm)
         if self.exclusive:
@@ -82,13 +81,13 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def l1_sensitivity(self) -> float:
-        """From a corner to 0, of every target: 3/2 M without moments; of exclusive ones, between two corners."""
+        """Distance of a corner to 0 over all targets, 3/2 M without moments; of exclusive ones, between two corners."""
         several = min(self.targets, 2) if self.exclusive else self.targets
         return several * self.bound * float(np.dot(self.scales, _CORNER[: self._each]))
 
     @cached_property
     def lower(self) -> Floats:
-        """-M/2 for w rho, 0 for what is not negative."""
+        """-M/2 for w rho, weighted; 0 for the others."""
         return self._ends((-0.5, 0.0, 0.0, -0.5, 0.0))
 
     @cached_property
@@ -103,7 +102,7 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """Of one target, through its three corners; of exclusive ones around 0; else the one around the box."""
+        """The ball through the corners of a single target; around 0 for exclusive ones; else the one around the box."""
         norm = self._corner()[1]
         if self.targets == 1:
             middle = self.upper * np.array([0.0, 1.0, 1.0, 0.0, 1.0])[: self._each]  # of the corners that are not 0
@@ -114,7 +113,7 @@ class ImportanceWeightDomain(Domain):
         return super().ball
 
     def pack(self, weights: Floats, rho: Floats) -> Floats:
-        """Weights (..., targets) in [0, M] and centred rewards of the same shape -> (..., dim)."""
+        """Pack weights (..., targets) in [0, M] and centred rewards of the same shape -> (..., dim)."""
         value = weights * rho
         parts = [value, weights]
         if self.moments:
@@ -123,20 +122,20 @@ class ImportanceWeightDomain(Domain):
         return np.asarray(stacked.reshape(*weights.shape[:-1], self.dim))
 
     def unpack(self, total: Floats) -> Floats:
-        """(..., dim) -> sums of w rho, w, and with moments of w^2 rho^2, w^2 rho, w^2: (..., targets, 2 or 5)."""
+        """Return sums of w rho, w, and with moments w^2 rho^2, w^2 rho, w^2: (..., dim) -> (..., targets, 2 or 5)."""
         parts = np.reshape(total, (*np.shape(total)[:-1], self.targets, self._each))
         return np.asarray(parts * self.units)
 
     @property
     def units(self) -> Floats:
-        """What a coordinate is multiplied by to be a sum again, (2 or 5,): noise of it is multiplied alike."""
+        """Factors that turn coordinates into sums, (2 or 5,); noise is multiplied by them too."""
         powers = np.array([1.0, 1.0, self.bound, self.bound, self.bound])[: self._each]
         return np.asarray(powers / np.array(self.scales))
 
     def project(self, values: Floats) -> Floats:
-        """w and rho are read off the first two numbers of a target, clipped, and the rest is formed anew.
+        """Read w and rho off the first two numbers of a target, clip them, and form the rest anew.
 
-        Of exclusive targets the one with the largest weight stays, and the others weigh nothing.
+        Of exclusive targets only the one with the largest weight stays.
         """
         parts = np.reshape(values, (*np.shape(values)[:-1], self.targets, self._each))
         weights = np.clip(parts[..., 1] / self.scales[1], 0.0, self.bound)
@@ -149,9 +148,9 @@ class ImportanceWeightDomain(Domain):
         return self.pack(weights, rho)
 
     def statistic(self, weights: Floats, rewards: Floats) -> Statistic:
-        """Of weights (users, targets) and rewards (users,) in [0, 1]; rows with one outside its range are counted.
+        """Return the report of weights (users, targets) and rewards (users,) in [0, 1].
 
-        Weights above `bound` are cut to it, as they are meant to be: `clipped` counts rewards, and negative weights.
+        Weights above `bound` are cut to it by definition: `clipped` counts rewards outside, and negative weights.
         """
         weights, rewards = np.asarray(weights, dtype=float), np.asarray(rewards, dtype=float)
         if weights.shape != (*rewards.shape, self.targets) or rewards.ndim != 1:
@@ -171,21 +170,19 @@ class ImportanceWeightDomain(Domain):
         return self.sealed(values, clipped=clipped)
 
 
-# What one person contributes to a doubly robust estimate of a policy's value (calibration.md E.4).
-
-
 @stored_as("Corrections")
 @dataclass(frozen=True, kw_only=True)
 class DoublyRobustDomain(Domain):
-    """What a person contributes to a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square.
+    """A person's part of a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square (calibration.md
+    E.4).
 
-    A model q of rewards says what the policy would earn, g, and is corrected by what the logged arm earned instead;
-    w is in [0, M], M the `bound`, and g and q lie within `spread` of 1/2. Then |d| <= h + w (1/2 + h) <= R, and
+    A model q of rewards predicts what the policy would earn, g, and is corrected by the logged arm's reward r. w is in
+    [0, M], M the `bound`, and g and q lie within `spread` of 1/2. Then |d| <= h + w (1/2 + h) <= R, and
 
         (d, (R/M) w, d^2 / (sqrt 2 R))
 
-    has the diameter 2 R = 2 h + M (1 + 2 h), or a little more where M is small (calibration.md E.4). Without a weight,
-    `bound` = 0, the direct method: (d, d^2 / (sqrt 2 R)), |d| <= R = h.
+    has the diameter 2 R = 2 h + M (1 + 2 h), or a little more if M is small. Without a weight, `bound` = 0, it is the
+    direct method: (d, d^2 / (sqrt 2 R)), |d| <= R = h.
     """
 
     dim: int = 0  # derived
@@ -203,12 +200,12 @@ class DoublyRobustDomain(Domain):
 
     @property
     def largest(self) -> float:
-        """R."""
+        """Bound R on |d|."""
         return self.spread + self.bound * (0.5 + self.spread)
 
     @property
     def sensitivity(self) -> float:
-        """Between the corners (d, w) = (+-R, M), or one of them and (-+h, 0)."""
+        """Distance between the corners (d, w) = (+-R, M), or between one of them and (-+h, 0)."""
         y = self.spread / self.largest
         across = (1 + y) ** 2 + (1 - y * y) ** 2 / 2 + 1
         return self.largest * (math.sqrt(max(4.0, across)) if self.bound else 2.0)
@@ -235,14 +232,14 @@ class DoublyRobustDomain(Domain):
         return ends
 
     def pack(self, corrections: Floats, weights: Floats) -> Floats:
-        """(...) and (...) -> (..., dim)."""
+        """Pack corrections (...) and weights (...) -> (..., dim)."""
         square = corrections * corrections / (math.sqrt(2) * self.largest)
         if not self.bound:
             return np.stack([corrections, square], axis=-1)
         return np.stack([corrections, weights * (self.largest / self.bound), square], axis=-1)
 
     def unpack(self, total: Floats) -> Floats:
-        """(..., dim) -> sums of d, w (0 where there are none) and d^2, (..., 3)."""
+        """Return sums of d, w (0 without weights) and d^2: (..., dim) -> (..., 3)."""
         units = self.units
         if self.bound:
             return np.asarray(total * units)
@@ -250,17 +247,17 @@ class DoublyRobustDomain(Domain):
 
     @property
     def units(self) -> Floats:
-        """What a coordinate is multiplied by to be a sum of d, w, d^2 again, (3,): noise of it is multiplied alike."""
+        """Factors that turn coordinates into sums of d, w, d^2, (3,); noise is multiplied by them too."""
         return np.array([1.0, self.bound / self.largest, math.sqrt(2) * self.largest])
 
     def project(self, values: Floats) -> Floats:
-        """w and d are clipped, the square is formed anew."""
+        """Clip w and d, and form the square anew."""
         weights = np.clip(values[..., 1] * (self.bound / self.largest), 0.0, self.bound) if self.bound else 0.0
         most = self.spread + weights * (0.5 + self.spread)
         return self.pack(np.clip(values[..., 0], -most, most), np.broadcast_to(weights, values.shape[:-1]))
 
     def statistic(self, corrections: Floats, weights: Floats) -> Statistic:
-        """Of (users,) and (users,), clipped and counted."""
+        """Return the report of (users,) and (users,), clipped and counted."""
         check_all_finite("corrections", corrections)
         check_all_finite("weights", weights)
         kept = np.clip(weights, 0.0, self.bound)
