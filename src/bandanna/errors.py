@@ -1,4 +1,7 @@
-"""The errors of the library, and suggestions for misspelt names."""
+"""The errors and warnings of the library, and suggestions for misspelt names.
+
+Each error says on one line what was wrong and what is allowed. Errors about users' data show types and shapes only.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,13 @@ from difflib import SequenceMatcher
 from pathlib import PurePath
 from typing import Any, NoReturn
 
-# Every error that Bandanna raises on purpose: one family, each naming what was wrong and what is allowed.
-
-
 _LONGEST = 120  # characters of a value in a message
 _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "f": "floats", "c": "complex numbers", "U": "texts",
           "S": "bytes", "M": "dates", "m": "durations", "V": "records"}  # fmt: skip
 
 
 def format_value(value: Any) -> str:
-    """A value as messages show it: on one line, shortened, and whatever its own `repr` does."""
+    """Return a value as messages show it: on one line, shortened, even if its own `repr` fails."""
     try:
         plain = str(value) if isinstance(value, PurePath) else value
         text = " ".join(line.strip() for line in repr(plain).splitlines())
@@ -28,7 +28,7 @@ def format_value(value: Any) -> str:
 
 
 class ValueSummary(str):
-    """What errors say of a user's value instead of showing it: its type and its shape, in words, without quotes."""
+    """A value's type and shape in words, which errors show instead of a user's value."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class ValueSummary(str):
 
     @classmethod
     def of(cls, value: Any) -> ValueSummary:
-        """The type and the shape of a value, and nothing of what it holds."""
+        """Return the type and the shape of a value, and nothing of its contents."""
         if value is None or isinstance(value, ValueSummary):
             return cls(value)
         name = type(value).__name__.replace("ndarray", "array")
@@ -46,8 +46,9 @@ class ValueSummary(str):
 
     @classmethod
     def of_failure(cls, error: BaseException) -> ValueSummary:
-        """The type of an error that somebody's own function has raised, and the line that has raised it, without its
-        text, which may hold a user's value.
+        """Return the type of an error from a caller's own function, and its line.
+
+        The error's text is left out, because it may hold a user's value.
         """
         name, place = type(error).__name__, error.__traceback__
         while place is not None and place.tb_next is not None:
@@ -58,7 +59,7 @@ class ValueSummary(str):
 
 
 def _describe_extent(value: Any) -> str:
-    """Of a value with a shape or a length: how large it is; of a number that is none: that."""
+    """Return how large a value with a shape or a length is; for a number that is not finite, say so."""
     try:
         if isinstance(value, float):
             return "" if math.isfinite(value) else " that is not finite"
@@ -76,16 +77,16 @@ def _describe_extent(value: Any) -> str:
 
 
 class BandannaError(Exception):
-    """Base of all errors raised by Bandanna: the message is one line, whatever it quotes."""
+    """Base of all errors raised by Bandanna. The message is one line, whatever it quotes."""
 
     def __str__(self) -> str:
         return " ".join(line.strip() for line in super().__str__().splitlines())
 
 
 def raise_without_context(error: Exception) -> NoReturn:
-    """Raise an error from the handler of another one, which it does not keep: that may hold a user's value.
+    """Raise an error in the handler of another one without keeping that one, which may hold a user's value.
 
-    `raise ... from None` hides the other one from tracebacks, and keeps it as `__context__`.
+    `raise ... from None` hides the other one from tracebacks, but keeps it as `__context__`.
     """
     try:
         raise error
@@ -95,7 +96,7 @@ def raise_without_context(error: Exception) -> NoReturn:
 
 
 def describe_json_error(error: Exception) -> str:
-    """Where a document stops to be JSON, or what else is wrong with it: never a part of it."""
+    """Say where a document stops being JSON, or what else is wrong; never quote it."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}, column {error.colno}"
     return f"byte {error.start}" if isinstance(error, UnicodeDecodeError) else type(error).__name__
@@ -114,16 +115,16 @@ class InvalidArgument(BandannaError, ValueError):
         super().__init__(f"{argument} = {format_value(value)} is not allowed: {allowed}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the three parts, so that the error survives a trip between processes."""
+        """Pickle by the three parts, so that the error survives the way between processes."""
         return type(self), (self.argument, self.value, self.allowed)
 
 
 class InvalidBudget(InvalidArgument):
-    """A privacy budget is malformed, or of a kind that the mechanism cannot meet (delta = 0 for Gaussian noise)."""
+    """A privacy budget is malformed, or the mechanism cannot meet it (delta = 0 for Gaussian noise)."""
 
 
 class InvalidStatistic(InvalidArgument):
-    """What comes from users (contexts, rewards, ids, tables and statistics of them) is not allowed.
+    """Data from users (contexts, rewards, ids, tables and statistics of them) is not allowed.
 
     `value` and the message describe it by type and shape, and `argument` says where it is, by numbers and by names that
     the program has declared: neither holds a user's value. A text is not shown, unless it is a `ValueSummary`.
@@ -134,39 +135,39 @@ class InvalidStatistic(InvalidArgument):
 
 
 class OutsideTheorem(InvalidArgument):
-    """`calibration="paper"` was asked for outside the range in which the paper's theorem holds."""
+    """`calibration="paper"` was used outside the range in which the paper's theorem holds."""
 
 
 class CalibrationError(BandannaError):
-    """No noise level in reach meets the target."""
+    """No noise level that the search tries meets the target."""
 
 
 class UnknownEvent(BandannaError, TypeError):
-    """The accountant does not know the price of this event, and does not guess."""
+    """The accountant has no price for this event."""
 
 
 class HorizonReached(InvalidArgument):
-    """More decisions than the policy's horizon has; nothing was recorded, and recommendations go on."""
+    """The policy's horizon has no more decisions. Nothing was recorded; recommendations still work."""
 
 
 class BudgetExceeded(BandannaError):
-    """The release would spend more than the ledger's budget; nothing was spent or released."""
+    """The release would spend more than the ledger's budget. Nothing was spent or released."""
 
 
 class ConflictingRelease(BandannaError):
-    """Other data (or another mechanism) was presented under an id that is already released."""
+    """Other data (or another mechanism) was given under an id that is already released."""
 
 
 class Unreadable(BandannaError, ValueError):
-    """What is stored is not a value that this program writes."""
+    """A stored value is not one that this program writes."""
 
 
 class InsecureSource(BandannaError):
-    """A noise source that may not be used here: seeded where people are protected, or unable to sample securely."""
+    """A noise source may not be used here: it is seeded while people are protected, or cannot sample securely."""
 
 
 class MissingExtra(BandannaError, ImportError):
-    """An optional dependency is not installed; the message names the extra that brings it."""
+    """An optional dependency is not installed; the message names the extra that installs it."""
 
     def __init__(self, extra: str, needed_for: str) -> None:
         self.extra = extra
@@ -179,11 +180,11 @@ class MissingExtra(BandannaError, ImportError):
 
 
 class ClippingWarning(UserWarning):
-    """Most reports had to be clipped: what is learned is not what was sent."""
+    """Most reports had to be clipped, so what is learned is not what was sent."""
 
     @classmethod
     def of(cls, clipped: int, reports: int) -> ClippingWarning | None:
-        """What to say of so many clipped reports; None unless they are most of them."""
+        """Return the warning about `clipped` reports; None unless they are most of them."""
         if 2 * clipped <= reports:
             return None
         return cls(
@@ -197,10 +198,9 @@ class WeakPrivacyWarning(UserWarning):
 
 
 class LateRewardWarning(UserWarning):
-    """A reward was dropped, because its batch was closed or its decision is in none; said once by each agent.
+    """A reward was dropped, because its batch was closed or its decision is in none; given once by each agent.
 
-    grace   of the agent
-    beside  how many of its decisions are in no batch
+    grace: of the agent. beside: how many of its decisions are in no batch.
     """
 
     def __init__(self, grace: int, beside: int = 0) -> None:
@@ -218,37 +218,37 @@ class LateRewardWarning(UserWarning):
 
 
 class FeatureWarning(UserWarning):
-    """Most records were not as a map of features expects them: clipped, unknown or missing."""
+    """Most records had features that the map does not expect: clipped, unknown or missing."""
 
 
 class SlowReleaseWarning(UserWarning):
-    """A release is estimated to take more than a second, during which an agent answers nobody."""
+    """A release is estimated to take more than a second, during which an agent answers no request."""
 
 
 class CommunicationWarning(UserWarning):
     """A protocol's messages are longer than the limit that was set."""
 
 
-# Misspelt words: what an error says first about a name that is not known.
+# Suggestions for misspelt names
 
 
 _NEAR = 0.65  # resemblance, from 0 to 1, below which a word is not meant
 
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
-    """A question with the nearest known word, to stand before all of them; nothing where none is near."""
+    """Return a question with the nearest known word, to stand before all of them; empty if none is near."""
     close = find_nearest_word(word, known)
     return f"did you mean {close!r}? " if close else ""
 
 
 def suggest_column(name: str, columns: Sequence[Any]) -> str:
-    """Where a column of a similar name is; its name is not told, because it may be a cell of a file without header."""
+    """Say where a column of a similar name is, without its name, which may be a cell of a file without header."""
     close = find_nearest_word(name, [each for each in columns if isinstance(each, str)])
     return f"column {list(columns).index(close)} has a similar name; " if close else ""
 
 
 def find_nearest_word(word: Any, known: Iterable[str]) -> str:
-    """The known word that is meant; an empty one where none is near."""
+    """Return the nearest known word; empty if none is near."""
     if not isinstance(word, str) or not 0 < len(word) <= 100:  # comparing a long text takes its time
         return ""
     known = tuple(known)
@@ -260,6 +260,6 @@ def find_nearest_word(word: Any, known: Iterable[str]) -> str:
 
 
 def _resemblance(word: str, known: str) -> float:
-    """With the known word or, nearly as good, with its beginning: the end may be missing."""
+    """Return the resemblance to the known word or, with a small discount, to its beginning: the end may be missing."""
     begun = SequenceMatcher(None, word, known[: len(word)]).ratio()
     return max(SequenceMatcher(None, word, known).ratio(), 0.97 * begun)

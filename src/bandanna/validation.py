@@ -1,4 +1,7 @@
-"""Checks of public arguments and of tables read from files."""
+"""Checks of public arguments, of calls, of tables read from files, and of memory.
+
+A check returns a plain value, or raises an error that names the argument, the value and what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ import numpy as np
 from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic, ValueSummary, did_you_mean
 from bandanna.types import Floats
 
-# Checks of arguments: each returns a plain value, or raises an error naming argument, value and what is allowed.
+# Arguments
 
 
 LARGEST_EXACT_INTEGER = 2**53  # up to which every whole number is a float
@@ -29,7 +32,7 @@ SEED_LIMIT = 2**128  # as many as a generator tells apart
 
 
 def real(argument: str, value: Any, allowed: str, *, error: type[InvalidArgument] = InvalidArgument) -> float:
-    """A real number as a float, infinite only if it was given so: one beyond the floats is refused, NaN is none."""
+    """Return a real number as a float; refuse NaN, and infinity unless it was given as such."""
     number = value if type(value) is float else _float_of(argument, value, allowed, error)
     if math.isnan(number) or (math.isinf(number) and number != value):
         raise error(argument, value, allowed)
@@ -45,7 +48,7 @@ def _float_of(argument: str, value: Any, allowed: str, error: type[InvalidArgume
 
 
 def positive(argument: str, value: Any, *, infinite: bool = False) -> float:
-    """A real number > 0; infinity only where it has a meaning."""
+    """Return a real number > 0; infinity only if it has a meaning."""
     allowed = "a number > 0 (inf for no noise)" if infinite else "a finite number > 0"
     number = real(argument, value, allowed)
     if number <= 0 or (math.isinf(number) and not infinite):
@@ -56,7 +59,7 @@ def positive(argument: str, value: Any, *, infinite: bool = False) -> float:
 def finite(
     argument: str, value: Any, allowed: str = "a finite number", *, error: type[InvalidArgument] = InvalidArgument
 ) -> float:
-    """A finite real number."""
+    """Return a finite real number."""
     number = real(argument, value, allowed, error=error)
     if math.isinf(number):
         raise error(argument, value, allowed)
@@ -64,7 +67,7 @@ def finite(
 
 
 def non_negative(argument: str, value: Any, *, infinite: bool = False) -> float:
-    """A real number >= 0; infinity only where it has a meaning."""
+    """Return a real number >= 0; infinity only if it has a meaning."""
     allowed = "a number >= 0 (inf for no noise)" if infinite else "a finite number >= 0"
     number = real(argument, value, allowed)
     if number < 0 or (math.isinf(number) and not infinite):
@@ -73,7 +76,7 @@ def non_negative(argument: str, value: Any, *, infinite: bool = False) -> float:
 
 
 def non_negative_array(argument: str, values: Any, *, error: type[InvalidArgument] = InvalidArgument) -> Floats:
-    """Numbers >= 0, infinite ones too, as an array of any shape."""
+    """Return numbers >= 0, infinite ones too, as an array of any shape."""
     if type(values) is float and values >= 0:
         return np.asarray(values)
     try:
@@ -86,7 +89,7 @@ def non_negative_array(argument: str, values: Any, *, error: type[InvalidArgumen
 
 
 def bounded_factor(argument: str, value: Any, *, zero: bool = False) -> float:
-    """A factor in [1e-12, 1e12], or 0 where that has a meaning: products of a few of them are numbers too."""
+    """Return a factor in [1e-12, 1e12], or 0 if it has a meaning: products of a few factors stay finite."""
     allowed = "a number in [1e-12, 1e12]" + (", or 0" if zero else "")
     number = real(argument, value, allowed)
     if not (1e-12 <= number <= 1e12 or (zero and number == 0)):
@@ -95,7 +98,7 @@ def bounded_factor(argument: str, value: Any, *, zero: bool = False) -> float:
 
 
 def open_probability(argument: str, value: Any, *, least: float = 0.0) -> float:
-    """A probability strictly between `least` and 1."""
+    """Return a probability strictly between `least` and 1."""
     number = real(argument, value, f"a number in ({least:g}, 1)")
     if not least < number < 1:
         raise InvalidArgument(argument, value, f"a number in ({least:g}, 1)")
@@ -103,7 +106,7 @@ def open_probability(argument: str, value: Any, *, least: float = 0.0) -> float:
 
 
 def unit_interval(argument: str, value: Any) -> float:
-    """A number from 0 to 1, both included."""
+    """Return a number from 0 to 1, both included."""
     number = real(argument, value, "a number in [0, 1]")
     if not 0 <= number <= 1:
         raise InvalidArgument(argument, value, "a number in [0, 1]")
@@ -118,7 +121,7 @@ def integer(
     most: int | None = LARGEST_EXACT_INTEGER,
     error: type[InvalidArgument] = InvalidArgument,
 ) -> int:
-    """An integer from `least` to `most` (a float such as 20.0 or 1e6 is taken as the integer it is)."""
+    """Return an integer from `least` to `most`; a float such as 20.0 or 1e6 counts as the integer that it is."""
     allowed = f"a whole number >= {least}"
     if isinstance(value, Integral) and not isinstance(value, bool | np.timedelta64):
         number = int(value)
@@ -135,20 +138,20 @@ def integer(
 
 
 def set_validated(owner: object, check: Callable[..., float], *names: str, **options: Any) -> None:
-    """Put the plain value of each of a frozen value's fields in its place: a NumPy scalar would keep its precision."""
+    """Replace fields of a frozen value by their checked plain values: a NumPy scalar would keep its precision."""
     for name in names:
         object.__setattr__(owner, name, check(name, getattr(owner, name), **options))
 
 
 def boolean(argument: str, value: Any) -> bool:
-    """True or False."""
+    """Return True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidArgument(argument, value, "True or False")
     return bool(value)
 
 
 def list_entries(argument: str, values: Any, allowed: str) -> list[Any]:
-    """The entries of a list, an array or another iterable that has an order; errors show none of them."""
+    """Return the entries of a list, an array or another ordered iterable; errors show none of them."""
     if type(values) is list or type(values) is tuple:
         return list(values)
     entries = None
@@ -161,7 +164,7 @@ def list_entries(argument: str, values: Any, allowed: str) -> list[Any]:
 
 
 def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
-    """A value of a kind; its class is not one yet. The error says what was given, and does not show it."""
+    """Check that a value is an instance of a kind, not the class itself. The error does not show the value."""
     if isinstance(value, kind):
         return
     if not isinstance(value, type):
@@ -171,7 +174,7 @@ def instance(argument: str, value: Any, kind: type[Any], allowed: str) -> None:
 
 
 def path(argument: str, value: Any, *, folder: bool = False) -> Path:
-    """Where a file (or a folder) is or will be."""
+    """Return the path of a file (or a folder), which need not exist."""
     allowed = "a path: a text or a pathlib.Path of at most 4,096 bytes"
     try:
         encoded = os.fsencode(value)
@@ -185,7 +188,7 @@ def path(argument: str, value: Any, *, folder: bool = False) -> Path:
 
 
 def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """One of a few words; a misspelt one is answered with the nearest."""
+    """Return one of a few words; the error about a misspelt one suggests the nearest."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in allowed)
         raise InvalidArgument(argument, value, f"{did_you_mean(value, allowed)}one of {words}")
@@ -193,7 +196,7 @@ def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 
 def epsilon(value: Any, *, argument: str = "epsilon") -> float:
-    """A privacy parameter (epsilon, rho) > 0; infinity means no privacy."""
+    """Return a privacy parameter (epsilon, rho) > 0; infinity means no privacy."""
     allowed = "a number > 0 (inf for no privacy)"
     number = real(argument, value, allowed, error=InvalidBudget)
     if number <= 0:
@@ -202,14 +205,14 @@ def epsilon(value: Any, *, argument: str = "epsilon") -> float:
 
 
 def delta(value: Any, *, argument: str = "delta") -> float:
-    """A privacy parameter delta in [0, 1)."""
+    """Return a privacy parameter delta in [0, 1)."""
     number = real(argument, value, "a number in [0, 1)", error=InvalidBudget)
     if not 0 <= number < 1:
         raise InvalidBudget(argument, value, "a number in [0, 1)")
     return number
 
 
-# Calls of public functions: wrong arguments are refused with the nearest right ones, and warnings name the call.
+# Calls
 
 
 P = ParamSpec("P")
@@ -219,7 +222,7 @@ _BOUND = ("self", "cls")  # nobody says them
 
 
 def checked_keywords(called: str) -> Callable[[Callable[P, Answer]], Callable[P, Answer]]:
-    """Above a function that people call: unknown, missing or unnamed arguments get an error that says what it takes."""
+    """Decorate a public function: unknown, missing or unnamed arguments get an error that says what it takes."""
 
     def decorate(function: Callable[P, Answer]) -> Callable[P, Answer]:
         expected = signature(function)
@@ -246,7 +249,7 @@ def checked_keywords(called: str) -> Callable[[Callable[P, Answer]], Callable[P,
 def warn_outside(warning: Warning) -> None:
     """Give a warning that points at the line outside this package that led to it.
 
-    A changed copy of a value (`dataclasses.replace`) gives none: the value that was copied gave it.
+    A changed copy of a value (`dataclasses.replace`) gives none, because the original gave it.
     """
     frame, level = sys._getframe(1), 2  # 2: the frame that called this function
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "bandanna":
@@ -256,7 +259,7 @@ def warn_outside(warning: Warning) -> None:
 
 
 def call_with_user_data(argument: str, function: Callable[[Any], Any], data: Any, allowed: str) -> Any:
-    """What a caller's own function makes of users' data; where it raises, the error says the type and the line."""
+    """Call a caller's own function on users' data; if it raises, the error gives only the type and the line."""
     try:
         return function(data)
     except BandannaError:
@@ -269,7 +272,7 @@ def call_with_user_data(argument: str, function: Callable[[Any], Any], data: Any
 def _describe_bad_arguments(
     called: str, known: list[str], parameters: Any, given: tuple[Any, ...], named: Any
 ) -> InvalidArgument:
-    """What is missing, or should have been named."""
+    """Return an error that says what is missing, or must be named."""
     places = [name for name in parameters if parameters[name].kind is not Parameter.KEYWORD_ONLY]
     if len(given) > len(places):
         rest = next((name for name in known if name not in places and name not in named), "...")
@@ -285,14 +288,14 @@ def _describe_bad_arguments(
     return InvalidArgument(missing, None, f"{called} needs it: it takes {', '.join(known)}")
 
 
-# Checks of tables read from files: errors name the key with its table, and what is allowed there.
+# Tables read from files
 
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a word in quotes"}
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The document of a TOML file; errors begin with its name."""
+    """Return the document of a TOML file; errors begin with the file's name."""
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -311,7 +314,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def check_keys(
     table: Mapping[str, Any], where: str, known: Iterable[str], needed: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The table, if all its keys are known and the needed ones are there."""
+    """Return the table, if all its keys are known and the needed ones are there."""
     prefix = f"{where}." if where else ""
     owner = f" of {table['name']}" if isinstance(table.get("name"), str) else ""
     for key, value in table.items():
@@ -326,7 +329,7 @@ def check_keys(
 
 
 def check_type(where: str, value: Any, wanted: Any) -> Any:
-    """The value, if it is of the wanted type; types that have no word of their own are checked by their owners."""
+    """Return the value, if it is of the wanted type; types without a word in `_WORDS` are checked by their owners."""
     kinds = [kind for kind in typing.get_args(wanted) or (wanted,) if kind is not type(None)]
     if len(kinds) != 1 or kinds[0] not in _WORDS:
         return value
@@ -342,7 +345,7 @@ def check_type(where: str, value: Any, wanted: Any) -> Any:
 
 @contextmanager
 def prefix_errors(where: str) -> Iterator[None]:
-    """Errors about an argument name its place too."""
+    """Add a place to errors about an argument."""
     try:
         yield
     except InvalidArgument as error:
@@ -351,14 +354,14 @@ def prefix_errors(where: str) -> Iterator[None]:
         raise BandannaError(f"{where.rstrip('.: ')}: {error}") from error
 
 
-# How much memory there is, and what is refused because it would need more.
+# Memory
 
 
 _UNKNOWN = 2**40  # where the system does not say: nothing that anybody has is refused
 
 
 def read_available_memory() -> int:
-    """Bytes of the machine."""
+    """Return the bytes of memory of the machine."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -366,7 +369,7 @@ def read_available_memory() -> int:
 
 
 def check_memory(argument: str, value: Any, needed: int, *, of: str) -> None:
-    """Refuse an argument by name if what follows from it would not fit: before it is tried."""
+    """Refuse an argument whose consequences would not fit into memory, before they are tried."""
     if needed > (room := read_available_memory()):
         allowed = f"a smaller one: {of} would take {needed / 1e9:,.1f} GB, of which there are {room / 1e9:,.1f}"
         raise InvalidArgument(argument, value, allowed)

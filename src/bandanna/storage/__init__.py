@@ -1,3 +1,3 @@
-"""Files, databases and typed JSON."""
+"""Storage: private files, values as JSON, and databases in SQLite or PostgreSQL."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Typed JSON: values of listed dataclasses, written and read bit for bit."""
+"""Values of listed dataclasses as JSON, written and read bit for bit, without pickle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable, describe_json_error, raise_without_context
 
-# The names under which classes are saved and sent, and the declared types of their fields as a schema of files.
+# Stored names and declared types
 
 
 Kind = TypeVar("Kind", bound=type)
@@ -31,10 +31,11 @@ _registered: list[str] = []  # every name, as often as a class took it
 
 
 def check_fields(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass, each of its declared type; ValueError for a wrong type and for a foreign field.
+    """Return the fields of a dataclass, each of its declared type; raise ValueError for a wrong type or a foreign
+    field.
 
-    A whole number that was given as a float, as 20.0, becomes the integer that it is, and a number where an array
-    belongs one without axes.
+    A whole number given as a float, as 20.0, becomes an integer; a number where an array belongs becomes an array
+    without axes.
     """
     hints, made = _hints(kind), {}
     for name, value in parts.items():
@@ -51,7 +52,7 @@ def check_fields(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def matches_type(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type; truth values are no numbers, whole numbers are floats too."""
+    """Return whether a value is of a type. Truth values are no numbers; whole numbers are floats too."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(matches_type(value, one) for one in inside)
@@ -73,7 +74,7 @@ def matches_type(value: Any, hint: Any) -> bool:
 
 
 def _fits_array(value: Any, number: Any) -> bool:
-    """Numbers of the declared kind; an array without axes is written as a number."""
+    """Return whether numbers are of the declared kind; an array without axes is written as a number."""
     if type(value) in (bool, int, float):
         return bool(np.asarray(value).dtype == number)
     return isinstance(value, np.ndarray) and value.dtype == number
@@ -82,13 +83,8 @@ def _fits_array(value: Any, number: Any) -> bool:
 def stored_as(name: str) -> Callable[[Kind], Kind]:
     """Give a class the name under which its values are saved and sent; a subclass needs a name of its own.
 
-    >>> from dataclasses import dataclass
-    >>> @stored_as("Tally")
-    ... @dataclass(frozen=True, kw_only=True)
-    ... class Tally:
-    ...     total: int
-    >>> name_of(Tally)
-    'Tally'
+    >>> from dataclasses import dataclass >>> @stored_as("Tally") ... @dataclass(frozen=True, kw_only=True) ... class
+    Tally: ...     total: int >>> find_stored_name(Tally) 'Tally'
 
     The name is part of the format of files and messages, so it stays when the class or its module is renamed. A class
     that is defined again in the same module, as in a notebook, replaces its earlier definition.
@@ -109,12 +105,12 @@ def stored_as(name: str) -> Callable[[Kind], Kind]:
 
 
 def has_name(kind: type) -> bool:
-    """Whether a class itself, not a class that it is made from, has a name to be stored under."""
+    """Return whether a class itself, not one of its bases, has a stored name."""
     return "_stored_as" in vars(kind)
 
 
 def find_stored_name(kind: type) -> str:
-    """The name that `stored_as` gave to a class; an error says how to give one."""
+    """Return the name that `stored_as` gave to a class, or raise an error that says how to give one."""
     if not has_name(kind):
         name = kind.__name__.strip("_")
         raise BandannaError(
@@ -125,22 +121,21 @@ def find_stored_name(kind: type) -> str:
 
 
 def index_by_stored_name(*kinds: type) -> dict[str, type]:
-    """Classes by their stored names, for an `Encoding`."""
+    """Return classes by their stored names, for an `Encoding`."""
     return {find_stored_name(kind): kind for kind in kinds}
 
 
 def count_registrations() -> int:
-    """How often `stored_as` has named a class: what was made from all kinds is made anew when this number has grown."""
+    """Return how often `stored_as` has named a class. When it has grown, caches over all classes are out of date."""
     return len(_registered)
 
 
 def dataclasses_in(*hints: Any) -> dict[str, type]:
-    """The dataclasses that values of declared types are made of, by their stored names.
+    """Return the dataclasses that values of declared types are made of, by their stored names.
 
     A declared dataclass without a name is refused. A subclass without one is left out, and refused when it is encoded.
 
-    >>> from bandanna.device.domain import Estimate
-    >>> sorted(kinds_of(tuple[Estimate, ...], float | None))
+    >>> from bandanna.device.domain import Estimate >>> sorted(dataclasses_in(tuple[Estimate, ...], float | None))
     ['Estimate']
     """
     seen = set[type]()
@@ -150,7 +145,7 @@ def dataclasses_in(*hints: Any) -> dict[str, type]:
 
 
 def _replaces(kind: type, other: type) -> bool:
-    """Whether a class is a later definition of another one: in the same module, or in a script or notebook that is run.
+    """Return whether a class is a later definition of another one: in the same module, or in a script or notebook.
 
     A script is `__main__`, `__mp_main__` in the workers that it starts, and has its own name when it is imported.
     """
@@ -165,7 +160,7 @@ def _describe_location(kind: type) -> str:
 
 
 def _iterate_dataclasses(kind: type, seen: set[type]) -> Iterator[type]:
-    """Dataclasses in a type, those of their fields and those made from it included; each once, and then in `seen`."""
+    """Yield the dataclasses in a type, in their fields and among their subclasses; each once, noted in `seen`."""
     if kind in seen:
         return
     seen.add(kind)
@@ -177,18 +172,18 @@ def _iterate_dataclasses(kind: type, seen: set[type]) -> Iterator[type]:
 
 
 def _is_stored(kind: type) -> bool:
-    """Whether values of a subclass may be stored: it has a name that no later definition took, or is abstract."""
+    """Return whether a subclass's values may be stored: its stored name is still its own, or it is abstract."""
     return isabstract(kind) or (has_name(kind) and _KINDS.get(find_stored_name(kind)) is kind)
 
 
 @lru_cache(maxsize=1024)
 def _parts(kind: type) -> tuple[type, ...]:
-    """The types that a dataclass's fields are declared with."""
+    """Return the declared types of a dataclass's fields."""
     return tuple(part for hint in _hints(kind).values() for part in _iterate_types(hint)) if is_dataclass(kind) else ()
 
 
 def _iterate_types(hint: Any) -> Iterator[type]:
-    """Of which a declared type is made: A, B and C of tuple[A, ...] | dict[B, C]."""
+    """Yield the types in a declared type: A, B and C of tuple[A, ...] | dict[B, C]."""
     if isinstance(hint, type) and not typing.get_args(hint):
         yield hint
         return
@@ -202,14 +197,7 @@ def _hints(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind) if field.init}
 
 
-# Values as JSON and back, bit for bit: numbers, texts, arrays, and the frozen values of an explicit list - no pickle.
-#
-# None, bool, int, str, finite float, list       as they are
-# infinities and NaN                             {"float": "inf"}
-# tuple                                          {"tuple": [...]}
-# dict                                           {"dict": [[key, value], ...]}
-# array                                          {"array": dtype, "shape": [...], "data": base64}
-# a value of the list                            {"kind": name, "fields": {...}}
+# Values as JSON
 
 
 Parts = dict[str, Any]
@@ -220,18 +208,26 @@ _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoding:
-    """Turns values into JSON and back; knows the dataclasses that it was given by name, and no others."""
+    """Turns values into JSON and back; knows only the dataclasses that it was given by name.
+
+    None, bool, int, str, finite float, list       as they are
+    infinities and NaN                             {"float": "inf"}
+    tuple                                          {"tuple": [...]}
+    dict                                           {"dict": [[key, value], ...]}
+    array                                          {"array": dtype, "shape": [...], "data": base64}
+    a dataclass                                    {"kind": name, "fields": {...}}
+    """
 
     def __init__(self, kinds: Mapping[str, type]) -> None:
         self._kinds = dict(kinds)
         self._names = {kind: name for name, kind in kinds.items()}
 
     def dumps(self, value: Any) -> str:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return json.dumps(self.encode(value), allow_nan=False, separators=(",", ":"))
 
     def loads(self, text: str | bytes) -> Any:
-        """The value of a line of JSON; Unreadable if it is not one that `dumps` makes."""
+        """Return the value of a line of JSON; raise Unreadable if `dumps` would not write it."""
         try:
             plain = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite)
             return self._decode(plain, DEPTH)
@@ -241,7 +237,7 @@ class Encoding:
             raise_without_context(Unreadable(str(error)))
 
     def encode(self, value: Any) -> Any:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         if value is None or type(value) in (bool, int, str):
             return value
         if isinstance(value, float | np.floating):
@@ -288,7 +284,7 @@ class Encoding:
         raise ValueError("an object whose keys are not those of a value")
 
     def _made(self, name: str, parts: Parts) -> Any:
-        """One value of the list; whatever its constructor says against the parts, they are not readable."""
+        """Build one dataclass value; if its constructor refuses the fields, they are unreadable."""
         kind = self._kinds[name]
         try:
             return kind(**check_fields(kind, parts))
@@ -307,7 +303,7 @@ class Encoding:
 
 
 def _plain(value: Any) -> Any:
-    """An array without axes is a number: which of both it is depends on who has computed it."""
+    """Return an array without axes as a number: which of both it is depends on how it was computed."""
     return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
 
 
@@ -322,7 +318,7 @@ def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
 
 
 def _read_array(dtype: Any, shape: Any, data: Any) -> np.ndarray[Any, Any]:
-    """An array exactly as large as its data: a false shape asks for no memory."""
+    """Return an array exactly as large as its data: a false shape allocates no memory."""
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
         raise ValueError("an array of a type that is not written here")
     if len(_expect_type(list, shape)) > 32 or not all(type(length) is int and length >= 0 for length in shape):
@@ -341,7 +337,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_unique_keys(pairs: list[Any]) -> list[Any]:
-    """Pairs of keys, each once, and values."""
+    """Return pairs of keys, each once, and values."""
     if not all(len(pair) == 2 for pair in pairs) or len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("a dictionary with a key that stands there twice, or without its value")
     return pairs
@@ -370,25 +366,25 @@ def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-# Checks of what a file says, beyond types: each raises Unreadable, with what is wrong.
+# Checks of file contents
 
 
 _HEX = re.compile("[0-9a-f]+")
 
 
 def check_readable(fits: Any, fault: str) -> None:
-    """Unreadable, unless it fits."""
+    """Raise Unreadable unless `fits`."""
     if not fits:
         raise Unreadable(fault)
 
 
 def is_hex(text: Any, length: int) -> bool:
-    """So many digits of a secret, a hash or a name."""
+    """Return whether a text has exactly `length` hexadecimal digits."""
     return isinstance(text, str) and len(text) == length and _HEX.fullmatch(text) is not None
 
 
 def check_source(source: Any) -> None:
-    """Where NumPy's generator of seeded noise can be."""
+    """Refuse a state that NumPy's generator of seeded noise cannot have."""
     check_readable(
         matches_type(source, dict[str, Any]) and source.get("bit_generator") == "PCG64", "an unknown generator"
     )

@@ -1,4 +1,4 @@
-"""Files that are written as a whole and readable by their owner only, and save files with a checksum."""
+"""Files that are written completely or not at all: private files, results, and save files with a checksum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bandanna import validation
 from bandanna.errors import BandannaError, Unreadable, raise_without_context
 from bandanna.storage.encoding import Encoding
 
-# Files of secrets: regular ones, of their owner only, written whole or not at all; links are not followed.
+# Private files
 
 
 if sys.platform != "win32":
@@ -36,7 +36,7 @@ _RENAMES_OPEN = os.name == "posix"  # elsewhere, an open file can be neither ren
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """Write beside the target, sync, rename: a crash leaves the old file or the new one, and a rest to sweep up."""
+    """Write a private file atomically: a crash leaves the old or the new file, and perhaps leftovers to remove."""
     content = text.encode()
     if len(content) > LARGEST_FILE:
         raise BandannaError(f"{path} would have {len(content)} bytes; allowed are at most {LARGEST_FILE}")
@@ -63,7 +63,7 @@ def write_private_file(path: Path, text: str) -> None:
 
 
 def read_private_file(path: Path) -> bytes:
-    """All of a regular file, after its mode was put right."""
+    """Return the contents of a regular file, after its mode was corrected."""
     handle = _open_private(path, os.O_RDONLY)
     with open(handle, "rb") as file:
         try:
@@ -76,16 +76,16 @@ def read_private_file(path: Path) -> bytes:
 
 
 def create_private_file(path: Path) -> None:
-    """Make an empty file that only its owner can read, unless it is there."""
+    """Create an empty file that only its owner can read, unless it exists."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o600))
 
 
 def secure_private_file(path: Path) -> bool:
-    """Refuse what is not a regular file, put its mode right; whether it can be written where it is.
+    """Refuse a file that is not regular, correct its mode, and return whether it can be written in place.
 
-    It is not opened, unless its mode is wrong: with any handle of a file that is closed, a process loses all the locks
-    that it has on this file (POSIX), and a transaction of another thread would lose its own.
+    It is not opened unless its mode is wrong: when a process closes any handle of a file, it loses all its locks on the
+    file (POSIX), and a transaction of another thread would lose its own.
     """
     check_regular_file(path)
     if os.name == "posix" and stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
@@ -94,7 +94,7 @@ def secure_private_file(path: Path) -> bool:
 
 
 def check_regular_file(path: Path) -> None:
-    """Only a regular file is replaced: no link, folder, pipe or device."""
+    """Refuse to replace a link, folder, pipe or device."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def check_regular_file(path: Path) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what interrupted writings of `path` have left beside it: it holds raw data."""
+    """Remove what interrupted writes of `path` left beside it: it holds raw data."""
     rest = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
     with contextlib.suppress(OSError):
         for name in os.listdir(path.absolute().parent):
@@ -125,13 +125,13 @@ def _remove_unless_locked(rest: Path) -> None:
 
 
 def _lock_handle(handle: int) -> None:
-    """As long as the file is open, it is not a rest; elsewhere, an open file cannot be removed anyway."""
+    """Lock the file: while it is open, it is no leftover. On other systems, an open file cannot be removed anyway."""
     if sys.platform != "win32":
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _open_private(path: Path, how: int) -> int:
-    """A handle of a regular file that only its owner can read from now on."""
+    """Return a handle of a regular file that only its owner can read from now on."""
     check_regular_file(path)
     try:
         handle = os.open(path, how | _NO_LINKS | _NO_WAITING)
@@ -171,7 +171,7 @@ def _describe_file_type(mode: int) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename durable, where the system can."""
+    """Make a rename durable, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -180,11 +180,11 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-# Files that are whole or not there: results and figures, which anybody may read (secrets: `storage.files`).
+# Results and figures
 
 
 def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
-    """Write beside the target and rename."""
+    """Write a file beside the target and rename it. Everybody may read it; for secrets use `write_private_file`."""
     target = validation.path("path", path)
     beside = target.with_name(f".{target.name}-{secrets.token_hex(4)}.tmp")
     try:
@@ -197,25 +197,28 @@ def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> 
             beside.unlink()
 
 
-# Saves: one file with a line that says what it is, with a checksum, and a line of values.
+# Save files
 
 
 @dataclass(frozen=True, kw_only=True)
 class SaveFormat:
-    """Saves of one kind of thing: `noun` names it in errors, and with `version` in the file."""
+    """Save files of one kind: a header line with a checksum, and a line of values.
+
+    `noun` names the kind in errors, and with `version` in the file.
+    """
 
     noun: str  # "agent"
     version: int
     encoding: Encoding
 
     def text_of(self, content: dict[str, Any]) -> str:
-        """A line that says what the file is, with a checksum, and a line with the content."""
+        """Return a header line with a checksum, and a line with the content."""
         text = self.encoding.dumps(content)
         header = {"format": f"bandanna {self.noun}", "version": self.version, "sha256": _sha256(text)}
         return json.dumps(header) + "\n" + text + "\n"
 
     def read(self, path: Path) -> dict[str, Any]:
-        """What was written; a damaged or foreign file is refused."""
+        """Return the content; refuse a damaged or foreign file."""
         remove_leftovers(path)
         try:
             first, _, rest = read_private_file(path).decode().partition("\n")
@@ -245,7 +248,7 @@ class SaveFormat:
 
     @contextmanager
     def errors_of(self, path: Path) -> Iterator[None]:
-        """Whatever is wrong with what a file holds, the error is ours and names the file."""
+        """Turn any error about a file's content into ours, which names the file."""
         try:
             yield
         except BandannaError as error:
@@ -262,7 +265,7 @@ def _sha256(text: str) -> str:
 
 
 def _describe_header_error(error: Exception) -> str:
-    """Why a first line cannot be read, without words of Python."""
+    """Say why a header line cannot be read, without words of Python."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no text"
     return "its first line says something else" if isinstance(error, json.JSONDecodeError) else str(error)

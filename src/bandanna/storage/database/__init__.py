@@ -1,3 +1,3 @@
-"""Databases of the roles: SQLite and PostgreSQL."""
+"""Databases of a deployment's parties: SQLite and PostgreSQL."""
 
 from __future__ import annotations

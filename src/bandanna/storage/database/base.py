@@ -1,4 +1,13 @@
-"""A role's database: transactions, statements, locks and failures."""
+"""The interface of a party's database: transactions of one writer, snapshots of many readers, one serving process.
+
+A serving process holds a claim: a lock, and a generation that only it has. Claiming a database adds 1 to its
+generation, under the lock. A process that was stopped, or whose lock was lost, finds another generation at its next
+transaction and is fenced: it writes nothing, reads nothing, and ends.
+
+A `DatabaseConnection` is one connection of a dialect. A database has one to write, which one thread has at a time, and
+as many to read as there are readers at once. A signal may raise between any two lines: locks that only `with` takes
+keep threads apart, and a transaction that was left open is undone before the next one begins.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +28,11 @@ from typing import Any, ClassVar
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage import files
 
-# What goes wrong with a database, as one error.
+# Errors
 
 
 class StorageError(BandannaError):
-    """The database did not do what it was asked for: nothing of the transaction is there, unless the message doubts it.
+    """The database failed: nothing of the transaction is stored, unless the message says that it may be.
 
     Once the cause is gone, the next transaction works again.
     """
@@ -32,12 +41,11 @@ class StorageError(BandannaError):
 class FencedError(StorageError):
     """Another process has taken over the database: this one writes nothing more, and has to end.
 
-    What it remembers may be old, so that nothing it could say is worth hearing. Whoever asks comes again, and is
-    answered by the process that serves now.
+    Its memory may be old, so it must answer nobody. Clients ask again, and reach the process that serves now.
     """
 
 
-# Portable SQL: statements apart, types and placeholders as a dialect has them, values that every dialect keeps.
+# Portable SQL
 
 
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|[?;]|\{\w*\}""")
@@ -46,7 +54,7 @@ _ALLOWED = "None, text without NUL, bytes, 64-bit integers and floats that are n
 
 
 def split_statements(script: str, types: Mapping[str, str]) -> list[str]:
-    """The statements of a script, with `{blob}` and others replaced by what a dialect calls them."""
+    """Return the statements of a script, with `{blob}` and others replaced by the dialect's types."""
 
     def placed(found: re.Match[str]) -> str:
         part = found[0]
@@ -63,7 +71,7 @@ def split_statements(script: str, types: Mapping[str, str]) -> list[str]:
 
 @lru_cache(maxsize=512)
 def number_parameters(sql: str) -> str:
-    """The statement with $1, $2, ... for its question marks; those in texts and names stay."""
+    """Return the statement with $1, $2, ... for its question marks; those in texts and names stay."""
     count = 0
 
     def placed(found: re.Match[str]) -> str:
@@ -77,7 +85,7 @@ def number_parameters(sql: str) -> str:
 
 
 def check_values(values: Sequence[Any]) -> None:
-    """Refuse what some dialect would store as something else."""
+    """Refuse values that some dialect would store as something else."""
     for value in values:
         kind = type(value)
         if kind not in _KINDS or value != value:  # NaN
@@ -89,7 +97,7 @@ def check_values(values: Sequence[Any]) -> None:
 
 
 def check_rows(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Rows of values, of which none would be stored as something else."""
+    """Return rows; refuse values that some dialect would store as something else."""
     listed = list(rows)
     lengths = {len(row) for row in listed}
     for column in zip(*listed, strict=True) if len(lengths) == 1 else listed:  # by columns: most are of one kind
@@ -102,21 +110,11 @@ def check_rows(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def _has_lone_surrogate(text: str) -> bool:
-    """Whether it holds half a character (a lone surrogate), which no encoding has."""
+    """Return whether a text holds half a character (a lone surrogate), which no encoding has."""
     return not text.isascii() and text.encode(errors="replace").decode() != text
 
 
-# What every database can do: transactions of one writer, snapshots of many readers, one process that serves.
-#
-# A process that serves holds a claim: a lock, and a generation that only it has. Whoever claims a database adds 1 to
-# its
-# generation, under the lock; a process that was stopped, or whose lock was lost, finds another generation than its own
-# at its next transaction, and is fenced: it writes nothing, reads nothing, and ends.
-#
-# A `Link` is one connection of a dialect. A database has one link to write, which one thread has at a time, and as
-# many
-# to read as there are readers at once. A signal may raise between any two lines: threads are kept apart by locks that
-# only `with` takes, and a transaction that was left open is undone before the next one begins.
+# Transactions and claims
 
 
 Row = tuple[Any, ...]
@@ -124,41 +122,41 @@ SELECT_GENERATION = "select generation from claim where one = 1"
 
 
 class DatabaseConnection(ABC):
-    """One connection; every error of the driver comes out as StorageFailed."""
+    """One connection; every error of the driver is raised as StorageError."""
 
     @property
     @abstractmethod
     def lost(self) -> bool:
-        """Whether it cannot be used again."""
+        """Whether the connection is broken for good."""
 
     @abstractmethod
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """Begin a transaction; undo before it one that was left open.
+        """Begin a transaction; first undo one that was left open.
 
         Parameters
         ----------
         writing
-            Whether it is to write: alone among all processes.
+            Whether to write: alone among all processes.
         claimed
-            Whether to read the claim as its first statement.
+            Whether to read the claim as the first statement.
 
         Returns
         -------
         int | None
-            The generation of the claim, where it was to be read.
+            The generation of the claim, if it was read.
         """
 
     @abstractmethod
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """One statement, and its rows."""
+        """Run one statement and return its rows."""
 
     @abstractmethod
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """One statement for each of these rows."""
+        """Run one statement for each of these rows."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Durable when it returns; undone when it raises, unless the link is lost."""
+        """Commit: durable when it returns; undone when it raises, unless the connection is lost."""
 
     @abstractmethod
     def rollback(self) -> None:
@@ -166,7 +164,7 @@ class DatabaseConnection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Never raises."""
+        """Close; never raises."""
 
 
 class Transaction:
@@ -177,7 +175,7 @@ class Transaction:
         self._link, self._over, self._failure = link, False, ""
 
     def execute(self, sql: str, *values: Any) -> list[Row]:
-        """One statement with `?` for its values; all its rows. Blobs are bytes."""
+        """Run one statement with `?` for its values and return all rows. Blobs are bytes."""
         check_values(values)
         self._usable()
         try:
@@ -187,7 +185,7 @@ class Transaction:
             raise
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """The same statement for many rows, quickly; `insert into t (a, b) values (?, ?)` is the quickest."""
+        """Run the same statement for many rows; `insert into t (a, b) values (?, ?)` is the fastest."""
         listed = check_rows(rows)
         self._usable()
         if not listed:
@@ -206,7 +204,7 @@ class Transaction:
 
 
 class Database(ABC):
-    """Tables of one role; see `open_database`. For many threads of one process; a forked one opens it anew."""
+    """The tables of one party; see `open_database`. For many threads of one process; a forked one opens it anew."""
 
     dialect: ClassVar[str]
     patience: ClassVar[float] = 30.0  # seconds to wait for another process's transaction
@@ -225,16 +223,16 @@ class Database(ABC):
 
     @abstractmethod
     def _connect(self, *, writing: bool) -> DatabaseConnection:
-        """A new link, ready to begin."""
+        """Open a new connection."""
 
     @abstractmethod
     def _take(self) -> None:
-        """Take the lock of the process that serves, or raise BandannaError where another process has it."""
+        """Take the lock of the serving process; raise BandannaError if another process has it."""
 
     def claim(self) -> None:
-        """From now on this process is the only one that serves this database, until `close` or its own end.
+        """Make this process the only one that serves the database, until `close` or its own end.
 
-        The generation of the claim grows by 1, so that whoever served before is fenced, even if it only slept.
+        The generation of the claim grows by 1, so an earlier serving process is fenced, even if it only slept.
         """
         self._usable("claim")
         if self.claimed:
@@ -252,9 +250,9 @@ class Database(ABC):
         return self._generation is not None
 
     def check_claim(self) -> None:
-        """Refuse, with Fenced, where another process has claimed the database; do nothing where none was claimed.
+        """Raise FencedError if another process has claimed the database; do nothing if this one never claimed it.
 
-        For whatever leaves a process that serves without a transaction: messages, and answers from memory.
+        Call it before a serving process sends anything without a transaction: messages, and answers from memory.
         """
         if not self.claimed:
             return
@@ -262,25 +260,25 @@ class Database(ABC):
             self._compare(int(rows.execute(SELECT_GENERATION)[0][0]))
 
     def _compare(self, generation: int | None) -> None:
-        """Fenced, from now on, unless the claim is this process's own."""
+        """Fence this process, for good, unless the claim is its own."""
         if generation != self._generation:
             self.fenced = True
             raise FencedError(f"{self.name} was taken over by another process: this one has to end")
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """To write: alone among all threads and processes, durable at the end, undone if the body raises."""
+        """Begin to write: alone among all threads and processes, durable at the end, undone if the body raises."""
         return self._transaction()
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """To read: the database as it was at the first statement; waits for no writer."""
+        """Begin to read: the database as it was at the first statement; waits for no writer."""
         return self._reading()
 
     def scrub(self) -> bool:
-        """Overwrite what was deleted in logs, too; False if that must wait: for readers, or for a server's own time."""
+        """Overwrite deleted data in logs, too; return False if that must wait, for readers or for the server."""
         return False
 
     def close(self) -> None:
-        """Let go of everything; the claim, too. Transactions that are open are undone."""
+        """Close all connections and give up the claim. Open transactions are undone."""
         self._finish()
 
     @contextmanager
@@ -315,18 +313,17 @@ class Database(ABC):
                 self._give_back(link, whole=whole)
 
     def _give_back(self, link: DatabaseConnection, *, whole: bool) -> None:
-        """For the next reader, unless a signal may have left it in the middle of something."""
+        """Keep the connection for the next reader, unless a signal may have interrupted it."""
         if whole and self._finish.alive and not link.lost:
             self._idle.append(link)
         else:
             self._drop(link)
 
     def _begun_to_write(self) -> DatabaseConnection:
-        """The link of the writer, in a transaction of the process that holds the claim.
+        """Return the writing connection, in a transaction of the process that holds the claim.
 
-        Where the claim is, a link that was lost is not replaced without a word: what a process remembers may be old, so
-        its transaction fails, the process reads its memory anew as after every failure, and the next one takes the lock
-        again.
+        With a claim, a lost connection is not replaced silently: the process's memory may be old. So its transaction
+        fails, the process reads its memory anew as after every failure, and the next transaction takes the lock again.
         """
         if self.claimed and self._writer is not None and self._writer.lost:
             raise StorageError(f"{self.name} failed: the session that held the claim was lost; repeat")
@@ -339,7 +336,7 @@ class Database(ABC):
             self._drop(link)
 
     def _begun(self, link: DatabaseConnection | None, *, writing: bool) -> DatabaseConnection:
-        """A link in a transaction; one that was lost while nobody used it is replaced."""
+        """Return a connection in a transaction; replace one that was lost while nobody used it."""
         claimed = writing and self.claimed
         if link is not None and not link.lost:
             try:
@@ -354,7 +351,7 @@ class Database(ABC):
         return self._compared(link, link.begin(writing=writing, claimed=claimed), claimed=claimed)
 
     def _compared(self, link: DatabaseConnection, generation: int | None, *, claimed: bool) -> DatabaseConnection:
-        """The link, if its transaction is of this process's generation; else the transaction is undone."""
+        """Return the connection if its transaction is of this process's generation; else undo the transaction."""
         if claimed:
             try:
                 self._compare(generation)
@@ -401,7 +398,7 @@ def _close_all(links: set[DatabaseConnection], pid: int) -> None:
             link.close()
 
 
-# A lock that is a file: held by one process, and let go by its end, whatever ends it.
+# Lock files
 
 
 if sys.platform == "win32":
@@ -411,13 +408,16 @@ else:
 
 
 class FileLock:
-    """The file stays when the lock is free: to remove it would let two processes hold two files of one name."""
+    """A lock that is a file, held by one process and released by its end.
+
+    The file stays when the lock is free: removing it would let two processes hold two files of one name.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._handle = path, -1
 
     def taken(self) -> bool:
-        """Whether it is ours, now or before; False if another one has it."""
+        """Take the lock; return False if another process has it."""
         if self._handle >= 0:
             return True
         files.check_regular_file(self._path)
@@ -437,7 +437,7 @@ class FileLock:
         return True
 
     def free(self) -> None:
-        """If it is ours."""
+        """Release the lock if this process has it."""
         if self._handle >= 0:
             handle, self._handle = self._handle, -1
             with contextlib.suppress(OSError):

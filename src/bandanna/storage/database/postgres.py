@@ -58,7 +58,7 @@ class PostgresDatabase(Database):
         self._url, self._locks = url, False
 
     def _take(self) -> None:
-        """By a lock of the session that writes, which ends with it."""
+        """Take a lock of the writing session, which ends with it."""
         self._locks = True
         try:
             with self._alone:
@@ -81,7 +81,7 @@ class PostgresDatabase(Database):
         return link
 
     def _refuse(self, link: PostgresConnection) -> NoReturn:
-        """Somebody else has the lock: another process, or the session that was lost, of which the server knows not."""
+        """Raise: another process has the lock, or a lost session that the server still counts as alive."""
         if self.claimed:
             self._compare(link.begin(writing=False, claimed=True))
             raise StorageError(f"{self.name} failed: the session that held the claim is not over yet; repeat")
@@ -116,11 +116,11 @@ class PostgresConnection(DatabaseConnection):
 
     @property
     def lost(self) -> bool:
-        """After the server or the way to it has gone."""
+        """Whether the server or the way to it has gone."""
         return self._sql.closed or self._sql.pgconn.transaction_status == TransactionStatus.UNKNOWN
 
     def claimed(self, patience: float) -> bool:
-        """Whether this session could take the claim."""
+        """Return whether this session could take the claim."""
         with _translate_errors(self._name):
             try:
                 with self._sql.transaction():
@@ -131,9 +131,9 @@ class PostgresConnection(DatabaseConnection):
         return True
 
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """A writer takes its lock first: all statements see what the writers before have committed.
+        """Begin; a writer takes its lock first, so all statements see what earlier writers have committed.
 
-        So the generation needs no lock of its own: who claims is a writer too.
+        The generation needs no lock of its own, because a claim is a write too.
         """
         with _translate_errors(self._name):
             if self._sql.pgconn.transaction_status != TransactionStatus.IDLE:  # an interrupt has left it
@@ -151,7 +151,7 @@ class PostgresConnection(DatabaseConnection):
             return None if row is None else int(row[0])
 
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """Rows in binary form: blobs need no decoding."""
+        """Return rows in binary form: blobs need no decoding."""
         try:
             cursor = self._sql.execute(number_parameters(sql), values, binary=True)
             return cursor.fetchall() if cursor.description else []
@@ -159,7 +159,7 @@ class PostgresConnection(DatabaseConnection):
             raise _storage_error(self._name, error) from error
 
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """A plain insert is copied, which is several times as fast; anything else goes through a pipeline."""
+        """Copy the rows of a plain insert, which is several times as fast; send other statements through a pipeline."""
         if sql not in self._kinds:
             self._kinds[sql] = self._columns(sql)
         kinds = self._kinds[sql]
@@ -175,7 +175,7 @@ class PostgresConnection(DatabaseConnection):
                     copy.write_row(row)
 
     def _columns(self, sql: str) -> list[int] | None:
-        """The types of the columns of a plain insert; None if it is not one."""
+        """Return the types of the columns of a plain insert; None if it is not one."""
         found = _INSERT.fullmatch(sql)
         if found is None:
             return None
@@ -185,26 +185,26 @@ class PostgresConnection(DatabaseConnection):
         return [column.type_code for column in described] if len(described) == sql.count("?") else None
 
     def commit(self) -> None:
-        """On the server's disk when it returns."""
+        """Commit: on the server's disk when it returns."""
         with _translate_errors(self._name, "whether it was committed is not known: read it"):
             if self._sql.pgconn.transaction_status == TransactionStatus.INERROR:  # which would be undone without a word
                 raise StorageError(f"{self._name} failed: a statement did before")
             self._sql.execute("commit")
 
     def rollback(self) -> None:
-        """Of a session that is lost, the server does it."""
+        """Undo; the server does it for a lost session."""
         if not self.lost:
             with _translate_errors(self._name):
                 self._sql.execute("rollback")
 
     def close(self) -> None:
-        """An open transaction is undone by the server."""
+        """Close; the server undoes an open transaction."""
         with suppress(psycopg.Error):
             self._sql.close()
 
 
 class _BoolDumper(Dumper):
-    """Truth values are 0 and 1, as in SQLite."""
+    """Writes truth values as 0 and 1, as SQLite does."""
 
     oid = psycopg.adapters.types["int8"].oid
 
@@ -213,7 +213,7 @@ class _BoolDumper(Dumper):
 
 
 class _SumLoader(NumericBinaryLoader):
-    """A sum of integers is one, as in SQLite."""
+    """Reads a sum of integers as an integer, as SQLite does."""
 
     def load(self, data: Any) -> Any:
         number = super().load(data)
@@ -247,11 +247,11 @@ def _storage_error(name: str, error: Exception, doubt: str = "") -> StorageError
 
 
 def _lock_number(text: str) -> int:
-    """A lock's number: of 64 bits, signed."""
+    """Return a lock's number: of 64 bits, signed."""
     return int.from_bytes(hashlib.sha256(f"bandanna {text}".encode()).digest()[:8], signed=True)
 
 
 def _redact_url(url: str) -> str:
-    """An address without password and settings."""
+    """Return an address without password and settings."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -1,4 +1,4 @@
-"""The tables of a role, and how a database is opened by its URL."""
+"""Makes and recognises the tables of a party, and opens a database by its URL."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from bandanna import validation
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage.database.base import Database, Transaction, split_statements
-
-# The tables of a role: made in one transaction in an empty database, recognised in one that has them.
-
 
 _ROLE = re.compile("[a-z][a-z0-9_]{0,39}", re.ASCII)
 VERSION = 1  # of the tables of every role
@@ -22,7 +19,7 @@ insert into claim (one, generation, holder) values (1, 0, '')
 
 
 def check_role(role: str) -> str:
-    """A role's name, which is also part of a schema's."""
+    """Return a role's name, which is also part of a schema's."""
     if not isinstance(role, str) or not _ROLE.fullmatch(role):
         raise InvalidArgument("role", role, "at most 40 small letters, digits and underscores, beginning with a letter")
     return role
@@ -31,9 +28,9 @@ def check_role(role: str) -> str:
 def make_tables(
     database: Database, role: str, schema: str, *, types: Mapping[str, str], tables: str, before: str = ""
 ) -> None:
-    """Make a role's tables in an empty database; refuse those of another role or version.
+    """Make a role's tables in an empty database, in one transaction; refuse those of another role or version.
 
-    `tables` asks for the names of the tables that are there, `before` is done first in a new database.
+    `tables` queries the names of the tables in the database; `before` runs first in a new database.
     """
     script = split_statements(schema, types)  # before anything is changed
     with database.reading() as transaction:
@@ -49,7 +46,7 @@ def make_tables(
 
 
 def _is_made(transaction: Transaction, name: str, role: str, tables: str) -> bool:
-    """Whether the tables of this role are there; False in an empty database."""
+    """Return whether the tables of this role exist; False in an empty database."""
     there = {table for (table,) in transaction.execute(tables)}
     if not there:
         return False
@@ -66,9 +63,6 @@ def _is_made(transaction: Transaction, name: str, role: str, tables: str) -> boo
     return True
 
 
-# Tables of a role in SQLite or PostgreSQL: transactions of one writer, durable when they end.
-
-
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _ALLOWED = "a path, sqlite:///path (sqlite:////path from the root), or postgresql://user@host/database"
 
@@ -76,9 +70,14 @@ _ALLOWED = "a path, sqlite:///path (sqlite:////path from the root), or postgresq
 def open_database(url: str, *, role: str, schema: str) -> Database:
     """Open the tables of a role; make them in an empty database.
 
-    `url`: a path or sqlite:///path, for an SQLite file; or postgresql://..., where each role has a schema of its own,
-    `bandanna_<role>`. `schema`: a script of statements separated by ";", in SQL that both understand, with {blob},
-    {serial} (an integer primary key that counts), {bigint} and {real} for types.
+    Parameters
+    ----------
+    url
+        A path or sqlite:///path, for an SQLite file; or postgresql://..., where each role has a schema of its own,
+        `bandanna_<role>`.
+    schema
+        Statements separated by ";", in SQL that both understand, with {blob}, {serial} (an integer primary key that
+        counts), {bigint} and {real} for types.
     """
     check_role(role)
     if not isinstance(schema, str):

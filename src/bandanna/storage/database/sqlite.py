@@ -37,7 +37,7 @@ _ADVICE = {
 
 
 class SQLiteDatabase(Database):
-    """One file, made with mode 0600, and what SQLite keeps beside it (-wal, -shm)."""
+    """One file, created with mode 0600, and the files that SQLite keeps beside it (-wal, -shm)."""
 
     dialect: ClassVar[str] = "sqlite"
 
@@ -54,20 +54,20 @@ class SQLiteDatabase(Database):
                     files.secure_private_file(path.with_name(path.name + end))
 
     def _take(self) -> None:
-        """By a lock on a file beside it, which ends with the process."""
+        """Take a lock on a file beside it, which ends with the process."""
         with _translate_errors(self.name):
             if not self._lock.taken():
                 raise BandannaError(f"{self.name} is served by another process: stop it first")
 
     def scrub(self) -> bool:
-        """The log is moved into the file, where deleted rows are overwritten, and emptied."""
+        """Move the log into the file, where deleted rows are overwritten, and empty it."""
         self._usable("scrub")
         with self._alone:
             link = self._writer
             return isinstance(link, SQLiteConnection) and link.scrubbed()
 
     def close(self) -> None:
-        """What is written moves from the log into the file, if nobody else has it open."""
+        """Close; the log moves into the file, if no other process has it open."""
         super().close()
         self._free()
 
@@ -78,7 +78,7 @@ class SQLiteDatabase(Database):
 
 
 class SQLiteConnection(DatabaseConnection):
-    """A connection that may be used by one thread after the other."""
+    """A connection that threads may use one after the other."""
 
     lost = False  # a file does not go away
 
@@ -105,7 +105,7 @@ class SQLiteConnection(DatabaseConnection):
             raise
 
     def _into_wal(self, patience: float) -> None:
-        """Two processes that do it at once do not wait for each other by themselves."""
+        """Switch to the write-ahead log; try again while another process does so, because SQLite does not wait here."""
         until = time.monotonic() + patience
         while True:
             try:
@@ -119,7 +119,7 @@ class SQLiteConnection(DatabaseConnection):
             raise StorageError(f"{self._name} cannot have a write-ahead log where it is: put it on a local disk")
 
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """Waits for other processes that write; readers wait for nobody."""
+        """Begin; a writer waits for other processes that write, a reader for nobody."""
         with _translate_errors(self._name):
             if _file_identity(self._path) != self._identity:  # what is written now, nobody would find
                 raise StorageError(f"{self._name} was replaced while it was open: put it back, or restart")
@@ -129,14 +129,14 @@ class SQLiteConnection(DatabaseConnection):
             return int(self._sql.execute(SELECT_GENERATION).fetchone()[0]) if claimed else None
 
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """Rows as SQLite gives them."""
+        """Return rows as SQLite gives them."""
         try:
             return self._sql.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise _storage_error(self._name, error) from error
 
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """Prepared statements; a plain insert takes several rows at once, so that other threads disturb it less."""
+        """Run a prepared statement; a plain insert takes several rows at once, so other threads disturb it less."""
         place, found = 0, _INSERT.fullmatch(sql)
         width = sql.count("?")
         try:
@@ -151,7 +151,7 @@ class SQLiteConnection(DatabaseConnection):
             raise _storage_error(self._name, error) from error
 
     def scrubbed(self) -> bool:
-        """Whether the log could be emptied; readers are not waited for."""
+        """Return whether the log could be emptied; readers are not waited for."""
         with _translate_errors(self._name):
             ((patience,),) = self._sql.execute("pragma busy_timeout").fetchall()
             self._sql.execute("pragma busy_timeout = 0")
@@ -162,18 +162,18 @@ class SQLiteConnection(DatabaseConnection):
         return not busy
 
     def commit(self) -> None:
-        """Synced when it returns."""
+        """Commit: synced when it returns."""
         with _translate_errors(self._name):
             self._sql.execute("commit")
 
     def rollback(self) -> None:
-        """Some failures have done it already."""
+        """Undo; some failures have done it already."""
         with _translate_errors(self._name):
             if self._sql.in_transaction:
                 self._sql.execute("rollback")
 
     def close(self) -> None:
-        """An open transaction is undone."""
+        """Close; an open transaction is undone."""
         with suppress(sqlite3.Error):
             self._sql.close()
 
