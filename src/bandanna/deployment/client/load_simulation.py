@@ -20,7 +20,6 @@ from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
-    Record,
     RecordAnswer,
     Ticket,
     join_records,
@@ -323,9 +322,7 @@ class SimulatedUsers:
         bodies = (
             reporter.zero(number, asks[number] if asks else (), ticket, self._noise_source()) for number in rounds
         )
-        return [
-            _record_bytes(reporter, ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)
-        ]
+        return [reporter.record(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
     def _noise_source(self) -> NoiseSource:
         """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
@@ -350,7 +347,7 @@ class SimulatedUsers:
         later = range(1, len(batch.rounds)) if number == 0 else ()
         for ticket, body, is_answered in zip(tickets, bodies, answering.tolist(), strict=True):
             if is_answered:
-                request = [_record_bytes(reporter, ticket, number, FINAL, body)]
+                request = [reporter.record(ticket, number, FINAL, body)]
             else:
                 request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
             requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
@@ -380,12 +377,6 @@ class SimulatedUsers:
         answer = self._deployment.upload(request)
         self.account.latencies.append(time.monotonic() - began)
         return answer
-
-
-def _record_bytes(reporter: BodyEncoder, ticket: Ticket, number: int, version: int, body: bytes) -> bytes:
-    parts: dict[str, Any] = {"round_": number, "version": version, "key_id": reporter.key_id, "body": body}
-    plan = reporter.batch.digest
-    return Record.tagged(ticket.collector, plan, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
 
 
 def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:

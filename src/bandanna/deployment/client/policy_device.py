@@ -13,7 +13,7 @@ from bandanna.deployment.client.client_task import ClientTask
 from bandanna.deployment.client.device_logic import Content, DeviceLogic, PlayedArm, ReportSlot, read_announced_batch
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.publication import PublicationPin, SignedPublication, read_publication
-from bandanna.deployment.messages.report import Ticket, encode_body, read_seal_key
+from bandanna.deployment.messages.report import Ticket, choose_seal_key, encode_body, encode_record
 from bandanna.deployment.task.document import Task, check_planned_queries
 from bandanna.deployment.task.query_plan import QueryPlan, VerifiedPublication, queries_of_round, sends_rows
 from bandanna.device.domain import Estimate, check_all_finite
@@ -64,6 +64,10 @@ class BodyEncoder:
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
         told = [ask.protocol.device.zero(source)[0] for ask in asks[: len(wanted.own)]]  # the same whatever the arm
         return self._body(round_, told, ticket)
+
+    def record(self, ticket: Ticket, round_: int, version: int, body: bytes) -> bytes:
+        """Return the record of a body."""
+        return encode_record(ticket, self.batch, round_=round_, version=version, key_id=self.key_id, body=body)
 
     def _of_rows(self, round_: int) -> bool:
         """Whether a round is of rows; refused unless the task's server is trusted with them, whatever was announced."""
@@ -123,10 +127,8 @@ class CurrentPublication(VerifiedPublication):
     @cached_property
     def seal_key(self) -> tuple[int, str | None]:
         """Number and public key for which seeds or reports are sealed; no key where nothing is."""
-        keys, told, mixers = self.task.content["keys"], self.content["helper"], self.task.mixers
-        if mixers == 2 and told is not None:
-            return read_seal_key(told, task_id=self.task.id, key=self.task.key("helper"))
-        return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
+        task = self.task
+        return choose_seal_key(self.content["helper"], task_id=task.id, keys=task.content["keys"], mixers=task.mixers)
 
     @cached_property
     def answers(self) -> tuple[Estimate, ...]:

@@ -40,12 +40,12 @@ from bandanna.deployment.messages.canonical import decode_base64url, encode_base
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
-    Record,
     RecordAnswer,
     Ticket,
+    choose_seal_key,
+    encode_record,
     join_records,
     parse_answers,
-    read_seal_key,
 )
 from bandanna.device.arm_sets import parse_arms, repeat_user_features
 from bandanna.device.noise import SecureNoise
@@ -221,7 +221,10 @@ class SessionSteps:
     ) -> Generator[Any, Any, PendingDecision]:
         """A ticket, and the zero reports of all rounds, stored before they are sent."""
         batch = self._guide.batch(content, place)
-        key_id, key = self._seal_key(content)
+        leaflet = self._leaflet
+        key_id, key = choose_seal_key(
+            content["helper"], task_id=leaflet.id, keys=leaflet.content["keys"], mixers=leaflet.mixers
+        )
         if not self._outbox.claim(kept, batch.epoch):  # by another decision of this user: try the next batch
             return self._outbox.keep(kept.now(DECIDED, held=[*kept.content.get("held", ()), batch.epoch]))
         refused = tuple(
@@ -232,7 +235,10 @@ class SessionSteps:
             raise NoTicket("ticket")
         slot = ReportSlot(batch=batch, ticket=ticket, key=key)
         bodies = self._guide.zeros(content, place, slot, self._source)
-        records = [_record_bytes(ticket, batch, number, ZERO, key_id, body) for number, body in enumerate(bodies)]
+        records = [
+            encode_record(ticket, batch, round_=number, version=ZERO, key_id=key_id, body=body)
+            for number, body in enumerate(bodies)
+        ]
         opening = kept.now(
             OPENING,
             batch=batch.to_dict(),
@@ -268,13 +274,6 @@ class SessionSteps:
     def _ended(self, kept: PendingDecision, reason: str) -> tuple[PendingDecision, str]:
         made = self._outbox.over(kept)
         return made, reason if made.state == OVER else ""
-
-    def _seal_key(self, content: dict[str, Any]) -> tuple[int, str | None]:
-        """The helper's key of a publication, signed by it, or the task's first one; or the analyzer's key."""
-        keys, mixers = self._leaflet.content["keys"], self._leaflet.mixers
-        if mixers == 2 and content["helper"] is not None:
-            return read_seal_key(content["helper"], task_id=self._leaflet.id, key=self._leaflet.key("helper"))
-        return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
 
     def _sent(self, content: bytes) -> Generator[Any, Any, list[RecordAnswer]]:
         """The same bytes until they are answered; a collector may hear of a batch a little later than we do."""
@@ -354,7 +353,7 @@ class SessionSteps:
         given = PlayedArm(features=tuple(held.get("features", ())), arm=held.get("arm", -1), group=held.get("group", 0))
         reward = kept.reward
         body, error = self._guide.final(content, number, slot, given, reward, self._source, self._coins)
-        record = _record_bytes(ticket, batch, number, FINAL, held["key_id"], body)
+        record = encode_record(ticket, batch, round_=number, version=FINAL, key_id=held["key_id"], body=body)
         wrong = None if error is None else BandannaError(_NOTHING_REPORTED)
         return self._outbox.keep(replace(kept.now(ANSWERED), final=join_records([record]))), wrong
 
@@ -435,11 +434,6 @@ def _parse_reward(reward: Any) -> tuple[float, BandannaError | None]:
         return validation.finite("reward", given, "a finite number: nothing is reported", error=InvalidStatistic), None
     except BandannaError as error:
         return math.inf, error
-
-
-def _record_bytes(ticket: Ticket, batch: Batch, number: int, version: int, key_id: int, body: bytes) -> bytes:
-    parts: dict[str, Any] = {"round_": number, "version": version, "key_id": key_id, "body": body}
-    return Record.tagged(ticket.collector, batch.digest, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
 
 
 def _count_records(request: bytes) -> int:

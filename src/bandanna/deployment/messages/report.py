@@ -147,6 +147,12 @@ def join_records(records: Iterator[bytes] | list[bytes]) -> bytes:
     return b"".join(len(record).to_bytes(4, "little") + record for record in records)
 
 
+def encode_record(ticket: Ticket, batch: Batch, *, round_: int, version: int, key_id: int, body: bytes) -> bytes:
+    """Return the bytes of a record that the holder of a ticket sends for a round of a batch."""
+    parts: dict[str, Any] = {"round_": round_, "version": version, "key_id": key_id, "body": body}
+    return Record.tagged(ticket.collector, batch.digest, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
+
+
 # Tickets and answers
 
 
@@ -270,6 +276,26 @@ def read_seal_key(told: Any, *, task_id: str, key: str) -> tuple[int, str]:
         raise Unreadable("a key for sealing that the task's helper has not signed")
     assert isinstance(number, int)
     return number, public
+
+
+def choose_seal_key(told: Any, *, task_id: str, keys: Mapping[str, str], mixers: int) -> tuple[int, str | None]:
+    """Return the number and the public key for which a task's devices seal; no key where nothing is sealed.
+
+    Parameters
+    ----------
+    told
+        The newest key of the helper that a publication names; None for the task's own.
+    task_id, keys, mixers
+        Of the task's document.
+
+    Returns
+    -------
+    tuple[int, str | None]
+        The helper's key with two mixers, for seeds; else the analyzer's, for reports.
+    """
+    if mixers == 2 and told is not None:
+        return read_seal_key(told, task_id=task_id, key=keys.get("helper", ""))
+    return 0, keys.get("seal helper" if mixers == 2 else "seal analyzer")
 
 
 # Bodies
