@@ -12,7 +12,7 @@ from bandanna.errors import BandannaError
 
 
 class Unreachable(BandannaError):
-    """Somebody does not answer; what was to be sent is kept."""
+    """A role does not answer; what was to be sent is kept."""
 
 
 class NoTicket(BandannaError):
@@ -21,7 +21,7 @@ class NoTicket(BandannaError):
 
 @dataclass(frozen=True, kw_only=True)
 class SendRequest:
-    """Wants (status, headers in lower case, body); `role`: who is asked, for errors, which name no address."""
+    """Ask for (status, headers in lower case, body); errors name the `role`, and no address."""
 
     role: str
     method: str
@@ -32,7 +32,7 @@ class SendRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class GetTicket:
-    """Wants a ticket for an epoch; `refused`: [epoch, slot, proof] of slots of this user that were not used."""
+    """Ask for a ticket of an epoch; `refused`: (epoch, slot, proof) of slots of this user that were not used."""
 
     epoch: int
     refused: tuple[tuple[int, bytes, bytes], ...] = ()
@@ -40,7 +40,7 @@ class GetTicket:
 
 @dataclass(frozen=True, kw_only=True)
 class Sleep:
-    """Wants some seconds to pass; answered with whether there is patience for it."""
+    """Ask for a pause; the answer says whether there was patience for it."""
 
     seconds: float
 
@@ -54,7 +54,7 @@ EffectSteps = Generator[Effect, Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class ClientDecision:
-    """What a user is given.
+    """The arm that a user is given.
 
     arm          its id;   action: its number
     publication  on which it was decided
@@ -72,7 +72,7 @@ class ClientDecision:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a report: kept; or pending, kept in the outbox and sent when `flush` can; or neither, and why."""
+    """The fate of a report: kept by the collector; or pending in the outbox until `flush`; or neither, and why."""
 
     kept: bool = False
     pending: bool = False

@@ -66,7 +66,7 @@ class RegistrarClient:
         return "Registrar(...)"  # neither the name nor the token belongs into a log
 
     def request(self, leaflet: ClientTask, wanted: GetTicket) -> SendRequest:
-        """What to ask the registrar."""
+        """Return the request of a ticket for the registrar."""
         asked: dict[str, Any] = {"user": self.user, "epoch": wanted.epoch}
         if wanted.refused:
             asked["refused"] = [
@@ -78,7 +78,7 @@ class RegistrarClient:
         return SendRequest(role="registrar", method="POST", url=url, content=content, headers=headers)
 
     def answered(self, status: int, content: bytes) -> Ticket:
-        """What it has answered."""
+        """Return the ticket of the registrar's answer, or raise why there is none."""
         if status in (200, 409, 429):
             told = loads(content)
             (each,) = told["tickets"] if isinstance(told, dict) and len(told.get("tickets", ())) == 1 else (None,)
@@ -91,7 +91,7 @@ class RegistrarClient:
 
 
 def to_ticket(given: Any) -> Ticket:
-    """What a host's own function has returned: a Ticket, or what the registrar said, as a dictionary."""
+    """Return the ticket that a host's function gave: a Ticket, or the registrar's answer as a dictionary."""
     if isinstance(given, Ticket):
         return given
     if given is None:
@@ -129,7 +129,7 @@ def _make_device_logic(leaflet: ClientTask) -> DeviceLogic:
 
 
 class _BaseSession:
-    """What both kinds have."""
+    """The parts that both kinds of session have."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _BaseSession:
 
     @staticmethod
     def _check_http(http: Any) -> None:
-        """Of the right kind, where one is given."""
+        """Refuse an HTTP client of another kind."""
 
     @property
     def promise(self) -> str:
@@ -172,7 +172,7 @@ class _BaseSession:
 
     @property
     def decisions(self) -> list[ClientDecision]:
-        """Those that wait for their reward, the oldest first: after a crash too."""
+        """The decisions that wait for their reward, the oldest first, also after a crash."""
         return self._steward.decisions
 
     def _answered(self, wanted: Any, answer: Any) -> tuple[int, dict[str, str], bytes]:
@@ -217,7 +217,7 @@ class Session(_BaseSession):
         return made
 
     def report(self, decision: ClientDecision | str, reward: float) -> Outcome:
-        """The reward of a decision (or of its id), whenever it comes; offline it is kept, and `flush` sends it.
+        """Report the reward of a decision (or of its id), at any time; offline it is kept, and `flush` sends it.
 
         A reward that is no finite number is an error, and so is a publication by which nothing can be computed; it is
         raised when a report of nothing was sent, for whether one is sent tells nobody anything.
@@ -226,7 +226,7 @@ class Session(_BaseSession):
         return made
 
     def flush(self) -> int:
-        """Send what was kept; how many still have to be sent. One publication is asked for, whatever is kept."""
+        """Send what was kept, and return how many decisions still have to be sent. It asks for one publication."""
         left: int = self._run(self._steward.flush())
         return left
 
@@ -270,7 +270,7 @@ class Session(_BaseSession):
         return self._answered(wanted, answer)
 
     def close(self) -> None:
-        """Hang up; the outbox keeps what is open."""
+        """Close connections; the outbox keeps what is open."""
         if self._own_http and self._http is not None:
             self._http.close()
         if self._own_outbox:
@@ -363,14 +363,14 @@ class AsyncSession(_BaseSession):
 
 
 def _send_without_cookies(http: Any, wanted: SendRequest) -> Any:
-    """A request without cookies, whatever the client has been given: one would tell a device from all others."""
+    """Build a request without cookies: a cookie would tell a device from all others."""
     request = http.build_request(wanted.method, wanted.url, content=wanted.content or None, headers=wanted.headers)
     request.headers.pop("cookie", None)
     return request
 
 
 def _find_client_task(task: Any, id_: str | None) -> ClientTask:
-    """Of a file of one's own; or of any document, if it is the one of this id: whoever serves it is not believed."""
+    """Read the task of a local file, or of a document from anywhere that has this id."""
     if id_ is not None and not (isinstance(id_, str) and re.fullmatch(r"[\w-]{43}", id_, re.ASCII)):
         raise InvalidArgument("id", type(id_).__name__, "the id that `bandanna task create` has printed, 43 characters")
     if isinstance(task, str) and task.startswith(("http://", "https://")):

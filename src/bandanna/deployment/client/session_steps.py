@@ -74,7 +74,7 @@ class SessionSteps:
     # Acting
 
     def act(self, contexts: Any) -> Generator[Effect, Any, ClientDecision]:
-        """Open a slot, and choose by the newest publication that was seen then; an error about features comes last.
+        """Open a slot, and choose an arm by the newest publication; an error about features is raised last.
 
         A decision of a process that ended while it acted is finished first: its slot is this one.
         """
@@ -112,7 +112,7 @@ class SessionSteps:
         )
 
     def _take_orphan(self) -> PendingDecision | None:
-        """A decision without an arm that an earlier process has left, once."""
+        """Return a decision without an arm that an earlier process has left; each one is returned once."""
         while self._orphans:
             kept = self._outbox.find(self._leaflet.id, self._user, self._orphans.pop())
             if kept is not None and kept.state != OVER and "arm" not in kept.content:
@@ -129,7 +129,7 @@ class SessionSteps:
             raise InvalidArgument("contexts", None, f"the features {whose}, {self._guide.dim} numbers each")
 
     def _seen(self, contexts: Any) -> tuple[Any, Any]:
-        """Ids of what can be chosen, and features (K, d) as they are scored and reported."""
+        """Return the ids of the arms, and their features (K, d) as they are scored and reported."""
         fixed = self._leaflet.arms
         if fixed is None:
             ids, features = parse_arms(contexts, self._guide.dim)
@@ -139,7 +139,7 @@ class SessionSteps:
             return ids, self._guide.seen(features)
 
     def _chosen(self, content: dict[str, Any], ids: Any, seen: Any) -> dict[str, Any] | None:
-        """What is kept of a choice by a publication: any arm, where it fails. None where places say the arm."""
+        """Choose by a publication, or any arm where that fails; None where the place in the batch says the arm."""
         try:
             with np.errstate(all="ignore"):
                 found = self._guide.choose(content, seen, self._coins)
@@ -155,7 +155,7 @@ class SessionSteps:
     def _begun(
         self, kept: PendingDecision, content: dict[str, Any]
     ) -> Generator[Any, Any, tuple[PendingDecision, str, dict[str, Any]]]:
-        """With a slot, as far as it comes; an error before anything was sent leaves nothing behind."""
+        """Open a slot as far as possible; an error before anything was sent leaves nothing behind."""
         try:
             opened: tuple[PendingDecision, str, dict[str, Any]] = yield from self._opened(kept, content, waits=True)
         except Exception:
@@ -170,7 +170,7 @@ class SessionSteps:
     def _opened(
         self, kept: PendingDecision, content: dict[str, Any], *, waits: bool = False
     ) -> Generator[Effect, Any, tuple[PendingDecision, str, dict[str, Any]]]:
-        """A decision with its slot, as far as it comes; why it takes no part, if that is certain; the publication.
+        """Return the decision after each possible step, why it takes no part (empty if open), and the publication.
 
         waits: nobody knows the arm yet, so while all batches are full the next publication may be waited for.
         """
@@ -206,7 +206,7 @@ class SessionSteps:
         return kept, "", content
 
     def _place(self, kept: PendingDecision, content: dict[str, Any]) -> int | None:
-        """Which announced batch to try: the first that has not refused, or the one after all of them.
+        """Return the announced batch to try: the first that has not refused, or the one after all of them.
 
         None if the decision would be older than `max_age` releases when that batch is learned from.
         """
@@ -219,7 +219,7 @@ class SessionSteps:
     def _store_zero_reports(
         self, kept: PendingDecision, content: dict[str, Any], place: int
     ) -> Generator[Any, Any, PendingDecision]:
-        """A ticket, and the zero reports of all rounds, stored before they are sent."""
+        """Get a ticket, draw the zero reports of all rounds, and store them before they are sent."""
         batch = self._guide.batch(content, place)
         leaflet = self._leaflet
         key_id, key = choose_seal_key(
@@ -252,7 +252,7 @@ class SessionSteps:
         return self._outbox.keep(replace(opening, zero=join_records(records)))
 
     def _placed(self, kept: PendingDecision, answer: list[RecordAnswer]) -> tuple[PendingDecision, str]:
-        """After the zero reports were answered."""
+        """Store the place in the batch, or the refusal, that answers the zero reports."""
         first = next((each for each in answer if each.reason), answer[0])
         epoch = int(kept.content["batch"]["epoch"])
         if not first.reason:
@@ -264,7 +264,7 @@ class SessionSteps:
         return self._ended(kept, first.reason)
 
     def _assigned_arm(self, kept: PendingDecision, place: int) -> dict[str, Any]:
-        """The arm of a place, where places say what is played."""
+        """Return the arm of a place, where places say what is played."""
         batch = Batch.from_dict(kept.content["batch"])
         if not batch.arms or self._leaflet.arms is None:
             return {}
@@ -276,7 +276,7 @@ class SessionSteps:
         return made, reason if made.state == OVER else ""
 
     def _sent(self, content: bytes) -> Generator[Any, Any, list[RecordAnswer]]:
-        """The same bytes until they are answered; a collector may hear of a batch a little later than we do."""
+        """Send the same bytes until they are answered; a collector may hear of a batch later than a device."""
         count, role = _count_records(content), "shuffler" if self._leaflet.mixers else "analyzer"
         while True:
             url = f"{self._leaflet.collector}/reports"
@@ -291,7 +291,7 @@ class SessionSteps:
     # Reporting
 
     def report(self, id_: str, reward: Any) -> Generator[Any, Any, Outcome]:
-        """The reward of a decision, once; an error about it comes when a report was sent, or could not be."""
+        """Report the reward of a decision once; an error about it is raised after the report was sent or kept."""
         kept = self._outbox.find(self._leaflet.id, self._user, id_)
         if kept is None:
             raise InvalidStatistic("decision", id_, "one of this session's user that takes part, from this outbox")
@@ -316,7 +316,7 @@ class SessionSteps:
     def _deliver(
         self, kept: PendingDecision, content: dict[str, Any] | None
     ) -> Generator[Any, Any, tuple[Outcome, BandannaError | None]]:
-        """As far as it can be sent now, by this publication; and why it is a report of nothing."""
+        """Send what can be sent now by this publication, and return why it is a report of nothing, if it is one."""
         wrong: BandannaError | None = None
         if kept.state == OPEN and content is not None:
             if self._is_passed(kept, content):
@@ -332,11 +332,11 @@ class SessionSteps:
         return self._acknowledge(kept, answer[0]), wrong
 
     def _is_passed(self, kept: PendingDecision, content: dict[str, Any]) -> bool:
-        """Whether its batch is over: what it reported first has been counted."""
+        """Tell whether its batch is over: its zero report has been counted."""
         return int(content["epoch"]) > int(kept.content["batch"]["epoch"])
 
     def _drawn(self, kept: PendingDecision, content: dict[str, Any]) -> tuple[PendingDecision, BandannaError | None]:
-        """The final report of the awaited round, stored before it is sent; as it is if another round is awaited."""
+        """Draw and store the final report of the awaited round; change nothing if another round is awaited."""
         held, batch = kept.content, Batch.from_dict(kept.content["batch"])
         number = int(held["round"])
         if number and (int(content["epoch"]), int(content["round"])) != (batch.epoch, number):
@@ -392,7 +392,7 @@ class SessionSteps:
         return self.pending
 
     def forget(self) -> None:
-        """Of what nobody has reported on: what is over by the newest publication that was seen, or too old."""
+        """Forget decisions without a reward whose batch is over, or that are too old."""
         content = self._published.seen()
         if content is not None:
             self._forget(content)
@@ -423,12 +423,12 @@ class SessionSteps:
 
 
 def _today() -> int:
-    """Days since 1970: a clock decides when a decision is forgotten, and nothing else."""
+    """Return the days since 1970; the clock decides only when a decision is forgotten."""
     return int(time.time() // _DAY)
 
 
 def _parse_reward(reward: Any) -> tuple[float, BandannaError | None]:
-    """A reward as a number; infinity, for which nothing is reported, and an error, if it is none."""
+    """Return a reward as a number; or infinity, for which nothing is reported, and an error."""
     given = float(reward) if isinstance(reward, bool | np.bool_) else reward
     try:
         return validation.finite("reward", given, "a finite number: nothing is reported", error=InvalidStatistic), None
@@ -437,7 +437,7 @@ def _parse_reward(reward: Any) -> tuple[float, BandannaError | None]:
 
 
 def _count_records(request: bytes) -> int:
-    """Records in a request."""
+    """Count the records in a request."""
     place, count = 0, 0
     while place < len(request):
         place, count = place + 4 + int.from_bytes(request[place : place + 4], "little"), count + 1

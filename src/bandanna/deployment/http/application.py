@@ -82,7 +82,7 @@ class ClaimedDatabase(Protocol):
 
 
 class Lifespan:
-    """Start and stop of a role, around everything that is served; `failure` is what went wrong in either."""
+    """Start and stop a role around everything that is served; `failure` is the exception of either."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Lifespan:
         self._bodies, self._tallies, self._limits = bodies, tallies, limits
 
     async def __call__(self, receive: Receive, send: Send) -> None:
-        """From "lifespan.startup" to "lifespan.shutdown"."""
+        """Answer ASGI's messages from "lifespan.startup" to "lifespan.shutdown"."""
         await receive()
         threads = set_thread_pool(self._limits.threads)
         watchers = [asyncio.ensure_future(each) for each in (self._bodies.watch(), self._look())]
@@ -125,7 +125,7 @@ class Lifespan:
         return database is not None and database.fenced
 
     async def _look(self) -> None:
-        """Look at the claim once a second: whoever only reads, or sleeps, does not notice otherwise."""
+        """Check the claim once a second: a role that only reads, or sleeps, does not notice its loss otherwise."""
         while not self.fenced:
             await asyncio.sleep(_FENCE_CHECK_SECONDS)
             database = self._database()
@@ -189,7 +189,7 @@ class Health:
         self._running: asyncio.Task[None] | None = None
 
     async def document(self) -> dict[str, Any]:
-        """All that is known: for the inside."""
+        """Return all that is known, for the listener inside."""
         database = self._database()
         writes = database is None or await self._has_written(database)
         try:
@@ -201,7 +201,7 @@ class Health:
         return document if writes else {**document, "ok": False, "writes": False}
 
     async def _has_written(self, database: ClaimedDatabase) -> bool:
-        """Whether the last write has worked; one is made if the last one is old."""
+        """Tell whether the last write has worked; write once more if the last one is old."""
         now = asyncio.get_running_loop().time()
         if self._running is None and now - self._begun >= _EVERY:
             self._begun, self._running = now, asyncio.ensure_future(self._try(database))
@@ -233,7 +233,7 @@ _CUT = frozenset({408, 413})  # the rest of the request is not read: the connect
 
 
 class Application:
-    """An ASGI application; made by `application`."""
+    """The ASGI application of a role; `build_application` makes it."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class Application:
         return self.life.fenced
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or live through start and stop."""
+        """Answer a request, or run the lifespan."""
         if scope["type"] != "http":
             return await self.life(receive, send) if scope["type"] == "lifespan" else None
         begun = time.perf_counter()
@@ -298,7 +298,7 @@ class Application:
         receive: Receive,
         send: Send,
     ) -> tuple[int, Headers, bytes]:
-        """Bytes in, bytes out: nothing that is not needed."""
+        """Answer an upload by the shortest way: bytes in, bytes out."""
         door = self._enter(target, scope, headers)
         if self.life.fenced:
             raise make_busy_refusal("fenced")
@@ -324,7 +324,7 @@ class Application:
         receive: Receive,
         send: Send,
     ) -> tuple[int, Headers, bytes]:
-        """Of a handler that takes a request and gives a response; without headers if it was sent already."""
+        """Answer by a handler of Starlette's requests; no headers if the response was sent already."""
         door = self._enter(target, scope, headers)
         if isinstance(target, RequestRefused):
             raise target
@@ -357,7 +357,7 @@ class Application:
         return None if client is None else self.doors.client(client[0], headers)
 
     async def _cut(self, body: bytes, receive: Receive, send: Send) -> None:
-        """Answer, then end the connection: the rest of the request is not read."""
+        """Answer, then end the connection without reading the rest of the request."""
         await send({"type": "http.response.body", "body": body, "more_body": True})
         await self._bodies.linger(receive)
         await send({"type": "http.response.body", "body": b""})
@@ -377,7 +377,7 @@ class Application:
         return refused.status, [*headers, CLOSE] if refused.status in _CUT else headers, body
 
     def _enter(self, target: RouteTarget | RequestRefused, scope: Scope, headers: dict[bytes, bytes]) -> str:
-        """The listener, by which the target can be asked for."""
+        """Return the listener of a request; refuse one that the target does not serve, or without its token."""
         door, path = self.doors.door(scope), scope["path"]
         if type(target) is RouteTarget:
             if door == INSIDE and not (target.inner or is_guarded(path)):
@@ -422,7 +422,7 @@ def build_application(
     ending: Callable[[], None] = lambda: None,
     database: Callable[[], ClaimedDatabase | None] = lambda: None,
 ) -> Application:
-    """A role's application, with /healthz, /metrics and /status.
+    """Build a role's application, with /healthz, /metrics and /status.
 
     `ending` is called on the loop when the server is told to stop, before it waits for what runs: answers without an
     end must end now. `stop` is called when nothing runs any more.
@@ -504,7 +504,7 @@ def _digest(token: bytes) -> bytes:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """A body that was read already, then whatever comes after it."""
+    """Return a `receive` that gives a body which was read already, then whatever comes after it."""
     left: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -514,7 +514,7 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _send_secured(send: Send, added: Headers) -> Send:
-    """For answers that are sent piece by piece."""
+    """Return a `send` that adds security headers to an answer that is sent piece by piece."""
 
     async def secure(message: Message) -> None:
         if message["type"] == "http.response.start":

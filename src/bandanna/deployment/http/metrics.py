@@ -45,7 +45,7 @@ _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|::|[0-9A-Fa-f]+:[0-9A-Fa-f]+:")
 
 
 class EventLog:
-    """What a role says of itself: events and numbers, never of whom it heard.
+    """A log of events and numbers of a role, never of the people behind requests.
 
     Keys that name a person or what one sent are refused, alone or as a part (`client_ip`); plurals are counts
     (`users=200`). Texts are short, of a closed alphabet, and no address of a machine.
@@ -57,7 +57,7 @@ class EventLog:
         self._lock = threading.Lock()
 
     def say(self, event: str, **facts: LogValue) -> None:
-        """Write one line; a stream that fails stops nobody."""
+        """Write one line; a failing stream is ignored."""
         said: dict[str, LogValue] = {"time": _now(), "role": self.role, "event": _check_log_text("event", event)}
         for key, value in facts.items():
             if key in said or not _KEY.fullmatch(key) or not FORBIDDEN_KEYS.isdisjoint(key.split("_")):
@@ -104,7 +104,7 @@ _KNOWN = 100  # failures told apart
 
 
 class _Durations:
-    """How many requests took how long."""
+    """A histogram of the seconds of requests."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS) + 1)
@@ -160,7 +160,7 @@ class RequestMetrics(Collector):
         self._refusals.labels(reason=reason).inc()
 
     def refusal(self, error: BaseException) -> RequestRefused:
-        """What to answer to an error: counted, and logged if the fault is ours - by its type and place alone."""
+        """Return the refusal for an error, counted; a fault of the role is logged by its type and place."""
         refused = make_busy_refusal("stopping") if isinstance(error, asyncio.CancelledError) else to_refusal(error)
         self.refused(refused.reason)
         if not isinstance(error, RequestRefused) and (refused.status == 500 or is_storage(error)):
@@ -168,7 +168,7 @@ class RequestMetrics(Collector):
         return refused
 
     def failed(self, event: str, error: BaseException) -> None:
-        """Say so, at most once a second for the same place; `more` are those since the last line."""
+        """Log a failure, at most once a second for the same place; `more` are those since the last line."""
         key = type(error).__name__, locate_error(error)
         now = time.monotonic()
         last, more = self._said.get(key, (-_QUIET, 0))

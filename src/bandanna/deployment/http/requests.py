@@ -31,14 +31,14 @@ ValueT = TypeVar("ValueT")
 
 
 def set_thread_pool(threads: int) -> ThreadPoolExecutor:
-    """The running loop's threads from now on. Their queue is as short as the application's limit of requests."""
+    """Replace the running loop's threads. Their queue is bounded by the application's limit of requests."""
     threads_of_loop = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="blocking")
     asyncio.get_running_loop().set_default_executor(threads_of_loop)
     return threads_of_loop
 
 
 async def run_in_thread(function: Callable[..., ValueT], *args: object) -> ValueT:
-    """`function(*args)`, while others are served. It runs to its end even if nobody waits for it any more."""
+    """Call `function(*args)` in a thread. It runs to its end even if nobody waits for it any more."""
     call = partial(contextvars.copy_context().run, function, *args)
     return await asyncio.get_running_loop().run_in_executor(None, call)
 
@@ -74,12 +74,12 @@ class RequestRefused(Exception):
 
     @property
     def document(self) -> dict[str, Any]:
-        """What the client is sent."""
+        """The document that the client is sent."""
         return {"error": HTTPStatus(self.status).phrase.lower(), **self.details, "reason": self.reason}
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Retry-After, in whole seconds, rounded up; how to identify oneself."""
+        """Retry-After in whole seconds, rounded up; WWW-Authenticate of 401."""
         headers = [] if self.retry_after is None else [(b"retry-after", b"%d" % math.ceil(self.retry_after))]
         return [*headers, (b"www-authenticate", b"Bearer")] if self.status == 401 else headers
 
@@ -99,12 +99,12 @@ class TooManyUnfinished(RequestRefused):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The rest of the body is not read."""
+        """The connection ends: the rest of the body is not read."""
         return [*super().headers, (b"connection", b"close")]
 
 
 def make_busy_refusal(reason: str = "busy") -> RequestRefused:
-    """Come again soon."""
+    """Return a 503 that asks the client to come again soon."""
     return RequestRefused(503, reason, retry_after=_BUSY)
 
 
@@ -120,7 +120,7 @@ def mark_errors_safe(status: int = 400, reason: str = "invalid") -> Iterator[Non
 
 
 def to_refusal(error: BaseException) -> RequestRefused:
-    """What to answer: errors of clients by their reason alone, failures of ours without any word of theirs."""
+    """Return the refusal for an error: the reason of a client's error, no word of a failure of the role."""
     if isinstance(error, RequestRefused):
         return error
     if is_storage(error):
@@ -131,7 +131,7 @@ def to_refusal(error: BaseException) -> RequestRefused:
 
 
 def is_storage(error: BaseException) -> bool:
-    """Whether a store failed: known by name, so that a role without a database loads none."""
+    """Tell by its class's name whether a store failed, so that a role without a database loads none."""
     return _has_class_name("StorageError", error)
 
 
@@ -140,7 +140,7 @@ def _has_class_name(name: str, error: BaseException) -> bool:
 
 
 def locate_error(error: BaseException) -> str:
-    """Where it was raised, as file:line: all that a log says of an exception beside its type."""
+    """Return file:line of an exception, which is all that a log says of it beside its type."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if not frames:
         return "unknown"
@@ -183,7 +183,7 @@ class RouteTarget:
 
 
 class RouteTable:
-    """All targets. A literal path is found before a template, templates in the order in which they were given."""
+    """Find targets by path: literal paths first, then templates in the order in which they were given."""
 
     def __init__(self, targets: Sequence[RouteTarget]) -> None:
         self._literal: dict[str, dict[str, RouteTarget]] = {}
@@ -199,7 +199,7 @@ class RouteTable:
         self._templates = [(_compile_template(template), methods) for template, methods in templates.items()]
 
     def find(self, method: str, path: str) -> tuple[RouteTarget | RequestRefused, dict[str, str]]:
-        """The target and the template's values, or why there is none. HEAD is GET without a body."""
+        """Return the target and the template's values, or why there is none. HEAD is GET without a body."""
         methods, values = self._methods(path)
         if methods is None:
             return RequestRefused(404, "unknown-path"), values
@@ -218,7 +218,7 @@ class RouteTable:
 
 
 class MethodNotAllowed(RequestRefused):
-    """The path is there, the method is not."""
+    """The path exists, but not with this method."""
 
     def __init__(self, methods: Sequence[str]) -> None:
         self.allow = ", ".join(methods)
@@ -226,12 +226,12 @@ class MethodNotAllowed(RequestRefused):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Which methods there are."""
+        """The allowed methods."""
         return [(b"allow", self.allow.encode("ascii"))]
 
 
 def targets_from_routes(routes: Sequence[Route], uploads: Mapping[str, Upload]) -> list[RouteTarget]:
-    """Of a role. An upload's method is POST, or stands before its path: "PUT /jobs/{job}"."""
+    """Return a role's targets. An upload's method is POST, or stands before its path: "PUT /jobs/{job}"."""
     targets = [RouteTarget(method=method, template=path, handle=handle, raw=False) for method, path, handle in routes]
     for key, upload in uploads.items():
         method, _, path = key.rpartition(" ")
@@ -240,7 +240,7 @@ def targets_from_routes(routes: Sequence[Route], uploads: Mapping[str, Upload]) 
 
 
 def is_guarded(path: str) -> bool:
-    """Whether only the administrator may ask."""
+    """Tell whether only the administrator may ask for a path."""
     return path in GUARDED or path.startswith("/admin/")
 
 
@@ -261,14 +261,14 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def encode_canonical(value: Any) -> bytes:
-    """As documents travel: what a role signs and what it sends are the same bytes."""
+    """Encode a document as canonical JSON: a role signs and sends the same bytes."""
     return dumps(value)
 
 
 def json_response(
     value: Any, status: int = 200, *, etag: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A document. With `etag` the application answers 304 to whoever has it already (If-None-Match)."""
+    """Return a JSON response. With `etag` the application answers 304 to a client that has it (If-None-Match)."""
     from starlette.responses import Response
 
     added = dict(headers or {})
@@ -281,7 +281,7 @@ def json_response(
 
 
 def upload_headers(headers: UploadHeaders, length: int) -> Headers:
-    """Of an upload's answer: JSON, not to be kept, unless it says otherwise."""
+    """Return the headers of an upload's answer: JSON that is not stored, unless `headers` say otherwise."""
     if not headers:
         return [JSON, NOSNIFF, NO_STORE, (b"content-length", b"%d" % length)]
     if isinstance(headers, Mapping):
@@ -295,7 +295,7 @@ def upload_headers(headers: UploadHeaders, length: int) -> Headers:
 
 
 def add_security_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """With what every answer has: no guessing of types, no copies unless the handler allows them.
+    """Add the headers of every answer: no guessing of types, no copies unless the handler allows them.
 
     A line break would begin a header of its own; it is refused here, while something else can still be answered.
     """
@@ -307,7 +307,7 @@ def add_security_headers(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 
 
 def headers_if_unchanged(headers: Headers, wanted: bytes | None) -> Headers | None:
-    """The headers of a 304 if the client's tags (If-None-Match) contain the answer's; else None."""
+    """Return the headers of a 304 if the client's tags (If-None-Match) contain the answer's; else None."""
     tag = next((text for name, text in headers if name == b"etag"), None)
     if tag is None or wanted is None:
         return None
