@@ -40,18 +40,18 @@ Finish = Callable[[Any, Any], Any]  # mixer, held -> held
 
 
 def finish_mixer_without_noise(mixer: Any, held: Any) -> Any:
-    """Mixers draw nothing."""
+    """Return what a mixer holds as it is: it draws no noise."""
     return held
 
 
 @lru_cache(maxsize=256)
 def mixer_from_text(text: str) -> Any:
-    """The mixer that a plan names."""
+    """Return the mixer that a plan names."""
     return make_mixer_encoding().loads(text)
 
 
 def are_bodies_in_range(round_: Round, bodies: Sequence[bytes]) -> bool:
-    """Whether all these bodies hold numbers that an honest device may send, as far as this mixer can see them."""
+    """Tell whether all bodies hold numbers that an honest device may send, as far as this mixer sees them."""
     for part, cut in zip(round_.parts, zip(*map(round_.cut, bodies), strict=True), strict=False):
         if part.form == "row" and not _are_valid_rows(part.numbers(cut)):
             return False
@@ -64,19 +64,19 @@ def are_bodies_in_range(round_: Round, bodies: Sequence[bytes]) -> bool:
 
 
 def read_encapsulations(round_: Round, body: bytes) -> list[bytes]:
-    """The keys with which the sealed reports of a body were sealed: a device draws a new one for each of them."""
+    """Return the keys with which a body's reports were sealed: a device draws a new one for each of them."""
     pairs = zip(round_.parts, round_.cut(body), strict=False)
     return [cut[:ENCAPSULATION] for part, cut in pairs if part.form == "sealed"]
 
 
 def _are_valid_rows(rows: np.ndarray[Any, Any]) -> bool:
-    """Finite numbers, of which the last three are small whole ones: arm, group, whether there was an answer."""
+    """Tell whether rows are finite numbers that end with an arm, a group and whether there was an answer."""
     tail = rows[:, -3:]
     return bool(np.all(np.isfinite(rows)) and np.all((tail >= 0) & (tail < 2**31) & (tail == np.floor(tail))))
 
 
 def mix_bodies(rows: Transaction, plan: Batch, round_: int, bodies: Sequence[bytes], finish: Finish) -> list[str]:
-    """What is forwarded of each part, as texts; what mixers still hold is stored with it."""
+    """Mix each part and return what is forwarded as texts; store what mixers still hold."""
     wanted, places = plan.rounds[round_], np.arange(len(bodies))
     arms = plan.arms_at(places) if wanted.by_arm else None
     cut = [wanted.cut(body) for body in bodies]
@@ -147,11 +147,11 @@ class BatchIndex:
 
     @property
     def full(self) -> bool:
-        """No more slots."""
+        """Whether all slots are taken."""
         return len(self.places) >= self.plan.slots
 
     def open(self, slot: bytes) -> int:
-        """A place for a new slot."""
+        """Give a place to a new slot."""
         place = self.places[slot] = len(self.places)
         for versions in self.versions:
             versions.append(_NO_REPORT)
@@ -160,7 +160,7 @@ class BatchIndex:
         return place
 
     def put(self, round_: int, place: int, version: int, body: bytes) -> None:
-        """A report that is kept."""
+        """Note a report that is kept."""
         before = self.versions[round_][place]
         self.versions[round_][place], self.prints[round_][place] = version, hash(body)
         self.finals[round_] += (version == FINAL) - (before == FINAL)
@@ -169,7 +169,7 @@ class BatchIndex:
                 self.seals[round_].setdefault(seal, place)
 
     def has(self, round_: int, place: int, version: int, body: bytes) -> bool | None:
-        """Whether this very report is kept, or a later version; None if another one of this version is.
+        """Tell whether this very report or a later version is kept; None if another one of this version is.
 
         One zero report is as good as another: were it refused only where no final one is, it would tell who answered.
         """
@@ -179,7 +179,7 @@ class BatchIndex:
         return True if version == ZERO or known > version or self.prints[round_][place] == hash(body) else None
 
     def answered(self, round_: int) -> bool:
-        """Whether every slot has its final report."""
+        """Tell whether every slot has its final report."""
         return self.full and self.finals[round_] == self.plan.slots
 
 
@@ -222,19 +222,19 @@ _FINGERPRINT = np.dtype(">u8")  # of a slot
 
 
 def store_used_slots(rows: Transaction, epoch: int, plan: bytes) -> None:
-    """Keep of a batch that is over which slots were in it, as its rows say, and forget their places."""
+    """Store the fingerprints of the slots of a batch that is over, and delete their places."""
     slots = (slot for (slot,) in rows.execute("select slot from slots where epoch = ?", epoch))
     rows.execute("insert into used values (?, ?, ?)", epoch, plan, _slot_fingerprints(slots).tobytes())
     rows.execute("delete from slots where epoch = ?", epoch)
 
 
 def select_used_plans(rows: Transaction) -> dict[int, bytes]:
-    """The digests of the plans of all batches that are over."""
+    """Return the digests of the plans of all batches that are over."""
     return {int(epoch): bytes(plan) for epoch, plan in rows.execute("select epoch, plan from used")}
 
 
 def select_used_slots(rows: Transaction, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """The fingerprints of the slots of a batch that is over, in order."""
+    """Return the fingerprints of the slots of a batch that is over, in order."""
     ((content,),) = rows.execute("select slots from used where epoch = ?", epoch)
     return np.frombuffer(content, dtype=_FINGERPRINT)
 
@@ -251,7 +251,7 @@ def is_used(slot: bytes, used: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> b
 
 
 def _slot_fingerprints(slots: Iterable[bytes]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """The first 8 bytes of the SHA-256 of each, in order."""
+    """Return the first 8 bytes of the SHA-256 of each slot, in order."""
     content = b"".join(hashlib.sha256(slot).digest()[: _FINGERPRINT.itemsize] for slot in slots)
     return np.sort(np.frombuffer(content, dtype=_FINGERPRINT))
 
@@ -275,7 +275,7 @@ class ClosedRound:
 
 @dataclass(frozen=True, kw_only=True)
 class _AcceptedRecords:
-    """What the requests of one transaction bring.
+    """The new rows of the requests of one transaction.
 
     wrong  records, by identity, whose numbers no honest device sends;  seals: whose sealed reports they are
     """
@@ -327,7 +327,7 @@ class Collector:
         self._restore()
 
     def _restore(self) -> None:
-        """From the rows, unless memory is known to agree with them."""
+        """Read the memory from the rows, unless it is known to agree with them."""
         if self._known:
             return
         fillings: dict[int, BatchIndex] = {}
@@ -352,7 +352,7 @@ class Collector:
         self._known = True
 
     def _look(self) -> None:
-        """Which round is closed next, and when."""
+        """The round that is closed next, and when."""
         with self._database.reading() as rows:
             found = rows.execute("select epoch, round, state, closes_at from batches order by epoch, round")
         states = {(epoch, round_): (state, at) for epoch, round_, state, at in found}
@@ -374,7 +374,7 @@ class Collector:
 
     @contextmanager
     def _consistent_memory(self) -> Iterator[None]:
-        """Alone, with a memory that agrees with the rows; if it fails, memory is read from them before it is used."""
+        """Hold the lock, with a memory that agrees with the rows; after an error it is read again."""
         with self._lock:
             self._restore()
             self._known = False
@@ -399,7 +399,7 @@ class Collector:
                 self._begin(rows, running)
 
     def _begin(self, rows: Transaction, running: tuple[int, int]) -> None:
-        """A round whose batch is full closes when grace has passed since now."""
+        """Let a round whose batch is full close when the grace has passed from now on."""
         query = "insert into batches values (?, ?, 'full', ?, null, null) on conflict do nothing"
         rows.execute(query, *running, self._clock() + self._grace)
 
@@ -413,7 +413,7 @@ class Collector:
         self._used[epoch] = plan
 
     def accept(self, requests: Sequence[bytes]) -> list[list[RecordVerdict]]:
-        """Keep what may be kept of these requests, in one transaction: when this returns, it is durable."""
+        """Keep what may be kept of these requests in one transaction, which is durable when this returns."""
         with self._consistent_memory():
             parsed = [self._parse_request(request) for request in requests]
             new = _AcceptedRecords(wrong=self._find_out_of_range(parsed))
@@ -447,7 +447,7 @@ class Collector:
             return None
 
     def _find_out_of_range(self, parsed: Sequence[list[Fields] | None]) -> set[int]:
-        """Records (by identity) whose numbers no honest device sends, where a mixer can see them."""
+        """Return the records (by identity) whose numbers no honest device sends, where a mixer sees them."""
         groups: dict[tuple[int, int], list[Fields]] = {}
         for records in parsed:
             for record in records or ():
@@ -464,7 +464,7 @@ class Collector:
         return wrong
 
     def _judge_records(self, records: list[Fields], new: _AcceptedRecords) -> list[RecordVerdict]:
-        """One verdict for each record of a request."""
+        """Return one verdict for each record of a request."""
         refused = [self._checked(record, new) for record in records]
         offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
         if any(len(filling.sizes) > 1 for filling in self._fillings.values()):
@@ -477,7 +477,7 @@ class Collector:
         ]
 
     def _checked(self, record: Fields, new: _AcceptedRecords) -> RecordVerdict | None:
-        """What is wrong with a record, whatever its slot has sent before; None if nothing is."""
+        """Return what is wrong with a record, whatever its slot has sent before; None if nothing is."""
         slot, _, epoch, round_, version, _, body = record
         filling = self._fillings.get(epoch)
         plan = self._used.get(epoch) if filling is None else filling.plan.digest
@@ -496,7 +496,7 @@ class Collector:
         return None
 
     def _is_copy(self, filling: BatchIndex, record: Fields, new: _AcceptedRecords) -> bool:
-        """Whether a sealed report, or what it was sealed with, is that of another slot."""
+        """Tell whether a sealed report, or the key that sealed it, is that of another slot."""
         slot, _, epoch, round_, _, _, body = record
         place = filling.places.get(slot)
         for seal in read_encapsulations(filling.plan.rounds[round_], body):
@@ -509,7 +509,7 @@ class Collector:
     def _placed(
         self, record: Fields, offered: dict[tuple[int, bytes], set[int]], new: _AcceptedRecords
     ) -> RecordVerdict:
-        """A place for a good record, if there is one."""
+        """Give a place to a good record, if there is one."""
         slot, _, epoch, round_, version, key_id, body = record
         filling, running = self._fillings[epoch], self.running
         over = (epoch, round_) < running or (self._closed and (epoch, round_) == running)
@@ -536,7 +536,7 @@ class Collector:
         return RecordVerdict(place)
 
     def _verdict_on_closed_batch(self, epoch: int, slot: bytes) -> RecordVerdict:
-        """A proof for a slot that was not in a batch that is over: its rows say which slots were."""
+        """Return a proof that a slot was not in a batch that is over."""
         if epoch not in self._slots_used:
             while len(self._slots_used) >= _KEPT:
                 del self._slots_used[next(iter(self._slots_used))]
@@ -547,7 +547,7 @@ class Collector:
         return RecordVerdict(reason="closed", refusal=prove_unused(self._key, self._task, epoch, slot))
 
     def close_due(self) -> bool:
-        """Close the running round if it is due: its share is computed from the rows, and durable."""
+        """Close the running round if it is due: compute its share from the rows and store it."""
         if self._known and self.closes_at is None:
             return False
         with self._consistent_memory():
@@ -583,7 +583,7 @@ class Collector:
         )
 
     def waiting(self) -> list[ClosedRound]:
-        """Rounds that are closed and have no receipt."""
+        """Return the rounds that are closed and have no receipt."""
         if self._known and not self._waits:
             return []
         query = "select epoch, round, share from batches where state = 'closed' order by epoch, round"
@@ -591,7 +591,7 @@ class Collector:
             return [ClosedRound(epoch=e, round=r, share=share.encode()) for e, r, share in rows.execute(query)]
 
     def entries(self, epoch: int, round_: int) -> tuple[Batch, list[tuple[bytes, int, bytes]]] | None:
-        """The plan of a batch, and slot, key and body of every place: what a helper's job is made of.
+        """Return the plan of a batch, and slot, key and body of every place, for the helper's job.
 
         None if the batch is over: its reports are gone.
         """
@@ -602,7 +602,7 @@ class Collector:
             return self._fillings[epoch].plan, [newest[place] for place in sorted(newest)]
 
     def receipted(self, epoch: int, round_: int, receipt: bytes) -> None:
-        """What was forwarded has arrived: the reports of the round are deleted, those of the batch with its last."""
+        """Store a receipt, and delete the reports of its round."""
         with self._consistent_memory():
             with self._database.transaction() as rows:
                 query = (
@@ -619,13 +619,13 @@ class Collector:
             return _read_last_receipt(rows)
 
     def glance(self) -> tuple[int, int, int]:
-        """Running batch, its open slots, those that it needs: a moment old perhaps, and without waiting for a lock."""
+        """Return running batch, open slots and wanted slots without a lock: the numbers may be a moment old."""
         epoch = self.running[0]
         filling = self._fillings.get(epoch)
         return (epoch, 0, 0) if filling is None else (epoch, len(filling.places), filling.plan.slots)
 
     def progress(self) -> dict[str, Any]:
-        """For whoever watches: public numbers."""
+        """Return how far the running batch is, in public numbers."""
         (epoch, round_), fillings = self.running, self._fillings.copy()  # without waiting for who writes
         open_ = next((each for each in fillings.values() if not each.full), None)
         filling = fillings.get(epoch)
@@ -647,14 +647,14 @@ def _read_last_receipt(rows: Transaction) -> Any | None:
 
 
 def _check_new(rows: Transaction, epoch: int) -> None:
-    """Refuse a batch under a number that was used: slots were refused for good there, and reports were forwarded."""
+    """Refuse a batch under a used number, where slots were refused for good and reports were forwarded."""
     ((last,),) = rows.execute("select max(epoch) from batches")
     if last is not None and epoch <= last:
         raise BandannaError(f"batch {epoch} is announced after batch {last}: the analyzer has gone back")
 
 
 def _check_streams(rows: Transaction, wanted: dict[int, Batch], epoch: int) -> None:
-    """Refuse to go on with a stream of which batches are missing here: sums of higher levels would lack people."""
+    """Refuse a stream of which batches are missing here: sums of higher levels would lack people."""
     if not any(part.stream is not None for batch in wanted.values() for each in batch.rounds for part in each.parts):
         return
     query = "select max(epoch) from batches where state = 'receipted' and receipt not like ?"

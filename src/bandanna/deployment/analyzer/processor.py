@@ -79,7 +79,7 @@ class AnalyzerProgress:
 
 
 def read_progress(rows: Transaction, encoding: Encoding) -> AnalyzerProgress | None:
-    """The row; None before the first."""
+    """Return the stored progress; None before the first."""
     columns = "task, status, epoch, next_epoch, round, state, streams, kept, source"
     found = rows.execute(f"select {columns} from progress")
     if not found:
@@ -134,7 +134,7 @@ class AnalyzerRandomness:
             self.coins = StreamRandomness(streams).of(0)
 
     def state(self) -> Any:
-        """Where seeded noise is now; None for secure noise."""
+        """Return the state of the seeded generators; None for secure noise."""
         return {name: rng.bit_generator.state for name, rng in self._rngs.items()} or None
 
 
@@ -147,8 +147,8 @@ _MAX_PRICES = 100  # of a ledger's summary
 
 @dataclass(frozen=True, kw_only=True)
 class ShareResult:
-    """What became of a share: 201 released, 422 burned, 200 known, each with a receipt; 202 stored, or released or
-    burned in a publication that is pending: the receipt comes later.
+    """The answer to a share: 201 released, 422 burned or 200 known, each with a receipt; or 202, whose receipt comes
+    later: the share is stored, or its publication is pending.
     """
 
     status: int
@@ -218,7 +218,7 @@ class BatchProcessor:
         self._restore()
 
     def _restore(self) -> None:
-        """From the rows."""
+        """Read the state of this process from the database."""
         with self._database.reading() as rows:
             found = read_progress(rows, self._encoding)
             assert found is not None
@@ -231,8 +231,10 @@ class BatchProcessor:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Alone, and where the rows are: a commit of which nobody knows whether it happened may have been one, and
-        what was released is never drawn again.
+        """Hold the lock, with the state that the database has.
+
+        A commit whose outcome is unknown may have happened, so after an error the state is read again before it is
+        used: what was released is never drawn again.
         """
         with self._lock:
             if self._reload_needed:
@@ -250,14 +252,14 @@ class BatchProcessor:
         self._database.check_claim()
 
     def _begin(self, rows: Transaction) -> None:
-        """Before the first batch."""
+        """Write the first progress and publication."""
         state = self.policy.init(self.task.fixed_features)
         source = AnalyzerRandomness(self.policy, self.task.seed, None).state()
         first = AnalyzerProgress(task=self.task.id, status=RUNNING, state=state, source=source)
         self._publish(rows, self._settled(first), (), outcome="begun")
 
     def _settled(self, progress: AnalyzerProgress) -> AnalyzerProgress:
-        """Finished where nothing more is released."""
+        """Return the progress, finished if nothing more is released."""
         episode = self.policy.episode(progress.state)
         over = episode is None or not episode.released
         return replace(progress, status=FINISHED) if over and progress.status == RUNNING else progress
@@ -266,7 +268,7 @@ class BatchProcessor:
         self.progress, self.now = progress, self._now(progress) if now is None else now
 
     def _now(self, progress: AnalyzerProgress) -> BatchPlan:
-        """The running batch and the one after it, from the progress alone."""
+        """Plan the running batch and the one after it from the progress alone."""
         episode = self.policy.episode(progress.state)
         if episode is None or progress.status != RUNNING:
             return BatchPlan(episode=episode, batches=(), plan=QueryPlan(asks=(), rounds=()))
@@ -302,7 +304,7 @@ class BatchProcessor:
         return self.progress.epoch, self.progress.round
 
     def take(self, content: bytes, mixer: str, epoch: int, round_: int) -> ShareResult:
-        """A mixer's share of a round: stored, and when all are there, released and learned from."""
+        """Take a mixer's share of a round: store it, or release and learn from the round if it is the last one."""
         share = check_share(loads(content), task=self.task.id, epoch=epoch, round_=round_, mixer=mixer)
         if mixer == "helper" and share["key"] is not None:
             read_seal_key(share["key"], task_id=self.task.id, key=self.task.key("helper"))
@@ -338,12 +340,12 @@ class BatchProcessor:
 
     @property
     def number(self) -> int:
-        """Of the publication in force; -1 before there is one."""
+        """The number of the publication in force; -1 before there is one."""
         return -1 if self.published is None else self.published.number
 
     @property
     def status(self) -> str:
-        """What the publication in force says: running, exhausted or finished; starting before there is one."""
+        """The status in the publication in force: running, exhausted or finished; starting before there is one."""
         served = self.published
         return "starting" if served is None else str(served.said("status"))
 
@@ -373,13 +375,13 @@ class BatchProcessor:
             return False
 
     def _told(self, published: ServedPublication) -> bytes:
-        """What the registrar is told of a publication."""
+        """Return the signed statement about a publication that the registrar is sent."""
         document = loads(published.document)
         told = {name: document[name] for name in ("number", "previous", "epoch")} | {"chain": published.chain}
         return dumps({**told, "signature": self._sign("witness", dumps(told))})
 
     def _serve(self, pending: ServedPublication, cosignature: Any) -> bool:
-        """Show a publication, once the registrar's signature of it is stored."""
+        """Store the registrar's cosignature of a publication, then serve it."""
         pin, key = PublicationPin(pending.number, pending.chain), self.task.key("registrar")
         if not is_cosigned(pin, cosignature, task_id=self.task.id, key=key):
             return False
@@ -431,7 +433,7 @@ class BatchProcessor:
     def _release(
         self, rows: Transaction, received: Sequence[ReceivedShare]
     ) -> tuple[str, AnalyzerProgress, ServedPublication]:
-        """In the transaction of the last share: pay, answer, learn, and the document that will be in force."""
+        """Pay, answer, learn and write the next publication, in the transaction of the last share."""
         epoch, round_ = self.running
         digests = {each.share["mixer"]: digest(each.content) for each in received}
         shares, ledger = [each.share for each in received], self._ledger(rows)
@@ -452,7 +454,7 @@ class BatchProcessor:
         return outcome, after, self._publish(rows, after, texts, outcome=outcome, of=(epoch, round_), digests=digests)
 
     def _tell_key(self, shares: Sequence[Share]) -> None:
-        """The helper's newest key for sealing is in the next publication, and in all after it."""
+        """Take the helper's newest key for sealing into the next publication, and into all after it."""
         for share in shares:
             told, known = share["key"], self._seal_key
             if share["mixer"] == "helper" and told is not None and (known is None or told["id"] > known["id"]):
@@ -492,12 +494,12 @@ class BatchProcessor:
         return self._next(progress, state, streams, {}, noise), ()
 
     def _charge_batch(self, ledger: Ledger | None, data: bytes) -> None:
-        """All asks of the running batch."""
+        """Pay for all queries of the running batch."""
         charges = [LedgerCharge(ask=ask, data=data) for ask in self.now.plan.asks]
         charge_ledger(ledger, charges, task=self.task.id, batch=str(self.progress.epoch))
 
     def _skip_unusable(self, rows: Transaction, ledger: Ledger | None) -> AnalyzerProgress:
-        """Totals that were seen are paid for; the episode begins anew, with other people."""
+        """Pay for totals that were seen, and begin the episode again with other people."""
         progress = self.progress
         if progress.round == 0:
             self._charge_batch(ledger, b"burned")
@@ -514,7 +516,7 @@ class BatchProcessor:
                        next_epoch=epoch + 1, round=0)  # fmt: skip
 
     def _exhaust(self, epoch: int, round_: int) -> tuple[str, AnalyzerProgress, ServedPublication]:
-        """The budget refuses: nothing was released, and nothing more will be."""
+        """Publish that the budget refuses: nothing was released, and nothing more will be."""
         with self._database.transaction() as rows:
             after = replace(self.progress, status=EXHAUSTED)
             return EXHAUSTED, after, self._publish(rows, after, (), outcome=EXHAUSTED, of=(epoch, round_))
@@ -527,7 +529,7 @@ class BatchProcessor:
         return Ledger(budget=privacy.budget, participations=often, store=TransactionStore(rows))
 
     def ledger_view(self) -> dict[str, Any] | None:
-        """What may be shown of the ledger, as of the publication in force, for JSON; None where nothing is promised."""
+        """Return the ledger as of the publication in force, for JSON; None where nothing is promised."""
         with self._database.reading() as rows:
             ledger, served = self._ledger(rows), self.published
             if ledger is None or served is None:
@@ -543,7 +545,7 @@ class BatchProcessor:
         }
 
     def ledger_summary(self) -> dict[str, Any] | None:
-        """The same without its entries: how often each price was paid. As long as there are prices, not batches."""
+        """Return the ledger without its entries: how often each price was paid."""
         with self._database.reading() as rows:
             ledger, served = self._ledger(rows), self.published
             if ledger is None or served is None:
@@ -560,7 +562,7 @@ class BatchProcessor:
         }
 
     def _pending_entries(self, rows: Transaction, served: ServedPublication) -> list[LedgerEntry]:
-        """The ledger's entries of a publication that is pending."""
+        """Return the ledger's entries of a pending publication, which are not shown yet."""
         query = "select task, batch from ledger_entries where number > ? order by number"
         store = TransactionStore(rows)
         found = [store.find(task, batch) for task, batch in rows.execute(query, served.entries)]
@@ -580,7 +582,7 @@ class BatchProcessor:
         of: tuple[int, int] = (0, 0),
         digests: dict[str, str] | None = None,
     ) -> ServedPublication:
-        """Progress, and the document that follows from it, signed and chained to the one before."""
+        """Write the progress, and the publication that follows from it, signed and chained to the one before."""
         state = self._encoding.dumps(after.state)
         write_progress(rows, after, state, self._encoding)
         self._planned = self._now(after)  # in force when the caller's transaction is committed
@@ -600,13 +602,13 @@ class BatchProcessor:
         return publication.append_publication(rows, document, self._sign, outcome=outcome, of=of, digests=digests or {})
 
     def receipt(self, epoch: int, round_: int) -> bytes:
-        """For mixers: that a round was released, burned or refused, in which publication that is served; signed."""
+        """Return a signed receipt for mixers: a round was released, burned or refused, and in which publication."""
         self._check_settled()
         with self._database.reading() as rows:
             return publication.make_receipt(rows, self.task.id, epoch, round_, self._sign)
 
     def known(self, share: str, mixer: str, epoch: int, round_: int) -> bytes:
-        """The receipt of a round that is over, for a mixer whose share has this digest; another one is refused."""
+        """Return the receipt of a round that is over, for a mixer whose share has this digest; refuse others."""
         with self._exclusive():
             self._check_settled()
             with self._database.reading() as rows:
@@ -620,7 +622,7 @@ class BatchProcessor:
 
 
 def _finite_or_none(epsilon: float | None) -> float | None:
-    """What was spent, where it is a number: zCDP at delta 0 has none."""
+    """Return what was spent; None where it is no finite number, as zCDP at delta 0."""
     return epsilon if epsilon is not None and math.isfinite(epsilon) else None
 
 

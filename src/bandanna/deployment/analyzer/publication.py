@@ -19,7 +19,7 @@ _PLAIN = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True)
 class ServedPublication:
-    """A document as it is served.
+    """A publication as it is served.
 
     entries      the number of the ledger's last entry when it was made
     cosignature  the registrar's: this publication is the one of its number; None before it is known
@@ -33,12 +33,12 @@ class ServedPublication:
     cosignature: str | None = None
 
     def said(self, name: str) -> Any:
-        """A plain value of the document that comes after its texts."""
+        """Return a plain value of the document without parsing all of it."""
         return _read_plain_field(self.document.decode(), name)
 
 
 def read_publication_row(rows: Transaction, number: int | None = None) -> ServedPublication:
-    """The publication in force, or the one of a number."""
+    """Return the publication in force, or the one of a number; LookupError if there is none."""
     columns = "select number, document, signature, chain, entries, cosignature from releases"
     if number is None:
         found = rows.execute(columns + " order by number desc limit 1")
@@ -59,8 +59,9 @@ def read_publication_row(rows: Transaction, number: int | None = None) -> Served
 
 
 def read_history(rows: Transaction, after: int, most: int, last: int) -> list[dict[str, Any]]:
-    """One line for each of at most so many publications after one, up to the `last` one that is served, in order; fewer
-    where documents are long.
+    """Return a line for each of at most `most` publications after number `after`, up to the `last` one that is served.
+
+    There are fewer lines where documents are long.
     """
     query = "select number, epoch, round, outcome, chain, document from releases"
     query += " where number > ? and number <= ? order by number"
@@ -82,7 +83,7 @@ def read_history(rows: Transaction, after: int, most: int, last: int) -> list[di
 
 
 def read_document_hashes(rows: Transaction, block: int, last: int, known: bytes = b"") -> bytes:
-    """The hashes of the documents of a block of publications, up to number `last`; `known`: the first of them."""
+    """Return the hashes of a block of documents, up to number `last`; `known` are the first of them."""
     query = "select document from releases where number >= ? and number < ? order by number limit ?"
     found, end = bytearray(known), min(LINKS * (block + 1), last + 1)
     while piece := rows.execute(query, LINKS * block + len(found) // HASH, end, _PIECE):
@@ -91,7 +92,7 @@ def read_document_hashes(rows: Transaction, block: int, last: int, known: bytes 
 
 
 def _read_plain_field(document: str, name: str) -> Any:
-    """A plain value of a canonical document, without reading the rest: inside of texts no quotation mark is bare."""
+    """Return a plain value of a canonical document without parsing the rest: texts hold no bare quotation mark."""
     return _PLAIN.raw_decode(document, document.index(f',"{name}":') + len(name) + 4)[0]
 
 
@@ -104,7 +105,7 @@ def append_publication(
     of: tuple[int, int],
     digests: dict[str, str],
 ) -> ServedPublication:
-    """One more, in the caller's transaction; `of`: which round it follows upon, from shares with these digests."""
+    """Append a publication in the caller's transaction; it follows from round `of`, whose shares have these digests."""
     last = rows.execute("select number, chain from releases order by number desc limit 1")
     number, previous = (last[0][0] + 1, last[0][1]) if last else (0, "")
     content = dumps({**document, "number": number, "previous": previous})
@@ -129,26 +130,26 @@ def keep_cosignature(rows: Transaction, number: int, cosignature: str) -> None:
 
 
 def read_chain(rows: Transaction, number: int) -> str | None:
-    """Of the publication of a number; None if there is none."""
+    """Return the chain of the publication of a number; None if there is none."""
     found = rows.execute("select chain from releases where number = ?", number)
     return None if not found else str(found[0][0])
 
 
 def read_share_digests(rows: Transaction, epoch: int, round_: int) -> dict[str, str] | None:
-    """Of the shares that a round was released from; None if it never was."""
+    """Return the digests of the shares that a round was released from; None if it never was."""
     query = "select digests from releases where epoch = ? and round = ? and outcome in ('released', 'burned')"
     found = rows.execute(query, epoch, round_)
     return None if not found else dict(loads(found[0][0]))
 
 
 def has_outcome(rows: Transaction, epoch: int, round_: int, outcome: str) -> bool:
-    """Whether a round ended so."""
+    """Tell whether a round ended with this outcome."""
     query = "select 1 from releases where epoch = ? and round = ? and outcome = ?"
     return bool(rows.execute(query, epoch, round_, outcome))
 
 
 def make_receipt(rows: Transaction, task: str, epoch: int, round_: int, sign: Signer) -> bytes:
-    """That a round is over, in which publication; signed."""
+    """Return a signed receipt: a round is over, and in which publication."""
     query = "select number, chain, outcome from releases where epoch = ? and round = ? and outcome <> 'begun'"
     ((number, chain, outcome),) = rows.execute(query + " order by number limit 1", epoch, round_)
     return dumps(
