@@ -70,9 +70,7 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """Largest distance of two corners over all targets; of exclusive targets, over one or two (calibration.md
-        E).
-        """
+        """Largest distance of two corners over all targets; of exclusive ones, over one or two (calibration.md E)."""
         apart, norm = self._corner()
         one = max(apart, norm)
         if self.exclusive:

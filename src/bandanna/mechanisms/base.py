@@ -44,15 +44,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def release(self, value: ArrayLike, source: NoiseSource) -> NDArray[Any]:
-        """Return the value plus fresh noise.
-
-        Parameters
-        ----------
-        value
-            Shape (..., dim).
-        source
-            Source of the noise.
-        """
+        """Return the value, (..., dim), plus fresh noise from the source."""
 
     def reals(self, value: ArrayLike) -> NDArray[np.float64]:
         """Return the value as finite floats of shape (..., dim); refuse other values."""

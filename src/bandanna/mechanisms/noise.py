@@ -133,9 +133,7 @@ class DiscreteGaussianMechanism(Mechanism):
 
     @property
     def variance(self) -> float:
-        """The exact variance: sum_j j^2 P(j) for std below 2; above, std^2, which differs by less than 1 part in
-        10^30.
-        """
+        """The exact variance: sum_j j^2 P(j) for std below 2; above, std^2, with an error below 1 part in 10^30."""
         if self.std >= 2:
             return self.std**2
         weights = [math.exp(-0.5 * (j / self.std) ** 2) if j < 39 * self.std else 0.0 for j in range(1, 79)]
@@ -448,11 +446,7 @@ class PrivUnit(Mechanism):
     def device(self, domain: Domain) -> CapRandomizer:
         """Return the randomizer of statistics in the ball around a domain."""
         return CapRandomizer(
-            domain=domain,
-            cosine=self.cosine,
-            chance=self.chance,
-            candidates=self.candidates,
-            steps=self.steps,
+            domain=domain, cosine=self.cosine, chance=self.chance, candidates=self.candidates, steps=self.steps
         )
 
     def release(self, value: ArrayLike, source: NoiseSource) -> Floats:

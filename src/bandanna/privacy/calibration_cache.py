@@ -38,11 +38,7 @@ def find_cache_folder() -> Path | None:
 
 
 def compute_cached(
-    kind: str,
-    key: Key,
-    compute: Callable[[], dict[str, Any]],
-    *,
-    valid: Callable[[dict[str, Any]], bool],
+    kind: str, key: Key, compute: Callable[[], dict[str, Any]], *, valid: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     """Return the result stored under (kind, key); if there is none, compute and store it.
 

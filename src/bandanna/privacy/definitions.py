@@ -127,9 +127,7 @@ class PrivacyDefinition:
                 x = np.where(left, x + (excess - target) / slope, x)
 
     def renyi(self, order: float) -> Any:
-        """Return the largest Renyi divergence of `order` >= 1 of neighbours; 1: Kullback-Leibler, math.inf: pure
-        loss.
-        """
+        """Return the largest Renyi divergence of `order` >= 1 of neighbours; 1: Kullback-Leibler, inf: pure loss."""
         if not order >= 1:
             raise InvalidArgument("order", order, "a number >= 1")
         if order == math.inf:
@@ -158,9 +156,7 @@ class PrivacyDefinition:
 
     @cached_property
     def _leaves(self) -> tuple[Floats, Floats, Floats]:
-        """Return P, Q and log P / Q for all neighbours, (..., pairs, *outputs); log P / Q is 0 at impossible
-        outputs.
-        """
+        """Return P, Q and log P / Q for all neighbours, (..., pairs, *outputs); the log is 0 at impossible outputs."""
         first, second = (np.take(self.laws, each, axis=self._leading) for each in self.pairs)
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.log(first) - np.log(second)

@@ -137,9 +137,7 @@ def _epsilon(delta_: float, mu_: float) -> float:
 
 
 def mu(epsilon_: float, delta_: float) -> float:
-    """Return the largest mu with delta(epsilon; mu) <= delta. The analytic Gaussian mechanism has std = Delta_2 /
-    mu.
-    """
+    """Return the largest mu with delta(epsilon; mu) <= delta. The analytic Gaussian mechanism has std Delta_2 / mu."""
     epsilon_, delta_ = validation.epsilon(epsilon_), validation.delta(delta_)
     if delta_ == 0.0:
         raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")

@@ -63,9 +63,7 @@ def discrete_gaussian_price(std: float, zmax: float) -> LatticePrice:
 
 
 def binomial_law(trials: int, probability: float) -> LatticeLaw:
-    """Return Bin(n, p), its mass by the saddle-point form, to about 1e-14 for n up to 1e15 and dyadic p (Loader
-    2000).
-    """
+    """Return Bin(n, p), its mass by the saddle-point form (Loader 2000), within 1e-14 for n <= 1e15 and dyadic p."""
     n, p = float(trials), probability
 
     def log_mass(j: Floats) -> Floats:

@@ -329,18 +329,14 @@ def shuffled_gaussian_epsilon(*, std: float, sensitivity: float, users: int, del
 
 
 def shuffled_gaussian_std(*, sensitivity: float, users: int, epsilon: float, delta: float) -> float:
-    """Return the least standard deviation per user and coordinate with which one shuffled batch is (epsilon,
-    delta)-DP.
-    """
+    """Return the least standard deviation per coordinate with which one shuffled batch is (epsilon, delta)-DP."""
     return composed_shuffled_gaussian_std(sensitivity=sensitivity, users=users, times=1, epsilon=epsilon, delta=delta)
 
 
 def composed_shuffled_gaussian_delta(
     *, std: float, sensitivity: float, users: int, times: int, epsilon: float
 ) -> float:
-    """Return the least delta that we can prove at `epsilon` for a person in `times` shuffled batches of `users`
-    each.
-    """
+    """Return the least delta proven at `epsilon` for a person in `times` shuffled batches of `users` each."""
     batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
     return batches.delta(scale, validation.non_negative("epsilon", epsilon))
@@ -349,9 +345,7 @@ def composed_shuffled_gaussian_delta(
 def composed_shuffled_gaussian_epsilon(
     *, std: float, sensitivity: float, users: int, times: int, delta: float
 ) -> float:
-    """Return the least epsilon that we can prove at `delta` for a person in `times` shuffled batches of `users`
-    each.
-    """
+    """Return the least epsilon proven at `delta` for a person in `times` shuffled batches of `users` each."""
     batches = ShuffledBatches(users=validation.integer("users", users), times=validation.integer("times", times))
     scale = validation.positive("std", std) / validation.positive("sensitivity", sensitivity)
     return batches.epsilon(scale, _positive_delta(delta))

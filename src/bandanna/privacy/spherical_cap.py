@@ -194,9 +194,7 @@ def _best_cosine(dim: int, epsilon: float) -> float:
 
 
 def _largest_affordable(event: CapEvent, least: float, most: float, epsilon: float) -> float:
-    """Return the largest chance from `least`, which tells nothing, to `most`, in steps of a coin, that costs
-    epsilon.
-    """
+    """Return the largest affordable chance from `least`, which tells nothing, to `most`, in steps of a coin."""
 
     def chance(fraction: float) -> float:
         return math.floor((least + fraction * (most - least)) * _PLACES) / _PLACES

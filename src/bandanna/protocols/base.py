@@ -270,9 +270,7 @@ class StreamProtocol(Protocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """Release a whole stream of shape (..., users, dim); return the estimates after every user, in the same
-        shape.
-        """
+        """Release a whole stream (..., users, dim); return the estimates after every user, in the same shape."""
 
 
 @dataclass(frozen=True, kw_only=True)

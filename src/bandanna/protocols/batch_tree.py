@@ -1,6 +1,4 @@
-"""The tree of batches of concurrent shufflers: its schedule, its variance, its privacy, and the choice of its
-degrees.
-"""
+"""The tree of batches of concurrent shufflers: schedule, variance, privacy, and the choice of degrees."""
 
 from __future__ import annotations
 
@@ -330,13 +328,7 @@ def paper_tree(horizon: int, shufflers: int, lowest: int | None = None) -> Batch
 
 @lru_cache(maxsize=512)
 def best_tree(
-    horizon: int,
-    shufflers: int | str,
-    *,
-    noise: float,
-    bound: float,
-    averaging: bool = True,
-    lowest: int | None = None,
+    horizon: int, shufflers: int | str, *, noise: float, bound: float, averaging: bool = True, lowest: int | None = None
 ) -> BatchTree:
     """Return the tree with the least (std of the worst prefix) + (d_low - 1) bound, for releases of std `noise` at full
     price.

@@ -76,9 +76,7 @@ def compare_protocols(
     bits_limit: float = 1e6,
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
-    """Return the noise that each protocol needs for one budget. A row outside a paper's theorem says why it is
-    empty.
-    """
+    """Return the noise that each protocol needs for one budget; rows outside a paper's theorem say why."""
     batch = validation.integer("batch", batch, least=2)
     steps = batch if horizon is None else horizon
     users: dict[str, Any] = {"participations": participations, "calibration": calibration}
@@ -111,9 +109,7 @@ def compare_protocols_at_std(
     mechanism: str = "blt",
     progress: Callable[[str], None] = lambda name: None,
 ) -> list[ComparisonRow]:
-    """Return what each protocol guarantees at `delta` if its sum (or worst prefix) has noise of this standard
-    deviation.
-    """
+    """Return what each protocol guarantees at `delta` if its sum (or worst prefix) has this standard deviation."""
     std, batch = validation.positive("std", std), validation.integer("batch", batch, least=2)
     common: dict[str, Any] = {"domain": domain, "participations": participations, "delta": validation.delta(delta)}
     factors = factorise(mechanism, horizon=batch if horizon is None else horizon)
@@ -188,9 +184,7 @@ def _std(protocol: Protocol, batch: int) -> float:
 def release_recorded(
     protocol: BatchProtocol, statistic: Statistic, source: NoiseSource, *, ledger: Ledger | None, task: str
 ) -> Estimate:
-    """Release one batch. With a ledger, record it under `task` first, so that a repeated call returns the same
-    estimate.
-    """
+    """Release one batch. With a ledger, record it under `task` first, so a repeated call returns the same."""
     if ledger is None:
         return protocol.release(statistic, source)
     released: Estimate = ledger.release(

@@ -230,9 +230,7 @@ class ConcurrentShuffle(StreamProtocol):
         return ReleaseCost(words=dim * words, numbers=users * dim * self.shufflers)
 
     def level_stds(self) -> tuple[float, ...]:
-        """Return, for each level, the standard deviation of a coordinate of a batch's own release, rounding
-        included.
-        """
+        """Return the standard deviation of a batch's own release on each level, rounding included."""
         return tuple(bit_std(noise) if isinstance(self.domain, Bits) else noise.std() for noise in self.noises)
 
     @cached_property
@@ -302,9 +300,7 @@ class ConcurrentShuffle(StreamProtocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """Release a whole stream at once, distributed as `release` user by user: (..., users, dim) -> the same
-        shape.
-        """
+        """Release a whole stream at once, distributed as `release` user by user; keeps the shape (..., users, dim)."""
         check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         self._check_room(0, values.shape[-2])
@@ -349,9 +345,7 @@ class ConcurrentShuffle(StreamProtocol):
 
 
 def level_device(domain: Domain, noises: Sequence[BinomialNoise], coins: str = "device") -> LevelRandomizers:
-    """Return the device: integer counts for each level with fresh rounding and fresh coins, k blocks of `dim`
-    numbers.
-    """
+    """Return the device: integer counts for each level, with fresh rounding and coins, in k blocks of `dim`."""
     return LevelRandomizers(domain=domain, levels=tuple(_level(domain, noise, coins) for noise in noises))
 
 
@@ -390,9 +384,7 @@ class LevelMixer(Mixer):
         return tuple(level.least for level in self.levels)
 
     def full(self, users: int) -> int:
-        """Return how many levels have a full batch after `users` users. Sizes divide each other, so these are the
-        lowest.
-        """
+        """Return how many levels have a full batch after `users` users: the lowest, as sizes divide each other."""
         full = 0
         while users and full < len(self.sizes) and users % self.sizes[full] == 0:
             full += 1

@@ -149,9 +149,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
     def prefixes(
         self, statistics: Statistic | ArrayLike, source: NoiseSource, *, path: str = "messages", clip: bool = True
     ) -> Floats:
-        """Release steps of one user each, (..., users, dim): step by step, or with the noise of all prefixes drawn at
-        once.
-        """
+        """Release steps of one user each, (..., users, dim): step by step, or with all noise drawn at once."""
         check_path(path, source)
         values = self.admit(statistics, clip=clip).rows()
         if values.shape[-2] > self.factorisation.horizon:
@@ -260,9 +258,7 @@ def _draw_tree_noise(shape: tuple[int, ...], mechanism: ContinualGaussian, sourc
 def calibrate_continual(
     domain: Domain, budget: Budget, horizon: int, mechanism: str, participations: int, calibration: str
 ) -> tuple[Factorisation, float]:
-    """Return std = Delta_2 |C|_M0 / mu(epsilon, delta); `paper`: a binary tree, classical Gaussian formula [000,
-    E.7].
-    """
+    """Return std = Delta_2 |C|_M0 / mu(epsilon, delta); `paper`: binary tree, classical formula [000, E.7]."""
     check_domain(domain)
     if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
         tree = factorise("tree", horizon=horizon)

@@ -237,9 +237,7 @@ def check_stream_state(given: Any, fresh: Any, steps: int) -> None:
 
 
 def make_mixer_encoding() -> Encoding:
-    """Return the encoding of mixers, of what they hold and of what they forward, for all classes that are now
-    loaded.
-    """
+    """Return the encoding of all loaded mixers, of what they hold and of what they forward."""
     return _make_encoding(count_registrations())
 
 

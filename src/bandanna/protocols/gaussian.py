@@ -98,9 +98,7 @@ class CentralGaussian(TrustedSumProtocol):
             raise InvalidArgument("batch", users, f"at most {self.most_users} users with noise as fine as this")
 
     def check_horizon(self, horizon: int) -> None:
-        """Refuse a horizon above `most_users`, for sums over a group of private size: before anything is known of the
-        group.
-        """
+        """Refuse a horizon above `most_users`, for groups of private size: before the group's size is known."""
         if horizon > self.most_users:
             allowed = f"at most {self.most_users}: a group of all users is the largest that noise as fine as this takes"
             raise InvalidArgument("horizon", horizon, allowed)
@@ -219,9 +217,7 @@ class ShuffleGaussian(GaussianReports):
     def calibrate(
         cls, *, domain: Domain, budget: Budget, batch: int, participations: int = 1, calibration: str = "tight"
     ) -> ShuffleGaussian:
-        """Find the least noise per report that the amplification bound allows; calibration="paper" gives the printed
-        noise.
-        """
+        """Find the least noise per report that the bound allows; calibration="paper" gives the printed noise."""
         if validation.one_of("calibration", calibration, ("tight", "paper")) == "paper":
             domain = drop_isometry(domain)
         std = calibrate_shuffle_gaussian(domain, budget, batch, participations, calibration)
@@ -389,9 +385,5 @@ def shuffle_gaussian_event(report: GaussianEvent, batch: int) -> ShuffledGaussia
     if math.isinf(price.mu):  # next to no noise: nothing is proven
         return ClearEvent()
     return ShuffledGaussianEvent(
-        std=report.std,
-        sensitivity=report.std * price.mu,
-        users=batch,
-        dim=report.dim,
-        tail=price.tail,
+        std=report.std, sensitivity=report.std * price.mu, users=batch, dim=report.dim, tail=price.tail
     )

@@ -68,9 +68,7 @@ class LevelMixerState:
 @stored_as("FullLevels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FullBatches:
-    """What the analyzer of a tree sees after `users` users: totals of the batches that are now full, lowest level
-    first.
-    """
+    """The view of a tree's analyzer after `users` users: totals of the now full batches, lowest level first."""
 
     users: int
     levels: tuple[MixerState, ...]
@@ -93,9 +91,7 @@ class Mixer(ABC):
         return self.domain.dim
 
     def check(self, messages: Any) -> Messages:
-        """Return messages from another process, shape (..., users, length); raise `InvalidStatistic` if they are
-        malformed.
-        """
+        """Return messages from another process, (..., users, length); raise `InvalidStatistic` if malformed."""
         array = read_numeric_array("messages", messages, "integers (reals from a fast source)", kinds="if")
         if array.ndim < 2 or array.shape[-1] != self.length:
             raise InvalidStatistic("messages", array, f"shape (..., users, {self.length})")
@@ -220,18 +216,14 @@ class CountingMixer(SummingMixer):
 
     @cached_property
     def likely(self) -> tuple[int, Ints]:
-        """The least and the largest likely count of each coordinate: others have probability 2^-60 for any
-        statistic.
-        """
+        """The least and the largest count of each coordinate, but for 2^-60 of an honest device's counts."""
         if self.coins == "mixer":
             return 0, self.encoded
         low, high = likely_coins(self.noise)
         return low, self.encoded + high
 
     def add(self, held: MixerState, messages: Messages) -> MixerState:
-        """Add messages to the totals; refused after the noise was drawn, because the noise would lack the new users'
-        share.
-        """
+        """Add messages to the totals; refused after the noise was drawn, which would lack the new users' share."""
         if held.drawn:
             raise InvalidArgument("held", "a batch with its noise", "one that is open: the next batch")
         return super().add(held, messages)
@@ -268,9 +260,7 @@ class GatheringMixer(Mixer):
     grid: float = 0.0
 
     def check_range(self, messages: Messages) -> None:
-        """Refuse points outside the domain; of noisy reports, those that an honest device sends with probability below
-        2^-60.
-        """
+        """Refuse points outside the domain; of noisy reports, numbers outside of `likely`."""
         if not self.std:
             self.domain.check(decode_plain_statistics(messages, self.domain))
             return
@@ -280,9 +270,7 @@ class GatheringMixer(Mixer):
 
     @cached_property
     def likely(self) -> tuple[Floats, Floats]:
-        """The least and the largest likely number of each coordinate: t std beyond the domain, plus a step for
-        rounding.
-        """
+        """The least and the largest likely number of each coordinate: t std and a step beyond the domain."""
         more = likely_reach(self.domain.dim) * self.std + self.grid
         return self.domain.lower - more, self.domain.upper + more
 
@@ -340,9 +328,7 @@ def describe_shuffler_view(coins: str, counts: str, statistic: str, *, who: str 
 
 
 def check_enough_users(calibrated: int, users: int) -> None:
-    """Refuse fewer users than the noise is calibrated for. Noise for B users is enough for n >= B (calibration.md
-    A.6).
-    """
+    """Refuse fewer users than the noise is calibrated for; noise for B is enough for n >= B (calibration.md A.6)."""
     if validation.integer("users", users) < calibrated:
         allowed = f"at least {calibrated} users, for whom the noise is calibrated: wait for more, or recalibrate"
         raise InvalidArgument("batch", users, allowed)
@@ -370,9 +356,7 @@ def _format_largest(largest: Ints) -> str:
 
 
 class Analyzer(ABC):
-    """Turns views into estimates. Analyzers of batches have no state; the state of a stream holds released numbers
-    only.
-    """
+    """Turns views into estimates. A batch's analyzer has no state; a stream's state holds released numbers only."""
 
     def begin(self, replicates: tuple[int, ...] = ()) -> Any:
         """Return the state before the first view."""

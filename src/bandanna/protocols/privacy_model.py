@@ -153,7 +153,7 @@ def central(
     calibration
         "tight", or "paper" for the printed noise.
     participations
-        Largest number of rounds with the same user.
+        Largest number of batches (central model: rounds) with the same user.
     """
     budget = _make_budget("central", epsilon, delta, rho, alpha=alpha, whole=budget)
     return Privacy(
@@ -176,15 +176,11 @@ def local(
 
     Parameters
     ----------
-    epsilon, delta, rho, budget
-        As in `central`; without delta the budget is pure: `bd.local(1.0)`.
+    epsilon, delta, rho, budget, calibration, participations
+        As in `central`.
     protocol
         "gaussian", "unit" (random directions, PrivUnit; pure), "auto" (the one with less noise) or "default" (the
         policy's choice, "gaussian" for most). Single bits always use randomized response.
-    calibration
-        "tight", or "paper" for the printed noise.
-    participations
-        Largest number of batches with the same user.
     """
     if delta is None and rho is None and budget is None:
         delta = 0.0
@@ -213,14 +209,10 @@ def shuffle(
 
     Parameters
     ----------
-    epsilon, delta, budget
-        Privacy budget of one user.
+    epsilon, delta, budget, calibration, participations
+        As in `central`.
     protocol
         "binomial": noisy integer counts, forwarded as sums (P_Vec). "gaussian": noisy reports in random order (P_Amp).
-    calibration
-        "tight", or "paper" for the printed noise.
-    participations
-        Largest number of batches with the same user.
     noise
         Who draws binomial noise. "device": each device. "checked": each device, and the shuffler refuses counts that
         honest devices hardly ever send. "mixer": the shuffler, which then sees every statistic and is trusted to draw;
@@ -270,9 +262,7 @@ def concurrent(
 
 
 def _describe_epsilon(budget: Budget) -> tuple[float, str]:
-    """Return the epsilon of a budget, and the budget in words. For rho: the epsilon of Gaussian noise at the stated
-    delta.
-    """
+    """Return a budget's epsilon, and the budget in words. For rho: Gaussian noise's epsilon at the stated delta."""
     own = float(getattr(budget, "epsilon", 0.0))
     if own > _WEAK or not isinstance(budget, ZCDP | RenyiDP):
         return own, f"epsilon = {own:g}"

@@ -35,9 +35,7 @@ _MOST = 10**7  # noisy releases
 @stored_as("Channel")
 @dataclass(frozen=True, kw_only=True)
 class RunningSumProtocol:
-    """The protocols that estimate running sums over batches of public `sizes`. A shorter last batch is never
-    released.
-    """
+    """Protocols for running sums over batches of public `sizes`. A shorter last batch is never released."""
 
     protocols: dict[int, Protocol] = field(hash=False)  # by batch size; a stream protocol under every size
     sizes: RunLengthSizes
@@ -172,9 +170,7 @@ def _concurrent(privacy: Privacy, domain: Domain, sizes: RunLengthSizes) -> Conc
 
 
 def find_mismatch(privacy: Privacy, protocol: Protocol, *, size: int, steps: int) -> str | None:
-    """Return what differs between a protocol and `running_sum_protocol_for`'s for batches of this size; None if
-    nothing.
-    """
+    """Return how a protocol differs from `running_sum_protocol_for`'s for batches of this size, or None."""
     if not isinstance(protocol, _expected_types(privacy) if privacy.noisy else Clear):
         return "a protocol of another trust model"
     if not privacy.noisy:

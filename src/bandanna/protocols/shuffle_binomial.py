@@ -1,6 +1,4 @@
-"""Shuffle model for vectors (P_Vec of paper 000): devices send noisy integer counts, the shuffler forwards their
-totals.
-"""
+"""Shuffle model for vectors (P_Vec of paper 000): noisy integer counts, which the shuffler adds."""
 
 from __future__ import annotations
 
@@ -296,9 +294,7 @@ def _encode_part(part: Statistic, noise: BinomialNoise, domain: Domain, source: 
 def encode_sums(
     values: Floats, noises: Sequence[BinomialNoise], domain: Domain, source: NoiseSource
 ) -> tuple[Ints, ...]:
-    """Draw sums over users of encoded statistics, one for each lattice: floor(x + U) is floor(x) plus a coin of its
-    rest.
-    """
+    """Draw sums of encoded statistics, one per lattice: floor(x + U) is floor(x) plus a coin of its rest."""
     above = np.maximum(values - domain.lower, 0.0)[..., None, :, :]  # (..., 1, users, dim)
     users, sums = above.shape[-2], list[Ints]()
     step = max(1, _AT_ONCE // max(1, above.size))
@@ -358,11 +354,7 @@ def calibrate_vector_sum(
         if isinstance(domain, LinearReport):
             features, bound = domain.features, max(1.0, domain.reward_bound)  # Delta_1, Delta_2 of Algorithm 5
         return paper_binomial_noise(
-            features=features,
-            bound=bound,
-            users=batch,
-            budget=budget,
-            participations=participations,
+            features=features, bound=bound, users=batch, budget=budget, participations=participations
         )
     return binomial_noise(
         sensitivity=domain.sensitivity,
@@ -375,17 +367,13 @@ def calibrate_vector_sum(
 
 
 def vector_sum_event(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
-    """Return the analyzer's view of a batch: totals with Bin(B b, p) noise, and the tail of refusals (A.9) if there are
-    any.
-    """
+    """Return the analyzer's view of a batch: totals with Bin(B b, p) noise, and the refusals' tail (A.9)."""
     view = noise.event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)
     return replace(view, tail=refusal_tail(noise.users, domain.dim)) if coins == "checked" else view
 
 
 def local_vector_event(domain: Domain, noise: BinomialNoise, coins: str = "device") -> BinomialEvent | ClearEvent:
-    """Return the shuffler's view of a user: counts with Bin(b, p) noise, or the rounded statistic if the mixer
-    draws.
-    """
+    """Return the shuffler's view of a user: counts with Bin(b, p) noise, or the rounded statistic."""
     if coins == "mixer":
         return ClearEvent()
     return noise.local_event(sensitivity=domain.sensitivity, reach=domain.reach, dim=domain.dim)

@@ -1,6 +1,4 @@
-"""Shuffle model for bits: devices send copies of their bit among fair bits, the shuffler forwards the number of
-ones.
-"""
+"""Shuffle model for bits: copies of each bit among fair bits, which the shuffler counts."""
 
 from __future__ import annotations
 
@@ -239,9 +237,7 @@ def check_bit_noise(noise: BinomialNoise) -> BinomialNoise:
 
 
 def bit_sum_event(noise: BinomialNoise, coins: str = "device") -> BinomialEvent:
-    """Return the analyzer's view of a batch: a total with Bin(B b, 1/2) noise, and the tail of refusals (A.9) if
-    any.
-    """
+    """Return the analyzer's view of a batch: a total with Bin(B b, 1/2) noise, and the refusals' tail (A.9)."""
     view = bit_event(noise)
     return replace(view, tail=refusal_tail(noise.users, 1)) if coins == "checked" else view
 
@@ -252,8 +248,6 @@ def local_bit_event(noise: BinomialNoise, coins: str = "device") -> BinomialEven
 
 
 def bit_exposure_delta(noise: BinomialNoise, coins: str = "device") -> float:
-    """Return the probability that the shuffler is sure of the bit: that c + Bin(b, 1/2) is above b, which a 0 never
-    sends.
-    """
+    """Return the probability that the shuffler is sure of the bit: c + Bin(b, 1/2) > b, which a 0 never sends."""
     k, b = int(noise.scale), 0 if coins == "mixer" else noise.trials
     return 1.0 if k > b else float(special.betainc(b - k + 1.0, float(k), 0.5))  # P(Bin(b, 1/2) > b - k)

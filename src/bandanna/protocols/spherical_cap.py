@@ -94,11 +94,7 @@ class LocalUnit(BatchProtocol):
     def mechanism(self) -> PrivUnit:
         """Sampler and price of one direction."""
         return PrivUnit(
-            cosine=self.cosine,
-            chance=self.chance,
-            candidates=self.candidates,
-            dim=self.domain.dim,
-            steps=self.steps,
+            cosine=self.cosine, chance=self.chance, candidates=self.candidates, dim=self.domain.dim, steps=self.steps
         )
 
     @property

@@ -64,9 +64,7 @@ class LedgerStore(ABC):
         """Store the release of a committed entry, once."""
 
     def tasks(self) -> dict[str, Counter[Event]]:
-        """Return, for each task, how many batches of each event it has committed. The caller may change the
-        counters.
-        """
+        """Return, for each task, how many batches of each event it has committed; the counters are copies."""
         tasks: dict[str, Counter[Event]] = {}
         for entry in self.entries():
             tasks.setdefault(entry.task, Counter())[entry.event] += 1

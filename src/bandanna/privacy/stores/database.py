@@ -170,9 +170,7 @@ class TransactionStore(LedgerStore):
 
 
 def _pack_member(member: str) -> bytes:
-    """Return a member as it is stored: a hash as its 32 bytes, other text as its own, with a first byte that tells
-    which.
-    """
+    """Return a member as it is stored: a first byte for its kind, then a hash's 32 bytes or a text's own."""
     stored = sqlite.pack_member(member)
     return _HASH + stored if isinstance(stored, bytes) else _TEXT + stored.encode(errors="surrogatepass")
 

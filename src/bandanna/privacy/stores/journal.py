@@ -166,9 +166,7 @@ class ReplicatedJournal(LedgerStore):
             file.write("saved", True)
 
     def _claim(self, file: JournalFile, save: Path) -> None:
-        """Refuse a foreign journal; take over one of a first save that was interrupted, from which nothing can go
-        on.
-        """
+        """Refuse a foreign journal; take over one of a first save that was interrupted."""
         if file.note("agent") in (None, self._agent):
             return
         if file.note("saved") is not False or save.exists():
