@@ -24,7 +24,7 @@ BREACHES = {  # a line at the end of a file, and the contract that it breaks
     ),
     "a policy knows the simulator": (
         "policies/base.py",
-        "from bandanna.simulation.run import Tally",
+        "from bandanna.simulation.result import Tally",
         "Lower layers",
     ),
     "a policy prints": ("policies/base.py", "import rich", "Only the command line"),

@@ -49,8 +49,7 @@ from bandanna.audit.gallery import published_std
 from bandanna.numeric.compiled import find_kernel
 from bandanna.numeric.rng import Streams
 from bandanna.simulation.environments.linear import LinearWorld, PublishedLinear
-from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally, checkpoints_for
 from bandanna.types import Floats, Ints
 
 ALGORITHMS = ("LinUCB", "LinUCB-LDP", "LinUCB-JDP", "LinUCB-SDP-Amp", "LinUCB-SDP-Vec")

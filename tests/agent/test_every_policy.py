@@ -17,8 +17,7 @@ from bandanna.policies.base import AssignedArms, PlayedRounds, Policy
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import reference
-from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally, checkpoints_for
 
 from ..policies.conformance.catalogue import CASES, UNNAMED
 from ..simulation.golden_runs import RUNS

@@ -21,7 +21,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
-from bandanna.experiments import executors, run
+from bandanna.experiments import executors, runner
 from bandanna.experiments.executors import single_threaded
 from bandanna.experiments.experiment import Experiment
 from bandanna.experiments.study import study
@@ -338,4 +338,4 @@ def test_an_executor_of_ones_own(tmp_path: Path) -> None:
 
     world, tables = {"name": "FiniteArms", "means": [0.2, 0.8]}, [{"name": "UCB1"}, {"name": "Thompson"}]
     made = Experiment.from_dict({"title": "", "horizon": 9, "seeds": 2, "environment": world, "algorithm": tables})
-    assert list(run.run_sweep(made, tmp_path / "here", executor=Here())) == ["UCB1", "Thompson"]  # type: ignore[arg-type]
+    assert list(runner.run_sweep(made, tmp_path / "here", executor=Here())) == ["UCB1", "Thompson"]  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bandanna as bd
-from bandanna.data.log_reading import ColumnTable
+from bandanna.data.tables import ColumnTable
 from bandanna.errors import BandannaError, ClippingWarning, InvalidArgument
 
 from ..drawn import examples

@@ -20,7 +20,7 @@ from bandanna.privacy import accountant
 from bandanna.privacy.events import NothingEvent
 from bandanna.protocols.randomized_response import LocalSigns
 from bandanna.simulation.players.reference import ReferenceRun
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally
 
 DP: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 MODELS = {"central": bd.central(**DP), "local": bd.local(**DP), "shuffle": bd.shuffle(**DP), "none": bd.none()}

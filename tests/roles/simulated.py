@@ -10,8 +10,7 @@ from bandanna.numeric.rng import Streams
 from bandanna.policies.base import PlayedRounds, Policy
 from bandanna.policies.serialization import make_encoding
 from bandanna.simulation.players.reference import ReferenceRun
-from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally, checkpoints_for
 
 from ..simulation.golden_runs import RUNS, made
 

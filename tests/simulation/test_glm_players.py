@@ -13,8 +13,7 @@ from bandanna.policies.registry import make
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.simulation.players import reference
-from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally, checkpoints_for
 
 PROBIT = {"dim": 3, "horizon": 200, "link": "probit", "parameter_bound": 2.5, "kappa": 56.44, "failure": 0.02}
 LOGISTIC = {"dim": 4, "horizon": 120, "link": "logistic", "parameter_bound": 2.0}

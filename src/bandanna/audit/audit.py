@@ -1,4 +1,8 @@
-"""The audit: targets, views, canaries and the verdict."""
+"""`audit`: try to refute what a mechanism, a protocol or a policy claims.
+
+A policy is attacked by its releases (`audit.policies`), by what other people see of it (`view_target`), or in one run
+with many canaries (`one_run_target`).
+"""
 
 from __future__ import annotations
 
@@ -51,14 +55,6 @@ from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players.reference import find_fixed_arms
 from bandanna.types import Floats
 
-# What others see in joint privacy: published snapshots alone, or other people's actions and their probabilities.
-#
-# The first episode, with the canary in it, is answered many times under either neighbour; what is learned is
-# published,
-# and somebody else acts on it. All of it is a function of the releases, so that it never tells more than they do: an
-# audit of a view shows how much of the price an onlooker really gets to see.
-
-
 VIEWS = ("releases", "snapshot", "actions", "one-run")
 _OTHER_USERS = 2  # people who act on the snapshot
 _LOOKED_AT = "the first user of the first batch, with one pair of rows as far apart as we can make them"
@@ -76,7 +72,14 @@ def view_target(
     delta: float | None = None,
     seed: int = 0,
 ) -> Target:
-    """A policy as somebody sees it who gets its snapshots, or watches what others do; at what it states, or another."""
+    """Make a target of what other people see of a policy: its snapshots, or other people's actions and their
+    probabilities.
+
+    The first episode, with the canary in it, is answered many times under either neighbour; the policy learns and
+    publishes, and somebody else acts. All of it is a function of the releases, so it never tells more than they do: an
+    audit of a view shows how much of the price an onlooker really sees. The claim is the policy's own unless epsilon
+    and delta are given.
+    """
     stated = policy.guarantee
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
     if not policy.privacy.noisy:
@@ -134,9 +137,6 @@ def view_target(
     )
 
 
-# One run of a policy in which every user of the first batch is a canary: see `one_run_target` for the bound.
-
-
 _CANARIES = 4000  # in the local model, where every report is seen
 
 
@@ -152,11 +152,11 @@ def one_run_target(
     seed: int = 0,
     canaries: int = _CANARIES,
 ) -> AuditRow:
-    """Toss a coin for each of many people, release once, and guess all coins.
+    """Audit a policy in one run: toss a coin for each of many people, release once, and guess all coins.
 
-    Where the server is not trusted, it sees every report, and so many people are asked. Elsewhere the people of the
-    first batch have features of their own, e_1, e_2, ..., and a coin says whether their reward is the largest or the
-    least: of as many as the features have coordinates, every coin moves another coordinate of the sum.
+    In the local model the server sees every report, and so many people are asked. Elsewhere the people of the first
+    batch have features e_1, e_2, ..., and a coin decides whether their reward is the largest or the least: the coins of
+    as many people as there are coordinates move a coordinate of the sum each. `sampling.one_run_bound` gives the bound.
     """
     stated, private = policy.guarantee, protects_features(policy)
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
@@ -204,7 +204,7 @@ def one_run_target(
 
 
 def _distinct_reports(policy: Policy[Any], ask: SumQuery, first: PlayedRounds) -> list[Floats]:
-    """Reports of the first batch's people, under either reward, whose features are different unit vectors."""
+    """Return reports of the first batch's people, under either reward, whose features are different unit vectors."""
     people, features = len(first.rewards), first.features
     if features is not None:
         constant = bool(getattr(policy, "intercept", False))
@@ -220,15 +220,12 @@ def _distinct_reports(policy: Policy[Any], ask: SumQuery, first: PlayedRounds) -
     return both
 
 
-# One target, whatever it is: a name, a place, or a value.
-
-
 EPSILON, DELTA = 1.0, 1e-5
 _MOST = 10**8  # trials
 
 
 def known_targets() -> tuple[str, ...]:
-    """All names."""
+    """Return the names of all mechanisms, protocols and algorithms."""
     return (*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS, *targets.list_algorithms())
 
 
@@ -251,16 +248,35 @@ def audit(
 ) -> AuditResult:
     """Try to refute what a target claims.
 
-    target          a name of `known_targets()`, "module:Class", or a mechanism, a protocol, a policy
-    env, rounds     of a policy: its world, and how long it is played (its horizon)
-    epsilon, delta  a name is calibrated for this budget (1 and 1e-5 unless given); a value is held to it, or to what it
-                    states, and so is an algorithm without privacy
-    trust           of a policy by its place: which of its trust models, the first with privacy unless given
-    view            what the observer sees: "releases", all answers; of a policy also "snapshot", "actions", "one-run"
-    trials          how often the target is run at most, half of the runs under either neighbour
-    confidence      with which a refutation is right
-    executor        who makes the runs, as in `bd.experiments.run`: "processes" (`jobs` of them), "dask" (at
-                    `scheduler`), or here; the result is the same
+    Parameters
+    ----------
+    target
+        A name of `known_targets()`, "module:Class", or a mechanism, a protocol or a policy.
+    env, rounds
+        For a policy: its environment, and how long it is played (by default its horizon).
+    epsilon, delta
+        A name is calibrated for this budget, 1 and 1e-5 by default. A value, or an algorithm without privacy, is held
+        to it; by default to what it states.
+    trust
+        For a policy by its place: which of its privacy models; by default the first with privacy.
+    view : {"releases", "snapshot", "actions", "one-run"}
+        What the observer sees: all released answers, or, for a policy, one of the others.
+    trials : int
+        The largest number of runs, half of them under either neighbour.
+    confidence : float
+        The probability with which a refutation is right.
+    seed : int
+        The seed of all draws.
+    jobs, executor, scheduler
+        Who makes the runs, as in `bd.experiments.run`: "processes" (`jobs` of them), "dask" (at `scheduler`), or this
+        process by default. The result is the same.
+    progress : callable
+        Called with the work done, all work, and a text.
+
+    Returns
+    -------
+    AuditResult
+        A row with the verdict and the lower bound.
     """
     validation.one_of("view", view, VIEWS)
     validation.integer("trials", trials, most=_MOST)
@@ -297,7 +313,7 @@ def make_target(
     trust: str | None,
     view: str,
 ) -> Target:
-    """What is audited; the same wherever it is made."""
+    """Make the target; the same arguments give the same target in every process."""
     settled = {*mechanisms.MECHANISMS, *mechanisms.PROTOCOLS}
     if trust is not None and (not isinstance(target, str) or target in settled):
         raise InvalidArgument(
@@ -324,7 +340,9 @@ def make_target(
 def _claim_instead(
     target: Any, policy: Policy[Any], epsilon: float | None, delta: float | None, view: str
 ) -> tuple[float | None, float | None]:
-    """What somebody says of a policy, instead of what it states; nothing of a name that was made for its budget."""
+    """Return the epsilon and delta that replace what a policy states; None for a name, which was calibrated for its
+    budget.
+    """
     if policy.privacy.noisy:
         return (epsilon, delta) if isinstance(target, Policy) else (None, None)
     if epsilon is None and delta is not None:
@@ -342,7 +360,7 @@ def _resolve_policy(
     delta: float | None,
     trust: str | None,
 ) -> tuple[str, Policy[Any], Environment, int]:
-    """A policy by name, by place or as it stands, with its world and its rounds."""
+    """Return a policy given by name, by place or as a value, with its name, environment and rounds."""
     if isinstance(target, Policy):
         if env is None:
             raise InvalidArgument("env", env, "the environment that the policy is played in")

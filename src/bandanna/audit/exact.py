@@ -1,4 +1,17 @@
-"""Laws that are known exactly: mixtures, counts and directions."""
+"""Exact attacks: divergences of laws that can be enumerated, and separations of Gaussian and Laplace noise.
+
+    H(P, Q; epsilon) = sum_x (P(x) - e^epsilon Q(x))+        (hockey stick)
+
+is the least delta at which P and Q are within epsilon; no test does better, and one reaches it.
+
+Independent releases j = 1, ..., m about one person, of laws P_j and Q_j, are told apart by the sum of their losses. The
+part of the sum that fits on a grid,
+
+    T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j),
+
+is a function of what was released. Its laws under P and Q are convolutions, and tests of T are tests of the releases.
+So every result is a lower bound, exact but for rounding errors, however coarse h is; a fine h loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +43,6 @@ from bandanna.protocols.gaussian import ShuffleGaussian
 from bandanna.protocols.mixers import CountingMixer
 from bandanna.types import Floats, Ints
 
-# Exact attacks: divergences of laws that can be enumerated, and Gaussian separations that follow from what was drawn.
-#
-#     H(P, Q; epsilon) = sum_x (P(x) - e^epsilon Q(x))+        (hockey stick)
-#
-# is the least delta at which P and Q are within epsilon: no test does better, and one reaches it.
-#
-# Independent releases j = 1, ..., m about one person, of laws P_j and Q_j, are told apart by the sum of their losses.
-# Of
-# that sum we take the part that fits on a grid,
-#
-#     T = sum_j round(L_j / h),     L_j = log P_j(x_j) / Q_j(x_j),
-#
-# a function of what was released: its laws under P and Q are convolutions, and tests of T are tests of the releases.
-# So
-# whatever is found is a lower bound, exact but for rounding errors, however coarse h is; a fine h loses nothing.
-
-
 LawPair = tuple[Floats, Floats]  # two laws on one support
 
 ROUNDING = 1e-10  # more than what rounding errors add to a probability here
@@ -60,12 +56,12 @@ _FAR = 12.0  # standard deviations
 
 
 def hockey_stick(p: Floats, q: Floats, epsilon: float) -> float:
-    """Of two laws on one support, in this direction."""
+    """Return H(P, Q; epsilon) of two laws on one support."""
     return float(np.maximum(p - math.exp(min(epsilon, 700.0)) * q, 0.0).sum())
 
 
 def least_epsilon(p: Floats, q: Floats, delta: float) -> float:
-    """The epsilon at delta of two enumerated laws, whichever way round; infinity where there is none."""
+    """Return the least epsilon at delta of two enumerated laws in both directions; infinity if there is none."""
 
     def exceeds(epsilon: float) -> bool:
         return max(hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)) > delta
@@ -81,7 +77,9 @@ def least_epsilon(p: Floats, q: Floats, delta: float) -> float:
 
 
 def best_tests(p: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Powers and levels of the most powerful tests of P against Q, at every likelihood ratio (Neyman and Pearson)."""
+    """Return powers and levels of the most powerful tests of P against Q, at every likelihood ratio (Neyman and
+    Pearson).
+    """
     p, q = (law[(p > 0) | (q > 0)] for law in (p, q))
     with np.errstate(divide="ignore"):
         order = np.argsort(np.log(q) - np.log(p), kind="stable")
@@ -90,7 +88,7 @@ def best_tests(p: Floats, q: Floats) -> tuple[Floats, Floats]:
 
 
 def pure_loss(pairs: Sequence[LawPair]) -> float:
-    """The largest loss of independent releases together, whichever way round."""
+    """Return the largest loss of independent releases together, in both directions."""
     return max(sum(_largest_loss(p, q) for p, q in pairs), sum(_largest_loss(q, p) for p, q in pairs), 0.0)
 
 
@@ -100,7 +98,7 @@ def _largest_loss(p: Floats, q: Floats) -> float:
 
 
 def compose_pairs(pairs: Sequence[LawPair]) -> LawPair:
-    """The laws of the sum of all losses, on a grid; of one release, the laws themselves."""
+    """Return the laws of the sum of all losses on a grid; for one release the laws themselves."""
     if len(pairs) == 1:
         return pairs[0]
     total: LawPair = (np.ones(1), np.ones(1))
@@ -110,7 +108,7 @@ def compose_pairs(pairs: Sequence[LawPair]) -> LawPair:
 
 
 def _loss_laws(p: Floats, q: Floats) -> LawPair:
-    """The laws of round(L / h), from the least one on."""
+    """Return the laws of round(L / h), from the least value on."""
     seen = (p > 0) | (q > 0)
     p, q = p[seen], q[seen]
     with np.errstate(divide="ignore"):
@@ -128,7 +126,7 @@ def _convolve(one: Floats, two: Floats) -> Floats:
 
 
 def _gather_tails(p: Floats, q: Floats) -> LawPair:
-    """What is rare under both at either end is gathered there: a function of what it was, and shorter."""
+    """Gather at either end what is rare under both laws: a function of the release with fewer values."""
     both = np.maximum(p, q)
     begin = int(np.searchsorted(np.cumsum(both), _RARE))
     end = len(both) - int(np.searchsorted(np.cumsum(both[::-1]), _RARE))
@@ -144,7 +142,7 @@ def _gather_tails(p: Floats, q: Floats) -> LawPair:
 
 
 def gaussian_pair(mu: float) -> LawPair:
-    """N(mu, 1) and N(0, 1), in cells whose losses are a step of the grid apart."""
+    """Return N(mu, 1) and N(0, 1) in cells whose losses are a step of the grid apart."""
     width = min(_STEP / mu, 0.01) if mu > 0 else 1.0
     edges = np.arange(-_FAR, _FAR + mu + width, width)
     below = [np.concatenate([[0.0], special.ndtr(edges - by), [1.0]]) for by in (mu, 0.0)]
@@ -152,33 +150,21 @@ def gaussian_pair(mu: float) -> LawPair:
 
 
 def product_pair(one: LawPair, two: LawPair) -> LawPair:
-    """Two independent releases about the same person, as one law of pairs."""
+    """Return two independent releases about one person as one law of pairs."""
     return np.outer(one[0], two[0]).ravel(), np.outer(one[1], two[1]).ravel()
 
 
 def separation(moves: list[tuple[Floats, float]]) -> float:
-    """mu of Gaussian releases whose means move by so much under noise of this std: the root of sum |move|^2 / std^2."""
+    """Return mu of Gaussian releases: the root of sum |move|^2 / std^2."""
     return math.sqrt(math.fsum(float(np.sum(move * move)) / std**2 for move, std in moves))
 
 
 def l1_loss(moves: list[tuple[Floats, float]]) -> float:
-    """The largest loss of Laplace releases whose values move by so much under noise of this scale."""
+    """Return the largest loss of Laplace releases: sum |move|_1 / scale."""
     return math.fsum(float(np.sum(np.abs(move))) / scale for move, scale in moves)
 
 
-# Shuffled Gaussian reports: the exact laws of a statistic of all reports in no order, nearly the best there is.
-#
-# Among n reports of which nobody knows whose they are, and of which the others have the neighbour's mean, the
-# likelihood
-# ratio of the neighbours is the mean of those of single reports. On a grid,
-#
-#     T = min(sum_i floor(Z_i / h), K),     Z_i = exp(m (y_i - m/2) / std^2),
-#
-# y_i being the report's coordinate on the line from the one neighbour (at 0) to the other (at m). T does not depend on
-# the order of the reports, so tests of T are tests of the shuffled view, and its law is that of a sum of independent
-# integers: computed by convolutions, whatever means the others have. What is found is a lower bound; it is the best
-# where
-# all others are at 0, but for the grid.
+# Shuffled Gaussian reports
 
 
 _CELLS = 2**15  # K
@@ -187,7 +173,19 @@ _BEYOND = 4.0  # times the sum at which the stated epsilon is reached
 
 
 def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) -> list[LawPair] | None:
-    """Of one batch's statistics, (users, dim) each: one pair; None where several people differ, or many are in it."""
+    """Return the exact laws of a nearly optimal statistic of n shuffled Gaussian reports, (users, dim) of each
+    neighbour.
+
+    Nobody knows whose a report is. If the others have the neighbour's mean, the likelihood ratio is the mean of those
+    of single reports. On a grid,
+
+        T = min(sum_i floor(Z_i / h), K),     Z_i = exp(m (y_i - m/2) / std^2),
+
+    where y_i is the report's coordinate on the line from one neighbour (at 0) to the other (at m). T does not depend on
+    the order of the reports, so tests of T are tests of the shuffled view. Its law is that of a sum of independent
+    integers, computed by convolutions whatever means the others have. The result is a lower bound; apart from the grid
+    it is the best one where all others are at 0. None where several people differ, or where the batch is too large.
+    """
     moved = np.flatnonzero(np.any(one != two, axis=-1))
     users, epsilon = len(one), protocol.guarantee.epsilon
     if len(moved) != 1 or users > _USERS or not math.isfinite(epsilon):
@@ -206,7 +204,7 @@ def shuffle_gaussian_pairs(protocol: ShuffleGaussian, one: Floats, two: Floats) 
 
 
 def _cell_law(mean: float, length: float, std: float, step: float) -> Floats:
-    """The law of min(floor(Z / h), K) of a report with this mean."""
+    """Return the law of min(floor(Z / h), K) of a report with this mean."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.arange(_CELLS + 1) * step)
     edges = logs * std**2 / length + length / 2
@@ -216,7 +214,7 @@ def _cell_law(mean: float, length: float, std: float, step: float) -> Floats:
 
 
 def _convolve_capped(one: Floats, two: Floats) -> Floats:
-    """Of two independent sums; what is larger than K is K."""
+    """Return the law of the sum of two independent numbers; values above K become K."""
     size = fft.next_fast_len(2 * _CELLS + 1, real=True)
     whole = np.maximum(fft.irfft(fft.rfft(one, size) * fft.rfft(two, size), size)[: 2 * _CELLS + 1], 0.0)
     kept = whole[: _CELLS + 1].copy()
@@ -224,15 +222,7 @@ def _convolve_capped(one: Floats, two: Floats) -> Floats:
     return np.asarray(kept / kept.sum())
 
 
-# Totals of shuffled counts: their exact laws under both neighbours, coordinate by coordinate.
-#
-# Whoever counts sees, in each coordinate of each batch,
-#
-#     total = sum_i floor(s x_i) + sum_i coin(rest of s x_i) + Bin(n b, p)          (`BinomialCounts`)
-#
-# with independent coins throughout: three laws that are convolved. Coordinates and levels are independent of each
-# other.
-# The lattice, the coins and who draws them are read off the device and the mixer that run, not off the price.
+# Totals of shuffled counts
 
 
 _COUNTS_FAR = 10.0  # standard deviations: what is farther away has a probability below 1e-22
@@ -240,9 +230,16 @@ _LONGEST = 4_000_000  # numbers of one total
 
 
 def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
-    """Of all users' statistics in their order, (users, dim) each: the laws of every total that holds the person.
+    """Return the exact laws of every total of shuffled counts that holds the person, under both neighbours.
 
-    None where other things than counts are released.
+    The arguments are all users' statistics in their order, (users, dim). In each coordinate of each batch the server
+    sees
+
+        total = sum_i floor(s x_i) + sum_i coin(rest of s x_i) + Bin(n b, p)          (`BinomialCounts`)
+
+    with independent coins: three laws that are convolved. Coordinates and levels are independent. The lattice, the
+    coins and who draws them are read from the device and the mixer that run, not from the price. None where something
+    else than counts is released.
     """
     pairs: list[LawPair] = []
     for device, mixer, mine, other in _changed_batches(protocol, one, two):
@@ -254,7 +251,7 @@ def count_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] |
 
 
 def _changed_batches(protocol: Protocol, one: Floats, two: Floats) -> Iterator[tuple[Device, Any, Floats, Floats]]:
-    """Device, mixer and statistics of every batch in which something differs."""
+    """Yield device, mixer and statistics of every batch in which something differs."""
     if isinstance(protocol, ConcurrentShuffle):
         moved = np.flatnonzero(np.any(one != two, axis=-1))
         for device, mixer in zip(protocol.device.levels, protocol.mixer.levels, strict=True):
@@ -290,7 +287,7 @@ def _totals(device: Device, mixer: Any, one: Floats, two: Floats) -> list[LawPai
 def _encode_column(
     device: BinomialCounts | RoundedCounts | RepeatedBits, values: Floats, column: int
 ) -> tuple[Ints, Floats]:
-    """Of one coordinate of everybody: what is sent surely, and the chance that it is one more."""
+    """Return, for one coordinate of all users, the count that is sent for certain and the probability of one more."""
     if isinstance(device, RepeatedBits):
         return device.copies * values[:, column].astype(np.int64), np.zeros(len(values))
     scaled = device.scale * np.maximum(values - device.domain.lower, 0.0)[:, column]
@@ -300,7 +297,7 @@ def _encode_column(
 
 
 def _sum_law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
-    """The least that the sum of everybody is, and its law from there on."""
+    """Return the least value of everybody's sum, and its law from there on."""
     law = np.ones(1)
     for rest in rests[rests > 0]:
         law = np.append(law * (1 - rest), 0.0) + np.append(0.0, law * rest)
@@ -309,26 +306,14 @@ def _sum_law(whole: Ints, rests: Floats) -> tuple[int, Floats]:
 
 
 def _binomial_law(trials: int, chance: float) -> Floats:
-    """Bin(trials, chance) around its mean, from a place that is the same in both worlds."""
+    """Return Bin(trials, chance) around its mean, from an offset that is the same under both neighbours."""
     far = math.ceil(_COUNTS_FAR * math.sqrt(trials * chance * (1 - chance))) + 10
     middle = round(trials * chance)
     law = stats.binom.pmf(np.arange(max(0, middle - far), min(trials, middle + far) + 1), trials, chance)
     return np.asarray(law / law.sum())
 
 
-# One message of a local device that draws a direction or tells a lie: its exact law under both neighbours.
-#
-# A direction (`CapRandomizer`) has one density inside the cap of u0, and one outside; u0 is +-w/|w|, at random. So of
-# two
-# points v and w nothing counts but in which of the caps of +-v and +-w a message lies: nine cases, whose masses under
-# the
-# uniform law follow from that of two caps at an angle. Given T = <u, v> = t, <u, w> is t cos a + sqrt(1 - t^2) sin a
-# S,
-# with S of a uniform direction in one coordinate less:
-#
-#     P(both caps) = E[P(S >= (c - T cos a) / (sqrt(1 - T^2) sin a)); T >= c],     a the angle between v and w.
-#
-# Steps of candidates are left out: they move a loss by parts in 10^6, which are in the price (calibration.md D.3).
+# Messages of local devices
 
 
 _SAME = 1e-9  # radians
@@ -336,7 +321,10 @@ _NOTHING = 1e-9  # mass: less may be an error of integration, and is left out
 
 
 def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair] | None:
-    """Of the person's own statistics, (messages, dim): a pair of laws for each that differs; None of other devices."""
+    """Return a pair of laws for each message of the person that differs, from statistics (messages, dim).
+
+    None for devices whose message is neither a direction nor a lie of known probability.
+    """
     device, pairs = protocol.device, list[LawPair]()
     for mine, other in zip(one, two, strict=True):
         if np.array_equal(mine, other):
@@ -362,7 +350,13 @@ def message_pairs(protocol: Protocol, one: Floats, two: Floats) -> list[LawPair]
 
 
 def cap_pair(event: CapEvent, one: Floats, two: Floats) -> LawPair:
-    """Of two points of the unit ball: the laws of the nine cases."""
+    """Return the exact laws of a spherical-cap message of two points v and w of the unit ball: nine cases.
+
+    The direction has one density inside the cap of u0 and another outside; u0 is +-w/|w| at random. So only the caps of
+    +-v and +-w in which a message lies matter. The masses of the cases follow from that of two caps at an angle
+    (`two_caps_mass`). Steps of candidates are left out: they move a loss by parts in 10^6, which the price includes
+    (calibration.md D.3).
+    """
     units, lengths = split_length(np.stack([one, two]))
     angle = math.acos(float(np.clip(units[0] @ units[1], -1.0, 1.0)))
     mass, near, far = (
@@ -383,13 +377,19 @@ def cap_pair(event: CapEvent, one: Floats, two: Floats) -> LawPair:
 
 
 def _cap_densities(length: float, inside: float, outside: float) -> Floats:
-    """In the cap of +w, of -w, and in neither, where w is so long: u0 points to +w with probability (1 + length)/2."""
+    """Return the densities in the cap of +w, of -w and in neither; u0 points to +w with probability (1 + length)/2."""
     to, fro = (1 + length) / 2, (1 - length) / 2
     return np.array([to * inside + fro * outside, to * outside + fro * inside, outside])
 
 
 def two_caps_mass(event: CapEvent, angle: float) -> float:
-    """The mass of what is in two caps whose centres are at this angle."""
+    """Return the mass of two caps whose centres are at this angle a, under the uniform law.
+
+    Given T = <u, v> = t, <u, w> is t cos a + sqrt(1 - t^2) sin a S, where S is a coordinate of a uniform direction in
+    one dimension less:
+
+        P(both caps) = E[P(S >= (c - T cos a) / (sqrt(1 - T^2) sin a)); T >= c].
+    """
     cosine, dim = event.cosine, event.dim
     wide = math.acos(cosine)
     if angle < _SAME:

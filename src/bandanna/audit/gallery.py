@@ -1,4 +1,10 @@
-"""Known faults that must be refuted, and known truths that must not."""
+"""The gallery: faults of real privacy software that an audit must refute, and correct code that it must not.
+
+Faulty mechanisms and protocols state the right price for noise that they do not draw, or use the right noise wrongly.
+Nothing else in the library can reach them. Known-bad rows have a confidence of 0.95. Known-good rows have 1 - 0.05 /
+rows, so that by the union bound the probability that any of them is refuted by chance is at most 0.05. Seeds are fixed,
+so every run has the same verdicts.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +53,7 @@ from bandanna.simulation.environments.glm import PublishedGLM
 from bandanna.simulation.environments.linear import LinearContextual
 from bandanna.types import Bools, Floats
 
-# Laplace noise by the textbook, in floating point: the set of outputs that are possible tells the value.
-#
-#     noise = -scale s log(U),     U a multiple of 2^-53 in (0, 1], s a fair sign,     output = fl(value + noise)
-#
-# Real Laplace noise reaches everything from everywhere. Of the floats only some are reached from 0, and others from 1:
-# an output that is possible from the one value only gives it away, whatever epsilon is (Mironov 2012).
+# Laplace noise in floating point
 
 
 _STEP = 2.0**-53
@@ -60,16 +61,22 @@ _AROUND = 8  # uniforms on either side of the one that fits best
 
 
 def textbook_laplace(value: float, scale: float, runs: int, rng: np.random.Generator) -> Floats:
-    """value + Laplace(scale), as it is usually written."""
+    """Return value + Laplace(scale), computed as usual in floating point.
+
+        noise = -scale s log(U),     U a multiple of 2^-53 in (0, 1], s a fair sign,     output = fl(value + noise)
+
+    Real Laplace noise reaches every output from every value. In floating point some outputs are reached from 0 only and
+    others from 1 only; such an output reveals the value, whatever epsilon is (Mironov 2012).
+    """
     uniform = 1.0 - rng.random(runs)
     return np.asarray(value + np.where(rng.random(runs) < 0.5, 1.0, -1.0) * (-scale * np.log(uniform)))
 
 
 def is_reachable(outputs: Floats, value: float, scale: float) -> Bools:
-    """Whether some uniform number gives exactly this output from the value, (runs,).
+    """Return whether some uniform number gives exactly this output from the value, (runs,).
 
-    Only the uniforms nearest to the inverse are tried; where U is above 1/2, all that round to the output are among
-    them up to some steps. To miss one makes an output look impossible under both values alike, never under one by law.
+    Only the uniform numbers nearest to the inverse are tried; where U is above 1/2, all that round to the output are
+    within some steps of them. A missed one makes an output look impossible under both values, never under one alone.
     """
     noise = outputs - value
     best = np.rint(np.exp(-np.abs(noise) / scale) / _STEP)
@@ -80,7 +87,7 @@ def is_reachable(outputs: Floats, value: float, scale: float) -> Bools:
 
 
 def float_laplace() -> Target:
-    """Pure epsilon = 1 is claimed for a value that is 0 or 1."""
+    """Make the target of textbook Laplace noise, which claims pure epsilon = 1 for a value of 0 or 1."""
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
         outputs = textbook_laplace(float(swapped), 1.0, runs, rng)
@@ -90,11 +97,7 @@ def float_laplace() -> Target:
     return Target(name="", claim=Claim(epsilon=1.0, delta=0.0), draw=draw)
 
 
-# The published noise of papers 000 and 003, drawn as it was published, at the (epsilon, delta) that it was given.
-#
-# Paper 000: a report of features (u, 1) and a reward, whose matrix has symmetrised noise, so that it is seen in the
-# Frobenius norm; u' = -u with both rewards 1 are sqrt 12 apart (`reproductions/shuffle_linucb`). Reports are drawn
-# whole.
+# The published noise of papers 000 and 003
 
 
 DIM, HORIZON, BATCH, DELTA = 5, 20_000, 20, 0.1  # of paper 000's figures
@@ -102,19 +105,19 @@ DIM, HORIZON, BATCH, DELTA = 5, 20_000, 20, 0.1  # of paper 000's figures
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedNoise:
-    """The noise of an algorithm of paper 000 at one nominal budget, and the claim that was made for it."""
+    """The noise of an algorithm of paper 000 at one nominal budget, and the claim made for it."""
 
     algorithm: str
     epsilon: float
 
     @property
     def std(self) -> float:
-        """Standard deviation per entry and draw."""
+        """The standard deviation per entry and draw."""
         return published_std(self.algorithm, self.epsilon, DELTA, horizon=HORIZON, batch=BATCH)
 
     @property
     def claim(self) -> Claim:
-        """The nominal budget."""
+        """The nominal budget as a claim."""
         return Claim(epsilon=self.epsilon, delta=DELTA)
 
 
@@ -138,7 +141,7 @@ def calls_as_run(
     link: Link,
     failure: float,
 ) -> tuple[int, int, float]:
-    """M1, M2 and lambda as run."""
+    """Return M1, M2 and lambda as run."""
     r, log = link.reward_bound, math.log(4 * horizon / failure)
     spread = math.log(4 / delta) * log**2 * link.slope_bound / epsilon
     regulariser = 2 * spread + 0.75 * dim * log / r**2
@@ -150,7 +153,7 @@ def calls_as_run(
 
 
 def call_rho(epsilon: float, delta: float, calls: int) -> float:
-    """The rho that one call was calibrated to, of `calls` that share (epsilon, delta)."""
+    """Return the rho to which each of `calls` calls was calibrated that share (epsilon, delta)."""
     if calls <= 10:
         share, tail = epsilon / calls, delta / calls
     else:
@@ -160,14 +163,19 @@ def call_rho(epsilon: float, delta: float, calls: int) -> float:
 
 
 def _farthest_reports() -> Floats:
-    """Two reports that are sqrt 12 apart, stacked isometrically, (2, d + d(d+1)/2)."""
+    """Return two reports of paper 000 that are sqrt 12 apart, stacked isometrically, (2, d + d(d+1)/2).
+
+    A report has features (u, 1), a reward, and a matrix with symmetrised noise, so that it is seen in the Frobenius
+    norm. With u' = -u and both rewards 1 the reports are sqrt 12 apart (`reproductions/shuffle_linucb`). Reports are
+    drawn whole.
+    """
     x = np.zeros((2, DIM))
     x[:, 0], x[:, -1] = (1.0, -1.0), 1.0
     return LinearReport(features=DIM).pack(x, np.ones(2))
 
 
 def printed_local_noise(epsilon: float) -> Target:
-    """LinUCB-LDP: noise of sqrt(ln(2.5/delta))/epsilon on a report that a neighbour moves by sqrt 12."""
+    """Make the target of LinUCB-LDP: noise sqrt(ln(2.5/delta))/epsilon on reports that may be sqrt 12 apart."""
     noise = PublishedNoise(algorithm="LinUCB-LDP", epsilon=epsilon)
     reports = _farthest_reports()
     move = reports[0] - reports[1]
@@ -180,7 +188,9 @@ def printed_local_noise(epsilon: float) -> Target:
 
 
 def reused_tree_noise(epsilon: float) -> Target:
-    """LinUCB-JDP: two releases in a row carry the same draws, so that their difference is a report without noise."""
+    """Make the target of LinUCB-JDP: two consecutive releases have the same draws, so their difference is a bare
+    report.
+    """
     noise = PublishedNoise(algorithm="LinUCB-JDP", epsilon=epsilon)
     reports = _farthest_reports()
     move = reports[0] - reports[1]
@@ -194,7 +204,10 @@ def reused_tree_noise(epsilon: float) -> Target:
 
 
 def printed_amplification(epsilon: float) -> Target:
-    """LinUCB-SDP-Amp: 20 shuffled reports, one of which may be another; seen by the likelihood that some one is."""
+    """Make the target of LinUCB-SDP-Amp: 20 shuffled reports, one of which may be another.
+
+    The score is the likelihood that one of the reports is the other.
+    """
     noise = PublishedNoise(algorithm="LinUCB-SDP-Amp", epsilon=epsilon)
     reports = _farthest_reports()
     length = float(np.linalg.norm(reports[0] - reports[1]))
@@ -209,9 +222,9 @@ def printed_amplification(epsilon: float) -> Target:
 
 
 def first_fit_target() -> Target:
-    """Paper 003's first fit: its noise is accounted for half of what a replaced user moves the gradients by.
+    """Make the target of paper 003's first fit: its noise covers half of how far a replaced user moves the gradients.
 
-    At nominal epsilon 8 the fit's share is (epsilon/3, delta/3), over the calls as run. All of its steps are Gaussian,
+    At nominal epsilon 8 the fit's share is (epsilon/3, delta/3), over the calls as run. All steps are Gaussian,
     together a Gaussian pair of separation 2 sqrt(2 rho) for the rho that was accounted (`reproductions/private_glm`).
     """
     nominal, delta, horizon, norm, link = 8.0, 0.02, 5000, 2.0, "probit"  # Table 2, S = 2
@@ -234,9 +247,7 @@ def first_fit_target() -> Target:
     return Target(name="", claim=Claim(epsilon=share, delta=tail), draw=draw, mu=separation)
 
 
-# Faults of one field, one seed, some people or some rewards: whoever looks at one person's total alone misses them.
-#
-# Each of them states the price of the noise that its protocol was calibrated for, epsilon = 1.
+# Faults of one field, one seed, some people or some rewards, at epsilon = 1
 
 
 PARTIAL_BUDGET = ApproxDP(epsilon=1.0, delta=1e-3)
@@ -245,37 +256,37 @@ _BATCH = 10
 
 
 class RawVariance(NoisySumAnalyzer):
-    """Shows the sum without noise where the variance belongs."""
+    """An analyzer with a fault: it shows the sum without noise as the variance."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """As usual, but for the variance."""
+        """Return the usual estimate with the wrong variance."""
         state, estimate = super().analyze(state, view, source)
         return state, replace(estimate, variance=sum_plain_statistics(view.numbers, self.domain)[0].sum(axis=-1))
 
 
 class FixedSeed(NoisySumAnalyzer):
-    """Draws the right noise from a generator that begins anew with every release."""
+    """An analyzer with a fault: it draws the noise from a generator that starts anew with every release."""
 
     def analyze(self, state: None, view: MixerState, source: NoiseSource) -> tuple[None, Estimate]:
-        """As usual, from a source of its own."""
+        """Return the usual estimate with noise of a fixed seed."""
         return super().analyze(state, view, FastNoise(np.random.default_rng(0)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FaultyServerGaussian(CentralGaussian):
-    """A central sum by another server, with a `share` of the noise that is stated."""
+    """A central sum with another analyzer, and a `share` of the stated noise."""
 
     server: type[NoisySumAnalyzer] = NoisySumAnalyzer
     share: float = 1.0
 
     @cached_property
     def analyzer(self) -> NoisySumAnalyzer:
-        """The other server."""
+        """The faulty analyzer."""
         return self.server(domain=self.domain, mechanism=replace(self.mechanism, std=self.share * self.noise_std))
 
 
 def target_with_server(server: type[NoisySumAnalyzer]) -> Target:
-    """A protocol with such a server."""
+    """Make the target of a protocol with this analyzer."""
     honest = CentralGaussian.calibrate(domain=Ball(dim=2), budget=PARTIAL_BUDGET)
     return target_from_protocol(
         FaultyServerGaussian(domain=honest.domain, noise_std=honest.noise_std, delta=honest.delta, server=server)
@@ -284,7 +295,7 @@ def target_with_server(server: type[NoisySumAnalyzer]) -> Target:
 
 @dataclass(frozen=True, kw_only=True)
 class HonestBatches(Policy[list[Floats]]):
-    """An honest policy: the state is a list of released sums, and the first arm is as good as any."""
+    """A policy without faults: the state is a list of released sums, and all arms are equally good."""
 
     trusts = ("central",)
     privacy: Privacy = central(epsilon=1.0, delta=1e-3)
@@ -292,55 +303,57 @@ class HonestBatches(Policy[list[Floats]]):
 
     @cached_property
     def protocol(self) -> CentralGaussian:
-        """Of a batch."""
+        """The protocol of a batch."""
         return CentralGaussian.calibrate(domain=LinearReport(features=2), budget=PARTIAL_BUDGET)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Of one batch: a person is in one."""
+        """The guarantee of one batch: a person is in one."""
         return self.protocol.guarantee
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> list[Floats]:
-        """Nothing."""
+        """Return the empty state."""
         return []
 
     def episode(self, state: list[Floats]) -> FixedLength | None:
-        """The next batch."""
+        """Return the next batch."""
         return FixedLength.batch(len(state), size=_BATCH, horizon=self.horizon)
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """The first arm."""
+        """Choose the first arm."""
         shape = contexts.shape[:-2]
         return Choice(actions=np.zeros(shape, dtype=np.int64), probabilities=np.ones(shape))
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Features and rewards, clipped."""
+        """Report clipped features and rewards."""
         assert played.features is not None
         return LinearReport(features=2).statistic(played.features, played.rewards)
 
     def learn(self, state: list[Floats], episode: Any) -> Generator[SumQuery, Estimate, list[Floats]]:
-        """One ask."""
+        """Query the sum once."""
         released = yield SumQuery(protocol=self.protocol)
         return [*state, released.total]
 
 
 def _lengthen_reports(statistic: Statistic, some: Any, times: float) -> Statistic:
-    """Some reports made longer after they were clipped."""
+    """Multiply some reports after they were clipped."""
     values = np.array(statistic.values)
     values[some] *= times
     return statistic.domain.sealed(values, clipped=statistic.clipped)
 
 
 class LongInTheMiddle(HonestBatches):
-    """A position of every batch has reports 20 times too long, and later batches a twentieth of the noise."""
+    """A fault: one position of every batch has reports 20 times too long, and later batches have a twentieth of the
+    noise.
+    """
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """As usual, but for that position."""
+        """Report as usual, but for that position."""
         honest = super().report(ask, played, coins)
         return _lengthen_reports(honest, _BATCH // 2, 20.0) if len(played.rewards) == _BATCH else honest
 
     def learn(self, state: list[Floats], episode: Any) -> Generator[SumQuery, Estimate, list[Floats]]:
-        """One ask, quietly."""
+        """Query the sum once, with too little noise in later batches."""
         stated = self.protocol
         quiet = FaultyServerGaussian(domain=stated.domain, noise_std=stated.noise_std, delta=stated.delta, share=1 / 20)
         released = yield SumQuery(protocol=quiet if state else stated)
@@ -348,33 +361,30 @@ class LongInTheMiddle(HonestBatches):
 
 
 class LongForSome(HonestBatches):
-    """Rewards in [.65, .75] make reports that are 50 times too long."""
+    """A fault: rewards in [.65, .75] make reports 50 times too long."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """As usual, but for these."""
+        """Report as usual, but for these rewards."""
         some = (played.rewards >= 0.65) & (played.rewards <= 0.75)
         return _lengthen_reports(super().report(ask, played, coins), some, 50.0)
 
 
 class FailsForSome(HonestBatches):
-    """Cannot go on if somebody's reward is in [.3, .4]."""
+    """A fault: the policy fails if somebody's reward is in [.3, .4]."""
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """As usual, or not at all."""
+        """Report as usual, or fail."""
         if np.any((played.rewards >= 0.3) & (played.rewards <= 0.4)):
             raise ArithmeticError("a reward that nobody has thought of")
         return super().report(ask, played, coins)
 
 
 def batches_target(kind: type[HonestBatches]) -> Target:
-    """Such a policy in a small world."""
+    """Make the target of such a policy in a small environment."""
     return target_from_policy(kind(), _WORLD)
 
 
-# GLM-JDP as printed: criterion I, which reads a user's raw contexts, has theta_o fitted anew at once.
-#
-# Whether the optimiser was called after a round is public - devices get another theta - and no noise covers it. In the
-# library refits are decided from released matrices only.
+# GLM-JDP as printed
 
 
 _CONSTANTS = GLMJDPConstants(
@@ -393,16 +403,20 @@ _CONSTANTS = GLMJDPConstants(
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedGLMJDP(GLMJDP):
-    """The server is told whether criterion I fired."""
+    """GLM-JDP as printed: criterion I, which reads a user's raw contexts, has theta_o fitted anew at once.
+
+    Whether the optimiser was called after a round is public, because devices get another theta, and no noise covers it.
+    The library decides about refits from released matrices only.
+    """
 
     def act(self, snapshot: Any, contexts: Floats, coins: Any) -> Any:
-        """As usual, and remembered."""
+        """Act as usual, and remember whether criterion I fired."""
         choice = super().act(snapshot, contexts, coins)
         object.__setattr__(self, "fired", bool(choice.groups is not None and choice.groups[-1] == 0))
         return choice
 
     def settled(self, state: GLMJDPState) -> Generator[SumQuery, Estimate, GLMJDPState]:
-        """A call of the optimiser where it did."""
+        """Call the optimiser if criterion I fired."""
         settled = yield from super().settled(state)
         if vars(self).get("fired") and settled.calls_o < self.used.calls_o:
             snapshot = self.matrices(settled.released)[0] / 3  # as if it had outgrown
@@ -411,7 +425,7 @@ class PrintedGLMJDP(GLMJDP):
 
 
 def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generator) -> int:
-    """How many sums are asked for after the first round, of a person with this one arm."""
+    """Return the number of queries after the first round, of a person with this one arm."""
     state, desk, asked = policy.init(), RunnerState(), 0
     episode = policy.episode(state)
     assert isinstance(episode, FixedLength)
@@ -432,7 +446,7 @@ def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generato
 
 
 def refits_target(kind: type[GLMJDP]) -> Target:
-    """What the number of asks after the first round tells of the first user's contexts."""
+    """Make the target in which the number of queries after the first round tells the first user's contexts apart."""
     policy = kind(
         dim=2,
         horizon=20,
@@ -451,15 +465,11 @@ def refits_target(kind: type[GLMJDP]) -> Target:
 
 
 def printed_refits() -> Target:
-    """The printed rule."""
+    """Make the target of the printed rule."""
     return refits_target(PrintedGLMJDP)
 
 
-# Faults that privacy software has really had, each with the claim that it made: every one of them must be refuted.
-#
-# Mechanisms and protocols here state the right price for noise that they do not draw, or draw the right noise and use
-# it
-# wrongly. None of them is reachable from the rest of the library.
+# Faults of privacy software
 
 
 BUDGET = ApproxDP(epsilon=4.0, delta=1e-3)
@@ -468,47 +478,47 @@ _USERS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class UnderstatedGaussian(GaussianMechanism):
-    """Draws `share` of the noise that it states."""
+    """A mechanism with a fault: it draws `share` of the noise that it states."""
 
     share: float = 1.0
 
     def release(self, value: ArrayLike, source: NoiseSource, *, rest: ArrayLike = 0.0) -> NDArray[np.float64]:
-        """With too little noise: what was drawn is right, and then it is scaled."""
+        """Draw the stated noise and scale it."""
         exact = self.reals(value)
         return np.asarray(exact + self.share * (super().release(value, source, rest=rest) - exact))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddOrRemove(Ball):
-    """A ball whose sensitivity is its radius: right if somebody is left out, wrong if somebody is replaced."""
+    """A ball with its radius as the sensitivity: right if somebody is left out, wrong if somebody is replaced."""
 
     @property
     def sensitivity(self) -> float:
-        """Half of the truth."""
+        """Half of the right sensitivity."""
         return self.bound
 
 
 def understated_noise(share: float) -> Target:
-    """Less noise than is stated."""
+    """Make the target with less noise than stated."""
     mechanism = UnderstatedGaussian(std=1 / BUDGET.mu(), sensitivity=1.0, share=share)
     return target_from_mechanism(mechanism, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
 
 
 def forgotten_factor() -> Target:
-    """A sensitivity without its factor 2."""
+    """Make the target of a sensitivity without its factor 2."""
     protocol = CentralGaussian.calibrate(domain=AddOrRemove(dim=2), budget=BUDGET)
     honest = replace(protocol, domain=Ball(dim=2))  # the same noise, with what neighbours really are
     return target_from_protocol(honest, epsilon=BUDGET.epsilon, delta=BUDGET.delta)
 
 
 def _neighbour_sums() -> tuple[CentralGaussian, Floats]:
-    """A protocol that keeps the budget, and the sums of a batch under both neighbours, (2, dim)."""
+    """Return a protocol that keeps the budget, and the sums of a batch under both neighbours, (2, dim)."""
     protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
     return protocol, farthest_points(protocol.domain)
 
 
 def reused_noise() -> Target:
-    """Two batches with one draw: what they have in common goes away when they are subtracted."""
+    """Make the target of two batches with one draw, which their difference cancels."""
     protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -519,7 +529,7 @@ def reused_noise() -> Target:
 
 
 def renoised_batch() -> Target:
-    """A batch that was released, and once more with fresh noise: after a crash, or for a second reader."""
+    """Make the target of a batch released twice with fresh noise, as after a crash or for a second reader."""
     protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -531,7 +541,7 @@ def renoised_batch() -> Target:
 
 
 def closed_by_answers() -> Target:
-    """A batch that ends when enough people have answered: how many slots it took tells who did not."""
+    """Make the target of a batch that ends when enough people have answered: its length reveals who did not."""
     protocol, sums = _neighbour_sums()
 
     def draw(swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
@@ -574,11 +584,7 @@ KNOWN_FAULTS: dict[str, Callable[[], Target]] = {
 }
 
 
-# The gallery as a whole: every known fault, every algorithm at what it states, mechanisms and protocols beside them.
-#
-# Known-bad rows have a confidence of 0.95. Known-good ones have 1 - 0.05 / rows, so that by the union bound the
-# probability that any of them is refuted by chance is at most 0.05; seeds are fixed, so that every run has the same
-# verdicts.
+# The whole gallery
 
 
 EPSILON, GALLERY_DELTA = 4.0, 1e-3  # of what is known to be good
@@ -589,7 +595,7 @@ _MANY = {"epsilon 10": 400_000}  # runs, below which no count can show an epsilo
 
 
 def known_truths() -> dict[str, Callable[[], Target]]:
-    """What is known to be good, by name."""
+    """Return the targets that are known to be correct, by name."""
     made: dict[str, Callable[[], Target]] = {}
     for make, names in (
         (mechanism_target, MECHANISMS),
@@ -601,7 +607,7 @@ def known_truths() -> dict[str, Callable[[], Target]]:
 
 
 def gallery_targets() -> Iterator[tuple[str, str, Callable[[], Target]]]:
-    """(name, known, how to make it) of every row, in order."""
+    """Yield (name, known, function that makes the target) of every row, in order."""
     for name, make in KNOWN_FAULTS.items():
         yield name, "bad", make
     for name, make in known_truths().items():
@@ -609,7 +615,7 @@ def gallery_targets() -> Iterator[tuple[str, str, Callable[[], Target]]]:
 
 
 def trials_for(name: str, trials: int) -> int:
-    """How often a row is run: more where a count must show a large epsilon, less where a run is slow."""
+    """Return the number of runs of a row: more where a count must show a large epsilon, fewer where a run is slow."""
     if name in _SLOW:
         return min(trials, _SLOW[name])
     return max([trials, *(most for word, most in _MANY.items() if name.endswith(word))])
@@ -625,10 +631,23 @@ def run_gallery(
     scheduler: str | None = None,
     progress: ProgressCallback = ignore_progress,
 ) -> AuditResult:
-    """Audit everything whose truth is known, or the `wanted` of it; `result.surprises` are rows that came out wrong.
+    """Audit all targets whose truth is known; `result.surprises` has the rows with a wrong verdict.
 
-    A row is a task of the `executor`, as in `bd.experiments.run`: "processes" (`jobs` of them), "dask" (at
-    `scheduler`), or here.
+    Parameters
+    ----------
+    trials, seed : int
+        The number of runs of a row, and the seed.
+    wanted : callable
+        (name, known) -> whether to audit this row.
+    jobs, executor, scheduler
+        As in `bd.experiments.run`; a row is a task. By default this process.
+    progress : callable
+        Called with the rows done, all rows, and a name.
+
+    Returns
+    -------
+    AuditResult
+        A row for each target.
     """
     working = choose_executor_or_here(executor, jobs=jobs, scheduler=scheduler)
     todo = [(name, known) for name, known, _ in gallery_targets() if wanted(name, known)]
@@ -643,7 +662,7 @@ def run_gallery(
 
 
 def audit_row(*, name: str, known: str, trials: int, seed: int) -> AuditRow:
-    """One row, wherever it is computed."""
+    """Audit one row, in any process."""
     (make,) = (make for other, truth, make in gallery_targets() if (other, truth) == (name, known))
     target = replace(make(), name=name, known=known)
     return attacked(target, trials=trials_for(name, trials), confidence=CONFIDENCES[known], seed=seed)

@@ -1,4 +1,4 @@
-"""The audit of a running test task."""
+"""`audit_task`: audit a running deployment of a test task by canaries."""
 
 from __future__ import annotations
 
@@ -49,8 +49,27 @@ def audit_task(
 ) -> AuditResult:
     """Send canaries through a running deployment of a test task, and try to refute its guarantee.
 
-    deployment  how clients reach it (`load_simulation.HttpDeployment`)
-    batches     so many at most, a canary in each; a task that is over ends the audit
+    Parameters
+    ----------
+    task : Task
+        The task.
+    deployment : Deployment
+        How clients reach it (`load_simulation.HttpDeployment`).
+    env : Environment, optional
+        The environment of the simulated users.
+    batches : int
+        The largest number of batches, with a canary in each; a task that ends ends the audit.
+    confidence : float
+        The probability with which a refutation is right.
+    seed : int
+        The seed of the users and the coins.
+    progress : callable
+        Called with the batches done, all batches, and a text.
+
+    Returns
+    -------
+    AuditResult
+        A row with the verdict and the lower bound.
     """
     if not task.content["test"]:
         raise InvalidArgument("task", task.id, "a task that is marked as a test: canaries spoil what real people teach")
@@ -88,7 +107,7 @@ def audit_task(
 
 
 class CanaryUsers(SimulatedUsers):
-    """A crowd whose first person in every batch tosses a coin; `right` of the `coins` are guessed from what is seen."""
+    """Simulated users; the first in every batch tosses a coin, and `right` of the `coins` are guessed from releases."""
 
     def __init__(
         self,
@@ -109,7 +128,7 @@ class CanaryUsers(SimulatedUsers):
         self._both: tuple[Floats, Floats] | None = None
 
     def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
-        """The batch with a canary in it; what would be published under either coin without noise is kept."""
+        """Return the batch with a canary in it, and keep what would be published without noise under either coin."""
         policy, episode = self.task.policy, view.episode()
         assert episode is not None
         asks = _first_queries(policy, view.state, episode)
@@ -125,7 +144,7 @@ class CanaryUsers(SimulatedUsers):
         return lives[coin]
 
     def after(self, epoch: int) -> CurrentPublication:
-        """Guess the coin from what is published then."""
+        """Guess the coin from what is published after the batch."""
         view = super().after(epoch)
         assert self._both is not None
         none, one = self._both
@@ -139,12 +158,12 @@ class CanaryUsers(SimulatedUsers):
 
 
 def _first_queries(policy: Policy[Any], state: Any, episode: Episode) -> list[SumQuery]:
-    """What the batch is asked first; more where the first answer does not matter for it."""
+    """Return the first queries about the batch, and further ones if they do not depend on the first answer."""
     return [next(policy.learn(state, episode))]
 
 
 def _replace_first_row(rows: PlayedRounds, row: PlayedRounds) -> PlayedRounds:
-    """The batch's rows, the first of them replaced."""
+    """Replace the first of the batch's rows."""
     parts: dict[str, Any] = {}
     for name in ("rewards", "features", "arms", "groups"):
         whole, one = getattr(rows, name), getattr(row, name)
@@ -156,7 +175,7 @@ def _replace_first_row(rows: PlayedRounds, row: PlayedRounds) -> PlayedRounds:
 def _learn_without_noise(
     policy: Policy[Any], state: Any, episode: Episode, rows: PlayedRounds, rng: np.random.Generator
 ) -> Any:
-    """The state after this batch if nothing were added to its sums; running sums go on from the published one."""
+    """Return the state after this batch without noise in its sums; running sums go on from the published one."""
     coins = GeneratorRandomness(lambda _: rng)
 
     def answer(ask: SumQuery) -> Estimate:
@@ -170,6 +189,6 @@ def _learn_without_noise(
 
 
 def _released_numbers(state: Any) -> Floats:
-    """The released numbers of a state: its sum where it has one, else all of its numbers."""
+    """Return the released numbers of a state: its sum if it has one, else all its numbers."""
     held = [state.total] if hasattr(state, "total") else list(list_arrays(state))
     return np.concatenate([np.asarray(each, dtype=float).ravel() for each in held])

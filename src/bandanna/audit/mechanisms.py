@@ -1,4 +1,4 @@
-"""Mechanisms and protocols under audit."""
+"""Mechanisms and protocols as targets of an audit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from bandanna.protocols.shuffle_bits import ShuffleBits
 from bandanna.protocols.spherical_cap import LocalUnit
 from bandanna.types import Floats
 
-# Mechanisms as targets: two values as far apart as their event allows, released often; enumerated where finite.
+# Mechanisms: two values as far apart as their event allows, released often; enumerated where finite
 
 
 _STEPS = 20  # integers that neighbours of integer noise differ by
@@ -69,7 +69,7 @@ def target_from_mechanism(
     epsilon: float | None = None,
     delta: float = 1e-5,
 ) -> Target:
-    """A mechanism at what it states at delta, or at an epsilon that somebody claims."""
+    """Make the target of a mechanism, at what it states at delta or at a claimed epsilon."""
     event = mechanism.event
     if epsilon is None:
         epsilon = accountant.epsilon(event, delta)
@@ -108,7 +108,7 @@ def target_from_mechanism(
 
 
 def neighbouring_values(mechanism: Mechanism) -> Floats:
-    """Two values that neighbours may have, (2, dim)."""
+    """Return two values that neighbours may have, (2, dim)."""
     event, unit = mechanism.event, np.eye(mechanism.dim)[0]
     if isinstance(mechanism, RandomizedResponse):
         return np.stack([np.ones(mechanism.dim), np.zeros(mechanism.dim)])
@@ -123,7 +123,7 @@ def neighbouring_values(mechanism: Mechanism) -> Floats:
 
 
 def enumerate_laws(mechanism: Mechanism) -> LawPair | None:
-    """The laws of one integer or direction under both neighbours, as formulas say; None of anything else."""
+    """Return the exact laws of one integer or direction under both neighbours, None for other mechanisms."""
     event = mechanism.event
     if isinstance(event, events.CapEvent):
         one, two = neighbouring_values(mechanism)
@@ -148,7 +148,7 @@ def enumerate_laws(mechanism: Mechanism) -> LawPair | None:
 
 
 def _laplace_law(scale: float, value: int) -> Floats:
-    """value + Z, what is more than 40 scales away gathered at the ends of the window: a function of the release."""
+    """Return the law of value + Z, with everything more than 40 scales away gathered at the ends of the window."""
     reach, q = math.ceil(40 * scale), math.exp(-1 / scale)
     k = np.arange(-reach, reach + 1) - value
     law = (1 - q) / (1 + q) * q ** np.abs(k)
@@ -157,7 +157,7 @@ def _laplace_law(scale: float, value: int) -> Floats:
 
 
 def _stream_target(mechanism: ContinualGaussian, name: str, claim: Claim) -> Target:
-    """A stream whose first element differs; scored by the likelihood of all numbers that were noised."""
+    """Make the target of a stream whose first element differs, scored by the likelihood of all noised numbers."""
     horizon, dim = mechanism.factorisation.horizon, mechanism.dim
     first = mechanism.sensitivity * np.eye(dim)[0]
 
@@ -198,7 +198,7 @@ def _stream_target(mechanism: ContinualGaussian, name: str, claim: Claim) -> Tar
 
 
 def _calibrate_binomial(epsilon: float, delta: float) -> BinomialMechanism:
-    """The fewest coins for one integer."""
+    """Return the binomial mechanism with the fewest coins for one integer."""
 
     def made(trials: float) -> BinomialMechanism:
         return BinomialMechanism(trials=math.ceil(trials), shift=float(_STEPS), reach=_STEPS, rounded=False)
@@ -234,12 +234,12 @@ PURE = ("laplace", "discrete_laplace", "randomized_response", "priv_unit")
 
 
 def mechanism_target(name: str, *, epsilon: float, delta: float) -> Target:
-    """A mechanism by its name, calibrated for a budget: at the epsilon that it states."""
+    """Make the target of a mechanism by name, calibrated for a budget, at the epsilon that it states."""
     validation.one_of("mechanism", name, tuple(MECHANISMS))
     return target_from_mechanism(MECHANISMS[name](epsilon, delta), name=name, delta=0.0 if name in PURE else delta)
 
 
-# Protocols as targets: a batch or a stream, of which one user has either of two statistics that are farthest apart.
+# Protocols: a batch or a stream in which one user has either of two statistics that are farthest apart
 
 
 BATCH, STEPS = 8, 8
@@ -256,9 +256,9 @@ def target_from_protocol(
     epsilon: float | None = None,
     delta: float | None = None,
 ) -> Target:
-    """A protocol at its stated guarantee, or at an epsilon that somebody claims, for one participation.
+    """Make the target of a protocol, at its stated guarantee or at a claimed epsilon, for one participation.
 
-    The others have the neighbour's statistic: among equal reports one that is not is seen best.
+    All other users have the neighbour's statistic: a different report is seen best among equal ones.
     """
     scripts = [ReleaseScript(releases=(each,)) for each in _make_release_pairs(protocol, users=users, steps=steps)]
     stated = protocol.guarantee
@@ -292,7 +292,7 @@ def target_from_protocol(
 
 
 def _make_release_pairs(protocol: Protocol, *, users: int, steps: int) -> list[ReleasePair]:
-    """Neighbours: three positions, with the farthest statistics; and the first with one of them, or the origin."""
+    """Return neighbours: three positions with the farthest statistics, and the first with one of them or the origin."""
     one, two = farthest_points(protocol.domain)
     origin = np.broadcast_to(protocol.domain.origin, one.shape)
     count = users if isinstance(protocol, BatchProtocol) else steps
@@ -332,6 +332,6 @@ PROTOCOLS: dict[str, Callable[[float, float], Protocol]] = {
 
 
 def protocol_target(name: str, *, epsilon: float, delta: float) -> Target:
-    """A protocol by its name, calibrated for a budget: at the guarantee that it states."""
+    """Make the target of a protocol by name, calibrated for a budget, at the guarantee that it states."""
     validation.one_of("protocol", name, tuple(PROTOCOLS))
     return target_from_protocol(PROTOCOLS[name](epsilon, delta), name=name)

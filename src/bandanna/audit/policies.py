@@ -1,4 +1,4 @@
-"""Policies under audit."""
+"""Policies as targets of an audit: search for people whose rows leak, and record neighbours."""
 
 from __future__ import annotations
 
@@ -31,19 +31,7 @@ from bandanna.policies.base import Policy
 from bandanna.simulation.environments.base import Environment
 from bandanna.types import Floats
 
-# Whose rows betray something: everybody's are replaced at once, and then one person's whose row made the difference.
-#
-# A run is repeated with the same answers and other rows of all people, some times: the largest and the least rewards,
-# the
-# ends of their range and 0, and rewards from all over it, with random features. If nothing that is shown differs from
-# the
-# first run, no single row among them has reached it. If something differs, some person's row is the first that makes
-# the
-# difference when the rows are replaced one after the other: bisection finds it, and with it two neighbours. The same
-# runs
-# give everybody's reports to every ask, so that reports which are longer than the domain allows are found, wherever
-# they
-# stand.
+# The search for leaks
 
 
 MIN_REWARD_VALUES = 128  # values between the ends of the range, at least, where few people are enough for that
@@ -56,7 +44,7 @@ _LENGTHS = (1.0, 1.0, 0.5, 2.0, 0.0)  # of features; what is longer than 1 is cl
 
 @dataclass(frozen=True, kw_only=True)
 class UserPosition:
-    """One person: the number of an episode, and the position in it."""
+    """A person: the number of an episode, and the position in it."""
 
     episode: int
     position: int
@@ -64,9 +52,15 @@ class UserPosition:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LeakSearch:
-    """A policy in its world, whose people's rows are replaced.
+    """Search for people whose rows reach what is shown of a policy on another way than the noised sums.
 
-    base  rewards that everybody has at first, instead of those of the world
+    A run is repeated several times with the same answers and other rows of all people: the largest and the least
+    rewards, the ends of their range and 0, and rewards from all over it, with random features. If nothing shown differs
+    from the first run, no single row has reached it. If something differs, bisection over people finds the first whose
+    row makes the difference, and with it two neighbours. The same runs give everybody's reports to every query, so that
+    reports longer than the domain allows are found wherever they are.
+
+    `base`: rewards of all people in the first run instead of the environment's.
     """
 
     policy: Policy[Any]
@@ -77,11 +71,11 @@ class LeakSearch:
 
     @cached_property
     def probe(self) -> RecordedRun:
-        """The run with everybody's own rows."""
+        """Return the run with everybody's own rows."""
         return play_probe(self.policy, self.env, rounds=self.rounds, seed=self.seed, canaries=self.base)
 
     def with_calm_rewards(self) -> LeakSearch | None:
-        """The same with one reward for everybody, with which the run does not fail; None where there is none."""
+        """Return the search with one reward for everybody with which the run does not fail, None if there is none."""
         everybody = np.arange(self.rounds)
         for reward in _CALM_REWARDS:
             base = Substitution(rounds=everybody, rewards=np.full(self.rounds, reward), private=False)
@@ -92,7 +86,7 @@ class LeakSearch:
 
     @cached_property
     def places(self) -> list[UserPosition]:
-        """Everybody who reports, in the order of their rounds."""
+        """Return everybody who reports, in the order of their rounds."""
         return [
             UserPosition(episode=number, position=position)
             for number, (_, played) in enumerate(self.probe.episodes)
@@ -100,12 +94,12 @@ class LeakSearch:
         ]
 
     def round_of(self, place: UserPosition) -> int:
-        """When this person comes."""
+        """Return the round in which this person comes."""
         return self.probe.begins[place.episode] + place.position
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """From the least to the largest reward that the policy, or the world, has; at least from -1 to 1."""
+        """Return the least and the largest reward that the policy or the environment has; at least [-1, 1]."""
         declared = getattr(self.policy, "reward_range", None) or (-1.0, 1.0)
         seen = [
             float(each) for _, played in self.probe.episodes for each in (played.rewards.min(), played.rewards.max())
@@ -114,7 +108,7 @@ class LeakSearch:
 
     @cached_property
     def crowds(self) -> list[Substitution]:
-        """Other rows of everybody: large and small rewards, none, the ends of the range and 0, and all over it."""
+        """Return other rows for everybody: large and small rewards, none, the ends of the range, 0, and all over it."""
         people, rng = len(self.places), np.random.default_rng([self.seed, 7])
         runs = min(_MOST, max(_FEWEST, math.ceil(MIN_REWARD_VALUES / people)))
         low, high = self.reward_range
@@ -139,7 +133,7 @@ class LeakSearch:
         return bool(getattr(self.policy, "intercept", False))
 
     def _features(self, rng: np.random.Generator) -> Floats | None:
-        """Of everybody, in random directions, of several lengths."""
+        """Return features for everybody, in random directions and of several lengths."""
         own = self.probe.episodes[0][1].features
         if own is None or self.base is not None:
             return None
@@ -150,7 +144,7 @@ class LeakSearch:
 
     @cached_property
     def seen(self) -> list[RecordedRun]:
-        """A run with each of these crowds, and the answers of the first run."""
+        """Return a run with each of these rows and the answers of the first run."""
         return [self._with(crowd) for crowd in self.crowds]
 
     def _with(self, crowd: Substitution) -> RecordedRun:
@@ -161,7 +155,7 @@ class LeakSearch:
         return crowd if self.base is None else crowd.over(self.base)
 
     def leaks(self) -> Iterator[tuple[str, UserPosition, tuple[Substitution, Substitution]]]:
-        """What differs with other rows and the same answers, whose row makes it so, and the neighbours."""
+        """Yield what differs with other rows and the same answers, whose row causes it, and the neighbours."""
         checked = False
         for crowd, seen in zip(self.crowds, self.seen, strict=True):
             if self.probe.difference(seen) is not None:
@@ -171,7 +165,7 @@ class LeakSearch:
                 yield self._find_culprit(crowd, self.probe.difference)
 
     def _check_repeatable(self, crowd: Substitution) -> None:
-        """Refuse a policy whose runs differ with the same rows, coins and answers: no comparison tells anything."""
+        """Refuse a policy whose runs differ with the same rows, coins and answers: comparisons would show nothing."""
         again = self._with(crowd.first(0))
         if (difference := self.probe.difference(again)) is not None:
             allowed = (
@@ -181,9 +175,10 @@ class LeakSearch:
             raise InvalidArgument("target", type(self.policy).__name__, allowed)
 
     def find_suspects(self) -> list[NeighbourRecording]:
-        """Neighbours for whom more differs than one report: scales of noise, fields beside a total, others' reports.
+        """Return neighbours for whom more than one report differs: scales of noise, fields beside a total, others'
+        reports.
 
-        That is no refutation by itself. The releases to these neighbours are attacked like others.
+        That alone is no refutation. The releases to these neighbours are attacked like others.
         """
         half = self.crowds[0].only(slice(0, None, 2))  # everybody between them keeps their own rows
         tries = [(self._unlike_fields, crowd, seen) for crowd, seen in zip(self.crowds, self.seen, strict=True)]
@@ -194,11 +189,11 @@ class LeakSearch:
         return [self._recorded(place, worlds) for _, place, worlds in filter(None, found)]
 
     def _unlike_fields(self, seen: RecordedRun) -> str | None:
-        """Whether fields beside a total differ from those of the first run, or the scales of noise."""
+        """Return what differs from the first run beside the totals: other fields, or the scales of noise."""
         return "a field beside the total" if seen.fields != self.probe.fields else None
 
     def _unlike_reports(self, seen: RecordedRun) -> str | None:
-        """Whether people who have their own rows in a run report something else than in the first."""
+        """Return what differs from the first run in the reports of people who kept their own rows."""
         for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
             if asked.ask.of != "episode" or not _has_same_query(seen, step, asked.values.shape):
                 continue
@@ -211,7 +206,7 @@ class LeakSearch:
     def _find_culprit(
         self, crowd: Substitution, difference: Callable[[RecordedRun], str | None]
     ) -> tuple[str, UserPosition, tuple[Substitution, Substitution]]:
-        """Somebody whose row makes a difference, after those of all people before."""
+        """Find a person whose row makes a difference after those of all people before."""
         without, with_it = 0, len(crowd.rounds)
         what = difference(self._with(crowd)) or ""
         while with_it - without > 1:
@@ -239,11 +234,13 @@ class LeakSearch:
 
     @cached_property
     def standard(self) -> NeighbourRecording:
-        """The first user of the batch that pays most."""
+        """Record the first user of the batch that pays most."""
         return record_neighbours(self.policy, self.env, rounds=self.rounds, seed=self.seed, probe=self.probe)
 
     def others(self) -> Iterator[NeighbourRecording]:
-        """Somebody in each of some other batches: whose reports are too long there, or at another position."""
+        """Yield recordings of one person in each of some other batches, where reports are longest or at another
+        position.
+        """
         longest = self._find_longest()
         for turn, number in enumerate(self._batches(longest)):
             users = len(self.probe.episodes[number][1].rewards)
@@ -267,7 +264,7 @@ class LeakSearch:
                 )
 
     def _batches(self, longest: dict[int, tuple[float, int, tuple[int, int]]]) -> list[int]:
-        """The first two, the middle one, the last one, the dearest, and where reports are longest."""
+        """Return the first two, the middle, the last and the dearest batch, and those with the longest reports."""
         asked = sorted(set(self.probe.places))
         if len(asked) > _BATCHES:
             some = {asked[0], asked[1], asked[len(asked) // 2], asked[-1], self.standard.place}
@@ -275,7 +272,7 @@ class LeakSearch:
         return asked
 
     def _find_longest(self) -> dict[int, tuple[float, int, tuple[int, int]]]:
-        """Of every episode: by how much two reports of one person are farther apart than allowed; who, and in which."""
+        """Return for every episode how far two reports of one person exceed the allowed distance, and where."""
         found: dict[int, tuple[float, int, tuple[int, int]]] = {}
         for step, (asked, number) in enumerate(zip(self.probe.asks, self.probe.places, strict=True)):
             whole = asked.ask.of == "episode" and len(asked.values) == len(self.probe.episodes[number][1].rewards)
@@ -297,7 +294,7 @@ class LeakSearch:
 
     @property
     def looked(self) -> tuple[str, ...]:
-        """What was looked at, in words."""
+        """Return what was looked at, in words."""
         low, high = self.reward_range
         batches, fields = len(self.probe.episodes), len(self.probe.asks)
         between = (len(self.crowds) - _FIXED) * len(self.places)
@@ -316,7 +313,7 @@ def _has_same_query(seen: RecordedRun, step: int, shape: tuple[int, ...]) -> boo
     return step < len(seen.asks) and seen.asks[step].values.shape == shape
 
 
-# Policies as targets: by name, by place ("module:Class"), or as they stand.
+# Targets
 
 
 _NOT_LOOKED_AT = (
@@ -337,7 +334,9 @@ def target_from_policy(
     delta: float | None = None,
     seed: int = 0,
 ) -> Target:
-    """A policy at its stated guarantee, or at an epsilon that somebody claims, by record and replay in a world."""
+    """Make the target of a policy, at its stated guarantee or a claimed epsilon, by record and replay in an
+    environment.
+    """
     stated = policy.guarantee
     claimed, at = stated.epsilon if epsilon is None else epsilon, stated.delta if delta is None else delta
     shown = name or type(policy).__name__
@@ -387,7 +386,7 @@ def target_from_policy(
 
 
 def _find_leak(search: LeakSearch, delta: float) -> str | None:
-    """What raw data reach with a probability above delta, in words; None where nothing was found."""
+    """Return in words what raw data reach with a probability above delta, None if nothing was found."""
     policy, env = search.policy, search.env
     for difference, place, worlds in search.leaks():
         if replay.leaks_often(policy, env, worlds, rounds=search.rounds, delta=delta, confidence=SURE):
@@ -399,6 +398,6 @@ def _find_leak(search: LeakSearch, delta: float) -> str | None:
 
 
 def policy_target(name: str, *, epsilon: float, delta: float) -> Target:
-    """An algorithm by its name or place, in a small world of its own."""
+    """Make the target of an algorithm by name or place, in a small environment of its own."""
     policy, setting = targets.make_audited_policy(name, epsilon=epsilon, delta=delta)
     return target_from_policy(policy, setting.env, rounds=setting.rounds, name=name)

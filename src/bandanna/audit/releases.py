@@ -1,4 +1,9 @@
-"""Scripts of releases, neighbours, and recorded noise."""
+"""Releases under two neighbours: canaries that are far apart, recorded noise, and scripts that run the releases.
+
+A policy's queries, or a protocol alone, come down to batches and streams whose statistics differ in one person.
+`ReleaseScript` runs them by the protocols' own message path. Where all noise is Gaussian or Laplace, `RecordingNoise`
+gives the exact separation; laws of counts, answers and directions are computed by `audit.exact`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,7 @@ from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.protocols.gaussian import ShuffleGaussian
 from bandanna.types import Floats
 
-# Canaries: two statistics of a domain that are as far apart as any, and two rows whose reports are.
+# Canaries
 
 
 FAR_REWARD = 40.0  # beyond every bound: what is longer is clipped
@@ -33,7 +38,7 @@ _ANGLES = 361
 
 
 def farthest_points(domain: Domain) -> Floats:
-    """Two points of the domain whose distance is its diameter, (2, dim): that of a ball, a box, or reports."""
+    """Return two points of the domain whose distance is its diameter, (2, dim)."""
     if isinstance(domain, Ball):
         point = np.full(domain.dim, domain.bound / math.sqrt(domain.dim))  # as far as any in l1 too
         return np.stack([point, -point])
@@ -47,7 +52,7 @@ def farthest_points(domain: Domain) -> Floats:
 
 
 def _unit_rows(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
-    """Features of length 1 at all angles, with rewards 1 and -1: (n, d) and (n,)."""
+    """Return features of length 1 at all angles with rewards 1 and -1: (n, d) and (n,)."""
     slopes = features - 1 if intercept else features
     turns = np.linspace(0, math.pi, _ANGLES) if slopes > 1 else np.array([0.0, math.pi])
     x = np.zeros((len(turns), features))
@@ -60,7 +65,7 @@ def _unit_rows(features: int, *, intercept: bool) -> tuple[Floats, Floats]:
 
 
 def _farthest_places(points: Floats) -> tuple[int, int]:
-    """The places of the two points that are farthest apart; by symmetry the first angle is one of them."""
+    """Return the indices of the two points that are farthest apart; by symmetry the first angle is one of them."""
     distances = np.linalg.norm(points - points[0], axis=-1)
     return 0, int(np.argmax(distances))
 
@@ -68,10 +73,10 @@ def _farthest_places(points: Floats) -> tuple[int, int]:
 def find_farthest_rows(
     policy: Policy[Any], asks: list[SumQuery], row: PlayedRounds, *, private: bool
 ) -> tuple[PlayedRounds, PlayedRounds]:
-    """Two rows of one person whose reports to these asks are as far apart as we can make them.
+    """Return two rows of one person whose reports to these queries are as far apart as can be found.
 
-    Rewards take both ends of what is clipped; features, where they are `private`, all angles in a plane, and no
-    features at all; where they are public, both rows have the same. Distances count in units of each ask's sensitivity.
+    Rewards take both ends of the clipping range. Features, if `private`, take all angles in a plane and 0; public
+    features are the same in both rows. Distances are measured in units of each query's sensitivity.
     """
     rows = _candidate_rows(policy, row, private=private)
     count = rows.rewards.shape[0]
@@ -93,7 +98,7 @@ def find_farthest_rows(
 
 
 def _candidate_rows(policy: Policy[Any], row: PlayedRounds, *, private: bool) -> PlayedRounds:
-    """Rows that a person may have, (n) of them."""
+    """Return n rows that a person may have."""
     if row.rewards.ndim == 2:  # averages of a client over all arms of an episode
         high = np.full_like(row.rewards[0], FAR_REWARD)
         return PlayedRounds(rewards=np.stack([high, -high]))
@@ -115,7 +120,7 @@ def _candidate_rows(policy: Policy[Any], row: PlayedRounds, *, private: bool) ->
 
 
 def _lengthen_features(policy: Policy[Any], features: Floats) -> Floats:
-    """Public features as long as they may be: an adversary chooses them, the same in both worlds."""
+    """Make public features as long as allowed: an adversary chooses them, the same for both neighbours."""
     if getattr(policy, "intercept", False):
         slopes = np.zeros_like(features)
         slopes[..., 0], slopes[..., -1] = 1.0, 1.0
@@ -124,15 +129,7 @@ def _lengthen_features(policy: Policy[Any], features: Floats) -> Floats:
     return features / length if length > 0 else features
 
 
-# A spy between what draws and its noise source: which exact values are noised with what.
-#
-# Where all noise is Gaussian, the separation of the neighbours is known exactly from it,
-#
-#     mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2,
-#
-# where all of it is Laplace the largest loss is sum |value under P - value under Q|_1 / scale, and the likelihood
-# ratio
-# of Gaussians is a sum over what was released, so that samples are scored as well as anybody could.
+# Recorded noise
 
 
 N_SOURCES = 16  # noise sources that are compared, until one differs
@@ -142,27 +139,34 @@ NoiseMoves = list[tuple[Floats, float]]  # by how much a value moves, and the st
 
 
 class RecordingScales(FastNoise):
-    """Noise as usual from another source; the scales of Gaussian and Laplace noise are written down, in order."""
+    """Noise of another source, with the scales of Gaussian and Laplace noise recorded in order."""
 
     def __init__(self, source: FastNoise) -> None:
         super().__init__(source._rng)
         self.scales: list[tuple[str, float]] = []
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """As usual."""
+        """Record the scale and draw."""
         self.scales.append(("gaussian", std))
         return super().gaussian(value, std=std, grid=grid)
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """As usual."""
+        """Record the scale and draw."""
         self.scales.append(("laplace", scale))
         return super().laplace(value, scale=scale, grid=grid)
 
 
 class RecordingNoise(RecordingScales):
-    """Noise as usual; what is noised with Gaussians is written down, or weighed as it is released.
+    """Noise of another source, with the values that get Gaussian or Laplace noise recorded, or weighed as they are
+    released.
 
-    With `forced` it comes out as it did in another run.
+    If all noise is Gaussian, the separation of the neighbours is exactly
+
+        mu^2 = sum over noised values of |value under P - value under Q|^2 / std^2;
+
+    if all is Laplace, the largest loss is sum |value under P - value under Q|_1 / scale. The likelihood ratio of
+    Gaussians is a sum over what was released, so samples get the best possible score. With `forced`, noised values come
+    out as in another run.
     """
 
     def __init__(
@@ -184,7 +188,7 @@ class RecordingNoise(RecordingScales):
         self._weights = None if weights is None else iter(weights)
 
     def gaussian(self, value: ArrayLike, *, std: float, grid: float) -> NDArray[np.float64]:
-        """As usual."""
+        """Record the values and draw."""
         released = super().gaussian(value, std=self.times * std, grid=grid)
         if self._weights is None:
             released = next(self._forced, released)
@@ -196,40 +200,41 @@ class RecordingNoise(RecordingScales):
         return released
 
     def laplace(self, value: ArrayLike, *, scale: float, grid: float) -> NDArray[np.float64]:
-        """As usual."""
+        """Record the values and draw."""
         self.laplaces.append((np.array(value, dtype=float), scale))
         return super().laplace(value, scale=scale, grid=grid)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """As usual."""
+        """Draw, and record that other noise was used."""
         self.others += 1
         return super().discrete_gaussian(std=std, size=size)
 
     def discrete_laplace(self, *, scale: float, size: Size) -> NDArray[np.int64]:
-        """As usual."""
+        """Draw, and record that other noise was used."""
         self.others += 1
         return super().discrete_laplace(scale=scale, size=size)
 
     def binomial(self, *, trials: int, probability: float, size: Size) -> NDArray[np.int64]:
-        """As usual."""
+        """Draw, and record that other noise was used."""
         self.others += 1
         return super().binomial(trials=trials, probability=probability, size=size)
 
     def coins(self, counts: NDArray[np.int64], chances: NDArray[np.float64]) -> NDArray[np.int64]:
-        """As usual."""
+        """Draw, and record that other noise was used."""
         self.others += 1
         return super().coins(counts, chances)
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """As usual."""
+        """Draw, and record that other noise was used."""
         self.others += 1
         return super().uniform(size)
 
 
 def measure_moves(run: Callable[[bool, RecordingNoise], object]) -> tuple[NoiseMoves, NoiseMoves] | None:
-    """What `run(swapped, spy)` has noised by Gaussians, and what by Laplace noise, and how far both move.
+    """Return the values of `run(swapped, spy)` that get Gaussian and Laplace noise, and how far the neighbour moves
+    both.
 
-    None where other noise is drawn, or none at all, or noise of another scale for the neighbour.
+    None if other noise is drawn, if none is drawn, or if its scale differs for the neighbour.
     """
     one, two = (RecordingNoise(np.random.default_rng(0)) for _ in range(2))
     for swapped, spy in ((False, one), (True, two)):
@@ -242,7 +247,7 @@ def measure_moves(run: Callable[[bool, RecordingNoise], object]) -> tuple[NoiseM
 
 
 def has_uneven_scales(run: Callable[[bool, RecordingNoise], object]) -> bool:
-    """Whether the scales of Gaussian or Laplace noise differ between the neighbours: they depend on somebody's data."""
+    """Return whether the scales of Gaussian or Laplace noise differ between the neighbours, and so depend on data."""
     one, two = (RecordingNoise(np.random.default_rng(0)) for _ in range(2))
     run(False, one)
     run(True, two)
@@ -250,10 +255,10 @@ def has_uneven_scales(run: Callable[[bool, RecordingNoise], object]) -> bool:
 
 
 def bypasses_noise(shown: Callable[[bool, RecordingNoise], object]) -> bool:
-    """Whether what is shown tells the neighbours apart although all that was noised comes out the same.
+    """Return whether what is shown differs between the neighbours although all noised values come out the same.
 
-    Then something reaches the observer beside the noise, and the separation of what was noised says nothing. Noise that
-    is far larger than usual is tried too: what is done to rare outcomes alone is seen with it.
+    Then something reaches the observer beside the noise, and the separation of the noised values says nothing. Much
+    larger noise is tried too, because rare outcomes alone may be treated differently.
     """
     return any(_differs_with_same_noise(shown, times) for times in (1.0, _LARGE))
 
@@ -266,24 +271,24 @@ def _differs_with_same_noise(shown: Callable[[bool, RecordingNoise], object], ti
 
 
 class _ExtremeNoise(FastNoise):
-    """A source whose uniform numbers are all near 0, or all near 1: a device that tells a rare lie does so."""
+    """A source whose uniform numbers are all near 0 or all near 1, so that a device that tells a rare lie tells it."""
 
     def __init__(self, rng: np.random.Generator, *, high: bool) -> None:
         super().__init__(rng)
         self.high = high
 
     def uniform(self, size: Size) -> NDArray[np.float64]:
-        """Within 2^-20 of 0 or 1."""
+        """Return numbers within 2^-20 of 0 or 1."""
         near = super().uniform(size) * 2.0**-20
         return np.asarray(1 - 2.0**-53 - near if self.high else near)
 
     def discrete_gaussian(self, *, std: float, size: Size) -> NDArray[np.int64]:
-        """As usual: it rejects by uniform numbers, and would never end."""
+        """Draw as usual: the sampler rejects by uniform numbers and would never end."""
         return FastNoise(self._rng).discrete_gaussian(std=std, size=size)
 
 
 def ignores_source(shown: Callable[[FastNoise], object]) -> bool:
-    """Whether what is shown is the same with any of a few noise sources, however unlikely one of them is."""
+    """Return whether what is shown is the same with any of a few noise sources, however unlikely one of them is."""
     first, *others = (np.random.default_rng([1, each]) for each in range(N_SOURCES))
     before = list(take_apart(shown(FastNoise(first))))
     extremes = (_ExtremeNoise(np.random.default_rng([1, N_SOURCES]), high=high) for high in (False, True))
@@ -291,16 +296,12 @@ def ignores_source(shown: Callable[[FastNoise], object]) -> bool:
 
 
 def repeats_noise(shown: Callable[[FastNoise], object]) -> bool:
-    """Whether a second release of the same data is the same as the first, with any of a few noise sources."""
+    """Return whether a second release of the same data equals the first, with any of a few noise sources."""
     sources = (FastNoise(np.random.default_rng([3, each])) for each in range(N_SOURCES))
     return all(list(take_apart(shown(each))) == list(take_apart(shown(each))) for each in sources)
 
 
-# What holds the canary, as a script of releases: run it under either neighbour, and see what an observer sees.
-#
-# A policy's queries, or a protocol alone, come down to some batches and streams whose statistics differ in one person.
-# The script runs them by the protocols' own message path. Where all noise is Gaussian, `RecordingNoise` sees the exact
-# separation of the neighbours; laws of counts, answers and directions are computed (`audit.exact`).
+# Scripts of releases
 
 
 _NUMBERS = 2_000_000  # that are held at once
@@ -311,7 +312,7 @@ REUSED = "two releases have the same noise: their difference is known without no
 
 
 def fields_beside_total(estimates: list[Estimate]) -> list[ValueLeaf]:
-    """Every field of estimates but their totals."""
+    """Return every field of estimates but their totals."""
     found = [leaf for each in estimates for leaf in take_apart(each)]
     return [(path, token) for path, token in found if not path.startswith(".total")]
 
@@ -341,17 +342,17 @@ class ReleasePair:
 
     @cached_property
     def move(self) -> Floats:
-        """By how much the person moves the sum, at the step where it is largest, (dim,)."""
+        """How far the person moves the sum, at the step where it is farthest, (dim,)."""
         moves = [one.sum(axis=0) - two.sum(axis=0) for one, two in zip(self.one, self.two, strict=True)]
         return np.asarray(max(moves, key=lambda each: float(np.sum(each * each))))
 
     @property
     def size(self) -> int:
-        """Numbers that one run takes."""
+        """The numbers that one run holds."""
         return max(each.size for each in self.one) * (1 if isinstance(self.protocol, BatchProtocol) else 2)
 
     def estimates(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Estimate]:
-        """The estimates after every step, along the messages."""
+        """Return the estimates after every step, by the message path."""
         steps = self.two if swapped else self.one
         if isinstance(self.protocol, BatchProtocol):
             return [self.protocol.release(self._statistic(step, replicates), source) for step in steps]
@@ -363,7 +364,7 @@ class ReleasePair:
         return estimates
 
     def totals(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
-        """Their totals, (*R, dim) each."""
+        """Return the totals of `estimates`, (*R, dim) each."""
         return [each.total for each in self.estimates(swapped, source, replicates)]
 
     def _statistic(self, values: Floats, replicates: tuple[int, ...]) -> Statistic:
@@ -372,14 +373,14 @@ class ReleasePair:
 
     @property
     def clear(self) -> bool:
-        """Whether the person's statistic is seen as it is."""
+        """Whether the person's statistic is released without noise."""
         moved = any(not np.array_equal(one, two) for one, two in zip(self.one, self.two, strict=True))
         return moved and isinstance(self.protocol.event, ClearEvent)
 
     @cached_property
     def moves(self) -> NoiseMoves | None:
-        """What is noised by Gaussians, and how far it moves; None where other noise is drawn, or reports are mixed, or
-        what is seen is not made of it alone.
+        """The values that get Gaussian noise and how far they move; None if other noise is drawn, if reports are mixed,
+        or if something else is shown.
         """
         return None if self.alone else self._noise_moves
 
@@ -392,43 +393,43 @@ class ReleasePair:
 
     @cached_property
     def beside(self) -> bool:
-        """Whether something is seen beside what is noised: then samples of all that is seen must tell.
+        """Whether something is shown beside the noised values, so that samples of all that is shown must decide.
 
-        Of Gaussian noise: what differs though all that was noised comes out the same. Of other noise: fields of the
-        estimates beside the total that differ at all.
+        With Gaussian noise: something that differs although all noised values come out the same. With other noise:
+        fields of the estimates beside the total that differ.
         """
         return bool(self._told) if self._noise_moves is None else bypasses_noise(self._shown)
 
     @cached_property
     def fixed(self) -> bool:
-        """Whether other noise sources give the same estimates: then noise that is the same in all runs hides nothing.
+        """Whether other noise sources give the same estimates: noise that is the same in all runs hides nothing.
 
-        Answers of a few bits may agree by chance: samples of single runs tell.
+        Answers of a few bits may agree by chance; samples of single runs decide about them.
         """
         return ignores_source(lambda source: self.estimates(False, source, ()))
 
     @property
     def alone(self) -> bool:
-        """Whether every run is made by itself, as in a deployment, and all fields of what it shows are attacked."""
+        """Whether every run is made by itself, as in a deployment, and all fields that it shows are attacked."""
         return self.beside or self.fixed or self.uneven
 
     @cached_property
     def uneven(self) -> bool:
-        """Whether the scale of the noise depends on the person: then no exact law that we know holds."""
+        """Whether the scale of the noise depends on the person, so that no exact law holds."""
         return has_uneven_scales(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
     def reused(self) -> bool:
-        """Whether a server adds the same noise to several releases: the difference of two of them has none.
+        """Whether a server adds the same noise to several releases, whose difference then has none.
 
-        Answers of a few bits often agree by chance, so that this is asked of trusted servers alone.
+        Only trusted servers are checked: answers of a few bits often agree by chance.
         """
         batch = self.protocol.trust == "central" and isinstance(self.protocol, BatchProtocol)
         return batch and repeats_noise(lambda source: self.totals(False, source, ()))
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether a shuffler forwards reports in the order in which they come: then everybody's own is seen."""
+        """Whether a shuffler forwards reports in the order of arrival, so that everybody's own report is seen."""
         if not isinstance(self.protocol, ShuffleGaussian):
             return False
         sent = self.protocol.device.message(self._statistic(self.one[0], ()), FastNoise(np.random.default_rng(0)))
@@ -437,7 +438,7 @@ class ReleasePair:
         return bool(np.array_equal(there, back[::-1]))
 
     def _shown(self, swapped: bool, source: FastNoise) -> list[Any]:
-        """What an observer is shown in one run: estimates, or in the local model every message, drawn once more."""
+        """Return what an observer sees in one run: estimates, or in the local model every message, drawn once more."""
         return [self.estimates(swapped, source, ()), self._messages(swapped, source) if self._local else []]
 
     @property
@@ -450,12 +451,12 @@ class ReleasePair:
 
     @cached_property
     def _differs_by_messages(self) -> bool:
-        """Whether it is not the estimates that differ beside the noise, so that messages must."""
+        """Whether messages, and not estimates, differ beside the noise."""
         return self._local and self.beside and not bypasses_noise(lambda swapped, spy: self.estimates(swapped, spy, ()))
 
     @cached_property
     def _told(self) -> list[int]:
-        """The places of those numbers beside the totals that differ for the neighbours, with the same noise."""
+        """The indices of the numbers beside the totals that differ for the neighbours with the same noise."""
         one, two = (
             numbers_from_leaves(fields_beside_total(self.estimates(swapped, FastNoise(np.random.default_rng(0)), ())))
             for swapped in (False, True)
@@ -464,7 +465,7 @@ class ReleasePair:
         return [place for place in range(same) if one[place] != two[place]] + list(range(same, len(one)))
 
     def _single(self, swapped: bool, source: FastNoise) -> Floats:
-        """What one run shows: every total along the move and other fields that differ, or messages along the move."""
+        """Return what one run shows: totals along the move and other fields that differ, or messages along the move."""
         if self._differs_by_messages:
             return np.concatenate([np.ravel(each @ self.move) for each in self._messages(swapped, source)])
         estimates = self.estimates(swapped, source, ())
@@ -474,7 +475,7 @@ class ReleasePair:
 
     @cached_property
     def pairs(self) -> list[LawPair] | None:
-        """Independent parts of what is released, each by its exact laws; None where they are not known."""
+        """Independent parts of the release by their exact laws; None where they are not known."""
         if self.moves is not None:
             return [exact.gaussian_pair(exact.separation(self.moves))]
         if self.in_order:
@@ -488,7 +489,7 @@ class ReleasePair:
 
     @cached_property
     def pure(self) -> float | None:
-        """The largest privacy loss of Laplace noise, |move|_1 / scale, in steps of its lattice; None for others."""
+        """The largest loss of Laplace noise, |move|_1 / scale, in steps of its lattice; None for other noise."""
         if not isinstance(self.protocol, BatchProtocol) or self.protocol.laplace is None:
             return None
         scale, step = self.protocol.laplace
@@ -496,7 +497,7 @@ class ReleasePair:
         return float(np.sum(np.abs(np.rint((one - two) / step)))) / scale  # the same noise in both
 
     def seen(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """What tells the neighbours apart in `runs` runs, (runs, k)."""
+        """Return what tells the neighbours apart in `runs` runs, (runs, k)."""
         if self.alone:
             return np.stack([self._single(swapped, FastNoise(each)) for each in rng.spawn(runs)])
         if isinstance(self.protocol, ShuffleGaussian):
@@ -512,7 +513,7 @@ class ReleasePair:
         return np.array([views[place] @ self.move for place in self._places]).reshape(-1, runs).T
 
     def _views(self, swapped: bool, source: FastNoise, replicates: tuple[int, ...]) -> list[Floats]:
-        """All sums that shufflers forward to the analyzer of a stream, (*R, dim) each: more than its estimates tell."""
+        """Return all sums that shufflers forward to the analyzer of a stream, (*R, dim) each; estimates tell less."""
         protocol, views = self.protocol, list[Floats]()
         assert isinstance(protocol, StreamProtocol)
         held, _ = protocol.parted(protocol.begin(replicates))
@@ -527,12 +528,12 @@ class ReleasePair:
 
     @cached_property
     def _places(self) -> list[int]:
-        """Which of them hold the person: with the same noise, those that differ."""
+        """The indices of the views that hold the person: those that differ with the same noise."""
         one, two = (self._views(swapped, FastNoise(np.random.default_rng(0)), ()) for swapped in (False, True))
         return [place for place, (a, b) in enumerate(zip(one, two, strict=True)) if not np.array_equal(a, b)]
 
     def _shuffled(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """The shuffled view: the likelihood that one of the reports, nobody knows which, is the person's."""
+        """Score the shuffled view by the likelihood that one of the reports is the person's."""
         protocol, source = self.protocol, FastNoise(rng)
         assert isinstance(protocol, ShuffleGaussian)
         sent = protocol.device.message(self._statistic((self.two if swapped else self.one)[0], (runs,)), source)
@@ -543,25 +544,25 @@ class ReleasePair:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReleaseScript:
-    """All releases that hold the canary."""
+    """All releases that hold the canary; runs them under either neighbour."""
 
     releases: tuple[ReleasePair, ...]
 
     @property
     def event(self) -> Event:
-        """What the person pays."""
+        """The event of the person's participation."""
         return CompositionEvent(events=tuple(each.protocol.event for each in self.releases))
 
     @cached_property
     def bare(self) -> tuple[str, float] | None:
-        """Why no noise hides the person, and with which confidence, where that is so."""
+        """Why no noise hides the person, and with which confidence; None if noise does."""
         if any(each.clear for each in self.releases):
             return CLEAR, 1.0
         return (REUSED, SURE) if any(each.reused for each in self.releases) else None
 
     @cached_property
     def mu(self) -> float | None:
-        """The exact separation, where all noise is Gaussian."""
+        """The exact separation where all noise is Gaussian, else None."""
         moves = [each.moves for each in self.releases]
         if not moves or any(each is None for each in moves):
             return None
@@ -569,37 +570,37 @@ class ReleaseScript:
 
     @cached_property
     def pairs(self) -> tuple[LawPair, ...]:
-        """The exact laws of all parts; nothing where one of them is not known."""
+        """The exact laws of all parts; empty if one of them is not known."""
         parts = [each.pairs for each in self.releases]
         return () if any(each is None for each in parts) else tuple(pair for each in parts for pair in each or ())
 
     @cached_property
     def pure(self) -> float | None:
-        """The exact pure loss, where all noise is Laplace."""
+        """The exact pure loss where all noise is Laplace, else None."""
         losses = [each.pure for each in self.releases]
         return None if not losses or any(each is None for each in losses) else float(sum(filter(None, losses)))
 
     @property
     def chunk(self) -> int:
-        """So many runs at once fit into a small memory."""
+        """The number of runs that fit into a small memory at once."""
         if self.alone:
             return _SINGLE
         return max(64, min(20_000, _NUMBERS // max(1, max(each.size for each in self.releases))))
 
     @cached_property
     def alone(self) -> bool:
-        """Whether runs are made one by one: see `Release.alone`."""
+        """Whether runs are made one by one: see `ReleasePair.alone`."""
         return any(each.alone for each in self.releases)
 
     @cached_property
     def scored(self) -> bool:
-        """Whether what is seen of each is about a logarithm of likelihoods, so that their sum says all."""
+        """Whether each number seen is about a log-likelihood ratio, so that their sum is the best score."""
         return all(
             each.moves is not None or (isinstance(each.protocol, BatchProtocol) and not each.alone)
             for each in self.releases
         )
 
     def draw(self, swapped: bool, runs: int, rng: np.random.Generator) -> Floats:
-        """What an observer of all of them sees, (runs, k)."""
+        """Draw what an observer of all releases sees, (runs, k)."""
         seen = np.concatenate([each.seen(swapped, runs, rng) for each in self.releases], axis=-1)
         return np.asarray(seen.sum(axis=-1, keepdims=True)) if self.scored else seen

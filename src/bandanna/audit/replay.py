@@ -1,4 +1,12 @@
-"""A policy recorded and replayed with the rows of some people replaced."""
+"""Record a policy's run with one person's row, and replay it with the neighbour's row and the same answers.
+
+Everything that a policy publishes must follow from the answers to its queries. So a run is recorded with a canary in it
+and repeated with the canary's contexts and reward replaced, with every answer as it was. Now only the statistics that
+are summed may differ; the noise has to hide how much they do (`audit.releases`). If queries, states, snapshots or
+episodes differ, or if one of the runs fails, raw data have reached them on a way that no noise covers: the pair
+(answers, state) is possible under one neighbour only. If that happens in so many of n replays that its probability is
+above delta, no epsilon holds. `audit.policies` searches for the canary and its rows.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +30,17 @@ from bandanna.privacy.events import CompositionEvent, Event, NothingEvent
 from bandanna.protocols.base import BatchProtocol, Protocol, StreamProtocol
 from bandanna.simulation.environments.base import Environment, read_block
 from bandanna.simulation.players.reference import QueryAnswerer, ReferenceRun, find_fixed_arms
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally
 from bandanna.types import Floats, Ints
 
-# Rows of some people replaced: the simulator's player, in whose world they stand instead of those people's own.
+# Substituted rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Substitution:
-    """Rows that stand where some people's own rows would be, by the rounds in which these people come, in order.
+    """Rows that replace those of some people, by the rounds in which these people come, in order.
 
-    private  whether contexts are; public ones are the same in both worlds
+    `private`: whether contexts are private; public ones are the same for both neighbours.
     """
 
     rounds: Ints  # (n,)
@@ -42,39 +50,39 @@ class Substitution:
 
     @classmethod
     def of_row(cls, row: PlayedRounds, *, at: int, private: bool) -> Substitution:
-        """One person's row in a round."""
+        """Return the row of one person in a round."""
         reward = row.rewards.reshape(1, -1)[:, 0]
         return cls(rounds=np.array([at]), rewards=reward, features=row.features, private=private)
 
     def first(self, count: int) -> Substitution:
-        """Of the first so many people alone."""
+        """Return the rows of the first `count` people alone."""
         return self.only(slice(0, count))
 
     def only(self, people: slice) -> Substitution:
-        """Of some of the people alone."""
+        """Return the rows of some of the people alone."""
         features = None if self.features is None else self.features[people]
         return replace(self, rounds=self.rounds[people], rewards=self.rewards[people], features=features)
 
     def over(self, base: Substitution) -> Substitution:
-        """These rows, and those of the base for everybody else; of both, rewards alone."""
+        """Return these rows, and those of the base for everybody else; if both are given, rewards alone."""
         rest = ~np.isin(base.rounds, self.rounds)
         rounds = np.concatenate([self.rounds, base.rounds[rest]])
         rewards, order = np.concatenate([self.rewards, base.rewards[rest]]), np.argsort(rounds)
         return replace(base, rounds=rounds[order], rewards=rewards[order])
 
     def within(self, begin: int, users: int) -> tuple[Ints, Substitution]:
-        """Places among so many people who come from a round on, and their rows."""
+        """Return the indices among `users` people who come from round `begin` on, and their rows."""
         start, stop = np.searchsorted(self.rounds, [begin, begin + users])
         return self.rounds[start:stop] - begin, self.only(slice(int(start), int(stop)))
 
 
 class CanaryRun(ReferenceRun):
-    """One seed of the simulator, with canaries in it."""
+    """A `ReferenceRun` with substituted rows."""
 
     canaries: Substitution | None = None
 
     def _here(self, users: int) -> tuple[Ints, Substitution] | None:
-        """The canaries among the next users, if any."""
+        """Return the canaries among the next users, None if there are none."""
         found = None if self.canaries is None else self.canaries.within(self.done, users)
         return found if found is not None and len(found[0]) else None
 
@@ -93,12 +101,12 @@ class CanaryRun(ReferenceRun):
         return rewards
 
     def frozen(self, users: int) -> PlayedRounds:
-        """Devices choose; public features are those of the canaries in both worlds."""
+        """Let devices choose; public features are those of the canaries under both neighbours."""
         mine, played = self._here(users), super().frozen(users)
         return _place_features(mine, played) if mine else played
 
     def assigned(self, episode: AssignedArms, users: int) -> PlayedRounds:
-        """The server says what is played; a client's averages are the canary's."""
+        """Play assigned arms; a client's averages are the canary's."""
         mine, played = self._here(users), super().assigned(episode, users)
         if not mine or not len(played.rewards):
             return played
@@ -110,7 +118,7 @@ class CanaryRun(ReferenceRun):
 
 
 def _place_features(mine: tuple[Ints, Substitution], played: PlayedRounds) -> PlayedRounds:
-    """Rows with the canaries' features, where they are public."""
+    """Return rows with the canaries' features where they are public."""
     places, rows = mine
     if rows.private or rows.features is None or played.features is None:
         return played
@@ -119,7 +127,7 @@ def _place_features(mine: tuple[Ints, Substitution], played: PlayedRounds) -> Pl
     return replace(played, features=features)
 
 
-# Which of several pairs of neighbours is attacked: the one that a claim is farthest from covering.
+# The choice of neighbours
 
 
 WORSE_BY = 1.01  # times what the first one needs: of about equals, that one is told from fewest answers
@@ -128,19 +136,19 @@ _PILOT, _FARTHER = 256, 0.5  # runs of either neighbour, and by how much more so
 
 
 def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: float) -> int:
-    """Choose which neighbours are attacked: who need most of the claim, or whose noise must be sampled by itself.
+    """Choose the neighbours to attack: those that need most of the claim, or whose noise must be sampled by itself.
 
     Parameters
     ----------
     scripts
-        Releases to several pairs of neighbours, of which the first is the usual one.
+        Releases to several pairs of neighbours; the first pair is the usual one.
     epsilon, delta
-        What is claimed.
+        The claim.
 
     Returns
     -------
     int
-        The place of the worst; 0 unless another one is worse. It depends on draws that the attack does not use again.
+        The index of the worst pair; 0 unless another is worse. It depends on draws that the attack does not use again.
     """
     standard = scripts[0]
     needs = [_needed_share(standard, epsilon=epsilon, delta=delta)]
@@ -160,7 +168,7 @@ def choose_worst(scripts: Sequence[ReleaseScript], *, epsilon: float, delta: flo
 
 
 def _is_ordinary(script: ReleaseScript, standard: ReleaseScript) -> bool:
-    """Whether releases are by the same protocols, of reports that are no farther apart than these allow."""
+    """Return whether releases use the same protocols, with reports no farther apart than these allow."""
     known = {tuple(take_apart(each.protocol)) for each in standard.releases}
     return all(
         tuple(take_apart(each.protocol)) in known
@@ -173,7 +181,7 @@ def _is_ordinary(script: ReleaseScript, standard: ReleaseScript) -> bool:
 
 
 def _mean_distance(script: ReleaseScript) -> float:
-    """How far the means of a few runs are apart, in standard deviations, in the number where they are farthest."""
+    """Return how many standard deviations the means of a few runs are apart, in the number where they are farthest."""
     one, two = (script.draw(swapped, _PILOT, np.random.default_rng([2, int(swapped)])) for swapped in (False, True))
     spread = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
     gaps = np.abs(one.mean(axis=0) - two.mean(axis=0))
@@ -181,7 +189,7 @@ def _mean_distance(script: ReleaseScript) -> float:
 
 
 def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> float:
-    """What the exact laws need, as a share of the claim; 0 where they are not known."""
+    """Return what the exact laws need, as a share of the claim; 0 where they are not known."""
     claim = claim_of(script.event, epsilon=epsilon, delta=delta)
     if math.isinf(claim.parameter) or claim.parameter == 0:
         return 0.0
@@ -191,15 +199,7 @@ def _needed_share(script: ReleaseScript, *, epsilon: float, delta: float) -> flo
     return (known or 0.0) / claim.parameter
 
 
-# Record and replay: play a policy with one person's row, then once more with the neighbour's and the same answers.
-#
-# Everything that a policy publishes must follow from the answers to its asks. So a run is recorded with a canary in it,
-# and repeated with the canary's contexts and reward replaced, every answer being what it was: now only the statistics
-# that are summed may differ, and by how much is what the noise has to hide (`audit.releases`). If asks, states,
-# snapshots or episodes differ, or one of both runs fails, the raw data have reached them on another way, which no noise
-# covers: the pair (answers, state) is then possible in one world only. If that happens in so many of n replays that its
-# probability is above delta, no epsilon holds at all. Who the canary is, and with which rows, is searched for by
-# `audit.policies.LeakSearch`.
+# Record and replay
 
 
 _SHOWN_KINDS = (
@@ -216,10 +216,14 @@ _REPLAYS = 8  # seeds, before we say that nothing but the answers counts
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedQuery:
-    """One ask in one run.
+    """One query in one run.
 
-    values  the statistics that it sums, (users, dim)
-    fields  of the estimate that this run has drawn, all but the total; and the scales of the noise that it has drawn
+    Parameters
+    ----------
+    values
+        The statistics that it sums, (users, dim).
+    fields
+        All fields of this run's estimate but the total, and the scales of its noise.
     """
 
     ask: SumQuery
@@ -230,7 +234,7 @@ class RecordedQuery:
 
 @dataclass
 class RecordedRun:
-    """Of one run: the rows of its episodes, asks, the state after each episode, and what is shown of all that."""
+    """The rows of a run's episodes, its queries, the state after each episode, and what is shown of all that."""
 
     episodes: list[tuple[Episode, PlayedRounds]] = field(default_factory=list)
     asks: list[RecordedQuery] = field(default_factory=list)
@@ -245,23 +249,23 @@ class RecordedRun:
         self.told[name].append(list(take_apart(value)))
 
     def difference(self, other: RecordedRun) -> str | None:
-        """What differs from another run with the same answers, if anything."""
+        """Return what differs from another run with the same answers, None if nothing does."""
         return next((name for name in _SHOWN_KINDS if self.told[name] != other.told[name]), None)
 
     @property
     def fields(self) -> list[list[ValueLeaf]]:
-        """Of every estimate that was drawn, all but the total; and the scales of its noise."""
+        """Return all fields of every estimate but the total, and the scales of its noise."""
         return [each.fields for each in self.asks]
 
     @property
     def opaque(self) -> set[str]:
-        """Where in what is shown a value was compared by its type alone."""
+        """Return the paths at which a value was compared by its type alone."""
         found = (leaf for shown in self.told.values() for each in shown for leaf in each)
         return {path for path, token in found if token == OPAQUE}
 
 
 class _RecordingAnswerer(QueryAnswerer):
-    """The simulator's answers, written down; or those of an earlier run."""
+    """A `QueryAnswerer` that records its answers, or gives those of an earlier run."""
 
     def __init__(
         self,
@@ -280,7 +284,7 @@ class _RecordingAnswerer(QueryAnswerer):
         self._protocols: dict[int, tuple[Protocol, list[ValueLeaf]]] = {}  # frozen values, taken apart once
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
-        """The state after an episode."""
+        """Return the state after an episode."""
         rounds = len(played.rewards)
         if isinstance(episode, AssignedArms) and episode.clients is not None:
             rounds = episode.users
@@ -297,7 +301,7 @@ class _RecordingAnswerer(QueryAnswerer):
         return learned
 
     def _given(self, snapshot: Any, played: PlayedRounds) -> list[Any]:
-        """What people get who were in no batch, each with coins of its own, beside the last person of this one."""
+        """Return what people in no batch get, each with coins of its own, beside the last person of this batch."""
         last = played.features if played.features is not None and len(self.contexts) > _OTHER_PEOPLE else None
         contexts = np.array(self.contexts)
         if last is not None:
@@ -327,7 +331,7 @@ class _RecordingAnswerer(QueryAnswerer):
 
 
 def draw_other_contexts(env: Environment, *, seed: int, people: int) -> Floats:
-    """Contexts of people who come in another run of the world, (people, K, d); arms that stay are everybody's."""
+    """Draw contexts of people in another run of the environment, (people, K, d); fixed arms stay the same."""
     world = env.begin(Streams([seed]))
     fixed = find_fixed_arms(world)
     return read_block(world, 0, people, unit=False)[0][0] if fixed is None else np.stack([fixed[0]] * people)
@@ -342,9 +346,9 @@ def play_recorded(
     canaries: Substitution | None = None,
     forced: list[RecordedQuery] | None = None,
 ) -> RecordedRun:
-    """One run along every message, with or without canaries; with `forced`, answered as an earlier one was.
+    """Play one run by messages, with or without canaries; with `forced`, with the answers of an earlier run.
 
-    A run without canaries raises what the policy raises. With canaries, everybody sees that the run has failed.
+    A run without canaries raises the policy's errors. With canaries, a failure is part of what everybody sees.
     """
     seen = RecordedRun() if canaries is None else RecordedRun(replaced=canaries.rounds)
     tally = Tally(checkpoints=np.array([rounds]), n_seeds=1)
@@ -364,14 +368,14 @@ def play_recorded(
 
 
 def protects_features(policy: Policy[Any]) -> bool:
-    """Whether contexts are private too, by what the guarantee says that it protects."""
+    """Return whether the guarantee protects contexts too."""
     return any(word in policy.guarantee.protects for word in ("features", "contexts"))
 
 
 def play_probe(
     policy: Policy[Any], env: Environment, *, rounds: int, seed: int = 0, canaries: Substitution | None = None
 ) -> RecordedRun:
-    """A run that others are compared with, of a policy that asks something."""
+    """Play the run with which others are compared; refuse a policy that queries nothing."""
     probe = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=canaries)
     if not probe.asks and probe.failed is None:
         raise BandannaError(f"{type(policy).__name__} asks nothing in {rounds} rounds: there is nothing to audit")
@@ -380,9 +384,9 @@ def play_probe(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NeighbourRecording:
-    """A policy played twice: what holds the canary, as a script; and what else told the worlds apart, if anything.
+    """A policy played twice: the releases that hold the canary as a script, and anything else that differed.
 
-    place, position  the episode that the canary is in, and where in it
+    `place, position`: the episode of the canary, and the position in it.
     """
 
     script: ReleaseScript
@@ -403,7 +407,8 @@ def record_neighbours(
     place: int | None = None,
     position: int = 0,
 ) -> NeighbourRecording:
-    """The canary is the first user of the batch that pays most, in every release of a stream; or somebody else.
+    """Record both runs of a canary: by default the first user of the batch that pays most, in every release of a
+    stream.
 
     Parameters
     ----------
@@ -412,12 +417,12 @@ def record_neighbours(
     probe
         A run without a canary, if there is one already.
     place, position
-        Number of the episode and of the user in it, from 0; unless given, the first user of the dearest episode.
+        The numbers, from 0, of the episode and of the user in it; by default the first user of the dearest episode.
 
     Returns
     -------
-    Recording
-        Both runs, whose rows differ in that user alone and are as far apart as we can make them.
+    NeighbourRecording
+        Both runs. Their rows differ in that user alone and are as far apart as can be found.
     """
     probe = play_probe(policy, env, rounds=rounds, seed=seed) if probe is None else probe
     place = _find_dearest(probe, policy.guarantee.delta) if place is None else place
@@ -440,7 +445,7 @@ def record_worlds(
     place: int,
     position: int,
 ) -> NeighbourRecording:
-    """Two worlds that differ in the rows of one person, who stands at this position of this episode."""
+    """Record two runs that differ in the rows of one person, at this position of this episode."""
     one = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[0])
     two = play_recorded(policy, env, rounds=rounds, seed=seed, canaries=worlds[1], forced=one.asks)
     return NeighbourRecording(
@@ -454,7 +459,7 @@ def record_worlds(
 
 
 def _find_dearest(seen: RecordedRun, delta: float) -> int:
-    """The episode whose users pay most for what they alone are asked: the first, if none pays more."""
+    """Return the episode whose users pay most for the queries about them alone; the first, if none pays more."""
     paid: dict[int, list[Event]] = {place: [] for place in range(len(seen.episodes))}
     for each, place in zip(seen.asks, seen.places, strict=True):
         if each.ask.of == "episode" and each.ask.arm is None and isinstance(each.ask.protocol, BatchProtocol):
@@ -476,7 +481,7 @@ def leaks_often(
     delta: float,
     confidence: float,
 ) -> bool:
-    """Whether so many of some replays differ that the probability of that is above delta, with confidence."""
+    """Return whether so many of some replays differ that the probability is above delta, with confidence."""
     replays = (
         record_worlds(policy, env, worlds, rounds=rounds, seed=seed, place=0, position=0)
         for seed in range(1, _REPLAYS + 1)
@@ -486,7 +491,7 @@ def leaks_often(
 
 
 def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
-    """The releases in which the two runs differ: batches, and whole streams of which some step does."""
+    """Return the releases in which the two runs differ: batches, and whole streams with a step that differs."""
     batches: list[ReleasePair] = []
     streams: dict[int, list[tuple[RecordedQuery, RecordedQuery]]] = {}
     for mine, other in zip(one.asks, two.asks, strict=False):
@@ -503,5 +508,5 @@ def _make_script(one: RecordedRun, two: RecordedRun) -> ReleaseScript:
 
 
 def _is_moved(mine: RecordedQuery, other: RecordedQuery) -> bool:
-    """Whether the same people are in it, and one of them has another statistic."""
+    """Return whether the same people are in both queries, and one of them has another statistic."""
     return mine.values.shape == other.values.shape and not np.array_equal(mine.values, other.values)

@@ -1,4 +1,26 @@
-"""Claims, blocks of runs, and lower bounds by sampling."""
+"""Claims as bounds on tests, and lower bounds of epsilon from sampled runs.
+
+A target is run under either of two neighbours, P and Q; every run gives some numbers that an observer sees. Some runs
+are a pilot, on which the score (a linear discriminant), its threshold and the kind of bound are chosen. The others
+count how often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability by
+
+    p >= B^-1(f; k, n - k + 1),     p <= B^-1(1 - f; k + 1, n - k),     each wrong with probability at most f,
+
+without any approximation; B is the distribution function of the beta law. There are two kinds of bounds:
+
+* power and level separately, each with half of the failure: for any claim;
+* the number of right guesses among all 2n runs: for a Gaussian claim, which is the same in both directions. Guesses
+  about P and about Q are right with different probabilities. The probability of k or more right ones among 2n is at
+  most that of a binomial with their mean, if k - 1 is at least its mean (Hoeffding 1956, Theorem 4), so that the bound
+  of Clopper and Pearson holds for the mean, cut at (k - 1) / 2n.
+
+**Sequential stopping.** Looks are taken after an eighth, a quarter, a half and all of the runs. Each look has its share
+of the failure. By the union bound all bounds hold together with probability at least 1 - failure, wherever the audit
+stops: so it ends as soon as the claim is refuted, and the stated confidence is that of the whole schedule. The last
+look has the largest share, since it bounds a true claim.
+
+Choosing the test on the pilot costs nothing: given the pilot, the test is fixed and the other runs are independent.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +41,7 @@ from bandanna.privacy import accountant, gdp
 from bandanna.privacy.events import Event
 from bandanna.types import Floats
 
-# What is claimed, as a region of tests: the most power that telling two neighbours apart may have at every level.
-#
-# A test says "it was P" for some outputs. Its level alpha is how often it says so of Q, its power how often of P. A
-# promise bounds the power at every level, for every test and every pair of neighbours:
-#
-#     (epsilon, delta)             power <= e^epsilon alpha + delta                        (Wasserman and Zhou 2010)
-#     mu-GDP up to a mass tail     power <= Phi(Phi^-1(alpha + tail) + mu) + tail          (Dong, Roth and Su 2022)
-#
-# A Gaussian claim is refuted by far fewer runs, because it says something about frequent outputs too: at delta = 1e-5
-# a
-# sample of a few thousand runs can never show that (epsilon, delta) is false, but it does show that mu is.
+# Claims
 
 
 _ROUNDING = 1e-6  # relative: by how much a stated epsilon may lie below the price of what was asked
@@ -37,7 +49,17 @@ _ROUNDING = 1e-6  # relative: by how much a stated epsilon may lie below the pri
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """(epsilon, delta) as stated; `mu` and `tail` beside it where the release has a Gaussian price."""
+    """A promise (epsilon, delta), and `mu` and `tail` where the release has a Gaussian price.
+
+    A test says "P" for some outputs. Its level alpha is how often it says so under Q, its power how often under P. A
+    promise bounds the power at every level, for every test and every pair of neighbours:
+
+        (epsilon, delta)             power <= e^epsilon alpha + delta                        (Wasserman and Zhou 2010)
+        mu-GDP up to a mass tail     power <= Phi(Phi^-1(alpha + tail) + mu) + tail          (Dong, Roth and Su 2022)
+
+    A Gaussian claim is refuted by far fewer runs, because it also bounds frequent outputs: at delta = 1e-5 a few
+    thousand runs can never show that (epsilon, delta) is false, but they can show that mu is.
+    """
 
     epsilon: float
     delta: float
@@ -46,11 +68,11 @@ class Claim:
 
     @property
     def gaussian(self) -> bool:
-        """Whether tests are held against a Gaussian price."""
+        """Whether tests are compared with a Gaussian price."""
         return self.mu is not None
 
     def power(self, level: Floats) -> Floats:
-        """The most power that is allowed at every level."""
+        """Return the largest allowed power at every level."""
         level = np.asarray(level, dtype=float)
         if self.mu is not None:
             moved = special.ndtr(special.ndtri(np.minimum(level + self.tail, 1.0)) + self.mu)
@@ -60,7 +82,7 @@ class Claim:
         return np.asarray(np.minimum(np.minimum(ratio * level + self.delta, kept), 1.0))
 
     def needed(self, power: Floats, level: Floats) -> Floats:
-        """The least parameter of a claim of this kind that allows so much power at a level: mu, or epsilon."""
+        """Return the least parameter, mu or epsilon, of a claim that allows this power at a level."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.mu is not None:
                 found = special.ndtri(np.maximum(power - self.tail, 0.0)) - special.ndtri(
@@ -72,20 +94,20 @@ class Claim:
 
     @property
     def parameter(self) -> float:
-        """What `needed` is compared with."""
+        """The parameter of the claim, with which `needed` is compared."""
         return self.epsilon if self.mu is None else self.mu
 
     @property
     def stated(self) -> float:
-        """The parameter that the stated epsilon alone stands for: what bounds are a share of."""
+        """The parameter that corresponds to the stated epsilon alone; bounds are reported as a share of it."""
         return self.epsilon if self.mu is None else gdp.mu(self.epsilon, self.delta)
 
     def is_refuted_by(self, needed: float) -> bool:
-        """Whether a test needs more than is claimed; rounding errors of a number that is equal do not count."""
+        """Return whether a test needs more than is claimed, beyond rounding errors."""
         return needed > self.parameter * (1 + 1e-9)
 
     def needs(self, *, mu: float | None, pure: float | None) -> float | None:
-        """The parameter, from an exact separation of Gaussians or an exact pure loss; None where neither tells."""
+        """Return the parameter for an exact Gaussian separation or an exact pure loss; None if neither applies."""
         if mu is not None and self.mu is not None:
             return mu
         if mu is not None and self.delta > 0:
@@ -93,7 +115,7 @@ class Claim:
         return pure if self.mu is None and self.delta == 0.0 else None
 
     def parameter_for_pairs(self, pairs: Sequence[LawPair]) -> float:
-        """The parameter, from the exact laws of independent releases under both neighbours."""
+        """Return the parameter for the exact laws of independent releases under both neighbours."""
         if self.delta == 0.0 and self.mu is None:
             return exact.pure_loss(pairs)
         p, q = exact.compose_pairs(pairs)
@@ -103,14 +125,17 @@ class Claim:
         return float(np.max(self.needed(power - exact.ROUNDING, level + exact.ROUNDING)))
 
     def needed_for(self, right: float) -> float:
-        """The least mu that allows guesses to be right so often, of neighbours that are as likely as each other.
+        """Return the least mu that allows guesses to be right so often, for equally likely neighbours.
 
-        power - level <= 2 Phi(mu / 2) - 1 + 2 tail at every level, and (1 + power - level) / 2 are right.
+        power - level <= 2 Phi(mu / 2) - 1 + 2 tail at every level, and (1 + power - level) / 2 of the guesses are
+        right.
         """
         return max(0.0, 2 * float(special.ndtri(min(max(right - self.tail, 0.0), 1.0))))
 
     def to_epsilon(self, needed: float) -> float:
-        """The epsilon at delta that such a claim must have, for what a test needs: above the stated one iff refuted."""
+        """Return the epsilon at delta that corresponds to `needed`: above the stated one if and only if the claim is
+        refuted.
+        """
         found = float(needed)
         if self.mu is not None and math.isfinite(needed):
             found = gdp.epsilon(self.delta, found)
@@ -120,11 +145,11 @@ class Claim:
 
 
 def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
-    """The claim that a release with this event is (epsilon, delta)-private.
+    """Return the claim that a release with this event is (epsilon, delta)-private.
 
-    Where all of it has a Gaussian price, the claim is the Gaussian whose epsilon at delta is the stated one; or the
-    price itself, where it is a little larger at this epsilon (a single binomial has a tighter bound there) and still
-    keeps within what is stated. Anything else is held to epsilon and delta alone.
+    If all of it has a Gaussian price, the claim is the Gaussian whose epsilon at delta is the stated one; or the price
+    itself, where it is a little larger at this epsilon (a single binomial has a tighter bound there) and still keeps
+    what is stated. Any other event is held to epsilon and delta alone.
     """
     if event is None or delta == 0.0 or math.isinf(epsilon):
         return Claim(epsilon=epsilon, delta=delta)
@@ -145,9 +170,7 @@ def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
     return Claim(epsilon=epsilon, delta=delta, mu=max(stated, priced.mu), tail=priced.tail)
 
 
-# The runs of an audit in blocks: how many, in which order, each with random streams of its own.
-#
-# Who runs a block, and when it ends, changes nothing: neither its numbers nor where an audit looks at them.
+# Blocks of runs
 
 
 DrawRuns = Callable[[bool, int, np.random.Generator], Floats]  # (swapped, runs, rng) -> (runs, k)
@@ -165,9 +188,10 @@ _LEAST = 64  # runs, of which a look can tell something
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingPlan:
-    """How many runs of either neighbour are the pilot, and how many there are at each look; `blocks` of them in turn.
+    """The numbers of runs of either neighbour in the pilot and at each look, in `blocks` blocks.
 
-    It follows from the number of trials alone, whoever runs them: blocks have random streams of their own.
+    The plan follows from the number of trials alone. Every block has random streams of its own, so it does not matter
+    who runs a block or when it ends.
     """
 
     pilot: int
@@ -176,7 +200,7 @@ class SamplingPlan:
 
     @classmethod
     def of(cls, trials: int, *, quick: bool, chunk: int) -> SamplingPlan:
-        """quick: a sixteenth of the runs are pilot and not a quarter, for a threshold alone."""
+        """Make the plan; with `quick` the pilot is a sixteenth of the runs and not a quarter, for a threshold alone."""
         each = validation.integer("trials", trials, least=8 * _LEAST) // 2
         pilot = max(_LEAST, each // (16 if quick else 4))
         looks: dict[int, float] = {}
@@ -190,13 +214,13 @@ class SamplingPlan:
 
 
 def draw_block(draw: DrawRuns, key: Sequence[int], number: int, runs: int) -> RunBlock:
-    """One block of runs of both neighbours, each from a stream of its own."""
+    """Draw one block of runs of both neighbours, each from a stream of its own."""
     one, two = (draw(swapped, runs, np.random.default_rng([*key, number, int(swapped)])) for swapped in (False, True))
     return one, two
 
 
 def draw_blocks_here(draw: DrawRuns, key: Sequence[int]) -> DrawBlocks:
-    """Blocks one after the other, here."""
+    """Draw blocks one after the other in this process."""
 
     def drawn(sizes: Sequence[int]) -> Iterator[RunBlock]:
         for number, runs in enumerate(sizes):
@@ -205,33 +229,7 @@ def draw_blocks_here(draw: DrawRuns, key: Sequence[int]) -> DrawBlocks:
     return drawn
 
 
-# Lower bounds from samples: how well one test tells two neighbours apart, with confidence.
-#
-# A target is run under either of two neighbours, P and Q; every run gives some numbers that an observer sees. Some
-# runs
-# are a pilot: on them the score (a linear discriminant of the numbers), its threshold and the kind of bound are
-# chosen.
-# The rest count how often that one test is right. With k hits in n runs, Clopper and Pearson 1934 bound a probability
-# by
-#
-#     p >= B^-1(f; k, n - k + 1),     p <= B^-1(1 - f; k + 1, n - k),     each wrong with probability at most f,
-#
-# without any approximation; B is the beta law's distribution function. There are two kinds of bounds:
-#
-# * power and level by themselves, each with half of the failure: for any claim;
-# * how many of all 2n guesses are right, one number instead of two: for a Gaussian claim, whose neighbours are as hard
-# to
-#   tell apart either way round. Guesses about P and about Q are right with different probabilities; the chance of k or
-#   more right ones among 2n is then at most that of a binomial with their mean, if k - 1 is at least its mean
-#   (Hoeffding 1956, Theorem 4), so that the bound of Clopper and Pearson holds for the mean, cut at (k - 1) / 2n.
-#
-# **Sequential stopping.** The runs are looked at after an eighth, a quarter, a half and all of them. Each look has its
-# share of the failure. By the union bound all bounds hold together with probability at least 1 - failure, whichever
-# look
-# one stops at and for whatever reason: so the audit ends as soon as the claim is refuted, and the confidence that it
-# states is that of the whole schedule. The last look has most of it, since it is what bounds a true claim.
-#
-# Choosing the test on the pilot costs nothing: given the pilot, the test is fixed, and the other runs are independent.
+# Bounds
 
 
 _THRESHOLDS = 400
@@ -241,28 +239,28 @@ _KEPT = 20_000  # scores of either world, for the curve
 
 
 def lower_confidence_bound(hits: int | Floats, runs: int, failure: float) -> Floats:
-    """A probability is at least this, but with probability `failure` (Clopper and Pearson 1934)."""
+    """Bound a probability from below; wrong with probability at most `failure` (Clopper and Pearson 1934)."""
     hits = np.asarray(hits, dtype=float)
     return np.asarray(np.where(hits > 0, special.betaincinv(np.maximum(hits, 0.5), runs - hits + 1, failure), 0.0))
 
 
 def upper_confidence_bound(hits: int | Floats, runs: int, failure: float) -> Floats:
-    """A probability is at most this, but with probability `failure` (Clopper and Pearson 1934)."""
+    """Bound a probability from above; wrong with probability at most `failure` (Clopper and Pearson 1934)."""
     hits = np.asarray(hits, dtype=float)
     left = np.maximum(runs - hits, 0.5)
     return np.asarray(np.where(hits < runs, special.betaincinv(hits + 1, left, 1 - failure), 1.0))
 
 
 def lower_bound_of_guesses(hits: int, runs: int, failure: float) -> float:
-    """The mean probability of independent guesses is at least this, but with probability `failure`; see above."""
+    """Bound the mean probability of independent guesses from below; wrong with probability at most `failure`."""
     return min(float(lower_confidence_bound(hits, runs, failure)), max(hits - 1, 0) / runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdTest:
-    """Says "P" where the score is at least the threshold; `turned`: says "Q" where it is below.
+    """A test that says "P" where the score is at least the threshold; if `turned`, "Q" where it is below.
 
-    balanced: right guesses are counted, about P and about Q together.
+    `balanced`: right guesses about P and about Q are counted together.
     """
 
     direction: Floats  # (k,)
@@ -271,16 +269,18 @@ class ThresholdTest:
     balanced: bool = False
 
     def score(self, seen: Floats) -> Floats:
-        """(runs, k) -> (runs,)."""
+        """Return the scores: (runs, k) -> (runs,)."""
         return np.asarray(seen @ self.direction)
 
     def hits(self, scores: Floats) -> int:
-        """How many runs it says yes to."""
+        """Return how many runs the test says yes to."""
         above = scores >= self.threshold
         return int(np.count_nonzero(~above if self.turned else above))
 
     def needed(self, one: Floats, two: Floats, claim: Claim, failure: float) -> float:
-        """What the claim needs for so many hits among scores of P and of Q, but with probability `failure`."""
+        """Return what the claim needs for so many hits among scores of P and Q; too high with probability at most
+        `failure`.
+        """
         yes, no = (two, one) if self.turned else (one, two)
         hits, false = self.hits(yes), self.hits(no)
         if self.balanced:
@@ -302,7 +302,7 @@ class TradeOffCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class SampledBound:
-    """What a sampled attack has found: the parameter that the claim needs at least, and the runs that it took."""
+    """The result of a sampled attack: the least parameter that the claim needs, and the number of runs."""
 
     needed: float
     confidence: float
@@ -311,7 +311,7 @@ class SampledBound:
 
 
 def fisher_direction(one: Floats, two: Floats) -> Floats:
-    """Fisher's linear discriminant of (n, k) and (n, k), towards `one`; a number alone is its own score."""
+    """Return Fisher's linear discriminant of (n, k) and (n, k), towards `one`; a single number is its own score."""
     scale = np.sqrt((one.var(axis=0) + two.var(axis=0)) / 2)
     apart = one.mean(axis=0) - two.mean(axis=0)
     scale = np.where(scale > 0, scale, np.where(apart != 0, np.abs(apart), 1.0))
@@ -322,7 +322,7 @@ def fisher_direction(one: Floats, two: Floats) -> Floats:
 
 
 def choose_test(one: Floats, two: Floats, claim: Claim, failure: float) -> ThresholdTest:
-    """The test that looks best on a pilot: its score, its threshold, and which neighbour it says."""
+    """Choose the best test on a pilot: its score, its threshold, and which neighbour it says."""
     direction = fisher_direction(one, two)
     p, q = np.sort(one @ direction), np.sort(two @ direction)
     both = np.unique(np.concatenate([p, q]))
@@ -355,9 +355,9 @@ def bound_by_sampling(
     chunk: int = 20_000,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> SampledBound:
-    """Run a target `trials` times in all, half of them under either neighbour; stop as soon as the claim is refuted.
+    """Run a target up to `trials` times, half of them under either neighbour; stop as soon as the claim is refuted.
 
-    scored: what is drawn is one number by which the neighbours are told apart best, so that less is to be learned.
+    `scored`: each run gives one number that already is the best score, so that the pilot is smaller.
     """
     plan = SamplingPlan.of(trials, quick=scored and claim.gaussian, chunk=chunk)
     failure = 1 - validation.open_probability("confidence", confidence)
@@ -390,36 +390,34 @@ def bound_by_sampling(
 
 
 def measure_trade_off(one: Floats, two: Floats) -> TradeOffCurve:
-    """The trade-off of all thresholds, as it was counted."""
+    """Return the counted trade-off of all thresholds."""
     p, q = np.sort(one[:_KEPT]), np.sort(two[:_KEPT])
     thresholds = np.quantile(np.concatenate([p, q]), np.linspace(0, 1, 201))
     level = 1 - np.searchsorted(q, thresholds, side="left") / len(q)
     return TradeOffCurve(level=level, missed=np.searchsorted(p, thresholds, side="left") / len(p))
 
 
-# One run with many canaries: for targets that are too expensive to be run thousands of times.
-#
-# m people toss a fair coin each, which decides which of two statistics they have. From the one output r coins are
-# guessed
-# (the others are left open), v of them rightly. If the target is epsilon-private, every guess is right with
-# probability
-# at most q = e^epsilon / (1 + e^epsilon) given all others, so that v is at most binomial; with delta > 0,
-#
-#     P(v or more right) <= beta + 2 m delta alpha,     W ~ Bin(r, q),
-#     beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i.
-#
-# A claim is refuted where this is below 1 - confidence. Replacement adjacency suits it: a coin chooses between a
-# person's
-# two statistics, and the number of people is public.
-# Reference: Steinke, Nasr and Jagielski 2023, Theorem 5.2 (the two chances of a canary there, in and out, are two
-# statistics here). The bound holds for every number of guesses that is fixed before the output is seen.
+# One run with many canaries
 
 
 _MOST = 100.0
 
 
 def probability_of_guesses(right: int, *, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
-    """At most this likely are so many right guesses, if the claim is true."""
+    """Bound the probability of `right` or more right guesses, if the claim is true.
+
+    m people toss a fair coin each, which decides which of two statistics they have. From the one output r coins are
+    guessed, v of them rightly; the others are left open. If the target is epsilon-private, every guess is right with
+    probability at most q = e^epsilon / (1 + e^epsilon) given all others, so v is at most binomial; with delta > 0,
+
+        P(v or more right) <= beta + 2 m delta alpha,     W ~ Bin(r, q),
+        beta = P(W >= v),     alpha = max over i >= 1 of P(v > W >= v - i) / i.
+
+    A claim is refuted where this is below 1 - confidence. Replacement adjacency fits: a coin chooses between a person's
+    two statistics, and the number of people is public. The bound holds for every number of guesses fixed before the
+    output is seen. Reference: Steinke, Nasr and Jagielski 2023, Theorem 5.2; a canary there is in or out, here it has
+    either statistic.
+    """
     q = 1 / (1 + math.exp(-epsilon))
     beta = float(stats.binom.sf(right - 1, guesses, q))
     if delta == 0.0 or right == 0:
@@ -430,7 +428,7 @@ def probability_of_guesses(right: int, *, guesses: int, canaries: int, epsilon: 
 
 
 def one_run_bound(right: int, *, guesses: int, canaries: int, delta: float, confidence: float) -> float:
-    """The least epsilon at delta that so many right guesses leave possible, with confidence."""
+    """Return the least epsilon at delta that is consistent with so many right guesses, with confidence."""
     right = validation.integer("right", right, least=0, most=guesses)
     validation.integer("guesses", guesses, most=canaries)
     failure = 1 - validation.open_probability("confidence", confidence)

@@ -1,4 +1,4 @@
-"""What is under audit, settings and results."""
+"""`Target`, what is under audit; the settings of algorithms; and `AuditResult` with its rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from bandanna.privacy.guarantee import format_rounded_up
 from bandanna.simulation.environments.base import Environment
 from bandanna.types import Floats
 
-# A small problem for every algorithm by its name: large enough that it asks, small enough to be run often.
+# Settings: a small problem for every algorithm, large enough for queries and small enough to run often
 
 
 _FRESH = worlds.LinearContextual(dim=3, n_arms=6)
@@ -63,7 +63,7 @@ HORIZON = 200  # of a policy of one's own
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSetting:
-    """A world, and the arguments of a policy in it beside its budget."""
+    """An environment, and the arguments of a policy in it beside its budget."""
 
     env: Environment
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -117,7 +117,7 @@ SETTINGS: dict[str, AuditSetting] = {
 
 
 def setting_for(name: str) -> AuditSetting:
-    """Of an algorithm; of one that is not listed, and of a policy of one's own, by the arguments that it takes."""
+    """Return the setting of an algorithm; for one that is not listed, by the arguments that it takes."""
     if name in SETTINGS:
         return SETTINGS[name]
     own = {each for each in find_algorithm(name).kind.__dataclass_fields__ if not each.startswith("_")}
@@ -129,10 +129,14 @@ def setting_for(name: str) -> AuditSetting:
 def make_audited_policy(
     name: str, *, epsilon: float, delta: float, given: bool = False, trust: str | None = None
 ) -> tuple[Policy[Any], AuditSetting]:
-    """The algorithm in its setting, at a budget in the form that it takes.
+    """Make the algorithm in its setting, at a budget in the form that it takes.
 
-    given: somebody wants this very budget; otherwise settings of zCDP have a rho of their own. trust: of a policy of
-    one's own, the first that it has unless given.
+    Parameters
+    ----------
+    given
+        The user asked for this very budget; otherwise settings of zCDP have a rho of their own.
+    trust
+        For a policy that is not in the library; by default its first privacy model.
     """
     setting, entry = setting_for(name), find_algorithm(name)
     options = set(entry.options)
@@ -152,11 +156,11 @@ def make_audited_policy(
 
 
 def list_algorithms() -> tuple[str, ...]:
-    """Every algorithm."""
+    """Return the names of all algorithms."""
     return tuple(ALGORITHMS)
 
 
-# What an audit has found: rows, with the claimed value beside the bound, and a picture of both trade-off curves.
+# Results
 
 
 CONSISTENT, REFUTED = "consistent", "refuted"
@@ -183,15 +187,22 @@ _DRAWN = 10  # rows in one picture
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRow:
-    """One target.
+    """The result for one target.
 
-    lower_bound  an epsilon at delta that the target is not below, with this confidence (1: exact, nothing was sampled)
-    trials       how often the target was run, under either neighbour
-    attack       what found the bound: "exact", "sampled", "one-run" or "replay"
-    why          what told the neighbours apart, where it was no test of numbers
-    looked_at    which people, rewards, features and fields were looked at
-    not_looked_at  where a fault would not be found
-    reached      the bound as a share of the claim, in mu where the claim is Gaussian
+    Parameters
+    ----------
+    lower_bound
+        The target's epsilon at delta is not below it, with this confidence (1: exact, nothing was sampled).
+    trials
+        The number of runs.
+    attack
+        The attack that found the bound: "exact", "sampled", "one-run" or "replay".
+    why
+        What told the neighbours apart, where it was no test of numbers.
+    looked_at, not_looked_at
+        What was looked at, and where a fault would not be found.
+    reached
+        The bound as a share of the claim, in mu where the claim is Gaussian.
     """
 
     target: str
@@ -214,13 +225,13 @@ class AuditRow:
         return self.verdict == REFUTED
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinities are None."""
+        """Return plain values for JSON; infinities are None."""
         claimed, found = (None if math.isinf(each) else each for each in (self.claim.epsilon, self.lower_bound))
         values = (self.target, self.known, claimed, self.claim.delta, found, self.confidence, self.trials, self.verdict)
         return dict(zip(COLUMNS, (*values, self.looked_at, self.not_looked_at), strict=True))
 
     def __str__(self) -> str:
-        """One sentence."""
+        """Return one sentence."""
         if math.isinf(self.claim.epsilon):
             return f"{self.target}: nothing is promised, so nothing can be refuted."
         stated = f"epsilon = {format_rounded_up(self.claim.epsilon)} at delta = {self.claim.delta:.3g}"
@@ -236,12 +247,18 @@ class AuditRow:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditResult:
-    """The rows of an audit."""
+    """The rows of an audit.
+
+    Parameters
+    ----------
+    rows : tuple of AuditRow
+        One for each target.
+    """
 
     rows: tuple[AuditRow, ...]
 
     def __str__(self) -> str:
-        """A sentence for each row."""
+        """Return a sentence for each row."""
         return "\n".join(map(str, self.rows))
 
     @property
@@ -251,11 +268,11 @@ class AuditResult:
 
     @property
     def surprises(self) -> tuple[AuditRow, ...]:
-        """Rows whose verdict is not what is known of their target."""
+        """The rows whose verdict is not the known truth."""
         return tuple(row for row in self.rows if row.known and (row.known == "bad") != row.refuted)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain values for JSON."""
         return {"rows": [row.to_dict() for row in self.rows]}
 
     def plot(self, path: str | PathLike[str]) -> None:
@@ -286,17 +303,17 @@ class AuditResult:
 
 
 def join_results(results: Iterable[AuditResult]) -> AuditResult:
-    """All rows."""
+    """Return all rows as one result."""
     return AuditResult(rows=tuple(row for each in results for row in each.rows))
 
 
 def gaussian_curve(mu: float) -> TradeOffCurve:
-    """The trade-off of N(0, 1) and N(mu, 1)."""
+    """Return the trade-off of N(0, 1) and N(mu, 1)."""
     levels: Floats = np.linspace(0.0, 1.0, 201)
     return TradeOffCurve(level=levels, missed=1 - Claim(epsilon=0.0, delta=0.5, mu=mu).power(levels))
 
 
-# What is audited: a claim, how the target is run under two neighbours, and what is known exactly.
+# Targets
 
 
 TRIALS, CONFIDENCE = 40_000, 0.95
@@ -305,24 +322,34 @@ ProgressCallback = Callable[[int, int, str], None]
 
 
 def ignore_progress(done: int, total: int, what: str) -> None:
-    """Nobody looks on."""
+    """Show no progress."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
-    """A claim and the ways to attack it.
+    """A claim, and the ways to attack it.
 
-    draw     (swapped, runs, rng) -> numbers that an observer sees, (runs, k)
-    scored   these are one number, the larger the more it speaks for the first neighbour
-    mu       the exact separation of the neighbours, where all noise is Gaussian; `pure`: the exact loss of Laplace's
-    leaks    epsilon is infinite: with the same releases, the two neighbours are told apart by something else; with
-             this confidence (`audit.replay`). 1: by a release that has no noise
-    why      a sentence about that
-    through  of a policy: the protocols that release something of the person
-    most     at most so many runs are made, where each takes long
-    looked   what the audit looks at, in words
-    unseen   what this kind of audit does not look at, in words
-    pairs    exact laws under both neighbours of independent parts of what is seen (`audit.exact`)
+    Parameters
+    ----------
+    draw
+        (swapped, runs, rng) -> numbers that an observer sees, (runs, k).
+    scored
+        These are one number; larger values speak for the first neighbour.
+    mu, pure
+        The exact separation where all noise is Gaussian, and the exact loss where all is Laplace.
+    leaks
+        The confidence that epsilon is infinite, because the same releases leave something else that tells the
+        neighbours apart (`audit.replay`); 1 for a release without noise.
+    why
+        A sentence about that.
+    through
+        For a policy: the protocols that release something about the person.
+    most
+        The largest number of runs, where each takes long.
+    looked, unseen
+        What the audit looks at, and what this kind of audit does not look at, in words.
+    pairs
+        Exact laws under both neighbours of independent parts of the release (`audit.exact`).
     """
 
     name: str
@@ -343,7 +370,7 @@ class Target:
 
 
 def stream_key(target: Target, seed: int) -> list[int]:
-    """What the random streams of a target's blocks have in common: they depend on no other target."""
+    """Return the part of the random streams' key that a target's blocks share; no other target has it."""
     return [seed, *target.name.encode()]
 
 
@@ -356,9 +383,9 @@ def attacked(
     drawn: DrawBlocks | None = None,
     progress: ProgressCallback = ignore_progress,
 ) -> AuditRow:
-    """All that is known of a target, and the best bound of it: exact ones hold surely, sampled ones with confidence.
+    """Attack a target by all means and return the best bound: exact bounds are certain, sampled ones have a confidence.
 
-    drawn: who else runs its blocks (`run_blocks_by`); the numbers are the same.
+    `drawn` runs the blocks elsewhere; the numbers are the same.
     """
     claim = target.claim
     if math.isinf(claim.epsilon):
@@ -389,7 +416,7 @@ def attacked(
 def _make_row(
     target: Target, needed: float, confidence: float, trials: int, attack: str, found: SampledBound | None = None
 ) -> AuditRow:
-    """The verdict on what a test needs."""
+    """Return the row with the verdict on what a test needs."""
     claim = target.claim
     refuted = claim.is_refuted_by(needed)
     curve = None if found is None else found.curve
@@ -412,19 +439,19 @@ def _make_row(
     )
 
 
-# One target over many workers: blocks of runs are tasks of an executor, and are read in their order.
-#
-# A block has random streams of its own (`sampling.draw_block`) and says nothing of who ran it, and looks are taken
-# after fixed numbers of blocks: so the bound, the verdict and the number of runs are the same for any number of
-# workers, and blocks that nobody needs any more are cancelled when the claim is refuted. Workers build the target anew,
-# once each, from what it was named by.
+# Blocks of runs over many workers
 
 
 Build = Callable[..., Target]  # importable
 
 
 def run_blocks_by(working: Executor, build: Build, arguments: dict[str, Any], key: Sequence[int]) -> DrawBlocks:
-    """Blocks of the target `build(**arguments)`, run by an executor."""
+    """Run blocks of the target `build(**arguments)` by an executor, and read them in their order.
+
+    A block has random streams of its own, and looks are taken after fixed numbers of blocks. So the bound, the verdict
+    and the number of runs are the same for any number of workers. Blocks that are not needed after a refutation are
+    cancelled. Every worker builds the target once, from its arguments.
+    """
     try:
         made = pickle.dumps((build, arguments))
     except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -449,7 +476,7 @@ def run_blocks_by(working: Executor, build: Build, arguments: dict[str, Any], ke
 
 
 def draw_target_block(*, made: bytes, key: Sequence[int], number: int, runs: int) -> RunBlock:
-    """One block, wherever it is run."""
+    """Draw one block in any process."""
     target = _build_target(made)
     assert target.draw is not None
     return draw_block(target.draw, key, number, runs)

@@ -1,4 +1,4 @@
-"""Any value that a release shows, compared by content."""
+"""Compare any two values by content, and list the numbers of a value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = (type(None), bool, int, str, bytes, bytearray)
 
 
 def take_apart(value: Any, path: str = "") -> Iterator[ValueLeaf]:
-    """Take a value apart.
+    """Take a value apart into leaves; equal sequences mean equal values.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def take_apart(value: Any, path: str = "") -> Iterator[ValueLeaf]:
     Returns
     -------
     Iterator of (path, leaf)
-        Equal sequences mean equal values. Paths have names of attributes and places, never keys or contents.
+        Paths are made of names of attributes and indices, never of keys or contents.
     """
     return _iterate_leaves(value, path, ())
 
@@ -58,7 +58,7 @@ def _iterate_leaves(value: Any, path: str, above: tuple[int, ...]) -> Iterator[V
 
 
 def _inner_parts(value: Any, path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
-    """The parts of a value that is not plain: contents, attributes, and what it would be copied from."""
+    """Yield the parts of a value that is not plain: contents, attributes, and the state that a copy is made from."""
     kind = type(value)
     if isinstance(value, type | BuiltinFunctionType | ModuleType):
         yield path, _name(value)
@@ -94,7 +94,7 @@ def _inner_parts(value: Any, path: str, above: tuple[int, ...]) -> Iterator[Valu
 
 
 def _list_attributes(value: Any) -> list[tuple[str, Any]]:
-    """Attributes of an object in a fixed order, without what its class has computed once and keeps."""
+    """Return attributes of an object in a fixed order, without cached properties."""
     kind = type(value)
     slots = [name for each in kind.__mro__ for name in _list_slots(each)]
     held = {name: getattr(value, name) for name in slots if hasattr(value, name)} | dict(getattr(value, "__dict__", {}))
@@ -117,7 +117,7 @@ def _list_slots(kind: type) -> list[str]:
 
 
 def _has_hidden_content(value: Any) -> bool:
-    """Whether an object holds more than attributes, as objects of C do: then Python cannot copy it by itself."""
+    """Return whether an object holds more than attributes, as objects of C do, which Python cannot copy by itself."""
     try:
         object.__reduce_ex__(value, 4)
     except Exception:
@@ -126,7 +126,7 @@ def _has_hidden_content(value: Any) -> bool:
 
 
 def _copy_parts(value: Any, path: str, above: tuple[int, ...], *, needed: bool) -> Iterator[ValueLeaf]:
-    """What a copy of the object would be made from."""
+    """Yield the parts that a copy of the object would be made from."""
     try:
         copy = copyreg.dispatch_table.get(type(value))
         made: Any = copy(value) if copy else value.__reduce_ex__(4)
@@ -143,7 +143,7 @@ def _is_lazy(part: Any) -> bool:
 
 
 def _function_parts(value: FunctionType | MethodType, path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
-    """A function by its name, and what it holds."""
+    """Yield a function's name, and what it holds."""
     if isinstance(value, MethodType):
         yield from _iterate_leaves((value.__func__, value.__self__), path, above)
         return
@@ -160,7 +160,7 @@ def _cell_content(cell: Any) -> Any:
 
 
 def _array_leaf(array: NDArray[Any], path: str, above: tuple[int, ...]) -> Iterator[ValueLeaf]:
-    """An array by its type, its shape and its entries; of objects and of padded entries bytes say nothing."""
+    """Yield an array by type, shape and entries; bytes do not describe arrays of objects or of padded entries."""
     dtype = array.dtype
     if dtype.names:
         for name in dtype.names:
@@ -182,7 +182,7 @@ def _name(value: Any) -> str:
 
 
 def first_difference(one: Any, two: Any) -> str | None:
-    """The path where two values differ first; None where they are the same."""
+    """Return the path where two values differ first, None if they are equal."""
     mine, other = list(take_apart(one)), list(take_apart(two))
     for (path, token), (_, another) in zip(mine, other, strict=False):
         if token != another:
@@ -193,7 +193,7 @@ def first_difference(one: Any, two: Any) -> str | None:
 
 
 def list_arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any]]:
-    """All numbers of a value, as arrays, in order; what is no number is left out."""
+    """Yield all numbers of a value as arrays, in order; anything else is left out."""
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf":
             yield np.asarray(value)
@@ -211,14 +211,14 @@ def list_arrays(value: Any, above: tuple[int, ...] = ()) -> Iterator[NDArray[Any
 
 
 def _declared_attributes(value: Any) -> list[tuple[str, Any]]:
-    """Attributes in the order in which a dataclass declares them, then the others."""
+    """Return attributes in the order in which a dataclass declares them, then the others."""
     attributes = dict(_list_attributes(value))
     order = [name for name in getattr(type(value), "__dataclass_fields__", {}) if name in attributes]
     return [(name, attributes[name]) for name in dict.fromkeys([*order, *attributes])]
 
 
 def _number(value: Any) -> Any:
-    """As NumPy takes it; a whole number beyond 64 bits as a float."""
+    """Return a number as NumPy takes it: an integer beyond 64 bits as a float."""
     if isinstance(value, int) and abs(value) < 2**63:
         return int(value)
     try:
@@ -228,7 +228,7 @@ def _number(value: Any) -> Any:
 
 
 def numbers_from_leaves(found: list[ValueLeaf]) -> list[float]:
-    """Leaves as numbers, for a test of samples: numbers as they are, anything else by a digest in [0, 1)."""
+    """Return leaves as numbers, for a test of samples; a leaf that is not a number becomes a digest in [0, 1)."""
     columns: list[float] = []
     for _, token in found:
         match token:

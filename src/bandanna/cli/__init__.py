@@ -1,3 +1,3 @@
-"""The command line."""
+"""The command line: `bandanna`, its commands, and its output on a terminal."""
 
 from __future__ import annotations

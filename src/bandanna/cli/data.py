@@ -1,4 +1,4 @@
-"""The command evaluate."""
+"""The command `evaluate`."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def evaluate(
     """
     from bandanna import ope, validation
     from bandanna.cli.terminal import check_file
-    from bandanna.data.log_reading import parse_cell, parse_propensity
     from bandanna.data.logs import Log
     from bandanna.data.ope.targets import load_learned_policy, to_target_policy
+    from bandanna.data.tables import parse_cell, parse_propensity
     from bandanna.errors import InvalidArgument
 
     validation.one_of("--method", method, METHODS)
@@ -105,13 +105,13 @@ def evaluate(
 
 
 def _arm_names(targets: Iterable[Any]) -> Any:
-    """The names of a learned policy's arms, of which the log may have some only; None where none are named."""
+    """Return the names of a learned policy's arms, of which a log may lack some; None if they have no names."""
     named = [each.arms for each in targets if getattr(each, "arms", None) and each.arms != tuple(range(len(each.arms)))]
     return named[0] if named else None
 
 
 def _resolve_context(columns: str, targets: Iterable[Any]) -> Any:
-    """The columns that were named, or the map of records that the targets have."""
+    """Return the named columns, or the feature map of the targets."""
     from bandanna.errors import InvalidArgument
 
     maps = {each.features for each in targets if getattr(each, "features", None) is not None}
@@ -137,7 +137,7 @@ def _make_privacy(trust: str | None, epsilon: float | None, delta: float | None)
 
 
 def _parse_pair(text: str) -> Any:
-    """LOW,HIGH."""
+    """Read LOW,HIGH."""
     from bandanna.errors import InvalidArgument
 
     try:

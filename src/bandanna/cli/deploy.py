@@ -1,4 +1,4 @@
-"""The commands task, serve, simulate-clients, dashboard and demo-deployed."""
+"""The commands `task`, `serve`, `simulate-clients`, `dashboard` and `demo-deployed`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bandanna.deployment.task.document import Task
 
 
-# `bandanna task`: a policy as a document for all parties of a deployment, made by one of them or joined by each.
+# task
 
 
 task = typer.Typer(help="Tasks of a deployment: what all parties agree on.", no_args_is_help=True)
@@ -236,7 +236,7 @@ def _wrap_text(text: str, width: int) -> str:
     return fill(text, max(60, min(width, 120)), break_long_words=False, break_on_hyphens=False)
 
 
-# `bandanna serve`: one role of a task as a process, or all of them on a laptop.
+# serve
 
 
 _ROLES = ("registrar", "analyzer", "shuffler", "helper", "all")
@@ -321,7 +321,7 @@ def serve(
     )  # fmt: skip
 
 
-# `bandanna simulate-clients`: simulated users of a real deployment, over HTTP.
+# simulate-clients
 
 
 def simulate_clients(
@@ -368,7 +368,7 @@ def simulate_clients(
         typer.echo(f"{name:28} {value}")
 
 
-# `bandanna dashboard`: a deployment as pages in a browser.
+# dashboard
 
 
 def dashboard(
@@ -410,7 +410,7 @@ def dashboard(
 ) -> None:
     """Show tasks as they run in a browser, until SIGTERM or Ctrl-C.
 
-    Of a task only what is public: what was released, with its noise, and what it cost.
+    It shows only what is public of a task: released sums with their noise, and their price.
     """
     require_serve_extra("dashboard")
     from bandanna.deployment.dashboard.app import serve_board
@@ -421,7 +421,7 @@ def dashboard(
     )  # fmt: skip
 
 
-# `bandanna demo-deployed`: a whole deployment on this machine, simulated users, and what each role saw of them.
+# demo-deployed
 
 
 def demo_deployed(

@@ -1,4 +1,4 @@
-"""The command line: commands and errors."""
+"""The program `bandanna`: its commands, and errors as one line."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def root(
 
 @cache
 def command() -> Callable[..., Any]:
-    """All commands, from their signatures, which takes a while: once for a process."""
+    """Return the program with all commands; they are built from signatures once per process, which takes a while."""
     return typer.main.get_command(app)
 
 
 def main() -> None:
-    """Entry point of the `bandanna` command: errors become one clear line and exit code 2."""
+    """Run the command line; an error becomes one line and exit code 2."""
     from bandanna.errors import BandannaError, WeakPrivacyWarning
 
     warnings.simplefilter("once", WeakPrivacyWarning, append=True)  # a command makes the same budget in several places
@@ -91,19 +91,19 @@ def _print_error(words: str) -> None:
 
 
 def _usage(error: Any) -> str:
-    """What Click says of a command line that it cannot read, on one line; and whose --help says more."""
+    """Return Click's usage error on one line, with the --help that explains it."""
     said = "".join(each if each.isprintable() else " " for each in error.format_message())
     path = _asked()[1] if error.ctx is None else _path(error.ctx)
     return f"{' '.join(said.split()).rstrip('.')} ({path} --help)"
 
 
 def _path(context: Any) -> str:
-    """The name of a command in full, however the program was started."""
+    """Return the full name of a command, however the program was started."""
     return "bandanna" if context.parent is None else f"{_path(context.parent)} {context.info_name}"
 
 
 def _asked() -> tuple[Any, str]:
-    """The command that the line names, and its name in full."""
+    """Return the command that was asked for, and its full name."""
     asked: Any = command()
     path = "bandanna"
     for word in sys.argv[1:]:
@@ -113,7 +113,7 @@ def _asked() -> tuple[Any, str]:
 
 
 def _error_words(error: Exception) -> str:
-    """As somebody who does not know Python reads it: arguments are options, and what is None there was not given."""
+    """Return an error in words of the command line: arguments are options, and None means not given."""
     from bandanna.errors import InvalidArgument, ValueSummary
 
     if isinstance(error, MemoryError):
@@ -129,14 +129,15 @@ def _error_words(error: Exception) -> str:
 
 
 def _option_spelling(text: str) -> str:
-    """Hints as they are typed here: of `floor=0.1, --floor 0.1`, for programs and for commands, the second."""
+    """Keep the option of a hint for both forms: of `floor=0.1, --floor 0.1` the second."""
     return re.sub(r"\b[a-z_]+=(?:\(.*?\)|\{.*?\}|\S+), (?=--[a-z])", "", text)
 
 
 def _option_of_error(error: InvalidArgument) -> str:
-    """The argument as it stands on the command line, or would: by the parameters of the command that was called.
+    """Return the option for an error's argument, by the parameters of the command that was called.
 
-    One that was not given is meant if its default is what the error names: another value came from elsewhere.
+    An option that was not given is meant if its default is the value in the error; otherwise the value came from
+    elsewhere.
     """
     given = {each.partition("=")[0] for each in sys.argv[1:]}
     argument = error.argument.removeprefix("log.")  # what a log is read with

@@ -1,4 +1,4 @@
-"""The commands calibrate and audit."""
+"""The commands `calibrate` and `audit`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from bandanna.protocols.comparison import ComparisonRow
 
 
-# `bandanna calibrate`: the noise that every protocol needs, side by side; or what a given noise guarantees.
+# calibrate
 
 
 def whole(text: str) -> int:
-    """Whole numbers also in the form 1e6."""
+    """Read an integer, also in the form 1e6."""
     try:
         number = float(text)
     except ValueError:
@@ -127,7 +127,7 @@ def _row_cells(row: ComparisonRow) -> list[str]:
     ]
 
 
-# `bandanna audit`: try to refute what a mechanism, a protocol, a policy or a running test task claims.
+# audit
 
 
 def audit(
@@ -233,18 +233,18 @@ def audit(
 
 
 def is_task(target: str) -> bool:
-    """Whether a target is the folder of a task, or its document."""
+    """Return whether a target is the folder or the document of a task."""
     place = Path(target)
     return (place / "task.json").is_file() or (place.is_file() and place.suffix == ".json")
 
 
 def _none_if_default(value: object, default: object) -> object:
-    """None, as if it had not been given, where it is the default."""
+    """Return None for the default value, as if it had not been given."""
     return None if value == default else value
 
 
 def _refuse_options(options: Mapping[str, object], why: str) -> None:
-    """What was given, and would not be heeded."""
+    """Refuse options that were given and would be ignored."""
     for option, value in options.items():
         if value is not None:
             raise InvalidArgument(option, value, why)

@@ -1,4 +1,4 @@
-"""The commands demo, run, plan, study, list and datasets."""
+"""The commands `demo`, `run`, `plan`, `study`, `list` and `datasets`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bandanna.experiments.plan import Forecast
 
 
-# `bandanna demo`: what privacy costs under each trust model, in one command.
+# demo
 
 
 def demo(
@@ -95,7 +95,7 @@ def _print_demo(outcomes: dict[str, TrustModelRun], *, idle: float) -> None:
 
 
 def _explain_demo(policy: str, seeds: int) -> None:
-    """What the columns mean."""
+    """Print what the columns mean."""
     error = "its standard error" if seeds > 1 else "with one seed no standard error"
     for line in (
         f"regret: answers of 1 lost against always showing the best arm, and {error}",
@@ -107,7 +107,7 @@ def _explain_demo(policy: str, seeds: int) -> None:
 
 
 def _figure_path(out: Path | None) -> Path | MissingExtra:
-    """Where the figure goes, known before the work; without the extra, only a figure that was asked for is missed."""
+    """Return where the figure goes, or the error about a missing extra, which is raised if a figure was asked for."""
     try:
         return check_figure_file("--out", Path("bandanna-demo.png") if out is None else out)
     except MissingExtra as missing:
@@ -116,7 +116,7 @@ def _figure_path(out: Path | None) -> Path | MissingExtra:
         return missing
 
 
-# `bandanna run`: any comparison, described by a TOML file.
+# run
 
 
 def run(
@@ -163,7 +163,7 @@ def run(
 
 
 def _report_clipped(rows: list[dict[str, Any]]) -> list[str]:
-    """What was clipped is not what the file describes: say so."""
+    """Return warnings about clipped reports: what ran is then not what the file describes."""
     return [
         f"{row['label']}: clipped {row['clipped']:,} times in {row['n_seeds']} runs of {row['horizon']:,} rounds "
         "(to their declared range)"
@@ -194,7 +194,7 @@ def _print_table(title: str, rows: list[dict[str, Any]], directory: Path) -> Non
     print_table(columns, cells, left=("trust",), least=100, fold=True, title=title, caption=caption)
 
 
-# `bandanna plan`: what can be learned from so many users, before anybody is asked.
+# plan
 
 
 def plan(
@@ -284,7 +284,7 @@ def _print_plan(forecasts: tuple[Forecast, ...]) -> None:
 
 
 def _explain_plan(seeds: int) -> None:
-    """What the columns mean, and what they do not."""
+    """Print what the columns mean, and what they do not mean."""
     error = "its standard error over the worlds" if seeds > 1 else "with one seed no standard error"
     for line in (
         f"share: regret by random play's - 0: always the best arm, 1: nothing learned; {error}",
@@ -304,17 +304,17 @@ def _plan_advice(each: Forecast) -> str:
     return f"{words}; {each.tried:,} users, the most that were tried, are not enough"
 
 
-# `bandanna study`: what privacy costs on real data.
+# study
 
 
 _LIST_OPTIONS = ("--epsilon", "--trust", "--algorithms")
 
 
 class ListOptionsCommand(TyperCommand):
-    """Options that take several values: `--epsilon 0.5 1 3`, beside `--epsilon 0.5 --epsilon 1`."""
+    """A command whose options take several values: `--epsilon 0.5 1 3`, beside `--epsilon 0.5 --epsilon 1`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The option before each of its values."""
+        """Repeat the option before each of its values."""
         return super().parse_args(ctx, _repeat_options(args))
 
 
@@ -337,7 +337,7 @@ def _repeat_options(args: list[str]) -> list[str]:
 
 
 def _is_further_value(option: str, arg: str) -> bool:
-    """Whether a further word is one more value of the option, and not the data set."""
+    """Return whether a word is another value of the option, and not the data set."""
     if option == "--epsilon":
         return arg.replace(".", "", 1).replace("e-", "", 1).isdigit()
     from bandanna.experiments.peers import PEERS
@@ -484,7 +484,7 @@ def _print_study(title: str, rows: list[dict[str, Any]], out: Path | None) -> No
     print_table(columns, cells, left=("trust",), least=104, title=title, caption=caption)
 
 
-# `bandanna list`: every algorithm by its name.
+# list
 
 
 def algorithms(
@@ -503,7 +503,7 @@ def algorithms(
     print_table(columns, [list(row.values()) for row in rows], left=columns)
 
 
-# `bandanna datasets`: the data sets, what they are, and how to get them.
+# datasets
 
 
 _FIELDS = (
@@ -536,7 +536,7 @@ def datasets(
 
 
 def _print_card(row: dict[str, object]) -> None:
-    """A field in each paragraph."""
+    """Print a field in each paragraph."""
     typer.echo(f"{row['name']}: {row['title']}")
     for field in _FIELDS:
         value = row[field]

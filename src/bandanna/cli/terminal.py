@@ -1,4 +1,4 @@
-"""Progress bars, tables and usage errors of the command line."""
+"""Helpers of commands: required extras, output paths, progress bars and tables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,11 @@ from rich.table import Table
 from bandanna import validation
 from bandanna.errors import BandannaError
 
-# What a command needs beyond the core: all of it is asked for at once, before it begins.
-
-
 SERVE_MODULES = ("cryptography", "httpx", "starlette", "uvicorn")  # of the extra `serve`
 
 
 def require_serve_extra(command: str) -> None:
-    """Whoever makes, runs or watches a deployment needs the whole extra, not only what is missed first."""
+    """Raise an error unless the whole extra `serve` is installed, which every command about deployments needs."""
     from bandanna.errors import MissingExtra
 
     if not all(map(_is_installed, SERVE_MODULES)):
@@ -35,11 +32,8 @@ def _is_installed(module: str) -> bool:
     return sys.modules[module] is not None if module in sys.modules else find_spec(module) is not None
 
 
-# Where a command will write: found out before the work is done.
-
-
 def check_folder(argument: str, path: Path) -> Path:
-    """A folder that is there, or can be made, and can be written into; nothing is left behind."""
+    """Check that a folder can be made and written to, before the work; nothing is left behind."""
     place = validation.path(argument, path, folder=True).absolute()
     while not place.exists() and not place.is_symlink():
         place = place.parent
@@ -51,7 +45,7 @@ def check_folder(argument: str, path: Path) -> Path:
 
 
 def check_figure_folder(argument: str, path: Path) -> Path:
-    """A folder for figures, and what it takes to draw them."""
+    """Check a folder for figures, and that figures can be drawn."""
     from bandanna.simulation.figures import check_drawable
 
     check_drawable()
@@ -59,7 +53,7 @@ def check_figure_folder(argument: str, path: Path) -> Path:
 
 
 def check_figure_file(argument: str, path: Path) -> Path:
-    """A file for a figure: of a known format, in a folder that is there, with what it takes to draw."""
+    """Check a file for a figure: its format, its folder, and that figures can be drawn."""
     from bandanna.simulation.figures import check_drawable
 
     check_drawable(path, argument)
@@ -67,7 +61,7 @@ def check_figure_file(argument: str, path: Path) -> Path:
 
 
 def check_file(argument: str, path: Path) -> Path:
-    """A file in a folder that is there, and can be written into."""
+    """Check that a file can be written to its folder."""
     if path.is_dir():
         raise BandannaError(f"{argument} = {path} cannot be written: it is a folder")
     if not path.absolute().parent.is_dir():
@@ -76,11 +70,8 @@ def check_file(argument: str, path: Path) -> Path:
     return path
 
 
-# Long commands: a progress bar on standard error, where a person looks on.
-
-
 class ProgressBar:
-    """How many of a known number of parts are done, and which ended last; nothing is shown unless `shown`."""
+    """A progress bar on standard error with the part that ended last; nothing is shown unless `shown`."""
 
     def __init__(self, *, shown: bool) -> None:
         from rich.console import Console
@@ -106,11 +97,8 @@ class ProgressBar:
         self._bar.stop()
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Move on."""
+        """Update the bar."""
         self._bar.update(self._task, completed=done, total=total, description=what[:56] or "running")
-
-
-# Tables on a terminal: numbers to the right, and never narrower than their digits.
 
 
 def print_table(
@@ -123,9 +111,10 @@ def print_table(
     title: str = "",
     caption: str = "",
 ) -> None:
-    """The first column (folded if it is too long and `fold` says so) and those named in `left` begin at the left.
+    """Print a table with numbers to the right; the first column and those in `left` are at the left.
 
-    Digits matter more than the margin: the table is at least `least` wide.
+    The table is at least `least` wide: digits matter more than the terminal's margin. With `fold` a long first column
+    is folded.
     """
     table = Table(box=box.SIMPLE, padding=(0, 1), title=escape(title), caption=escape(caption))
     table.add_column(columns[0], no_wrap=not fold, overflow="fold")
@@ -138,7 +127,7 @@ def print_table(
 
 
 def print_texts(columns: Sequence[str], rows: Iterable[Sequence[str]], *, least: int = 80) -> None:
-    """A table of sentences, which are wrapped; the first column is not."""
+    """Print a table of wrapped sentences; the first column is not wrapped."""
     table = Table(box=box.SIMPLE, padding=(0, 1))
     table.add_column(columns[0], no_wrap=True)
     for name in columns[1:]:

@@ -1,4 +1,4 @@
-"""Feature maps, logs, replay, off-policy evaluation and data sets."""
+"""Data: feature maps, logs, replay, off-policy evaluation and public data sets."""
 
 from __future__ import annotations
 

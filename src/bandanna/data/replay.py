@@ -1,4 +1,14 @@
-"""Replay of policies on logs, and warm starts."""
+"""Replay a policy on logged events, and release a warm start from a log.
+
+Rejection (Li, Chu, Langford and Schapire 2010): where the policy chooses the logged arm, its reward is known; other
+events are rejected. Arms that were logged with higher probability are rejected in proportion, so that accepted events
+have the law of a run of the policy. Slots are fixed: a batch counts logged events, and a rejected person reports zeros,
+noised in full, as a user who did not answer. Otherwise one person more who is accepted would move everybody after them
+into other batches, and a person would affect all batches instead of one.
+
+The weighted method rejects nobody. The policy learns from every logged row and is valued by the weight pi / p that it
+gives to the logged arm: progressive validation.
+"""
 
 from __future__ import annotations
 
@@ -29,18 +39,22 @@ from bandanna.simulation.players.reference import QueryAnswerer
 from bandanna.types import Bools, Floats, Ints
 from bandanna.validation import checked_keywords
 
-# What a replay returns: what a policy earned on logged events, seed by seed.
-
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """S seeds of a policy on the same logged events.
+    """What a policy earned on logged events, in S seeds.
 
-    rewards    sums of accepted rewards, or of weighted ones, (S,)
-    weight     how many events were accepted, or how much they weigh, (S,)
-    events     logged events that were used, in each seed
-    guarantee  what the policy promises to the people in the log, if it had really run. These numbers are computed from
-               raw rows, and promise nothing
+    Parameters
+    ----------
+    rewards
+        Sums of accepted or weighted rewards, (S,).
+    weight
+        The number of accepted events, or their total weight, (S,).
+    events
+        Logged events used in each seed.
+    guarantee
+        The policy's guarantee to the people in the log if it had really run. The numbers here are computed from raw
+        rows and have no guarantee.
     """
 
     method: str
@@ -56,27 +70,30 @@ class Replay:
 
     @property
     def n_seeds(self) -> int:
-        """Orders of the events, with coins and noise of their own."""
+        """The number of seeds: orders of the events, with coins and noise of their own."""
         return len(self.seeds)
 
     @property
     def means(self) -> Floats:
-        """Reward of a round, (S,); NaN where nothing was accepted."""
+        """The mean reward of a round, (S,); NaN where nothing was accepted."""
         none = np.full(self.rewards.shape, math.nan)
         return np.asarray(np.divide(self.rewards, self.weight, out=none, where=self.weight > 0))
 
     @property
     def mean_reward(self) -> float:
-        """Over the seeds."""
+        """The mean of `means` over seeds."""
         return float(np.mean(self.means))
 
     @property
     def stderr(self) -> float:
-        """Standard error of `mean_reward` over seeds; NaN for one. All seeds share one log, whose own error is more."""
+        """The standard error of `mean_reward` over seeds; NaN for one seed.
+
+        All seeds share one log, whose own sampling error is not included.
+        """
         return float(np.std(self.means, ddof=1) / math.sqrt(self.n_seeds)) if self.n_seeds > 1 else math.nan
 
     def named(self, name: str) -> Replay:
-        """The same under a name."""
+        """Return the same replay under a name."""
         return replace(self, name=name)
 
     def summary(self, *, kind: str = "pandas") -> Any:
@@ -107,7 +124,7 @@ class Replay:
         }
 
     def __str__(self) -> str:
-        """One line of numbers, and the guarantee's first sentence."""
+        """Return one line of numbers and the first sentence of the guarantee."""
         spread = "" if self.n_seeds == 1 else f" ± {self.stderr:.4f}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         used = "accepted" if self.method == "rejection" else "their weight"
@@ -119,7 +136,7 @@ class Replay:
         )
 
 
-# What a policy is shown of logged events, and with which probability it chooses what was given.
+# What a policy sees, and its probabilities
 
 
 _DRAWS, _MOST = 64, 1024  # of a policy that does not state all probabilities: every arm of a tie of as many is seen
@@ -134,7 +151,7 @@ class ReplayView:
     eligible: Bools | None  # (n, K)
 
     def groups(self) -> Iterator[tuple[Ints, Ints]]:
-        """Events that have the same arms: their rows, and those arms."""
+        """Yield groups of events with the same eligible arms: their rows and those arms."""
         n, arms = self.contexts.shape[:2]
         if self.eligible is None:
             yield np.arange(n), np.arange(arms)
@@ -144,9 +161,9 @@ class ReplayView:
             yield np.flatnonzero(which.ravel() == place), np.flatnonzero(pattern)
 
     def act(self, policy: Policy[Any], snapshot: Any, coins: SlotRandomness) -> Choice:
-        """The arm of every event, among those that could be given, and its probability.
+        """Choose an arm for every event, among those that could be given, with its probability.
 
-        Coins are the slots' own: which arms somebody else could be given moves nobody's.
+        Each slot has coins of its own: another person's eligible arms change nobody else's choice.
         """
         n = len(self.contexts)
         actions, chances = np.zeros(n, dtype=np.int64), np.ones(n)
@@ -164,7 +181,7 @@ class ReplayView:
 
 
 def view_log(policy: Policy[Any], log: Log, part: slice) -> ReplayView:
-    """Features where the policy has any, else arms without features."""
+    """Return a view with the log's features, or with arms without features if the policy has none."""
     contexts = log.arm_contexts()[part]
     if not hasattr(policy, "dim"):
         contexts = np.zeros((*contexts.shape[:2], 0))
@@ -190,9 +207,10 @@ def check_log_fits(policy: Policy[Any], log: Log) -> None:
 
 
 def action_probabilities(policy: Policy[Any], snapshot: Any, shown: ReplayView, arms: Ints, choice: Choice) -> Floats:
-    """With which probability the policy gives these arms, (n,): stated, or 1 where its own draw agrees, else 0.
+    """Return the probability with which the policy gives these arms, (n,).
 
-    The second has the first as its mean, so that weights made of it are unbiased too.
+    It is the stated probability, or else 1 where the policy's own draw agrees and 0 where it does not. The second has
+    the first as its mean, so weights made of it are unbiased too.
     """
     if not hasattr(policy, "probabilities"):
         return np.asarray(choice.actions == arms, dtype=float)
@@ -206,11 +224,11 @@ def action_probabilities(policy: Policy[Any], snapshot: Any, shown: ReplayView, 
 def all_action_probabilities(
     policy: Policy[Any], snapshot: Any, log: Log, progress: Callable[[int, int, str], None] | None = None
 ) -> Floats:
-    """With which probability the policy gives every arm, (n, K); rows add up to 1.
+    """Return the probability with which the policy gives every arm, (n, K); rows add up to 1.
 
-    Policies that state them are asked. Of others the choice and its stated probability are drawn until all of the
-    probability has been seen: exact for one arm, or up to 1,024 that are tied. A row depends on nobody else's.
-    `progress` is told how many events of how many are done.
+    Policies that state all probabilities are asked for them. For others, choices with their stated probabilities are
+    drawn until they add up to 1: exact for one arm, or up to 1,024 tied arms. A row depends on nobody else's.
+    `progress` is called with the number of events done, the number of events, and a text.
     """
     found = np.zeros((len(log), log.n_arms))
     for begin in range(0, len(log), _PART):
@@ -226,7 +244,7 @@ def all_action_probabilities(
 
 
 def _stated_probabilities(policy: Any, snapshot: Any, contexts: Floats) -> Floats:
-    """Arm by arm."""
+    """Ask for the probability of every arm in turn."""
     n, arms = contexts.shape[:2]
     columns = [policy.probabilities(snapshot, contexts, np.full(n, k))[0] for k in range(arms)]
     return np.asarray(np.clip(np.stack(columns, axis=1), 0.0, 1.0))
@@ -245,9 +263,9 @@ def _estimated_probabilities(policy: Policy[Any], snapshot: Any, contexts: Float
 
 
 class _SharedRandomness(NumberedRandomness):
-    """The same for everybody: what one person weighs must not depend on who else is in the log, nor on their places.
+    """The same random numbers for everybody: a person's weight must not depend on who else is in the log, nor where.
 
-    Between tied arms they go through van der Corput's numbers, so that 2^k draws see every arm of a tie of 2^k.
+    Choices between tied arms follow van der Corput's sequence, so that 2^k draws reach every arm of a tie of 2^k.
     """
 
     def __init__(self, draw: int) -> None:
@@ -258,26 +276,11 @@ class _SharedRandomness(NumberedRandomness):
         return super()._of(0)
 
     def below(self, counts: Ints) -> Ints:
-        """An arm of a tie."""
+        """Return an arm of a tie."""
         return np.asarray(self._share * counts, dtype=np.int64)
 
 
-# Replay: a policy runs on logged events as if it had been there, and learns by its real protocol.
-#
-# Rejection (Li, Chu, Langford and Schapire 2010): where the policy chooses the arm that was given, its reward is
-# known;
-# all other events are rejected. Arms that were given more often than others are rejected in proportion, so that what
-# is
-# accepted has the law of a run with the policy.
-#
-# **Slots are fixed.** A batch counts logged events, not accepted ones, and whoever is rejected reports nothing: a
-# report
-# of zeros, noised in full, as of a user who did not answer. Otherwise one person more or less who is accepted would
-# move
-# everybody after them into other batches, and a person would be in all of them instead of one.
-#
-# Weighted: nobody is rejected. The policy learns from every logged row - what was given, and what came of it - and is
-# valued by the weight pi / p that it gives to the logged arm: progressive validation of what it has learned so far.
+# Replay
 
 
 _MOST_SEEDS = 100_000
@@ -296,13 +299,30 @@ def replay(
     horizon: int | None = None,
     shuffled: bool = True,
 ) -> Replay:
-    """Run `policy` on logged events with seeds seed, ..., seed + n_seeds - 1: what it earns, on average.
+    """Run a policy on logged events and return what it earns.
 
-    method    "rejection", which is unbiased, or "weighted", which uses every event
-    horizon   logged events to use: the policy's horizon by default, at most as many as there are
-    shuffled  every seed has an order of events of its own; False: as they were logged
-    path      as in `bd.simulate`: noise is seeded and protects nobody, and what is returned is computed from raw rows.
-              A private estimate of a policy's value is `bd.ope`'s
+    Parameters
+    ----------
+    policy : Policy
+        The policy.
+    log : Log
+        The events.
+    n_seeds, seed : int
+        The number of seeds, and the first one.
+    method : {"rejection", "weighted"}
+        "rejection" is unbiased, "weighted" uses every event.
+    path : {"law", "messages"}
+        As in `bd.simulate`. Noise is seeded and protects nobody, and results are computed from raw rows; `bd.ope` makes
+        private estimates of a policy's value.
+    horizon : int, optional
+        Logged events to use; by default the policy's horizon, at most all events.
+    shuffled : bool
+        True: every seed has its own order of events. False: as they were logged.
+
+    Returns
+    -------
+    Replay
+        Rewards of all seeds.
     """
     validation.instance("policy", policy, Policy, "a Policy: bd.LinTS(...), bd.make(...), or your own")
     if not isinstance(log, Log):
@@ -349,7 +369,7 @@ def _count_events(policy: Policy[Any], log: Log, horizon: int | None) -> int:
 
 
 class _ReplayRun:
-    """One seed: its order of events, its policy's state, and the desk of whoever runs it."""
+    """One seed: its order of events, the policy's state, and the `QueryAnswerer`."""
 
     def __init__(
         self, policy: Policy[Any], log: Log, seed: int, method: str, path: str, events: int, shuffled: bool
@@ -370,7 +390,7 @@ class _ReplayRun:
         self.state = policy.init(_fixed_arm_features(policy, log))
 
     def go(self) -> None:
-        """Freeze, collect, release, learn."""
+        """Run the loop: publish, collect, release, learn."""
         while self.done < self.events and (episode := self.policy.episode(self.state)) is not None:
             self.coins = self.answers.coins = SlotRandomness(self.seed, self.episodes)
             self.episodes += 1
@@ -384,7 +404,7 @@ class _ReplayRun:
                 self.releases, self.reports = self.releases + 1, self.reports + rows.rewards.shape[-1]
 
     def _slots(self, episode: FixedLength) -> tuple[PlayedRounds, bool]:
-        """A slot for every event: who was not given the arm that the policy chooses reports nothing."""
+        """Play a slot for every event; a person who was not given the policy's arm reports zeros."""
         users = min(episode.users, self.events - self.done)
         shown = view_log(self.policy, self.log, slice(self.done, self.done + users))
         snapshot, given = self.policy.publish(self.state), self.log.arms[self.done : self.done + users]
@@ -402,7 +422,7 @@ class _ReplayRun:
         return rows, users == episode.users
 
     def _played(self, shown: ReplayView, arms: Ints, accepted: Bools, groups: Ints | None) -> PlayedRounds:
-        """Rows as an agent has them: of whoever did not answer, features of 0 and the reward nearest to 0."""
+        """Return rows as an agent has them; a person who did not answer has features 0 and the reward nearest to 0."""
         part = slice(self.done, self.done + len(arms))
         low, high = self.range
         nothing = float(min(max(0.0, low), high))
@@ -417,7 +437,7 @@ class _ReplayRun:
         )
 
     def _play_accepted(self, episode: Any) -> tuple[PlayedRounds, bool]:
-        """Where arms and features are public, and rewards alone are protected, a round is an accepted event."""
+        """Play accepted events as rounds, where arms and features are public and only rewards are protected."""
         if self.method == "weighted" or getattr(episode, "clients", None) is not None:
             allowed = "a policy whose devices choose by contexts, for method='weighted'; and none that asks clients"
             raise InvalidArgument("policy", type(self.policy).__name__, allowed)
@@ -437,7 +457,7 @@ class _ReplayRun:
         return (PlayedRounds.joined(parts) if parts else PlayedRounds(rewards=np.zeros(0))), whole
 
     def _one(self, episode: Any, place: int) -> PlayedRounds | None:
-        """The next event, if it is accepted."""
+        """Return the next event if it is accepted, else None."""
         here = self.done
         shown, given = view_log(self.policy, self.log, slice(here, here + 1)), self.log.arms[here : here + 1]
         if isinstance(episode, AssignedArms):
@@ -452,13 +472,15 @@ class _ReplayRun:
         return row
 
     def _note(self, weights: Floats) -> None:
-        """What the events from here on are worth, by so much weight each."""
+        """Add the rewards of the next events with these weights."""
         self.earned += float(weights @ self.log.rewards[self.done : self.done + len(weights)])
         self.weight += float(weights.sum())
 
 
 def _guarantee_of_replay(policy: Policy[Any], counted: bool) -> Guarantee:
-    """The policy's; where accepted events were counted, for people of whom the reward alone is private."""
+    """Return the policy's guarantee; where accepted events were counted, it holds for people whose reward alone is
+    private.
+    """
     stated = policy.guarantee
     if not counted or not policy.privacy.noisy:
         return stated
@@ -467,7 +489,7 @@ def _guarantee_of_replay(policy: Policy[Any], counted: bool) -> Guarantee:
 
 
 def _acceptable_events(policy: Policy[Any], log: Log, streams: Streams) -> Bools:
-    """Which events may be accepted at all, (n,): floor / p of them, so that arms given often count no more."""
+    """Draw which events may be accepted, (n,), with probability floor / p, so that frequent arms count no more."""
     floor = log.floor
     if floor is None:
         floor = float(log.propensities.min())
@@ -481,18 +503,13 @@ def _acceptable_events(policy: Policy[Any], log: Log, streams: Streams) -> Bools
 
 
 def _fixed_arm_features(policy: Policy[Any], log: Log) -> Floats | None:
-    """Features of arms that stay, for policies that plan with them."""
+    """Return the features of fixed arms, for policies that plan with them."""
     if getattr(policy, "n_arms", None) is not None:
         return np.zeros((log.n_arms, int(getattr(policy, "dim", 0))))
     return log.contexts[0] if not log.of_users and np.all(log.contexts == log.contexts[:1]) else None
 
 
-# A warm start: what the people in a log teach a policy before its first user, as one private sum of their reports.
-#
-# The sum is drawn by the protocol of a trust model, and the people in the log pay for it, once. It is public then
-# and stands in the policy (`LinTS(start=)`), which knows how noisy it is: in saves, tasks and on devices there is
-# nothing
-# else of the log. Whoever is in the log and also among the policy's users is in both, and pays for both.
+# Warm start
 
 
 _TASK = "warm start"  # in a ledger of the people in the log
@@ -507,12 +524,32 @@ def sum_for_warm_start(
     seed: Any = None,
     ledger: Ledger | None = None,
 ) -> WarmStart:
-    """The sum of the reports that everybody in the log would have made of what was given to them.
+    """Release the sum of the reports that everybody in the log would have made: what they teach a policy before it
+    starts.
 
-    privacy  for the people in the log; the policy's own trust model and budget by default
-    arms     the names of the policy's arms, where it has some: the log's are found among them
-    seed     of tests, in which noise protects nobody
-    ledger   of the people in the log: the sum is drawn once, and comes back when it is asked for again
+    The protocol of a privacy model draws the sum, and the people in the log pay for it once. Then it is public and part
+    of the policy (`LinTS(start=)`), which knows its noise; saves, tasks and devices contain nothing else of the log. A
+    person who is in the log and also a user of the policy pays for both.
+
+    Parameters
+    ----------
+    log : Log
+        The events.
+    policy : LinTS
+        The policy that starts from the sum.
+    privacy : Privacy, optional
+        For the people in the log; by default the policy's privacy model and budget.
+    arms : sequence, optional
+        The names of the policy's arms, by which the log's are found.
+    seed : int, optional
+        For tests; then the noise protects nobody.
+    ledger : Ledger, optional
+        The ledger of the people in the log. The sum is drawn once; asked again, the same sum is returned.
+
+    Returns
+    -------
+    WarmStart
+        The released sum.
     """
     allowed = "a bd.LinTS: it knows what to do with noisy sums"
     validation.instance("policy", policy, Policy, allowed)

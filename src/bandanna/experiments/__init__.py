@@ -1,4 +1,4 @@
-"""Experiments, studies and plans."""
+"""Experiments from TOML files, studies on real data, and forecasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Worker processes and Dask."""
+"""Executors: run one function for many tasks in this process, in worker processes, or on a Dask cluster.
+
+Numbers are the same bit by bit wherever a task runs. Workers use one thread for linear algebra. A worker whose versions
+or threads would give other numbers is refused. No worker outlives its parent.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +32,7 @@ from threadpoolctl import threadpool_limits
 from bandanna import validation
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra
 
-# Processes that do not run the script that started them.
-#
-# A spawned process imports its parent's main module first. For a script whose work is not below
-# `if __name__ == "__main__":` that means to do it all again; here it is imported only where the work itself is of it:
-# a
-# policy of one's own in the script that runs it.
+# Spawned processes
 
 
 _MAIN = "__main__"
@@ -43,20 +42,20 @@ class _BareProcess(SpawnProcess):
     """A process that imports nothing but what it is sent."""
 
     def start(self) -> None:
-        """As any, from a program without a main module."""
+        """Start it as from a program without a main module."""
         with _without_main():
             super().start()
 
 
 class _BareSpawnContext(SpawnContext):
-    """Spawned processes of that kind."""
+    """A context that spawns `_BareProcess`."""
 
     Process = _BareProcess
 
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """While a process starts: it is told where the main module is, if that is anywhere."""
+    """While a process starts, hide where the main module is."""
     own = sys.modules[_MAIN]
     sys.modules[_MAIN] = ModuleType(_MAIN)
     try:
@@ -66,22 +65,27 @@ def _without_main() -> Iterator[None]:
 
 
 def needs_main(*sent: Any) -> bool:
-    """Whether something that is sent to a process is of the main module."""
+    """Return whether something that is sent to a process is defined in the main module."""
     return any(_MAIN.encode() in pickle.dumps(each) for each in sent)
 
 
 def make_spawn_context(*, main: bool) -> SpawnContext:
-    """In which processes are spawned; `main`: with the main module, which a script has to allow."""
+    """Return the context in which processes are spawned; with `main` they import the main module.
+
+    A spawned process imports its parent's main module first. For a script whose work is not below `if __name__ ==
+    "__main__":` that would do all the work again. Here the main module is imported only if the work needs it: a policy
+    defined in the script that runs it.
+    """
     return multiprocessing.get_context("spawn") if main else _BareSpawnContext()
 
 
 def exit_if_imported() -> None:
-    """End a process that imports the script of its parent, quietly: what it would start its parent has started."""
+    """End a process that imports its parent's script: it would repeat what the parent has started."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(1)
 
 
-# Worker processes, or this one: one thread each, the same numbers whatever their number, none outlives its parent.
+# Worker processes
 
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -98,18 +102,18 @@ ProgressCallback = Callable[[int, int, str], None]  # done, total, what ended la
 
 
 def count_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ignore_progress(done: int, total: int, what: str) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 def call_here(
     function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
 ) -> Generator[tuple[Key, Value], None, None]:
-    """`function(**arguments)` for every task, in their order, in this process: numbers as in others, by one thread."""
+    """Call `function(**arguments)` for every task in this process, in order and with one thread."""
     for key, task in tasks.items():
         with threadpool_limits(1):
             value = function(**task)
@@ -119,11 +123,10 @@ def call_here(
 def call_all(
     function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]], *, jobs: int
 ) -> Generator[tuple[Key, Value], None, None]:
-    """`function(**arguments)` for every task, in up to `jobs` processes; values with their keys, as they end.
+    """Call `function(**arguments)` for every task in up to `jobs` processes; yield keys and values as they end.
 
-    The function must be importable, arguments and values such that they can be pickled. Whoever stops
-    listening (an error, Ctrl-C) stops the workers too, in the middle of what they do. The script that calls this is
-    not run again by them, unless what they are sent is in it.
+    The function must be importable, and arguments and values picklable. Closing the generator, an error or Ctrl-C stops
+    the workers at once. Workers do not run the calling script again, unless what they are sent is defined in it.
     """
     if not tasks:
         return
@@ -153,7 +156,7 @@ def call_all(
 
 
 def _prepare_worker(lifeline: Connection) -> None:
-    """In a worker: end at once with Ctrl-C, and when the parent closes its end of the pipe, or dies."""
+    """Make a worker end at once with Ctrl-C, and when its parent closes the pipe or dies."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -167,7 +170,9 @@ def _prepare_worker(lifeline: Connection) -> None:
 
 @contextmanager
 def _defer_interrupts() -> Iterator[None]:
-    """Ctrl-C waits, here and, until `_prepare`, in processes started inside: their imports would print a trace."""
+    """Defer Ctrl-C, here and in processes started inside until `_prepare_worker`: their imports would print a
+    traceback.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -180,7 +185,7 @@ def _defer_interrupts() -> Iterator[None]:
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Processes started inside use one thread for linear algebra: they share the cores, and their sums one order."""
+    """Let processes started inside use one thread for linear algebra: they share the cores, and sums have one order."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
     try:
@@ -193,11 +198,7 @@ def single_threaded() -> Iterator[None]:
                 os.environ[name] = value
 
 
-# Who does the work of a sweep: processes of this machine, or a Dask cluster. The numbers are the same, bit by bit.
-#
-# An executor calls one function for many tasks and hands out values as they end; whoever listens keeps them. Workers
-# use
-# one thread for linear algebra, and a worker whose versions or threads would give other numbers is refused.
+# Executors
 
 
 EXECUTOR_NAMES = ("processes", "dask")
@@ -209,52 +210,53 @@ TaskResults = Generator[tuple[Key, Value], None, None]
 
 
 class Executor(Protocol):
-    """Calls a function for many tasks."""
+    """Runs a function for many tasks."""
 
     def call_all(
         self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
     ) -> TaskResults[Key, Value]:
-        """`function(**arguments)` for every task; values with their keys, as they end.
+        """Call `function(**arguments)` for every task; yield keys and values as they end.
 
-        The function must be importable, arguments and values such that they can be pickled.
+        The function must be importable, and arguments and values picklable.
         """
 
 
 class InProcessExecutor:
-    """This process, one task after the other."""
+    """Runs tasks in this process, one after the other."""
 
     def call_all(
         self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
     ) -> TaskResults[Key, Value]:
-        """In their order."""
+        """Call the function for every task, in order."""
         return call_here(function, tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessExecutor:
-    """Up to `jobs` processes of this machine."""
+    """Runs tasks in up to `jobs` processes of this machine."""
 
     jobs: int
 
     def call_all(
         self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
     ) -> TaskResults[Key, Value]:
-        """In processes that end with this one."""
+        """Call the function in processes that end with this one."""
         return call_all(function, tasks, jobs=self.jobs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DaskExecutor:
-    """The workers of the scheduler at an address; without one, `jobs` workers of a cluster on this machine.
+    """Runs tasks on the workers of a scheduler at an address; without one, on `jobs` workers of a cluster on this
+    machine.
 
-    What a worker was doing when it died is done again by another one.
+    The task of a worker that died is run again by another one.
     """
 
     jobs: int
     scheduler: str | None = None
 
     def ready(self) -> None:
-        """An error if no scheduler with workers answers at the address: before anything is begun."""
+        """Raise an error if no scheduler with workers answers at the address."""
         if self.scheduler is not None:
             with self._client(_import_distributed()):
                 pass
@@ -262,7 +264,7 @@ class DaskExecutor:
     def call_all(
         self, function: Callable[..., Value], tasks: Mapping[Key, Mapping[str, Any]]
     ) -> TaskResults[Key, Value]:
-        """Over the cluster; whoever stops listening cancels the rest."""
+        """Call the function on the cluster; closing the generator cancels the rest."""
         if not tasks:
             return
         distributed = _import_distributed()
@@ -312,7 +314,7 @@ class DaskExecutor:
 
 @contextmanager
 def _connect_client(distributed: Any, address: str) -> Iterator[Any]:
-    """A client, closed at the end: also one that did not begin, whose loop would be found running when Python ends."""
+    """Connect a client and close it at the end, also if it did not start: its loop would be found running at exit."""
     _check_scheduler(distributed, address)
     client = distributed.Client.__new__(distributed.Client)
     try:
@@ -326,8 +328,10 @@ def _connect_client(distributed: Any, address: str) -> Iterator[Any]:
 
 
 def _check_scheduler(distributed: Any, address: str) -> None:
-    """An error where something else answers: a scheduler speaks first, and in numbers; Dask would wait for ever for a
-    server that does not, and take the greeting of one that speaks in letters for a length.
+    """Raise an error if something else than a scheduler answers at the address.
+
+    A scheduler speaks first, in numbers. Dask would wait for ever for a server that does not speak first, and would
+    take the greeting of one that speaks in letters for a length.
     """
     scheme, _, _ = str(address).rpartition("://")
     if scheme not in ("", "tcp"):
@@ -340,7 +344,7 @@ def _check_scheduler(distributed: Any, address: str) -> None:
 
 @contextmanager
 def _quiet_dask_logs() -> Iterator[None]:
-    """Without what Dask's client logs of a connection that broke: whoever waits for values raises an error about it."""
+    """Silence the log of Dask's client about a broken connection, which is raised as an error anyway."""
     log = logging.getLogger("distributed.client")
     log.addFilter(_is_worth_logging)
     try:
@@ -356,7 +360,7 @@ def _is_worth_logging(record: logging.LogRecord) -> bool:
 
 
 def choose_executor(executor: str | Executor, *, jobs: int | None, scheduler: str | None = None) -> Executor:
-    """By name, or as it is; `jobs` are processes of this machine, by default one for each core; one is this process."""
+    """Return an executor by name, or as given; `jobs` are processes, by default one per core; 1 is this process."""
     many = validation.integer("jobs", count_cores() if jobs is None else jobs, most=_MOST)
     if not isinstance(executor, str) and callable(getattr(executor, "call_all", None)):
         return executor
@@ -372,25 +376,25 @@ def choose_executor(executor: str | Executor, *, jobs: int | None, scheduler: st
 
 
 def choose_executor_or_here(executor: str | Executor | None, *, jobs: int | None, scheduler: str | None) -> Executor:
-    """This process, unless an executor or a number of processes is asked for."""
+    """Return the chosen executor, or this process if neither an executor nor a number of processes is given."""
     if executor is None and jobs is None and scheduler is None:
         return InProcessExecutor()
     return choose_executor("processes" if executor is None else executor, jobs=jobs, scheduler=scheduler)
 
 
 def check_ready(executor: Executor) -> None:
-    """An error where an executor can say beforehand that it cannot work."""
+    """Raise an error if the executor knows that it cannot work."""
     if isinstance(executor, DaskExecutor):
         executor.ready()
 
 
 def _describe_versions() -> dict[str, str]:
-    """What the last bits of numbers depend on."""
+    """Return the versions on which the last bits of numbers depend."""
     return {name: version(name) for name in ("bandanna", "numpy", "scipy")}
 
 
 def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any], wanted: Mapping[str, str]) -> Value:
-    """In a worker."""
+    """Check the versions and call the function, in a worker."""
     if (here := _describe_versions()) != wanted:
         raise BandannaError(f"a Dask worker has {here}, and this program {wanted}: numbers could differ")
     threads = {name: os.environ.get(name) for name in THREAD_VARIABLES[:2]}
@@ -400,7 +404,7 @@ def _run_in_worker(function: Callable[..., Value], arguments: Mapping[str, Any],
 
 
 def _import_distributed() -> Any:
-    """Imported on first use."""
+    """Import Dask's `distributed`."""
     try:
         return importlib.import_module("distributed")
     except ImportError:

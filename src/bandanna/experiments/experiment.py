@@ -1,4 +1,28 @@
-"""Experiments from TOML: environments, grids and trust models."""
+"""Experiments: which algorithms run in which environment, for how long and with which seeds; read from TOML.
+
+    title = "What privacy costs"
+    horizon = 20_000
+    seeds = 20                                # how many; `seed` is the first one
+
+    [environment]
+    name = "LinearContextual"                 # any of ENVIRONMENTS, with its arguments
+    dim = 5
+    n_arms = 20
+
+    [[algorithm]]
+    name = "LinUCB-SDP-Vec"                   # any of `bandanna list`, or "my_module:MyPolicy", with its arguments
+    epsilon = [0.5, 1.0]                      # a list of values means one curve for each
+    delta = 1e-5
+    batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
+
+The name may be a list of algorithms that share all given arguments. `horizon`, `path` and the keys of the environment
+may be lists: a grid, with a curve of every algorithm at every point. Arms, means and tables of people are lists
+themselves; several of them are `means = { each = [[...], [...]] }`. Title, seeds and checkpoints belong to the whole
+comparison.
+
+Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]] is
+`algorithm[1]`) and what is allowed there.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +58,7 @@ from bandanna.simulation.environments.recorded import ArrayEnvironment, Table
 from bandanna.simulation.result import Result
 from bandanna.validation import check_keys, check_type, prefix_errors, read_toml
 
-# Environments and laws of rewards by name, with arguments as files have them.
+# Environments
 
 
 ENVIRONMENTS: dict[str, type[Environment]] = {
@@ -60,7 +84,7 @@ REWARDS: dict[str, type[Any]] = {
 
 
 def check_name(table: Any, where: str, known: Iterable[str], what: str) -> str:
-    """The `name` of a table that has the arguments of what is named."""
+    """Return the `name` in a table, which must be known."""
     if not isinstance(table, Mapping):
         shown = "[[algorithm]], with a name" if where.startswith("algorithm") else f"[{where}]"
         raise InvalidArgument(where, table, f"a table {shown}")
@@ -74,7 +98,7 @@ def check_name(table: Any, where: str, known: Iterable[str], what: str) -> str:
 
 
 def check_environment(table: Any, horizon: int) -> dict[str, Any]:
-    """The arguments of an environment; one that has to know the horizon is told."""
+    """Return the checked arguments of an environment; one that needs the horizon gets it."""
     kind = ENVIRONMENTS[check_name(table, "environment", ENVIRONMENTS, "environments")]
     types = typing.get_type_hints(kind)
     known = {f.name: types[f.name] for f in fields(kind) if f.init}
@@ -87,7 +111,7 @@ def check_environment(table: Any, horizon: int) -> dict[str, Any]:
 
 
 def make_environment(environment: Mapping[str, Any]) -> Environment:
-    """The environment of checked arguments."""
+    """Make the environment of checked arguments."""
     chosen = {**environment}
     kind = ENVIRONMENTS[chosen.pop("name")]
     if "reward" in chosen:
@@ -97,7 +121,7 @@ def make_environment(environment: Mapping[str, Any]) -> Environment:
 
 
 def _make_reward_law(given: Any) -> RewardLaw:
-    """A law of rewards: its name, or a table with name and arguments."""
+    """Make a law of rewards from its name, or from a table with name and arguments."""
     table = given if isinstance(given, Mapping) else {"name": given}
     kind = REWARDS[check_name(table, "environment.reward", REWARDS, "laws")]
     allowed = {"name", *(f.name for f in fields(kind))}
@@ -107,15 +131,7 @@ def _make_reward_law(given: Any) -> RewardLaw:
         return law
 
 
-# Grids: wherever a key has a list of values, there is one point for each combination.
-#
-#     horizon = [1_000, 10_000]
-#     [environment]
-#     name = "LinearContextual"
-#     dim = [2, 5, 10]                                  # six points: two horizons, three dimensions
-#     n_arms = 20
-#
-# Arms, means and tables of people are lists themselves: several of them are `means = { each = [[...], [...]] }`.
+# Grids
 
 
 _ARRAYS = ("arms", "theta", "means", "features", "rewards")  # keys of environments whose values are lists
@@ -124,7 +140,7 @@ _PATHS = ("law", "messages")
 
 @dataclass(frozen=True, kw_only=True)
 class GridPoint:
-    """Where an algorithm runs: a world, for how long, along which path; `varied` is what others have otherwise."""
+    """A point of the grid: environment, horizon and path; `varied` holds what differs from other points."""
 
     horizon: int
     path: str
@@ -132,12 +148,12 @@ class GridPoint:
     varied: Mapping[str, Any]
 
     def world(self) -> Environment:
-        """The environment."""
+        """Return the environment."""
         return make_environment(self.environment)
 
 
 def list_grid_points(horizon: Any, path: Any, environment: Any) -> Iterator[GridPoint]:
-    """All of them, the last key's values first; every value is checked."""
+    """Yield all grid points, the last key varying fastest; every value is checked."""
     table = environment if isinstance(environment, Mapping) else {}
     axes = {"horizon": list_values("horizon", horizon), "path": list_values("path", path)}
     axes |= {f"environment.{key}": _list_axis_values(key, value) for key, value in table.items()}
@@ -155,7 +171,7 @@ def list_grid_points(horizon: Any, path: Any, environment: Any) -> Iterator[Grid
 
 
 def list_values(where: str, value: Any) -> list[Any] | None:
-    """The values of a list, which must not be empty; None if there is one value."""
+    """Return the values of a list, which must not be empty; None for a single value."""
     if isinstance(value, Mapping) and set(value) == {"each"}:
         value = value["each"]
         if not isinstance(value, list | tuple):
@@ -168,42 +184,20 @@ def list_values(where: str, value: Any) -> list[Any] | None:
 
 
 def _list_axis_values(key: str, value: Any) -> list[Any] | None:
-    """Arrays are one value, unless `each` says otherwise."""
+    """Return the values of a key; an array is one value, unless `each` is used."""
     if key in _ARRAYS and not isinstance(value, Mapping):
         return None
     return list_values(f"environment.{key}", value)
 
 
 def format_varied(value: Any) -> str:
-    """A varied value in a label."""
+    """Format a varied value for a label."""
     if isinstance(value, Mapping):
         return " ".join(f"{name} {format_varied(entry)}" for name, entry in value.items())
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
-# Experiments as values: which algorithms run in which world, for how long, with which seeds; read from TOML.
-#
-#     title = "What privacy costs"
-#     horizon = 20_000
-#     seeds = 20                                # how many; `seed` is the first one
-#
-#     [environment]
-#     name = "LinearContextual"                 # any of ENVIRONMENTS, with its arguments
-#     dim = 5
-#     n_arms = 20
-#
-#     [[algorithm]]
-#     name = "LinUCB-SDP-Vec"                   # any of `bandanna list`, or "my_module:MyPolicy", with its arguments
-#     epsilon = [0.5, 1.0]                      # a list of values means one curve for each
-#     delta = 1e-5
-#     batch = { first = 200, ratio = 1.5 }      # a number, "paper", or a geometric schedule
-#
-# The name may be a list too, of algorithms that have all that is given in common. `horizon`, `path` and the keys of the
-# environment may be lists: a grid (`list_grid_points`), with a curve of every algorithm at every point. Title, seeds
-# and checkpoints are of the whole comparison.
-#
-# Every mistake is refused before anything runs, by an error that names the key with its table (the first [[algorithm]]
-# is `algorithm[1]`) and what is allowed there.
+# Experiments
 
 
 _GIVEN = ("dim", "n_arms", "horizon", "budget", "privacy")  # by the experiment, or by the numbers of a budget
@@ -218,10 +212,16 @@ _TOP = ("title", "horizon", "seeds", "seed", "path", "checkpoints", "environment
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmSetting:
-    """One algorithm at one setting, wherever it runs; `table` is where the file speaks of it.
+    """An algorithm at one setting, for all grid points.
 
-    label   as it is called, with what was varied
-    called  the same without what was varied, which `varied` holds
+    Parameters
+    ----------
+    table
+        The place in the file.
+    label
+        The label with what was varied.
+    called
+        The label without it; `varied` holds it.
     """
 
     label: str
@@ -234,14 +234,14 @@ class AlgorithmSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentCurve:
-    """A series at one point of the grid."""
+    """An algorithm's setting at one grid point."""
 
     series: AlgorithmSetting
     point: GridPoint
 
     @property
     def label(self) -> str:
-        """Of the series, and where the point is if there are several."""
+        """The label of the setting, with the grid point if there are several."""
         return ", ".join([self.series.label, *label_parts(self.point.varied)])
 
     @property
@@ -251,23 +251,23 @@ class ExperimentCurve:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Of the algorithm."""
+        """The algorithm's arguments."""
         return self.series.arguments
 
     @property
     def varied(self) -> dict[str, Any]:
-        """What other curves of the experiment have otherwise, of algorithm and point."""
+        """What differs from other curves of the experiment, in algorithm and grid point."""
         return {**self.series.varied, **self.point.varied}
 
     def policy(self, *, dim: int, horizon: int) -> Any:
-        """The algorithm for this problem; errors name the table, or where else a value was taken from."""
+        """Make the algorithm for this problem; errors name the table, or where else a value came from."""
         with self._with_file_keys():
             return make_from_table(
                 self.series.table, self.algorithm, {"dim": dim, "horizon": horizon, **self.arguments}
             )
 
     def calibrated(self, *, dim: int, horizon: int) -> Policy[Any]:
-        """The same with its noise, radii and guarantee computed, ready to be sent to other processes."""
+        """Make the algorithm with noise, radii and guarantee computed, ready to be sent to other processes."""
         policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
         with self._with_file_keys(), prefix_errors(f"{self.series.table}."):
             policy.prepare()
@@ -275,7 +275,7 @@ class ExperimentCurve:
 
     @contextmanager
     def _with_file_keys(self) -> Iterator[None]:
-        """Errors about a number that the table does not have name the key that it was taken from."""
+        """Make errors about a number that is not in the table name the key that it was taken from."""
         places = {"dim": "environment.dim", "n_arms": "environment.n_arms", "horizon": "horizon"}
         try:
             yield
@@ -288,15 +288,28 @@ class ExperimentCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A comparison, complete: the same experiment gives the same numbers on any number of processes.
+    """A complete comparison; it gives the same numbers on any number of processes.
 
-    seeds        how many runs of every curve; they have the seeds seed, seed + 1, ...
-    environment  name and arguments
-    path         "law" draws aggregates where their law is known exactly, "messages" runs every message
-    checkpoints  how many points of a curve are kept
-    algorithms   tables as they were given, whose lists `series` expands
-    points       the grid that horizon, path and environment span: one point, if none of them is a list
-    curves       every series at every point
+    Parameters
+    ----------
+    title : str
+        The title of figures.
+    horizon
+        Rounds, or a list of them.
+    seeds, seed : int
+        The number of runs of every curve, and the first seed.
+    path : {"law", "messages"}
+        "law" draws released sums by their law where it is known exactly; "messages" runs every message.
+    checkpoints : int
+        The number of points of a curve.
+    environment : mapping
+        Its name and arguments.
+    algorithms : tuple of mappings
+        Tables as given.
+    series : tuple of AlgorithmSetting
+        The algorithms with lists expanded.
+    points : tuple of GridPoint
+        The grid of horizon, path and environment; a single point if none of them is a list.
     """
 
     title: str
@@ -312,7 +325,7 @@ class Experiment:
 
     @classmethod
     def from_toml(cls, file: str | PathLike[str]) -> Experiment:
-        """Read and check a file; errors begin with its name."""
+        """Read and check a TOML file; errors begin with its name."""
         path = validation.path("file", file)
         document = read_toml(path)
         add_import_folder(path.parent)  # policies of one's own may lie beside the file
@@ -321,7 +334,7 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Experiment:
-        """The experiment that a TOML document describes, or `to_dict` wrote; everything is checked."""
+        """Make and check the experiment of a TOML document, or of `to_dict`."""
         given = check_keys(document, "", _TOP, needed=("horizon", "seeds", "environment", "algorithm"))
         for key, words in _WHOLE.items():
             if isinstance(given.get(key), list | tuple):
@@ -350,17 +363,17 @@ class Experiment:
 
     @property
     def curves(self) -> tuple[ExperimentCurve, ...]:
-        """Point by point."""
+        """Every series at every grid point, point by point."""
         return tuple(ExperimentCurve(series=series, point=point) for point in self.points for series in self.series)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, as they were given; `from_dict` gives the same experiment back."""
+        """Return plain values as given; `from_dict` makes the same experiment of them."""
         plain = {name: getattr(self, name) for name in _TOP[:-2]}
         tables = [dict(table) for table in self.algorithms]
         return {**plain, "environment": dict(self.environment), "algorithm": tables}
 
     def world(self) -> Environment:
-        """The environment, of the first point."""
+        """Return the environment of the first point."""
         return self.points[0].world()
 
     def _check(self) -> None:
@@ -381,7 +394,7 @@ class Experiment:
 
 
 def _check_arms(curve: ExperimentCurve, world: Environment) -> None:
-    """The policy can be made, and is for such arms."""
+    """Check that the policy can be made and has this environment's arms."""
     policy, table = curve.policy(dim=world.dim, horizon=curve.point.horizon), curve.series.table
     if getattr(policy, "n_arms", None) in (None, world.n_arms):
         return
@@ -393,7 +406,7 @@ def _check_arms(curve: ExperimentCurve, world: Environment) -> None:
 
 
 def _expand_table(table: Any, number: int) -> Iterator[AlgorithmSetting]:
-    """One series for every combination of listed values; the label names what differs."""
+    """Yield a setting for every combination of listed values; labels name what differs."""
     where = f"algorithm[{number}]"
     names = list_values(f"{where}.name", table.get("name")) if isinstance(table, Mapping) else None
     if names is None:
@@ -404,7 +417,7 @@ def _expand_table(table: Any, number: int) -> Iterator[AlgorithmSetting]:
 
 
 def _expand_algorithm(table: Any, where: str, *, of_several: bool = False) -> Iterator[AlgorithmSetting]:
-    """Of one algorithm; of several under one label, each has its name behind it."""
+    """Yield the settings of one algorithm; of several under one label each has its name appended."""
     name = check_name(table, where, ALGORITHMS, "algorithms")
     given = _check_algorithm(dict(table), name, where)
     label = given.pop("label", given.pop("name"))
@@ -424,7 +437,7 @@ def _expand_algorithm(table: Any, where: str, *, of_several: bool = False) -> It
 
 
 def _check_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, Any]:
-    """Checked arguments, lists of values still unexpanded."""
+    """Return checked arguments; lists of values are not expanded."""
     with prefix_errors(f"{where}."):
         entry = find_algorithm(name)
     types = {**find_argument_types(name), "name": str, "label": str}
@@ -444,11 +457,11 @@ def _check_algorithm(table: dict[str, Any], name: str, where: str) -> dict[str, 
 
 
 def label_parts(varied: Mapping[str, Any]) -> list[str]:
-    """Of a label."""
+    """Return the parts of a label that name varied values."""
     return [f"{name} = {format_varied(value)}" for name, value in varied.items()]
 
 
-# What privacy costs: one algorithm under every trust model on one problem.
+# Privacy models side by side
 
 
 POLICIES: dict[str, dict[str, str]] = {
@@ -468,7 +481,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {  # the last feature of the world is a c
 
 @dataclass(frozen=True, kw_only=True)
 class TrustModelRun:
-    """A trust model's run, and the standard deviation of the noise in its last released sum."""
+    """The run of one privacy model, and the standard deviation of the noise in its last released sum."""
 
     result: Result
     noise_std: float
@@ -486,10 +499,10 @@ def trust_models(
     seed: int = 0,
     progress: ProgressCallback = ignore_progress,
 ) -> dict[str, TrustModelRun]:
-    """No privacy, a central server, a shuffler and nobody trusted, with fixed arms and the same worlds for all.
+    """Run one algorithm without privacy and under the central, the shuffle and the local model, in the same worlds.
 
-    "LinTS" runs as it comes, with an intercept; "LinUCB" with width 0.2 on the papers' batches: T^{1/2} (no privacy,
-    central), T^{3/5} (shuffle), T^{3/4} (local), and radii of the papers' lemma.
+    "LinTS" runs with its defaults and an intercept. "LinUCB" has width 0.2, the papers' batches - T^{1/2} without
+    privacy and centrally, T^{3/5} shuffled, T^{3/4} locally - and the radii of the papers' lemma. Arms are fixed.
     """
     names = POLICIES[validation.one_of("policy", policy, tuple(POLICIES))]
     env = make_problem(dim=dim, n_arms=n_arms)
@@ -504,11 +517,11 @@ def trust_models(
 
 
 def make_problem(*, dim: int = 5, n_arms: int = 100) -> LinearContextual:
-    """The worlds in which they are compared."""
+    """Return the environment of `trust_models`."""
     return LinearContextual(dim=dim, n_arms=n_arms, fixed=True)
 
 
-# One tidy table of an experiment: a row for every curve and seed, every setting a column.
+# Tables
 
 
 _LENGTH = 60  # of a text that says what a setting was
@@ -517,14 +530,14 @@ _LENGTH = 60  # of a text that says what a setting was
 def result_columns(
     experiment: Experiment, results: Mapping[str, Result], *, rounds: str = "last"
 ) -> dict[str, list[Any]]:
-    """Columns of all curves, one after the other; with `rounds="all"` a row for every checkpoint too.
+    """Return the columns of all curves, with a row for every seed; with `rounds="all"` for every checkpoint too.
 
-    Those of `Result.to_frame`: `label` names the curve, epsilon and delta are those of what ran. Besides:
+    They are those of `Result.to_frame`, where `label` names the curve and epsilon and delta are those of what ran, and
 
-    series           the label without what was varied
-    algorithm        its name, as `bandanna list` has it
-    algorithm.KEY    settings as the file has them, among them `algorithm.epsilon`, which was asked for
-    environment.KEY  arguments of the world; path
+    * series: the label without what was varied;
+    * algorithm: its name, as in `bandanna list`;
+    * algorithm.KEY: settings as in the file, among them `algorithm.epsilon`, which was asked for;
+    * environment.KEY: arguments of the environment; and path.
     """
     parts = [_column_entry(curve, results[curve.label].columns(rounds=rounds)) for curve in experiment.curves]
     names = dict.fromkeys(name for part in parts for name in part)
@@ -544,7 +557,7 @@ def _column_entry(curve: ExperimentCurve, table: dict[str, list[Any]]) -> dict[s
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and words as they are, tables and lists as text."""
+    """Return numbers and words unchanged, tables and lists as text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     text = format_varied(value)

@@ -1,4 +1,4 @@
-"""Other libraries beside ours in a study."""
+"""Other libraries' bandits, which `study` and the benchmarks run beside the library's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bandanna.types import Floats, Ints
 
 
 class PeerPolicy(ABC):
-    """One run of another library: `act` for a batch of users, `learn` what came of some of them."""
+    """One run of another library's policy."""
 
     package: str  # that it needs
     online: bool = False  # learns from one person after the other, instead of from batches
@@ -27,14 +27,14 @@ class PeerPolicy(ABC):
         self.begun = False
 
     def act(self, contexts: Floats) -> tuple[Ints, Floats]:
-        """Arms of a batch, (n,), and with which probabilities, where they are stated."""
+        """Return the arms of a batch, (n,), and their probabilities where they are stated."""
         if not self.begun:
             chances = np.full(len(contexts), 1 / self.n_arms)
             return self.rng.integers(self.n_arms, size=len(contexts)), chances
         return self._act(contexts)
 
     def learn(self, contexts: Floats, arms: Ints, rewards: Floats, chances: Floats) -> None:
-        """From those whose rewards are known."""
+        """Learn from the users whose rewards are known."""
         if len(arms):
             self._learn(np.ascontiguousarray(contexts), arms, rewards, chances)
             self.begun = True
@@ -102,7 +102,7 @@ class ContextualBandits(PeerPolicy):
 
 
 class VowpalWabbit(PeerPolicy):
-    """Vowpal Wabbit's SquareCB, with features of users by arms."""
+    """Vowpal Wabbit's SquareCB, with interactions of users' features and arms."""
 
     package = "vowpalwabbit"
     online = True
@@ -141,12 +141,12 @@ PEERS: dict[str, type[PeerPolicy]] = {
 
 
 def installed(name: str) -> bool:
-    """Whether the library that it needs is there."""
+    """Return whether the library of this peer is installed."""
     return importlib.util.find_spec(PEERS[name].package) is not None
 
 
 def begin(name: str, n_arms: int, seed: int) -> PeerPolicy:
-    """A new run."""
+    """Start a new run of a peer."""
     if not installed(name):
         raise MissingExtra("bench", name)
     try:
@@ -157,7 +157,7 @@ def begin(name: str, n_arms: int, seed: int) -> PeerPolicy:
 
 @contextmanager
 def quiet() -> Iterator[Any]:
-    """Their warnings are theirs."""
+    """Silence the other libraries' warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,4 +1,4 @@
-"""What so many users can teach, before there is data."""
+"""`plan`: forecast by simulation what a number of users can teach, before there is data."""
 
 from __future__ import annotations
 
@@ -32,14 +32,22 @@ _SEEDS = 5  # of a search, at most
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What is to be expected under one trust model.
+    """The forecast for one privacy model.
 
-    share, stderr  regret by random play's, ratio of means over the seeds, and its standard error (NaN for one seed)
-    regret         mean over the seeds: rewards lost against always choosing the best arm
-    first_batch    users before anything is learned
-    releases       sums that are published
-    enough         if `hopeless`: users, by doubling, of whom the share is below 1/2; None if there were none up to
-                   `tried`, the most that were simulated
+    Parameters
+    ----------
+    share, stderr
+        Regret divided by that of random play, as the ratio of means over seeds, and its standard error (NaN for one
+        seed).
+    regret
+        Mean over seeds of the rewards lost against always choosing the best arm.
+    first_batch
+        Users before anything is learned.
+    releases
+        The number of published sums.
+    enough, tried
+        If `hopeless`, the number of users, by doubling, with a share below 1/2; None if there was none up to `tried`,
+        the largest number that was simulated.
     """
 
     trust: str
@@ -56,11 +64,11 @@ class Forecast:
 
     @property
     def hopeless(self) -> bool:
-        """Nothing is learned: a share above 0.8."""
+        """Whether nothing is learned: a share above 0.8."""
         return self.share > HOPELESS
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; what is unknown is None."""
+        """Return plain values for JSON; unknown values are None."""
         return {
             "trust": self.trust,
             "users": self.users,
@@ -79,7 +87,7 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class _PlanProblem:
-    """What is simulated, but for the number of users."""
+    """The problem that is simulated, for any number of users."""
 
     dim: int
     n_arms: int
@@ -90,24 +98,24 @@ class _PlanProblem:
     seed: int
 
     def environment(self) -> Environment:
-        """A typical problem: features of arms, or of users, whose arms have a parameter each."""
+        """Return a typical environment: features of arms, or of users with a parameter for each arm."""
         if self.per_arm:
             return DisjointLinear(dim=self.dim, n_arms=self.n_arms)
         return LinearContextual(dim=self.dim, n_arms=self.n_arms, fixed=self.fixed)
 
     def policy(self, trust: str, users: int) -> Any:
-        """LinTS, with one model or one for each arm."""
+        """Return LinTS with one model, or with one for each arm."""
         budget = {} if trust == "none" else {"epsilon": self.epsilon, "delta": self.delta}
         if self.per_arm:
             return make(TRUST[trust], n_arms=self.n_arms, features=self.dim, horizon=users, **budget)
         return make(TRUST[trust], dim=self.dim, horizon=users, intercept=True, **budget)
 
     def numbers(self, users: int, n_seeds: int) -> int:
-        """How much there is to draw."""
+        """Return how many numbers are drawn."""
         return n_seeds * users * (self.n_arms * self.dim + _OTHER)
 
     def forecast(self, trust: str, users: int, n_seeds: int) -> Forecast:
-        """One trust model, so many users."""
+        """Forecast for one privacy model and number of users."""
         env, policy = self.environment(), self.policy(trust, users)
         result = simulate(policy, env, n_seeds=n_seeds, seed=self.seed, checkpoints=1)
         idle = regret_of_random_play(env, horizon=users, n_seeds=n_seeds, seed=self.seed)
@@ -140,14 +148,33 @@ def plan(
     seed: int = 0,
     progress: ProgressCallback = ignore_progress,
 ) -> tuple[Forecast, ...]:
-    """Expected regret of LinTS as a share of random play's, under one trust model or, with "all", under each of four.
+    """Forecast the regret of LinTS as a share of random play's, under one privacy model or all.
 
-    dim      features of arms, of which the last is a constant (`intercept=True`): at least 2
-    features of users, instead of `dim`: then every arm has a model of its own, `LinTS(n_arms=, features=)`
-    users    rounds, one user each
-    trust    "none", "central", "shuffle", "local" or "all"
-    fixed    whether arms have the same features for everybody; else features are drawn anew for each user
-    search   whether, where nothing is learned, users are doubled until something is, for as long as that takes seconds
+    Parameters
+    ----------
+    dim : int, optional
+        Features of arms, the last of which is constant (`intercept=True`): at least 2.
+    features : int, optional
+        Features of users, instead of `dim`; then every arm has a model of its own, `LinTS(n_arms=, features=)`.
+    n_arms, users : int
+        The number of arms, and of rounds with one user each.
+    epsilon, delta : float
+        The budget.
+    trust : {"none", "central", "shuffle", "local", "all"}
+        The privacy model, or all four.
+    fixed : bool
+        Arms have the same features for everybody; otherwise features are drawn for each user.
+    search : bool
+        Where nothing is learned, double the users until something is, as long as that takes seconds.
+    n_seeds, seed : int
+        The number of runs, and the first seed.
+    progress : callable
+        Called with the work done, all work, and a text.
+
+    Returns
+    -------
+    tuple of Forecast
+        One for each privacy model.
     """
     if (dim is None) == (features is None):
         raise InvalidArgument("dim", dim, "features of arms, or features= of users: one of the two")
@@ -188,7 +215,7 @@ def _report_progress(progress: ProgressCallback, done: int, total: int, what: st
 
 
 def _find_enough_users(problem: _PlanProblem, found: Forecast, n_seeds: int, say: Callable[[str], None]) -> Forecast:
-    """The same forecast, with the number of users that would be enough."""
+    """Return the forecast with the number of users that would be enough."""
     users = found.users
     while problem.numbers(2 * users, n_seeds) <= _SEARCH:
         users *= 2
@@ -199,7 +226,7 @@ def _find_enough_users(problem: _PlanProblem, found: Forecast, n_seeds: int, say
 
 
 def _regret_ratio(regret: Floats, idle: Floats) -> tuple[float, float]:
-    """mean(regret) / mean(idle) and, by the delta method, its standard error: (S,), (S,)."""
+    """Return mean(regret) / mean(idle) for (S,) and (S,), with its standard error by the delta method."""
     mean = float(np.mean(idle))
     if mean == 0:
         raise InvalidArgument("n_seeds", len(idle), "more: in these worlds all arms are alike")

@@ -1,4 +1,13 @@
-"""Runs an experiment, resumes it, and writes its outputs."""
+"""`run`: run an experiment over processes, resume it, and write results, tables and figures.
+
+Every curve runs in blocks of seeds. How seeds are divided into blocks depends on the experiment alone, workers use one
+thread each, and every run draws from the streams of its own seed. So the numbers are the same bit by bit for any number
+of processes and any order. Blocks are written atomically; `resume` continues a killed run and repeats no finished
+block.
+
+The directory has experiment.json, blocks/*.csv, and after the last block results/*.csv (*.parquet), figure.png,
+figure.svg and summary.json.
+"""
 
 from __future__ import annotations
 
@@ -46,16 +55,16 @@ from bandanna.simulation.result import Result
 from bandanna.storage.files import replace_file
 from bandanna.validation import checked_keywords
 
-# Figures of an experiment: regret over time, and against what was varied; curves are named by what they guarantee.
+# Figures
 
 
 _BUDGET = ("epsilon", "delta", "rho")  # asked for; a figure says what was given
 
 
 def series_names(experiment: Experiment, results: Mapping[str, Result]) -> dict[str, str]:
-    """What series are called in figures, by their labels: with the guarantee that was computed for what ran.
+    """Return the names of series in figures, by label: with the guarantee computed for what ran.
 
-    Of several points it is the largest. Budgets that give one guarantee are told apart by what was asked for.
+    For several points it is the largest one. Budgets that give the same guarantee are told apart by what was asked for.
     """
     found: dict[str, str] = {}
     for series in experiment.series:
@@ -69,7 +78,7 @@ def series_names(experiment: Experiment, results: Mapping[str, Result]) -> dict[
 
 
 def draw_over_time(experiment: Experiment, results: Mapping[str, Result]) -> Any:
-    """Mean regret round by round, with two standard errors; a panel for every point of the grid."""
+    """Draw the mean regret over rounds with two standard errors, in a panel for every grid point."""
     panels: dict[str, dict[str, Result]] = {}
     called = series_names(experiment, results)
     for curve in experiment.curves:
@@ -88,10 +97,10 @@ def draw_over_time(experiment: Experiment, results: Mapping[str, Result]) -> Any
 
 
 def draw_against(experiment: Experiment, results: Mapping[str, Result], key: str) -> Any:
-    """Regret at the horizon against a setting that was varied: "epsilon" (of what ran), "horizon", "dim", ...
+    """Draw the regret at the horizon against a setting that was varied: "epsilon" (of what ran), "horizon", "dim", ...
 
-    A line for each series, a panel for each of the other settings of the world; what has no privacy is a dashed line
-    against epsilon.
+    There is a line for each series and a panel for each of the environment's other settings. Against epsilon, a run
+    without privacy is a dashed line.
     """
     if key not in varied_axes(experiment):
         allowed = f"a number that was varied: {', '.join(varied_axes(experiment)) or 'this experiment has none'}"
@@ -111,7 +120,7 @@ def draw_against(experiment: Experiment, results: Mapping[str, Result], key: str
 
 
 def varied_axes(experiment: Experiment) -> list[str]:
-    """What was varied and is a number, with two values or more, and few enough panels beside it."""
+    """Return the numeric settings with at least two values and few enough panels."""
     found: dict[str, set[float]] = {}
     for curve in experiment.curves:
         for key, value in curve.varied.items():
@@ -129,7 +138,7 @@ def _without_axis(varied: Mapping[str, Any], key: str) -> str:
 
 
 def _panel_line(found: list[tuple[float, Result]]) -> PanelLine:
-    """By growing x; what is at infinity holds everywhere."""
+    """Return a line in the order of x; a value at infinity holds everywhere."""
     ordered = sorted(found, key=lambda each: each[0])
     finite = [each for each in ordered if np.isfinite(each[0])]
     shown = finite or ordered
@@ -144,17 +153,17 @@ def _figure_note(experiment: Experiment) -> str:
     return f"mean of {experiment.seeds:,} seeds ± 2 standard errors" if experiment.seeds > 1 else "one seed"
 
 
-# What a finished experiment leaves: results per curve, figures, and a summary that programs can read.
+# Outputs
 
 
 def file_stem(experiment: Experiment, index: int) -> str:
-    """Name of a curve's files: its number and a plain form of its label."""
+    """Return the name of a curve's files: its number and a plain form of its label."""
     plain = re.sub(r"[^a-z0-9.]+", "-", experiment.curves[index].label.lower()).strip("-.")
     return f"{index + 1:02d}-{plain[:60]}".rstrip("-.")
 
 
 def summary_rows(experiment: Experiment, results: Mapping[str, Result]) -> list[dict[str, Any]]:
-    """One plain row per curve: what it was, what it promised, what it reached."""
+    """Return one plain row per curve: its settings, its guarantee and its results."""
     return [_summary_row(curve, results[curve.label]) for curve in experiment.curves]
 
 
@@ -175,7 +184,7 @@ def _summary_row(curve: ExperimentCurve, result: Result) -> dict[str, Any]:
 
 
 def write_outputs(experiment: Experiment, results: Mapping[str, Result], out: str | PathLike[str]) -> list[str]:
-    """Results per curve, one table of all, figures, summary.json; returns notes of what a missing extra prevented."""
+    """Write results per curve, one table of all, figures and summary.json; return notes about missing extras."""
     directory = Path(out)
     notes: list[str] = []
     (directory / "results").mkdir(parents=True, exist_ok=True)
@@ -198,7 +207,7 @@ def write_outputs(experiment: Experiment, results: Mapping[str, Result], out: st
 
 @contextmanager
 def _note_missing_extra(notes: list[str]) -> Iterator[None]:
-    """What an extra would have brought is noted, once."""
+    """Note once what a missing extra would have written."""
     try:
         yield
     except MissingExtra as missing:
@@ -207,7 +216,7 @@ def _note_missing_extra(notes: list[str]) -> Iterator[None]:
 
 
 def to_json_value(value: Any) -> Any:
-    """JSON values; infinities, which JSON does not have, as words."""
+    """Return JSON values; infinities, which JSON does not have, become words."""
     if isinstance(value, dict):
         return {name: to_json_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -216,20 +225,12 @@ def to_json_value(value: Any) -> Any:
 
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
-    """Strict JSON, whole or not at all."""
+    """Write strict JSON atomically."""
     text = json.dumps(document, indent=2, allow_nan=False) + "\n"
     replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
-# Running an experiment: every curve in blocks of seeds, over processes, each finished block kept in a file.
-#
-# How seeds are divided into blocks depends on the experiment alone, workers use one thread each, and every run draws
-# from the streams of its own seed: so the numbers are the same, bit by bit, for any number of processes and in
-# whatever
-# order blocks end. A block is written whole or not at all; a killed run is continued with `resume` and repeats none.
-#
-# The directory: experiment.json, blocks/*.csv, and after the last block results/*.csv (*.parquet), figure.png,
-# figure.svg, summary.json.
+# Blocks
 
 
 _TASKS = 8  # to share among processes, where there are seeds for it
@@ -238,7 +239,7 @@ _LEAST, _MOST = 10, 50  # seeds in a block: beside fewer, the cost that all seed
 
 @dataclass(frozen=True, kw_only=True)
 class SeedBlock:
-    """Some seeds of one curve: what a worker does at once, and what a file in blocks/ holds."""
+    """Some seeds of one curve: a worker's task, and the content of a file in blocks/."""
 
     curve: int
     seed: int
@@ -247,7 +248,7 @@ class SeedBlock:
 
 
 def list_blocks(experiment: Experiment) -> tuple[SeedBlock, ...]:
-    """All blocks, first blocks of all curves first; the number of processes has no part in it."""
+    """Return all blocks, the first blocks of all curves first; the number of processes does not matter."""
     shared = min(math.ceil(_TASKS / len(experiment.curves)), experiment.seeds // _LEAST)
     size = math.ceil(experiment.seeds / max(1, shared, math.ceil(experiment.seeds / _MOST)))
     return tuple(
@@ -272,12 +273,16 @@ def run_sweep(
     resume: bool = False,
     progress: ProgressCallback = ignore_progress,
 ) -> dict[str, Result]:
-    """Run what is not yet in the directory `out`, and return one result per curve, by label; progress is in blocks.
+    """Run the blocks that are not yet in the directory `out`, and return one result per curve, by label.
 
-    executor   "processes", of which there are `jobs`, or "dask": workers of the `scheduler` at an address, or `jobs` of
-               a cluster on this machine; or one of your own
+    Progress is counted in blocks. A script that calls this with a policy of its own needs `if __name__ == "__main__":`,
+    because workers import it.
 
-    A script that calls this with a policy of its own in it needs `if __name__ == "__main__":`, since workers import it.
+    Parameters
+    ----------
+    executor
+        "processes" (`jobs` of them); "dask": workers of the `scheduler` at an address, or `jobs` workers of a cluster
+        on this machine; or an `Executor`.
     """
     working, directory = (
         choose_executor(executor, jobs=jobs, scheduler=scheduler),
@@ -316,7 +321,7 @@ def run_sweep(
 
 
 def merge_results(parts: list[Result]) -> Result:
-    """Results of the same policy for different seeds, as one; `seconds` adds up the work of all processes."""
+    """Merge results of one policy for different seeds; `seconds` adds up the work of all processes."""
     return replace(
         parts[0],
         regret=np.concatenate([part.regret for part in parts]),
@@ -333,7 +338,7 @@ def merge_results(parts: list[Result]) -> Result:
 
 
 def _describe_directory(experiment: Experiment, directory: Path, *, resume: bool) -> dict[str, Any] | None:
-    """What a directory will carry; None if it carries it already. One that belongs to another experiment is refused."""
+    """Return the description for a new directory, None if it has it already; refuse one of another experiment."""
     record, ours = (
         directory / "experiment.json",
         {"bandanna": version("bandanna"), **to_json_value(experiment.to_dict())},
@@ -361,7 +366,7 @@ def _describe_directory(experiment: Experiment, directory: Path, *, resume: bool
 
 
 def _claim_directory(directory: Path, ours: dict[str, Any]) -> None:
-    """The directory belongs to one experiment, whose description it carries."""
+    """Write the experiment's description to the directory."""
     try:
         (directory / "blocks").mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -370,7 +375,7 @@ def _claim_directory(directory: Path, ours: dict[str, Any]) -> None:
 
 
 def _list_changes(before: Any, after: Any, where: str = "") -> list[str]:
-    """Places where two plain documents differ, each with what was and what is; lists count from 1."""
+    """Return the places where two plain documents differ, with both values; lists count from 1."""
     if isinstance(before, dict) and isinstance(after, dict):
         names, absent = [*before, *(name for name in after if name not in before)], "nothing"
         pairs = [(f"{where}.{n}".lstrip("."), before.get(n, absent), after.get(n, absent)) for n in names]
@@ -384,7 +389,7 @@ def _list_changes(before: Any, after: Any, where: str = "") -> list[str]:
 
 
 def _read_finished(directory: Path, block: SeedBlock, policy: Policy[Any]) -> Result | None:
-    """What the block's file holds; a damaged one, or one with another guarantee, is as good as none."""
+    """Read a block's file; None for a damaged one or one with another guarantee."""
     file = directory / "blocks" / block.file
     if not file.exists():
         return None
@@ -397,15 +402,17 @@ def _read_finished(directory: Path, block: SeedBlock, policy: Policy[Any]) -> Re
     return found if same else None
 
 
-# `bd.experiments.run`: an experiment from Python, with the files, the resuming and the numbers of `bandanna run`.
-
-
 class Results(Mapping[str, Result]):
-    """The result of every curve, by its label.
+    """The result of every curve, by label.
 
-    experiment  what was run
-    directory   where files are, None if there are none
-    notes       what a missing extra prevented
+    Parameters
+    ----------
+    experiment
+        What was run.
+    directory
+        Where the files are, None if there are none.
+    notes
+        What was not written because of a missing extra.
     """
 
     def __init__(
@@ -427,11 +434,11 @@ class Results(Mapping[str, Result]):
         return f"<Results of {self.experiment.title!r}: {', '.join(self)}>"
 
     def rows(self) -> list[dict[str, Any]]:
-        """One plain row per curve, as in summary.json."""
+        """Return one plain row per curve, as in summary.json."""
         return summary_rows(self.experiment, self)
 
     def to_frame(self, *, kind: str = "pandas", rounds: str = "last") -> Any:
-        """The tidy table of all curves: a row for every seed, with `rounds="all"` for every checkpoint too.
+        """Return a table of all curves with a row for every seed; with `rounds="all"` for every checkpoint too.
 
         `kind` is "pandas", "polars" or "arrow". Columns: `bandanna.experiments.experiment.result_columns`.
         """
@@ -440,10 +447,10 @@ class Results(Mapping[str, Result]):
         )
 
     def plot(self, path: str | PathLike[str] | None = None, *, against: str | None = None) -> Any:
-        """A matplotlib `Figure`: regret over time, or at the horizon `against` a number that was varied.
+        """Draw regret over time, or at the horizon `against` a varied number: "epsilon", "horizon", "dim", ...
 
-        That is "epsilon", "horizon", "dim", ...; a panel for every point of the grid that is left. Series are named by
-        the epsilon of what ran. Saved to `path` (.png or .svg) if there is one; needs the extra `plot`.
+        There is a panel for every point of the rest of the grid. Series are named by the epsilon of what ran. The
+        figure is saved to `path` (.png or .svg) if given. Needs the extra `plot`; returns a matplotlib `Figure`.
         """
         check_drawable(path)
         figure = (
@@ -465,17 +472,32 @@ def run(
     resume: bool = False,
     progress: ProgressCallback = ignore_progress,
 ) -> Results:
-    """Run an experiment: the path of a TOML file, a mapping with the same keys, or an `Experiment`.
+    """Run an experiment.
 
-    out        directory for blocks, results, table, figures and summary; of a file by default its name with -results
-               in the current directory, otherwise none: then nothing is kept
-    jobs       processes, by default as many as there are cores; 1 is this process; the numbers do not depend on it
-    executor   "processes", or "dask" (extra `dask`): the workers of `scheduler`, "tcp://127.0.0.1:8786", or without an
-               address a cluster on this machine; the numbers do not depend on it
-    resume     continue what an earlier run left in `out`
+    A script that calls this with a policy of its own and `jobs` other than 1 needs `if __name__ == "__main__":`,
+    because worker processes import it.
 
-    A script that calls this with a policy of its own in it, and jobs other than 1, needs `if __name__ == "__main__":`,
-    since worker processes then import it.
+    Parameters
+    ----------
+    experiment
+        The path of a TOML file, a mapping with the same keys, or an `Experiment`.
+    out : path, optional
+        The directory for blocks, results, table, figures and summary. For a file by default its name with -results in
+        the current directory; otherwise nothing is kept.
+    jobs : int, optional
+        The number of processes, by default that of the cores; 1 is this process. The numbers do not depend on it.
+    executor, scheduler
+        "processes", or "dask" (extra `dask`): the workers of `scheduler`, "tcp://127.0.0.1:8786", or a cluster on this
+        machine. The numbers do not depend on it.
+    resume : bool
+        Continue what an earlier run left in `out`.
+    progress : callable
+        Called with the blocks done, all blocks, and a label.
+
+    Returns
+    -------
+    Results
+        The result of every curve, by label.
     """
     exit_if_imported()
     chosen, directory = _read_experiment(experiment), _choose_directory(experiment, out)

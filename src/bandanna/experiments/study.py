@@ -1,4 +1,9 @@
-"""Policies on one's own table."""
+"""`study`: the reward of policies on a data set against epsilon, under every privacy model and beside other libraries.
+
+A log is replayed by rejection (`bd.replay`); a table of people is drawn from. All algorithms see the same people in the
+same order, seed by seed; seeds are 0, 1, 2, ... A row is one algorithm at one epsilon. In a directory every finished
+row is kept: a later study with more epsilons, algorithms or privacy models computes only the missing rows.
+"""
 
 from __future__ import annotations
 
@@ -42,25 +47,31 @@ from bandanna.simulation.engine import simulate
 from bandanna.simulation.figures import plot_rewards, save_both
 from bandanna.types import Floats
 
-# How a data set is studied: how long, how often, and which public choices LinTS is given.
-#
-# LinTS has two models here. "users": a parameter of its own for each arm, of the features of users. "arms": one number
-# for each arm, the same for all users, whose features are the corners of a simplex beside a constant. With noise for
-# epsilon = 1 and a few hundred people, the second is what can be learned: every feature costs noise in each arm's
-# block.
-#
-# Where the settings come from: `docs/study.md`. They were chosen on simulated trials, or on other seeds than those of
-# a
-# study (which begin at 0), and are public: nothing in them follows from the people who are played with.
+# Settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySetting:
-    """Of one data set.
+    """How a data set is studied: how long, how often, and which public choices LinTS is given.
 
-    horizon  rounds of a table; logged events of a log, of which the policy's choice is accepted
-    model    of LinTS: "users" or "arms";   alpha, batch: its arguments
-    every    after so many rounds the other libraries learn
+    The settings are explained in `docs/study.md`. They were chosen on simulated trials or on other seeds than those of
+    a study, and are public: nothing in them follows from the people who are played with.
+
+    Parameters
+    ----------
+    horizon
+        Rounds for a table; logged events for a log, of which those are accepted where the policy chooses the logged
+        arm.
+    seeds
+        The number of runs.
+    model
+        Of LinTS. "users": a parameter for each arm, of the users' features. "arms": one number for each arm, the same
+        for all users; features are the corners of a simplex and a constant. With noise for epsilon = 1 and a few
+        hundred people, only "arms" can be learned: every feature costs noise in each arm's block.
+    alpha, batch
+        Arguments of LinTS.
+    every
+        The number of rounds after which the other libraries learn.
     """
 
     horizon: int
@@ -71,7 +82,7 @@ class StudySetting:
     every: int = 100
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         return {**asdict(self), "batch": self.batch if isinstance(self.batch, int | str) else repr(self.batch)}
 
 
@@ -88,10 +99,10 @@ _ENOUGH = 100  # people for each number of a model, of a feature or a constant o
 
 
 def choose_setting(name: str, *, rows: int, logged: bool, features: int, arms: int) -> StudySetting:
-    """Of a data set by its name; for own data, six batches of all events, or 20,000 rounds.
+    """Return the setting of a data set by name; for other data, six batches of all events, or 20,000 rounds.
 
-    Own data have a model of users where there are enough people for one. Of n logged events n/K are accepted, if arms
-    were given alike.
+    Other data get a model of users if there are enough people for one. Of n logged events n/K are accepted, if all arms
+    were equally likely.
     """
     if name in SETTINGS:
         return SETTINGS[name]
@@ -102,7 +113,7 @@ def choose_setting(name: str, *, rows: int, logged: bool, features: int, arms: i
     return StudySetting(horizon=horizon, seeds=20, model=model, alpha=alpha, batch=max(2, horizon // 6))
 
 
-# One row of a study: an algorithm plays a data set, at one epsilon or without privacy.
+# Rows
 
 
 OWN_ALGORITHMS = ("LinTS", "LinTS-users", "LinTS-arms", "LinUCB")
@@ -112,7 +123,7 @@ _WIDTH = 0.2  # of LinUCB, as its documentation has it
 
 @dataclass(frozen=True, kw_only=True)
 class StudyJob:
-    """One row to be."""
+    """A row to compute: an algorithm, a privacy model and an epsilon."""
 
     algorithm: str
     trust: str = "none"
@@ -120,18 +131,18 @@ class StudyJob:
 
     @property
     def label(self) -> str:
-        """For a progress bar."""
+        """The label for a progress bar."""
         return self.algorithm if self.epsilon is None else f"{self.algorithm}, {self.trust}, epsilon {self.epsilon:g}"
 
 
 def known_rewards(data: DataSet, job: StudyJob) -> dict[str, Any]:
-    """What is known without playing: always the best arm, or any."""
+    """Return the row of an algorithm that needs no run: always the best arm, or a random one."""
     means = data.means
     return {"rewards": np.array([means.max() if job.algorithm == "best arm" else means.mean()]), "accepted": None}
 
 
 def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> dict[str, Any]:
-    """Mean rewards, one for each seed, and what a row should tell of the runs."""
+    """Return the mean reward of each seed, and what else the row contains."""
     if job.algorithm in peers.PEERS:
         return {"rewards": _play_peer(data, setting, job.algorithm), "accepted": None}
     policy, contexts = _make_policy(data, setting, job, delta)
@@ -157,7 +168,7 @@ def measure_rewards(data: DataSet, setting: StudySetting, job: StudyJob, delta: 
 
 
 def _make_policy(data: DataSet, setting: StudySetting, job: StudyJob, delta: float) -> tuple[Policy[Any], str]:
-    """A policy, and the contexts that it sees."""
+    """Return a policy and the contexts that it sees."""
     privacy, arms = _make_privacy(job, delta), len(data.arms)
     if job.algorithm == "LinUCB":
         dim = arms * (_count_slopes(data) + 1)
@@ -183,7 +194,7 @@ def _make_privacy(job: StudyJob, delta: float) -> Privacy:
 
 
 def _kron_features(data: DataSet) -> Floats:
-    """np.kron(arm, features): what a policy without models for each arm is given, (n, K, K (d + 1))."""
+    """Return np.kron(arm, features), (n, K, K (d + 1)), for a policy without models for each arm."""
     users = add_constant(data)
     n, d = users.shape
     arms = len(data.arms)
@@ -197,25 +208,25 @@ def _kron_log(data: DataSet) -> Log:
 
 
 def add_constant(data: DataSet) -> Floats:
-    """(z, 1)/sqrt 2: features of users in the unit ball, (n, d + 1)."""
+    """Return (z, 1)/sqrt 2, features of users in the unit ball, (n, d + 1)."""
     z = data.contexts[:, : _count_slopes(data)]
     return np.column_stack([z, np.ones(len(z))]) / math.sqrt(2)
 
 
 def _count_slopes(data: DataSet) -> int:
-    """Features of users, without a constant."""
+    """Return the number of users' features without a constant."""
     return 0 if data.features is None else data.features.slopes
 
 
 def _play_peer(data: DataSet, setting: StudySetting, name: str) -> Floats:
-    """Mean rewards, one for each seed."""
+    """Return the mean reward of each seed."""
     run = _replay_peer if data.given is not None else _simulate_peer
     users = add_constant(data)
     return np.array([run(data, users, setting, name, seed) for seed in range(setting.seeds)])
 
 
 def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
-    """The order and the acceptance of `bd.replay`."""
+    """Replay a log with the order and the acceptance of `bd.replay`."""
     log, streams, peer = data.log(), Streams([seed]), peers.begin(name, len(data.arms), seed)
     order = streams.generators("order")[0].permutation(len(log))[: setting.horizon]
     floor = log.propensities.min() if log.floor is None else log.floor
@@ -233,7 +244,7 @@ def _replay_peer(data: DataSet, users: Floats, setting: StudySetting, name: str,
 
 
 def _simulate_peer(data: DataSet, users: Floats, setting: StudySetting, name: str, seed: int) -> float:
-    """The people of `bd.environments.Table`."""
+    """Play with the people of `bd.environments.Table`."""
     world = data.table().begin(Streams([seed]))
     peer, total = peers.begin(name, len(data.arms), seed), 0.0
     every = 1 if peer.online else setting.every
@@ -247,14 +258,7 @@ def _simulate_peer(data: DataSet, users: Floats, setting: StudySetting, name: st
     return total / setting.horizon
 
 
-# What privacy costs on real data: reward against epsilon under every trust model, beside peers without privacy.
-#
-# A log is replayed (`bd.replay`: rejection, with a slot for every logged event), a table of people is drawn from. All
-# algorithms see the same people in the same order, seed by seed; seeds are 0, 1, 2, ...
-#
-# A row is one algorithm at one epsilon. With a directory every finished row is kept, and not computed again: whoever
-# asks
-# for more epsilons, algorithms or trust models later gets the rest.
+# The study
 
 
 TRUSTS = ("central", "shuffle", "local", "concurrent")
@@ -276,14 +280,31 @@ def study(
     scheduler: str | None = None,
     progress: ProgressCallback = ignore_progress,
 ) -> list[dict[str, Any]]:
-    """Rows of a table: algorithm, trust, epsilon, delta, mean_reward, stderr, n_seeds, ...
+    """Measure the reward of algorithms on a data set, against epsilon and under privacy models.
 
-    algorithms  "LinTS" (as the data set's setting says), "LinTS-users", "LinTS-arms", "LinUCB", "best arm", "random"
-                and the names of `peers.PEERS`; by default LinTS, best arm, random and all peers that are installed
-    horizon     logged events to replay, or rounds; the data set's by default
-    out         a directory in which finished rows are kept
-    executor    "processes" (of which there are `jobs`) or "dask" (at `scheduler`) as in `bd.experiments.run`: a row is
-                a task; by default this process
+    Parameters
+    ----------
+    data : DataSet
+        The data.
+    epsilons, delta, trusts
+        The budgets and privacy models.
+    algorithms
+        "LinTS" (as the data set's setting says), "LinTS-users", "LinTS-arms", "LinUCB", "best arm", "random", and the
+        names of `peers.PEERS`; by default LinTS, best arm, random and all installed peers.
+    seeds, horizon
+        Runs, and logged events to replay or rounds; by default those of the data set's setting.
+    out : path, optional
+        A directory in which finished rows are kept.
+    jobs, executor, scheduler
+        "processes" (`jobs` of them) or "dask" (at `scheduler`), as in `bd.experiments.run`; a row is a task. By default
+        this process.
+    progress : callable
+        Called with the rows done, all rows, and a label.
+
+    Returns
+    -------
+    list of dict
+        Rows with algorithm, trust, epsilon, delta, mean_reward, stderr, n_seeds, ...
     """
     if not isinstance(data, DataSet):
         raise InvalidArgument("data", type(data).__name__, "a data set: bd.datasets.load(...)")
@@ -325,7 +346,7 @@ def _check_algorithms(algorithms: Sequence[str] | None) -> list[str]:
 
 
 def _list_jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], names: list[str]) -> Iterator[StudyJob]:
-    """Without privacy first."""
+    """Yield the rows to compute, those without privacy first."""
     sizes = [validation.epsilon(each) for each in validation.list_entries("epsilons", epsilons, "numbers > 0")]
     models = [
         validation.one_of("trusts", each, TRUSTS) for each in validation.list_entries("trusts", trusts, "trust models")
@@ -339,7 +360,7 @@ def _list_jobs(epsilons: Sequence[float], delta: float, trusts: Sequence[str], n
 
 
 def _shorten_setting(setting: StudySetting, horizon: int) -> StudySetting:
-    """As many batches, where they are of one size."""
+    """Return the setting with another horizon and as many batches, if they are of one size."""
     batch = setting.batch
     if isinstance(batch, int):
         batch = max(2, batch * horizon // setting.horizon)
@@ -372,7 +393,7 @@ def _compute_row(data: DataSet, setting: StudySetting, job: StudyJob, delta: flo
 
 
 def _claim_directory(folder: Path, data: DataSet, setting: StudySetting, delta: float) -> None:
-    """The directory belongs to one study, whose description it carries."""
+    """Write the study's description to the directory; refuse a directory of another study."""
     print_ = zlib.crc32(np.ascontiguousarray(data.rewards).tobytes() + np.ascontiguousarray(data.contexts).tobytes())
     ours = {
         "bandanna": version("bandanna"),
@@ -403,7 +424,7 @@ def _row_file(folder: Path, job: StudyJob) -> Path:
 
 
 def _read_row(folder: Path | None, job: StudyJob) -> dict[str, Any] | None:
-    """A row that was finished before; a damaged file is as good as none."""
+    """Read a finished row; None for a missing or damaged file."""
     if folder is None or not (file := _row_file(folder, job)).exists():
         return None
     try:
@@ -420,11 +441,11 @@ def _write_row(folder: Path | None, job: StudyJob, row: dict[str, Any]) -> dict[
     return row
 
 
-# What a study leaves: its rows as JSON, CSV and Parquet, and a figure.
+# Outputs
 
 
 def write_study(rows: Sequence[Mapping[str, Any]], out: str | PathLike[str], *, title: str) -> list[str]:
-    """rows.json, rows.csv, rows.parquet, figure.png and figure.svg; a note for each thing that an extra would bring."""
+    """Write rows.json, rows.csv, rows.parquet, figure.png and figure.svg; return notes about missing extras."""
     folder, notes = validation.path("out", out, folder=True), []
     folder.mkdir(parents=True, exist_ok=True)
     names = list(dict.fromkeys(name for row in rows for name in row))

@@ -1,4 +1,4 @@
-"""The simulator."""
+"""The simulator: `engine` runs a policy in an environment, `players` accelerate it, `result` keeps what came of it."""
 
 from __future__ import annotations
 

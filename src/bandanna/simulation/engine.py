@@ -1,22 +1,28 @@
-"""The simulator: many seeds of a policy in an environment."""
+"""`simulate`: run many seeds of a policy in an environment.
+
+`PLAYERS` maps the name in a policy's `player` attribute to the function that runs it. All players give the results of
+the reference player.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, overload
 
 import numpy as np
 
 from bandanna import validation
+from bandanna.device.domain import Box
 from bandanna.errors import ClippingWarning, InvalidArgument
 from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import assigned, fixed_batches, glm_rounds, population, reference, round_by_round
-from bandanna.simulation.result import Result, ResultSet, checkpoints_for
-from bandanna.simulation.run import RunTotals, Tally, describe_setting
+from bandanna.simulation.result import Result, ResultSet, RunTotals, Tally, checkpoints_for
+from bandanna.storage.encoding import find_stored_name, has_name
 from bandanna.validation import checked_keywords
 
 MAX_SEEDS = 100_000  # side by side
@@ -144,7 +150,7 @@ def _simulate_policy(
         numbers_per_user=run.numbers_per_user,
         counts=counts,
         plays=tally.plays,
-        setting=describe_setting(policy, env),
+        setting=_describe_setting(policy, env),
     )
 
 
@@ -157,3 +163,23 @@ def _resolve_horizon(policy: Policy[Any], horizon: int | None) -> int:
     if policy.horizon is not None and rounds > policy.horizon:
         raise InvalidArgument("horizon", horizon, f"at most the policy's, {policy.horizon}")
     return rounds
+
+
+def _describe_setting(policy: Policy[Any], env: Environment) -> dict[str, Any]:
+    """Return facts of policy and world that bounds need: class, numbers, dimension, arms, and gaps where known."""
+    noted: dict[str, Any] = {"policy": _stored_name(type(policy)), "dim": env.dim, "n_arms": env.n_arms}
+    if is_dataclass(policy):
+        noted |= {
+            f.name: value for f in fields(policy) if isinstance(value := getattr(policy, f.name), int | float | str)
+        }
+    if isinstance(domain := getattr(policy, "domain", None), Box):
+        noted["reward_width"] = domain.high - domain.low
+    means = getattr(env, "means", None)
+    if isinstance(means, tuple):
+        noted["gaps"] = tuple(max(means) - mean for mean in means)
+    return noted | policy.facts()
+
+
+def _stored_name(kind: type) -> str:
+    """Return the stored name of a policy's class, or the class name of a policy that has none."""
+    return find_stored_name(kind) if has_name(kind) else kind.__name__

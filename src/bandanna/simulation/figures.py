@@ -1,4 +1,7 @@
-"""Figures of regret and reward."""
+"""Figures: regret over time, bounds, panels, and reward against epsilon.
+
+Figures are drawn without pyplot, so there is no window and no global state. matplotlib is imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,6 @@ from bandanna.policies.theory.base import BoundCurve
 from bandanna.storage.files import replace_file
 from bandanna.types import Floats, Ints
 
-# Axes in the style of the house, drawn without pyplot: no window, no global state; and how a figure is saved.
-
-
 # Okabe and Ito's colours, told apart with every common colour blindness; without yellow, which is faint on white
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)))  # one more style each time the colours are used up
@@ -38,7 +38,7 @@ _STYLE = {
 
 
 def save_figure(figure: Any, path: str | PathLike[str]) -> None:
-    """A matplotlib `Figure` as .png or .svg: whole or not at all, and the same figure as the same file."""
+    """Save a matplotlib `Figure` as .png or .svg, atomically; the same figure gives the same file."""
     kind = _figure_format(path)
     paper: dict[str, Any] = {"format": kind[1:], "dpi": 160, "bbox_inches": "tight", "pad_inches": 0.2}
     paper |= {"facecolor": "white", "metadata": {"Date": None} if kind == ".svg" else None}
@@ -47,7 +47,7 @@ def save_figure(figure: Any, path: str | PathLike[str]) -> None:
 
 
 def save_both(figure: Any, stem: Path) -> list[Path]:
-    """As stem.png and stem.svg, in a folder that is made if need be: where they are."""
+    """Save a figure as stem.png and stem.svg, make the folder if needed, and return both paths."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(f"{stem.name}{suffix}") for suffix in (".png", ".svg")]
     for path in paths:
@@ -56,47 +56,47 @@ def save_both(figure: Any, stem: Path) -> list[Path]:
 
 
 def check_drawable(path: str | PathLike[str] | None = None, argument: str = "path") -> None:
-    """Raise what drawing there would raise for want of a format or of the extra `plot`, before the work."""
+    """Raise the error that drawing to `path` would raise because of its format or a missing extra `plot`."""
     if path is not None:
         _figure_format(path, argument)
     matplotlib("")
 
 
 def _figure_format(path: str | PathLike[str], argument: str = "path") -> str:
-    """The format, from the file's name."""
+    """Return the format in a file's name."""
     return validation.one_of(f"suffix of {argument}", validation.path(argument, path).suffix.lower(), (".png", ".svg"))
 
 
 def format_axis_number(value: float) -> str:
-    """A few digits with thousands separators: 15,234, 12.3, 0.0456."""
+    """Format a number with a few digits and thousands separators: 15,234, 12.3, 0.0456."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def format_power(value: float, base: int) -> str:
-    """10⁵ for powers of the base, plain numbers between them."""
+    """Format powers of the base as 10⁵, and other numbers plainly."""
     exponent = round(float(np.log(value) / np.log(base)))
     return f"{base}{format_exponent(exponent)}" if np.isclose(value, float(base) ** exponent) else f"{value:,.10g}"
 
 
 def format_exponent(exponent: int) -> str:
-    """As an exponent: ⁻¹²."""
+    """Format an exponent in superscript: ⁻¹²."""
     return str(exponent).translate(_RAISED)
 
 
 def house_style() -> Any:
-    """Within this context, what is drawn has the house's fonts."""
+    """Return a context in which figures have the library's fonts."""
     return matplotlib("").rc_context(_STYLE)
 
 
 def make_axes(size: tuple[float, float], place: tuple[float, float, float, float]) -> tuple[Any, Any]:
-    """A figure of so many inches, and axes at (left, bottom, width, height) in it."""
+    """Make a figure of a size in inches, and axes at (left, bottom, width, height) in it."""
     figure = matplotlib("figure").Figure(figsize=size, layout=None)
     matplotlib("backends.backend_agg").FigureCanvasAgg(figure)
     return figure, figure.add_axes(place)
 
 
 def decorate_axes(axes: Any, title: str | None, note: str, *, across: str, up: str) -> None:
-    """Axis names, a light grid, title and note above."""
+    """Draw axis names, a light grid, a title and a note."""
     axes.set_xlabel(across, color=_INK, labelpad=8)
     axes.set_ylabel(up, color=_INK, labelpad=8)
     axes.grid(True, which="major", color="#E4E4E4", linewidth=0.8)
@@ -113,12 +113,12 @@ def decorate_axes(axes: Any, title: str | None, note: str, *, across: str, up: s
 
 
 def colour_of(index: int) -> str:
-    """Of curve number `index`."""
+    """Return the colour of curve number `index`."""
     return PALETTE[index % len(PALETTE)]
 
 
 def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) -> None:
-    """(text, x, y, colour, bold) to the right of the axes, moved apart where curves end close together."""
+    """Draw (text, x, y, colour, bold) to the right of the axes, moved apart where curves end close together."""
     gap = 18 / 72 / (axes.figure.get_figheight() * axes.get_position().height)  # one line of text, in axes heights
     data = axes.transData + axes.transAxes.inverted()
     ends = []
@@ -136,7 +136,7 @@ def label_ends(axes: Any, named: Sequence[tuple[str, float, float, str, bool]]) 
 
 
 def _spread_apart(heights: Sequence[float], gap: float) -> Floats:
-    """Heights near the wanted ones, in the same order, at least `gap` apart: least squares by pooling neighbours."""
+    """Move heights, by least squares and in the same order, until they are at least `gap` apart."""
     order = np.argsort(heights, kind="stable")
     blocks: list[tuple[float, int]] = []  # (mean of height minus rank * gap, members)
     for rank, index in enumerate(order):
@@ -152,23 +152,20 @@ def _spread_apart(heights: Sequence[float], gap: float) -> Floats:
 
 
 def matplotlib(module: str, needed_for: str = "plotting") -> Any:
-    """A module of matplotlib, imported on first use."""
+    """Import a module of matplotlib."""
     try:
         return importlib.import_module(f"matplotlib.{module}" if module else "matplotlib")
     except ImportError:
         raise MissingExtra("plot", needed_for) from None
 
 
-# What can be drawn: anything that has regret over time, such as the result of a simulation.
-
-
 @runtime_checkable
 class RegretCurves(Protocol):
-    """Mean regret at `checkpoints` with its standard error, and what the papers prove about it."""
+    """What `plot_regret` draws: mean regret at `checkpoints` with its standard error and bounds, such as a `Result`."""
 
     @property
     def checkpoints(self) -> Ints:
-        """Rounds, (C,)."""
+        """The rounds, (C,)."""
 
     @property
     def horizon(self) -> int:
@@ -176,32 +173,32 @@ class RegretCurves(Protocol):
 
     @property
     def n_seeds(self) -> int:
-        """Independent runs."""
+        """The number of independent runs."""
 
     @property
     def label(self) -> str:
-        """What it is called where nothing else is said."""
+        """The label used where no other is given."""
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Of policy and world."""
+        """Facts of policy and environment."""
 
     def mean(self) -> Floats:
-        """(C,)."""
+        """Return the mean regret, (C,)."""
 
     def stderr(self) -> Floats:
-        """(C,); NaN for a single run."""
+        """Return the standard error, (C,); NaN for a single run."""
 
     def bounds(self) -> list[BoundCurve]:
-        """At every checkpoint."""
-
-
-# Bounds as lines of a figure: those with known constants as they are, rates through the measured end.
+        """Return the papers' bounds at every checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BoundLine:
-    """A bound of the curve number `index`, where it is positive."""
+    """A bound of the curve number `index`, where it is positive.
+
+    A bound with known constants is drawn as it is, a rate through the measured end.
+    """
 
     index: int
     label: str
@@ -212,20 +209,20 @@ class BoundLine:
 
     @property
     def text(self) -> str:
-        """The label; a bound's last value, which a rate does not have."""
+        """The label, with the bound's last value; a rate has no value."""
         return (
             f"{self.label}  {self.values[-1]:,.{0 if self.values[-1] >= 100 else 1}f}" if self.explicit else self.label
         )
 
     @property
     def dashes(self) -> Any:
-        """Long for upper bounds, short for lower ones, dotted for rates, sparsely for lower ones."""
+        """The dashes: long for upper bounds, short for lower ones, dotted for rates, sparsely for lower rates."""
         long, short = ((6, 2), (3, 2)) if self.explicit else ((1, 1.5), (1, 4))
         return (0, long if self.side == "upper" else short)
 
 
 def bound_lines(curves: Sequence[tuple[str, RegretCurves]]) -> list[BoundLine]:
-    """The bounds of all results; a figure for which none is known is refused."""
+    """Return the bounds of all results; raise an error if none is known."""
     lines: list[BoundLine] = []
     for index, (_, result) in enumerate(curves):
         for curve in result.bounds():
@@ -246,7 +243,7 @@ def bound_lines(curves: Sequence[tuple[str, RegretCurves]]) -> list[BoundLine]:
 
 
 def explain_lines(lines: Sequence[BoundLine]) -> str:
-    """What a reader must know about the lines."""
+    """Return the note that explains the lines."""
     parts = []
     if any(line.side == "lower" for line in lines):
         parts.append("lower bounds: for the worst instance")
@@ -256,11 +253,11 @@ def explain_lines(lines: Sequence[BoundLine]) -> str:
 
 
 def _is_drawn(lines: Sequence[BoundLine], label: str, values: Floats) -> bool:
-    """The same line is drawn once, for the first result that has it."""
+    """Return whether this line is drawn already, for an earlier result."""
     return any(each.label == label and np.array_equal(each.values, values) for each in lines)
 
 
-# Lines in panels side by side: one colour for each name, in all panels, and one key.
+# Panels
 
 
 MAX_PANELS = 12  # panels of a figure
@@ -289,10 +286,25 @@ def plot_panels(
     points: bool = False,
     log: bool = False,
 ) -> Any:
-    """A matplotlib `Figure` with a panel for each name of `panels`, and its lines by their labels; needs `plot`.
+    """Draw panels side by side, with one colour for each name in all panels and one legend; needs `plot`.
 
-    points  marks with bars instead of curves with bands
-    log     logarithmic axes where values are positive and far apart
+    Parameters
+    ----------
+    panels : mapping
+        Lines by label, by the name of a panel.
+    across, up : str
+        The names of the axes.
+    title, note : str, optional
+        A title and a note.
+    points : bool
+        Draw marks with bars instead of curves with bands.
+    log : bool
+        Use logarithmic axes where values are positive and far apart.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
     """
     if not 1 <= len(panels) <= MAX_PANELS:
         raise InvalidArgument("panels", len(panels), f"1 to {MAX_PANELS} panels: draw fewer, or from the table")
@@ -335,7 +347,7 @@ def _draw_panel_line(axes: Any, line: PanelLine, index: int, *, label: str, poin
 
 
 def _set_log_scales(axes: Any, lines: list[PanelLine]) -> None:
-    """Each axis by itself."""
+    """Make each axis logarithmic where its values are positive and far apart."""
     xs = np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)])
     ys = np.concatenate([line.values for line in lines])
     for values, scale in ((xs, axes.set_xscale), (ys, axes.set_yscale)):
@@ -355,7 +367,7 @@ def _set_ticks(axes: Any) -> None:
 
 
 def _set_measured_ticks(axes: Any, lines: list[PanelLine]) -> None:
-    """Ticks where something was measured."""
+    """Set ticks at the measured values."""
     measured = np.unique(np.concatenate([line.across for line in lines if line.across is not None] or [np.ones(1)]))
     if len(measured) <= _TICKS:
         axes.set_xticks(measured, [format_axis_number(value) for value in measured])
@@ -363,7 +375,7 @@ def _set_measured_ticks(axes: Any, lines: list[PanelLine]) -> None:
 
 
 def _draw_legend(figure: Any, names: list[str], heading: str | None) -> None:
-    """To the right of all panels, every name once."""
+    """Draw a legend to the right of all panels, with every name once."""
     found: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -374,7 +386,7 @@ def _draw_legend(figure: Any, names: list[str], heading: str | None) -> None:
         text.set_parse_math(False)
 
 
-# Figures of regret over time.
+# Regret
 
 
 def plot_regret(
@@ -385,12 +397,28 @@ def plot_regret(
     log: bool = False,
     bounds: bool = False,
 ) -> Any:
-    """Mean regret with a band of two standard errors for every result, labelled at the curve's end.
+    """Draw the mean regret of results, each with a band of two standard errors and a label at its end.
 
-    Labels are the mapping's keys, or the results' names. `log` makes both axes logarithmic, so that a slope is a rate.
-    `bounds` adds what the papers prove about each result as thin lines in its colour, on logarithmic axes: bounds whose
-    constants are known as they are; rates, whose are not, through the measured end.
-    Returns the matplotlib `Figure`, and saves it if there is a `path` (.png or .svg). Needs the extra `plot`.
+    Needs the extra `plot`.
+
+    Parameters
+    ----------
+    results : result, mapping or sequence
+        A result, results by label, or a list of results with labels of their own.
+    path : path, optional
+        Where to save the figure, as .png or .svg.
+    title : str, optional
+        A title.
+    log : bool
+        Make both axes logarithmic, so that a slope is a rate.
+    bounds : bool
+        Add the papers' bounds as thin lines in the result's colour, on logarithmic axes. Bounds with known constants
+        are drawn as they are; rates, whose constants are unknown, through the measured end.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
     """
     curves = _label_results(results)
     log, bounds = validation.boolean("log", log), validation.boolean("bounds", bounds)
@@ -444,7 +472,7 @@ def _draw_regret(
 
 
 def _draw_curve(axes: Any, result: RegretCurves, index: int, *, log: bool, shade: float) -> None:
-    """The mean, and two standard errors to either side where they exist."""
+    """Draw the mean, and two standard errors to either side where they exist."""
     rounds, mean, spread = result.checkpoints.astype(float), result.mean(), 2 * result.stderr()
     if not log:  # every run begins at nothing
         rounds, mean, spread = (np.concatenate([[0.0], values]) for values in (rounds, mean, spread))
@@ -458,7 +486,7 @@ def _draw_curve(axes: Any, result: RegretCurves, index: int, *, log: bool, shade
 
 
 def _set_scales(axes: Any, results: list[RegretCurves], *, log: bool, others: Sequence[Floats] = ()) -> None:
-    """Limits and ticks: thousands separators on both axes, nothing cut off, zero in sight."""
+    """Set limits and ticks: thousands separators on both axes, all values inside, zero included."""
     ticker = matplotlib("ticker")
     horizon = max(result.horizon for result in results)
     tops = [result.mean() + (2 * result.stderr() if result.n_seeds > 1 else 0.0) for result in results]
@@ -486,7 +514,7 @@ def _set_scales(axes: Any, results: list[RegretCurves], *, log: bool, others: Se
 
 
 def _decorate_regret(axes: Any, results: list[RegretCurves], title: str | None, *, note: str = "") -> None:
-    """Axis names, a light grid, and what the band means."""
+    """Draw axis names and a grid, and explain the band."""
     least, most = min(result.n_seeds for result in results), max(result.n_seeds for result in results)
     seeds = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     note = (f"mean of {seeds} seeds; band: ± 2 standard errors" if most > 1 else "one seed") + note
@@ -494,7 +522,7 @@ def _decorate_regret(axes: Any, results: list[RegretCurves], title: str | None, 
 
 
 def _label_curves(axes: Any, curves: list[tuple[str, RegretCurves]], lines: Sequence[BoundLine] = ()) -> None:
-    """Name and final value at the right end of every curve and line, moved apart where they end close together."""
+    """Draw the name and final value of every curve and line at its right end, moved apart where they are close."""
     named = [
         (
             f"{label}  {format_axis_number(float(result.mean()[-1]))}",
@@ -509,13 +537,14 @@ def _label_curves(axes: Any, curves: list[tuple[str, RegretCurves]], lines: Sequ
     label_ends(axes, named)
 
 
-# Reward against epsilon: a curve for each algorithm and trust model, and lines for what needs no privacy.
+# Reward against epsilon
 
 
 def plot_rewards(rows: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Any:
-    """A matplotlib `Figure` of rows with algorithm, trust, epsilon, mean_reward and stderr, which the bars are.
+    """Draw reward against epsilon, a curve for each algorithm and privacy model.
 
-    A point stands at its `stated_epsilon`, that of what has run, where a row has one.
+    Rows have algorithm, trust, epsilon, mean_reward and stderr, which the bars show. A point is drawn at the row's
+    `stated_epsilon`, the epsilon of what ran, if it has one. Returns a matplotlib `Figure`.
     """
     with house_style():
         figure, axes = make_axes((10.5, 6.0), (0.09, 0.13, 0.6, 0.72))

@@ -1,4 +1,9 @@
-"""Results of simulations, saved and loaded."""
+"""The result of a simulation, saved and loaded, and the tally that players fill.
+
+`Result` holds regret at checkpoints for every seed. `RunTotals` and `Tally` are what a player returns and fills. A file
+is lossless: a table of seed, round and regret, and everything else as JSON, in the first line `# {...}` of CSV or in
+the metadata of Parquet. A checksum covers all of it. Files are replaced atomically.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.data.tables import make_frame
@@ -24,12 +30,6 @@ from bandanna.simulation.figures import format_axis_number, plot_regret
 from bandanna.storage.files import replace_file
 from bandanna.types import Floats, Ints
 
-# Results as files, without loss: a table of seed, round and regret, and everything else as JSON beside it.
-#
-# CSV keeps the JSON in its first line, `# {...}`; Parquet in the schema's metadata. A checksum over all of it tells a
-# damaged file from a whole one. Files are written beside their target and renamed: a killed run leaves no half file.
-
-
 FORMAT, VERSION = "bandanna result", 1
 _COLUMNS = ("seed", "round", "regret")
 _METADATA_KEY = b"bandanna"  # of the schema's metadata
@@ -38,157 +38,36 @@ Table = tuple[list[int], list[int], list[float]]  # the columns
 Made = TypeVar("Made")
 
 
-def write_csv(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
-    """One row per seed and checkpoint; floats are written so that they are read back exactly."""
-    rows = zip(*_table(fields), strict=True)
-    lines = [f"# {_make_header(fields)}", ",".join(_COLUMNS), *(f"{s},{t},{regret!r}" for s, t, regret in rows)]
-    text = "\n".join(lines) + "\n"
-    replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
-
-
-def write_parquet(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
-    """The same rows as columns; seeds beyond 64 bits are written as text."""
-    arrow, parquet = _import_pyarrow("Result.to_parquet")
-    seeds, rounds, regret = _table(fields)
-    wide = max(seeds) >= 2**63 or min(seeds) < -(2**63)
-    columns = {
-        "seed": arrow.array(
-            [str(seed) for seed in seeds] if wide else seeds, arrow.string() if wide else arrow.int64()
-        ),
-        "round": arrow.array(rounds, arrow.int64()),
-        "regret": arrow.array(regret, arrow.float64()),
-    }
-    table = arrow.table(columns).replace_schema_metadata({_METADATA_KEY: _make_header(fields).encode()})
-    replace_file(path, lambda beside: parquet.write_table(table, str(beside)))
-
-
-def read_result(path: str | PathLike[str], make: Callable[..., Made]) -> Made:
-    """`make(**fields)` of a file of either kind, told apart by its first bytes."""
-    file = validation.path("path", path)
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
-    try:
-        header, table = _from_parquet(content) if content.startswith(b"PAR1") else _from_csv(content)
-        return make(**_read_fields(header, table))
-    except MissingExtra:
-        raise
-    except (BandannaError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-        raise BandannaError(f"{file} is not a whole file of Result.to_csv or Result.to_parquet: {error}") from error
-
-
-def _from_csv(content: bytes) -> tuple[str, Table]:
-    first, *lines = content.decode("utf-8").splitlines() or [""]
-    if not first.startswith("# {"):
-        raise ValueError("its first line is not `# {...}`")
-    if not lines or tuple(lines[0].split(",")) != _COLUMNS:
-        raise ValueError(f"its second line is not {','.join(_COLUMNS)}")
-    rows = [each.split(",") for each in lines[1:]]
-    for line, row in enumerate(rows, start=3):
-        if len(row) != len(_COLUMNS):
-            raise ValueError(f"line {line} has {len(row)} of {len(_COLUMNS)} values")
-    return first[2:], ([int(row[0]) for row in rows], [int(row[1]) for row in rows], [float(row[2]) for row in rows])
-
-
-def _from_parquet(content: bytes) -> tuple[str, Table]:
-    arrow, parquet = _import_pyarrow("Result.load of a Parquet file")
-    try:
-        table = parquet.ParquetFile(arrow.BufferReader(content)).read()
-    except arrow.ArrowException as error:
-        raise ValueError(str(error)) from error
-    metadata = table.schema.metadata or {}
-    if _METADATA_KEY not in metadata or tuple(table.column_names) != _COLUMNS:
-        raise ValueError(f"it has the columns {', '.join(table.column_names)} and no metadata of this package")
-    seeds, rounds, regret = (table.column(name).to_pylist() for name in _COLUMNS)
-    return metadata[_METADATA_KEY].decode(), ([int(seed) for seed in seeds], rounds, regret)
-
-
-def _table(fields: Mapping[str, Any]) -> Table:
-    """Rows seed by seed."""
-    seeds, rounds = fields["seeds"], fields["checkpoints"].tolist()
-    return [seed for seed in seeds for _ in rounds], rounds * len(seeds), fields["regret"].ravel().tolist()
-
-
-def _make_header(fields: Mapping[str, Any]) -> str:
-    """All but the regret, with the checksum."""
-    plain = {name: _to_plain(value) for name, value in fields.items() if name != "regret"}
-    document: dict[str, Any] = {"format": FORMAT, "version": VERSION, **plain}
-    return json.dumps({**document, "sha256": _checksum(document, fields["regret"])}, allow_nan=False)
-
-
-def _read_fields(header: str, table: Table) -> dict[str, Any]:
-    """The fields that were written, or an error that says what is missing."""
-    document = json.loads(header)
-    checksum = document.pop("sha256", None)
-    if document.get("format") != FORMAT or document.get("version") != VERSION:
-        raise ValueError(f"it is {document.get('format')!r}, version {document.get('version')!r}; known is {VERSION}")
-    seeds, rounds, values = table
-    marks = document["checkpoints"]
-    if rounds != marks * len(document["seeds"]) or seeds != [s for s in document["seeds"] for _ in marks]:
-        raise ValueError(
-            f"its {len(rounds)} rows are not the {len(document['seeds'])} x {len(marks)} that it announces"
-        )
-    regret = np.asarray(values, dtype=np.float64).reshape(len(document["seeds"]), len(marks))
-    if checksum != _checksum(document, regret):
-        raise ValueError("its content was changed, the checksum differs")
-    fields = {name: _from_plain(value) for name, value in document.items() if name not in ("format", "version")}
-    return {**fields, "regret": regret, "guarantee": _guarantee_from_plain(fields["guarantee"])}
-
-
-def _checksum(document: Mapping[str, Any], regret: Floats) -> str:
-    """Of the canonical JSON and the regret's bytes, every NaN the same."""
-    numbers = np.where(np.isnan(regret), math.nan, regret).astype("<f8").tobytes()
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode() + numbers).hexdigest()
-
-
-def _to_plain(value: Any) -> Any:
-    """JSON for a field; a float that JSON does not know becomes {"float": "inf"}."""
-    if isinstance(value, Guarantee):
-        return _to_plain(asdict(value))
-    if isinstance(value, np.ndarray | np.generic):
-        return _to_plain(value.tolist())
-    if isinstance(value, dict):
-        return {name: _to_plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_plain(entry) for entry in value]
-    return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _from_plain(value: Any) -> Any:
-    """The inverse of `_plain`, sequences as tuples."""
-    if isinstance(value, dict):
-        return float(value["float"]) if set(value) == {"float"} else {name: _from_plain(e) for name, e in value.items()}
-    return tuple(_from_plain(entry) for entry in value) if isinstance(value, list) else value
-
-
-def _guarantee_from_plain(plain: Mapping[str, Any]) -> Guarantee:
-    shuffler = None if plain["shuffler"] is None else ApproxDP(**plain["shuffler"])
-    return Guarantee(**{**plain, "shuffler": shuffler})
-
-
-def _import_pyarrow(needed_for: str) -> tuple[Any, Any]:
-    """pyarrow and its Parquet module, imported on first use."""
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise MissingExtra("results", needed_for) from None
-
-
-# What a simulation returns: regret over time for every seed, what was released, and what it was promised to cost.
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Result:
-    """Regret against the true means at `checkpoints`, for every seed.
+    """Regret of every seed at the checkpoints, with what was released and which privacy it has.
 
-    users             users whose report was released, in one run; None: every round's
-    numbers_per_user  real numbers in one report before it is encoded; None: not recorded
-    bits_per_user     bits of the longest report as sent
-    counts            what else the policy counts, by name, for every seed
-    plays             how many users each arm was given to, for every seed: what a simulation knows and a server does
-                      not; None if it was not counted
-    setting           what `simulate` notes of policy and world, for `bounds`
+    Regret is measured against the true means.
+
+    Parameters
+    ----------
+    checkpoints, regret
+        Rounds (C,), and the regret after them (S, C).
+    rewards
+        Sums of rewards, (S,).
+    releases
+        The number of releases in one run.
+    clipped, repairs
+        Clipped reports and releases that had to be made positive definite, (S,).
+    bits_per_user
+        Bits of the longest report as sent.
+    guarantee, seconds, seeds, name
+        The privacy guarantee, the time that all runs took, the seeds, and a label for figures.
+    users
+        Users whose report was released in one run; None means the users of all rounds.
+    numbers_per_user
+        Real numbers in one report before it is encoded; None if not recorded.
+    counts
+        Other counts of the policy by name, (S,) each.
+    plays
+        How many users were given each arm, (S, K). The simulation knows it, a server does not. None if not counted.
+    setting
+        What `simulate` notes of policy and environment for `bounds`.
     """
 
     checkpoints: Ints  # (C,)
@@ -231,37 +110,37 @@ class Result:
         object.__setattr__(self, name, values)
 
     def __eq__(self, other: object) -> bool:
-        """Every field, array by array; NaN equals NaN."""
+        """Compare all fields; NaN equals NaN."""
         if not isinstance(other, Result):
             return NotImplemented
         return all(_is_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
 
     @property
     def label(self) -> str:
-        """The name, or whom the users trust."""
+        """The name; without one, the privacy model."""
         return self.name or self.guarantee.trust
 
     @property
     def n_seeds(self) -> int:
-        """Independent runs."""
+        """The number of independent runs."""
         return len(self.seeds)
 
     @property
     def horizon(self) -> int:
-        """The last checkpoint: rounds in a run."""
+        """The number of rounds in a run: the last checkpoint."""
         return int(self.checkpoints[-1])
 
     @property
     def final_regret(self) -> Floats:
-        """Regret at the horizon, (S,)."""
+        """The regret at the horizon, (S,)."""
         return self.regret[:, -1]
 
     def mean(self) -> Floats:
-        """Mean regret over the seeds at every checkpoint, (C,)."""
+        """Return the mean regret over seeds at every checkpoint, (C,)."""
         return np.asarray(np.mean(self.regret, axis=0))
 
     def stderr(self) -> Floats:
-        """Standard error of `mean()`, (C,): sample deviation (n - 1) / sqrt(n); NaN for a single seed."""
+        """Return the standard error of `mean()`, (C,); NaN for a single seed."""
         if self.n_seeds == 1:
             return np.full(len(self.checkpoints), math.nan)
         return np.asarray(np.std(self.regret, axis=0, ddof=1) / math.sqrt(self.n_seeds))
@@ -330,18 +209,18 @@ class Result:
         }
 
     def _sent(self, what: str, users: int, each: int | None) -> int | None:
-        """As counted; or the same from every user."""
+        """Return what was counted, or the same from every user."""
         if what in self.counts:
             return round(float(np.mean(self.counts[what])))
         return None if each is None else users * each
 
     def __repr__(self) -> str:
-        """The line of numbers; the arrays have names."""
+        """Return the line of numbers without the arrays."""
         with np.errstate(all="ignore"):  # whatever the numbers are, they can be looked at
             return f"<Result of {self.describe()}>"
 
     def __str__(self) -> str:
-        """One line of numbers, and the guarantee's first sentence."""
+        """Return one line of numbers and the first sentence of the guarantee."""
         promise = self.guarantee.promise()
         return f"{self.describe()}.\n{promise}"
 
@@ -358,7 +237,7 @@ class Result:
         )
 
     def bounds(self) -> list[BoundCurve]:
-        """What the papers prove about this policy on such problems, at every checkpoint (`bd.policies.theory`)."""
+        """Return the papers' regret bounds for this policy and setting at every checkpoint (`bd.policies.theory`)."""
         promised = {name: getattr(self.guarantee, name) for name in ("trust", "epsilon", "delta", "rho")}
         return compute_bounds({**self.setting, **promised}, self.checkpoints)
 
@@ -370,24 +249,49 @@ class Result:
         log: bool = False,
         bounds: bool = False,
     ) -> Any:
-        """A matplotlib `Figure` of mean regret with a band of two standard errors; saved to `path` if there is one.
+        """Draw the mean regret with a band of two standard errors.
 
-        `bounds` adds what the papers prove, on logarithmic axes: see `plot_regret`.
+        Parameters
+        ----------
+        path : path, optional
+            Where to save the figure, as .png or .svg.
+        title : str, optional
+            A title.
+        log : bool
+            Use logarithmic axes.
+        bounds : bool
+            Add the papers' bounds, on logarithmic axes: see `plot_regret`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
         """
         return plot_regret([self], path, title=title, log=log, bounds=bounds)
 
     def to_frame(self, *, kind: str = "pandas", rounds: str = "all") -> Any:
-        """A tidy table: a row for every seed and checkpoint, or with `rounds="last"` for every seed.
+        """Return a tidy table with a row for every seed and checkpoint.
 
-        kind     "pandas" or "polars" for a `DataFrame`, "arrow" for a pyarrow `Table`; needs that library
-        columns  label, policy, trust, epsilon and delta (of what ran; infinite and NaN without privacy), dim, n_arms,
-                 horizon, seed, round, regret; of the last round also reward (the sum), releases, users, bits_per_user,
-                 clipped, repairs and, by name, `counts`
+        Columns are label, policy, trust, epsilon and delta (infinite and NaN without privacy), dim, n_arms, horizon,
+        seed, round and regret. With `rounds="last"` there are also reward (the sum), releases, users, bits_per_user,
+        clipped, repairs and the `counts` by name.
+
+        Parameters
+        ----------
+        kind : {"pandas", "polars", "arrow"}
+            The library of the table, which must be installed.
+        rounds : {"all", "last"}
+            "last" keeps the last checkpoint of every seed only.
+
+        Returns
+        -------
+        DataFrame or pyarrow.Table
+            The table.
         """
         return make_frame(self.columns(rounds=rounds), kind, f"to_frame(kind={kind!r})")
 
     def columns(self, *, rounds: str = "all") -> dict[str, list[Any]]:
-        """The columns of `to_frame`, as lists."""
+        """Return the columns of `to_frame` as lists."""
         last = validation.one_of("rounds", rounds, ("all", "last")) == "last"
         marks = [self.horizon] if last else self.checkpoints.tolist()
         rows = self.n_seeds * len(marks)
@@ -413,16 +317,16 @@ class Result:
         return table
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Columns seed, round, regret, under a first line `# {...}` with everything else; `load` reads it back."""
+        """Write a file of columns seed, round and regret, with everything else in a first line `# {...}`."""
         write_csv(path, self._fields())
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Columns seed, round, regret, and everything else as metadata; needs the extra `results`."""
+        """Write columns seed, round and regret, with everything else as metadata; needs the extra `results`."""
         write_parquet(path, self._fields())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Result:
-        """What `to_csv` or `to_parquet` wrote, equal in every field; a damaged file is refused by name."""
+        """Read a file of `to_csv` or `to_parquet`; a damaged file is refused."""
         return read_result(path, cls)
 
     def _fields(self) -> dict[str, Any]:
@@ -482,7 +386,7 @@ def _to_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def checkpoints_for(horizon: int, wanted: int) -> Ints:
-    """Up to `wanted` rounds, evenly spaced, the horizon among them."""
+    """Return up to `wanted` evenly spaced rounds, the horizon among them."""
     wanted = validation.integer("checkpoints", wanted)
     return np.unique(np.ceil(np.linspace(0, horizon, min(wanted, horizon) + 1)[1:]).astype(np.int64))
 
@@ -493,3 +397,240 @@ def _is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_is_equal(one[name], other[name]) for name in one)
     return bool(one == other)
+
+
+# The totals and the tally of a run
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTotals:
+    """What a player returns for S seeds side by side.
+
+    Parameters
+    ----------
+    releases, users
+        The number of releases, and of users in released batches, in one run.
+    clipped
+        Clipped reports, (S,).
+    guarantee, bits_per_user, repairs
+        None where the policy states them itself.
+    reports
+        The number of reports in one run, of which `clipped` were clipped; None where something else is counted.
+    counts
+        Other counts of the policy by name, (S,) each.
+    """
+
+    releases: int
+    users: int
+    clipped: NDArray[np.int64]  # (S,)
+    guarantee: Guarantee | None = None
+    repairs: NDArray[np.int64] | None = None  # (S,)
+    bits_per_user: int | None = None
+    numbers_per_user: int | None = None
+    reports: int | None = None
+    counts: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Cumulative regret of S seeds at `checkpoints`, rewards, and plays of each arm.
+
+    Regret is kept at the checkpoints only, so that memory does not grow with the horizon.
+    """
+
+    checkpoints: NDArray[np.int64]
+    n_seeds: int
+    n_arms: int = 0  # 0: nobody counts who took which
+    done: int = 0  # rounds
+    passed: int = 0  # checkpoints
+    regret: Floats = field(init=False)  # (S, checkpoints)
+    total: Floats = field(init=False)  # (S,): regret so far
+    rewards: Floats = field(init=False)  # (S,)
+    plays: Ints = field(init=False)  # (S, K)
+
+    def __post_init__(self) -> None:
+        self.regret = np.zeros((self.n_seeds, len(self.checkpoints)))
+        self.total, self.rewards = np.zeros(self.n_seeds), np.zeros(self.n_seeds)
+        self.plays = np.zeros((self.n_seeds, self.n_arms), dtype=np.int64)
+        self._rows = np.arange(self.n_seeds)
+
+    def add_arms(self, arms: Ints, rows: Ints | None = None) -> None:
+        """Count the arms (rows, n) of users of all seeds, or of the seeds `rows`."""
+        if self.n_arms:
+            rows = self._rows if rows is None else rows
+            flat = (rows[:, None] * self.n_arms + arms).ravel()
+            self.plays += np.bincount(flat, minlength=self.plays.size).reshape(self.plays.shape)
+
+    def add_plays(self, arms: Ints, counts: Ints | int, rows: Ints | None = None) -> None:
+        """Count `counts` users who took one arm in every seed, or in the seeds `rows`."""
+        if self.n_arms:
+            self.plays[self._rows if rows is None else rows, arms] += counts
+
+    def steady(self, gaps: Floats, rounds: int) -> None:
+        """Add `rounds` rounds with the same expected loss each, (S,)."""
+        while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + rounds:
+            self.regret[:, self.passed] = self.total + gaps * (self.checkpoints[self.passed] - self.done)
+            self.passed += 1
+        self.total = self.total + (gaps if rounds == 1 else gaps * rounds)
+        self.done += rounds
+
+    def of_seed(self, place: int, begun: int, gaps: Floats, rewards: Floats) -> None:
+        """Add rounds of one seed, (rounds,) each, after its first `begun` rounds."""
+        self.own(np.array([place]), begun, gaps[None])
+        self.rewards[place] += rewards.sum()
+
+    def own(self, rows: NDArray[np.int64], begin: int, gaps: Floats) -> None:
+        """Add losses (rows, rounds) of some seeds after round `begin`; these rounds were already added as lossless."""
+        running = self.total[rows, None] + np.cumsum(gaps, axis=1)
+        first, last = np.searchsorted(self.checkpoints, [begin + 1, begin + gaps.shape[1] + 1])
+        self.regret[rows, first:last] = running[:, self.checkpoints[first:last] - begin - 1]
+        self.total[rows] = running[:, -1]
+
+    def add_losses(self, gaps: Floats) -> None:
+        """Add rounds with losses (S, rounds)."""
+        running = self.total[:, None] + np.cumsum(gaps, axis=1)
+        while self.passed < len(self.checkpoints) and self.checkpoints[self.passed] <= self.done + gaps.shape[1]:
+            self.regret[:, self.passed] = running[:, self.checkpoints[self.passed] - self.done - 1]
+            self.passed += 1
+        self.total = running[:, -1]
+        self.done += gaps.shape[1]
+
+
+# Files
+
+
+def write_csv(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
+    """Write one row per seed and checkpoint, so that floats are read back exactly."""
+    rows = zip(*_table(fields), strict=True)
+    lines = [f"# {_make_header(fields)}", ",".join(_COLUMNS), *(f"{s},{t},{regret!r}" for s, t, regret in rows)]
+    text = "\n".join(lines) + "\n"
+    replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
+
+
+def write_parquet(path: str | PathLike[str], fields: Mapping[str, Any]) -> None:
+    """Write the rows of `write_csv` as columns; seeds beyond 64 bits become texts."""
+    arrow, parquet = _import_pyarrow("Result.to_parquet")
+    seeds, rounds, regret = _table(fields)
+    wide = max(seeds) >= 2**63 or min(seeds) < -(2**63)
+    columns = {
+        "seed": arrow.array(
+            [str(seed) for seed in seeds] if wide else seeds, arrow.string() if wide else arrow.int64()
+        ),
+        "round": arrow.array(rounds, arrow.int64()),
+        "regret": arrow.array(regret, arrow.float64()),
+    }
+    table = arrow.table(columns).replace_schema_metadata({_METADATA_KEY: _make_header(fields).encode()})
+    replace_file(path, lambda beside: parquet.write_table(table, str(beside)))
+
+
+def read_result(path: str | PathLike[str], make: Callable[..., Made]) -> Made:
+    """Return `make(**fields)` from a CSV or Parquet file; the first bytes decide which it is."""
+    file = validation.path("path", path)
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise BandannaError(f"{file} cannot be read: {error.strerror or error}") from error
+    try:
+        header, table = _from_parquet(content) if content.startswith(b"PAR1") else _from_csv(content)
+        return make(**_read_fields(header, table))
+    except MissingExtra:
+        raise
+    except (BandannaError, ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+        raise BandannaError(f"{file} is not a whole file of Result.to_csv or Result.to_parquet: {error}") from error
+
+
+def _from_csv(content: bytes) -> tuple[str, Table]:
+    first, *lines = content.decode("utf-8").splitlines() or [""]
+    if not first.startswith("# {"):
+        raise ValueError("its first line is not `# {...}`")
+    if not lines or tuple(lines[0].split(",")) != _COLUMNS:
+        raise ValueError(f"its second line is not {','.join(_COLUMNS)}")
+    rows = [each.split(",") for each in lines[1:]]
+    for line, row in enumerate(rows, start=3):
+        if len(row) != len(_COLUMNS):
+            raise ValueError(f"line {line} has {len(row)} of {len(_COLUMNS)} values")
+    return first[2:], ([int(row[0]) for row in rows], [int(row[1]) for row in rows], [float(row[2]) for row in rows])
+
+
+def _from_parquet(content: bytes) -> tuple[str, Table]:
+    arrow, parquet = _import_pyarrow("Result.load of a Parquet file")
+    try:
+        table = parquet.ParquetFile(arrow.BufferReader(content)).read()
+    except arrow.ArrowException as error:
+        raise ValueError(str(error)) from error
+    metadata = table.schema.metadata or {}
+    if _METADATA_KEY not in metadata or tuple(table.column_names) != _COLUMNS:
+        raise ValueError(f"it has the columns {', '.join(table.column_names)} and no metadata of this package")
+    seeds, rounds, regret = (table.column(name).to_pylist() for name in _COLUMNS)
+    return metadata[_METADATA_KEY].decode(), ([int(seed) for seed in seeds], rounds, regret)
+
+
+def _table(fields: Mapping[str, Any]) -> Table:
+    """Return the columns seed, round and regret, seed by seed."""
+    seeds, rounds = fields["seeds"], fields["checkpoints"].tolist()
+    return [seed for seed in seeds for _ in rounds], rounds * len(seeds), fields["regret"].ravel().tolist()
+
+
+def _make_header(fields: Mapping[str, Any]) -> str:
+    """Return all fields but the regret as JSON, with the checksum."""
+    plain = {name: _to_plain(value) for name, value in fields.items() if name != "regret"}
+    document: dict[str, Any] = {"format": FORMAT, "version": VERSION, **plain}
+    return json.dumps({**document, "sha256": _checksum(document, fields["regret"])}, allow_nan=False)
+
+
+def _read_fields(header: str, table: Table) -> dict[str, Any]:
+    """Return the fields of a file, or raise an error that says what is wrong with it."""
+    document = json.loads(header)
+    checksum = document.pop("sha256", None)
+    if document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise ValueError(f"it is {document.get('format')!r}, version {document.get('version')!r}; known is {VERSION}")
+    seeds, rounds, values = table
+    marks = document["checkpoints"]
+    if rounds != marks * len(document["seeds"]) or seeds != [s for s in document["seeds"] for _ in marks]:
+        raise ValueError(
+            f"its {len(rounds)} rows are not the {len(document['seeds'])} x {len(marks)} that it announces"
+        )
+    regret = np.asarray(values, dtype=np.float64).reshape(len(document["seeds"]), len(marks))
+    if checksum != _checksum(document, regret):
+        raise ValueError("its content was changed, the checksum differs")
+    fields = {name: _from_plain(value) for name, value in document.items() if name not in ("format", "version")}
+    return {**fields, "regret": regret, "guarantee": _guarantee_from_plain(fields["guarantee"])}
+
+
+def _checksum(document: Mapping[str, Any], regret: Floats) -> str:
+    """Hash the canonical JSON and the bytes of the regret; every NaN has the same bytes."""
+    numbers = np.where(np.isnan(regret), math.nan, regret).astype("<f8").tobytes()
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode() + numbers).hexdigest()
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a field as JSON values; a float that JSON does not have becomes {"float": "inf"}."""
+    if isinstance(value, Guarantee):
+        return _to_plain(asdict(value))
+    if isinstance(value, np.ndarray | np.generic):
+        return _to_plain(value.tolist())
+    if isinstance(value, dict):
+        return {name: _to_plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_plain(entry) for entry in value]
+    return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _from_plain(value: Any) -> Any:
+    """Invert `_to_plain`; sequences become tuples."""
+    if isinstance(value, dict):
+        return float(value["float"]) if set(value) == {"float"} else {name: _from_plain(e) for name, e in value.items()}
+    return tuple(_from_plain(entry) for entry in value) if isinstance(value, list) else value
+
+
+def _guarantee_from_plain(plain: Mapping[str, Any]) -> Guarantee:
+    shuffler = None if plain["shuffler"] is None else ApproxDP(**plain["shuffler"])
+    return Guarantee(**{**plain, "shuffler": shuffler})
+
+
+def _import_pyarrow(needed_for: str) -> tuple[Any, Any]:
+    """Import pyarrow and its Parquet module."""
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MissingExtra("results", needed_for) from None

@@ -17,8 +17,7 @@ from bandanna.policies.base import Episode, PlayedRounds, Policy, SumQuery, driv
 from bandanna.protocols.base import StreamProtocol
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.players.reference import QueryAnswerer, ReferenceRun
-from bandanna.simulation.result import Result
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Result, Tally
 
 from ...drawn import LONG
 from .catalogue import CASES, Case

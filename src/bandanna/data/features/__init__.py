@@ -1,4 +1,4 @@
-"""Feature maps: from records to vectors in the unit ball."""
+"""Feature maps: from records to vectors in the unit ball, by public knowledge alone."""
 
 from __future__ import annotations
 

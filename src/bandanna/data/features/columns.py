@@ -1,4 +1,8 @@
-"""Columns of a feature map: ranges, categories, hashes and counts."""
+"""The columns of a feature map: ranges, categories, hashed texts, and counts of cells.
+
+Values are numbers, categories or missing. True and False are 1 and 0. Equal numbers are equal whatever their type: 1 is
+1.0. A text is never a number. Every language computes the same features.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
+from bandanna.data.tables import RawColumn
 from bandanna.device.domain import Domain, Statistic
 from bandanna.errors import FeatureWarning, InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Bools, Floats, Ints
 
-# What stands in a column: numbers, categories; whatever is neither is missing.
-#
-# Truth values are the numbers 0 and 1. Equal numbers are equal, whatever their type: 1 is 1.0. A text is never a
-# number.
+# Values
 
-
-RawColumn = NDArray[Any] | Sequence[Any]  # an array of numbers, with NaN for what is missing, or anything
 
 _PLAIN = frozenset({int, float, bool, type(None), np.float64, np.bool_})
 MISSING, UNKNOWN = -2, -1
 
 
 def to_number(value: Any) -> float:
-    """A number as a float, infinite beyond the floats; NaN for what is none, or is missing."""
+    """Return a number as a float, infinite beyond the floats; NaN for anything else."""
     if isinstance(value, np.bool_):
         return float(value)
     if not isinstance(value, Real | Decimal) or isinstance(value, np.timedelta64):
@@ -51,7 +51,7 @@ def to_number(value: Any) -> float:
 
 
 def to_numbers(raw: RawColumn) -> Floats:
-    """The numbers of a column, (n,), with NaN where there is none."""
+    """Return the numbers of a column, (n,), NaN where there is none."""
     if isinstance(raw, np.ndarray):
         with np.errstate(over="ignore"):
             return np.asarray(raw, dtype=float)
@@ -64,7 +64,7 @@ def to_numbers(raw: RawColumn) -> Floats:
 
 
 def to_codes(raw: RawColumn, places: Mapping[Any, int]) -> Ints:
-    """The place of each value in a list of categories, (n,); MISSING and UNKNOWN for others."""
+    """Return the index of each value in a list of categories, (n,), or MISSING or UNKNOWN."""
     if isinstance(raw, np.ndarray):
         return _numeric_codes(to_numbers(raw), places)
     try:
@@ -98,15 +98,7 @@ def _find_code(value: Any, places: Mapping[Any, int]) -> int:
         return UNKNOWN
 
 
-# Words and numbers to buckets, the same in every language: bytes, CRC-32, and the finisher of MurmurHash3.
-#
-# A text is taken as its bytes in UTF-8, ASCII capitals made small; a word is a longest run of ASCII letters and digits
-# and of bytes above 127. A token is "t" and a word's bytes, or "n" and a number's 8 bytes (binary64, the largest
-# first).
-#
-#     h = mix(CRC-32(token) + seed mod 2^32),     bucket = floor(h / 2) mod buckets,     sign = -1 if h is odd, else 1
-#
-# This is no secret, and protects nobody: it makes a long list of categories short.
+# Hashes
 
 
 _WORD = re.compile(rb"[0-9a-z\x80-\xff]+")
@@ -114,7 +106,15 @@ _TEXT, _NUMBER = zlib.crc32(b"t"), zlib.crc32(b"n")  # CRC-32 goes on from there
 
 
 def hash_tokens(values: Sequence[Any], *, words: bool, buckets: int, seed: int) -> tuple[Floats, Ints, Bools]:
-    """Signed counts of the tokens of different values (m, buckets), which of them each value is (n,), and which of them
+    """Hash the tokens of m different values to buckets, the same in every language.
+
+    A text is taken as its bytes in UTF-8 with ASCII capitals made small. A word is a longest run of ASCII letters,
+    digits and bytes above 127. A token is "t" and a word's bytes, or "n" and a number's 8 bytes (binary64, big-endian).
+
+        h = mix(CRC-32(token) + seed mod 2^32),     bucket = floor(h / 2) mod buckets,     sign = -1 if h is odd, else 1
+
+    `mix` is the finisher of MurmurHash3. The hash is no secret and protects nobody; it shortens a long list of
+    categories. Returns signed counts (m, buckets), the index of each value among the different ones, and which of those
     are neither text nor number (m,).
     """
     texts: dict[str, int] = {}
@@ -142,7 +142,7 @@ def _words(text: str, words: bool) -> list[bytes]:
 
 
 def _token_hashes(value: Any, words: bool) -> list[int] | None:
-    """CRC-32 of the tokens of what is not plainly a text; None where there are none."""
+    """Return the CRC-32 of the tokens of a value that is not plainly a text; None where there are none."""
     if isinstance(value, str | bytes):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
         return [zlib.crc32(word, _TEXT) for word in _words(text, words)]
@@ -151,7 +151,7 @@ def _token_hashes(value: Any, words: bool) -> list[int] | None:
 
 
 def _encode_utf8(text: str) -> bytes:
-    """Half a character becomes U+FFFD, as browsers have it."""
+    """Encode a text; an unpaired surrogate becomes U+FFFD, as in browsers."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -168,7 +168,7 @@ def _count_tokens(checks: NDArray[np.uint32], lengths: Ints, buckets: int, seed:
 
 
 def mix_hash(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
-    """fmix32 of MurmurHash3 (Appleby, public domain), of CRC-32 + seed."""
+    """Apply fmix32 of MurmurHash3 (Appleby, public domain) to CRC-32 + seed."""
     h = checks + np.uint32(seed)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         h ^= h >> np.uint32(shift)
@@ -176,7 +176,7 @@ def mix_hash(checks: NDArray[np.uint32], seed: int) -> NDArray[np.uint32]:
     return np.asarray(h ^ (h >> np.uint32(16)))
 
 
-# What a map had to do with records that were not as it was told: counted, by column, and said when it was most.
+# Counts of unusual values
 
 
 _FEW = 10  # rows of which nothing is said: the next ones may be as expected
@@ -185,8 +185,9 @@ _WORDS = {"outside": "out of their range", "unknown": "of unknown categories", "
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Values of one column: out of the range, of a category that is not listed, missing (or of a type that says nothing
-    there, as a text in a range).
+    """Values of one column that were out of range, not in the list of categories, or missing.
+
+    A value of a wrong type, such as a text in a range, is missing.
     """
 
     outside: int = 0
@@ -194,7 +195,7 @@ class Counts:
     missing: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        """Of both."""
+        """Add the counts of other rows."""
         return Counts(
             outside=self.outside + other.outside,
             unknown=self.unknown + other.unknown,
@@ -204,7 +205,7 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """How many of `rows` were treated, by column, and how many vectors were `clipped` to the unit ball.
+    """What a map did with `rows`: unusual values by column, and how many vectors were `clipped` to the unit ball.
 
     Not protected: it is about people's own records. Do not publish it.
     """
@@ -214,14 +215,14 @@ class Report:
     clipped: int = 0
 
     def __add__(self, other: Report) -> Report:
-        """Of the rows of both, by the same map."""
+        """Add the report of other rows by the same map."""
         names = dict.fromkeys([*self.columns, *other.columns])
         nothing = Counts()
         columns = {name: self.columns.get(name, nothing) + other.columns.get(name, nothing) for name in names}
         return Report(rows=self.rows + other.rows, columns=columns, clipped=self.clipped + other.clipped)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         columns = {name: dict(vars(counts)) for name, counts in self.columns.items()}
         return {"rows": self.rows, "columns": columns, "clipped": self.clipped}
 
@@ -232,7 +233,7 @@ class Report:
         return "; ".join(said)
 
     def warning(self) -> FeatureWarning | None:
-        """What to say where most of the rows are not what the map expects; None unless they are, or are few."""
+        """Return a warning if most of at least 10 rows are not what the map expects, else None."""
         if self.rows < _FEW:
             return None
         most = [f"{self.clipped:,} vectors clipped to the unit ball (a smaller Ball(scale=))"] * self._most(
@@ -252,7 +253,7 @@ class Report:
         return 2 * number > self.rows
 
 
-# What becomes of one column of a record: a few features, no longer than 1 together.
+# Columns
 
 
 Category = str | int | float
@@ -265,7 +266,7 @@ _LETTERS = 200  # of a column's name
 
 @dataclass(frozen=True, kw_only=True)
 class Column(ABC):
-    """A column `name`; `missing` values are zeros, or refused."""
+    """A column `name`; `missing` values become zeros or are refused."""
 
     name: str
     missing: str = "zero"
@@ -282,25 +283,25 @@ class Column(ABC):
     @property
     @abstractmethod
     def features(self) -> list[str]:
-        """Their names."""
+        """Return the names of its features."""
 
     @property
     @abstractmethod
     def width(self) -> int:
-        """How many features there are."""
+        """Return the number of its features."""
 
     @abstractmethod
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """Put the features into `out`, (n, width), which is zero: vectors no longer than 1."""
+        """Write the features to `out`, (n, width), which is zero: vectors of length at most 1."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values for JSON."""
         parts = {each.name: getattr(self, each.name) for each in fields(self)}
         plain = {name: list(part) if isinstance(part, tuple) else part for name, part in parts.items()}
         return {"kind": self.kind, **plain}
 
     def _refuse(self, rows: Bools, what: str, allowed: str, begin: int = 0) -> None:
-        """Name the first of these rows; its value is a person's, and not shown."""
+        """Raise an error that names the first of these rows, without its value, which is a person's."""
         if rows.any():
             raise InvalidStatistic(
                 f"records[{begin + int(np.argmax(rows))}][{self.name!r}]", ValueSummary(what), allowed
@@ -309,7 +310,7 @@ class Column(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RangeColumn(Column):
-    """A number in [low, high] to one in [-1, 1]; a number outside is clipped, or refused. Missing is the middle, 0."""
+    """A number in [low, high], mapped to [-1, 1]; a number outside is clipped or refused. Missing is 0, the middle."""
 
     low: float
     high: float
@@ -328,16 +329,16 @@ class RangeColumn(Column):
 
     @property
     def features(self) -> list[str]:
-        """The column."""
+        """Return the name of the column."""
         return [self.name]
 
     @property
     def width(self) -> int:
-        """1."""
+        """Return 1."""
         return 1
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """2 (x - low)/(high - low) - 1."""
+        """Write 2 (x - low)/(high - low) - 1."""
         given = to_numbers(raw)
         absent, outside = np.isnan(given), (given < self.low) | (given > self.high)
         if self.outside == "refuse":
@@ -351,7 +352,7 @@ class RangeColumn(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class OneHotColumn(Column):
-    """A 1 at the place of one of these categories; for others zeros, a place of their own ("other"), or an error."""
+    """A 1 at the place of a category; other values become zeros, a place of their own ("other"), or an error."""
 
     values: tuple[Category, ...]
     unknown: str = "zero"
@@ -374,12 +375,12 @@ class OneHotColumn(Column):
 
     @property
     def features(self) -> list[str]:
-        """One for each category."""
+        """Return a name for each category."""
         return [f"{self.name}={value}" for value in self.values] + [f"{self.name} other"] * self._others
 
     @property
     def width(self) -> int:
-        """Categories, and a place for others where they have one."""
+        """Return the number of categories, plus 1 if others have a place."""
         return len(self.values) + self._others
 
     @cached_property
@@ -387,7 +388,7 @@ class OneHotColumn(Column):
         return {value: place for place, value in enumerate(self.values)}
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """A single 1."""
+        """Write a single 1 in each row."""
         found = to_codes(raw, self._places)
         counts = {}
         for name, code, treatment in (("unknown", UNKNOWN, self.unknown), ("missing", MISSING, self.missing)):
@@ -404,7 +405,7 @@ class OneHotColumn(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class HashColumn(Column):
-    """The words of a text (or the whole of it, or a number) in so many buckets, with signs: a vector of length 1."""
+    """The words of a text, or a whole text or number, hashed to buckets with signs: a vector of length 1."""
 
     buckets: int
     seed: int = 0
@@ -420,16 +421,16 @@ class HashColumn(Column):
 
     @property
     def features(self) -> list[str]:
-        """Buckets."""
+        """Return a name for each bucket."""
         return [f"{self.name}#{bucket}" for bucket in range(self.buckets)]
 
     @property
     def width(self) -> int:
-        """Buckets."""
+        """Return the number of buckets."""
         return self.buckets
 
     def fill(self, raw: RawColumn, out: Floats) -> Counts:
-        """Signed counts of words, divided by their length as a vector; each different text is looked at once."""
+        """Write signed counts of words scaled to length 1; each different text is hashed once."""
         values = raw.tolist() if isinstance(raw, np.ndarray) else raw
         absent = 0
         for begin in range(0, len(values), _PORTION):
@@ -444,7 +445,7 @@ class HashColumn(Column):
 
 
 def _check_category(name: str, value: Any) -> Category:
-    """A text, or a number as its equals are written."""
+    """Return a category: a text, or a number in the form that all equal numbers share."""
     allowed = "categories that are texts or finite numbers"
     if isinstance(value, str):
         return _check_text(name, value)
@@ -454,7 +455,7 @@ def _check_category(name: str, value: Any) -> Category:
 
 
 def _check_text(name: str, value: Any) -> str:
-    """A text that all languages can write."""
+    """Return a text that all languages can write."""
     try:
         return str(value.encode().decode())
     except (AttributeError, UnicodeError):
@@ -462,19 +463,19 @@ def _check_text(name: str, value: Any) -> str:
 
 
 def length_per_column(columns: int) -> float:
-    """How long the features of each of so many columns may be: sqrt(m) of these are 1."""
+    """Return how long the features of each column may be so that all together have length at most 1: 1/sqrt(m)."""
     return 1 / math.sqrt(columns)
 
 
-# Where a person stands on public grids: in one cell of each column's, or in none.
+# Counts of cells
 
 
 @stored_as("Cells")
 @dataclass(frozen=True, kw_only=True)
 class CellCountDomain(Domain):
-    """Counts of `columns` grids of `cells` each: one person is a single 1 on every grid.
+    """Counts of `columns` grids of `cells` cells each: one person is a single 1 on every grid.
 
-    Sensitivity: two people differ in at most two cells of each grid, by 1: sqrt(2 columns), in l1 2 columns.
+    Two people differ in at most two cells of each grid, by 1: the sensitivity is sqrt(2 columns), in l1 2 columns.
     """
 
     dim: int = 0  # derived
@@ -498,21 +499,21 @@ class CellCountDomain(Domain):
 
     @property
     def lower(self) -> Floats:
-        """0."""
+        """0, the least entry."""
         return np.zeros(self.dim)
 
     @property
     def upper(self) -> Floats:
-        """1."""
+        """1, the largest entry."""
         return np.ones(self.dim)
 
     @property
     def ball(self) -> tuple[Floats, float]:
-        """Around 0, of radius sqrt(columns)."""
+        """The ball around 0 of radius sqrt(columns)."""
         return np.zeros(self.dim), math.sqrt(self.columns)
 
     def project(self, values: Floats) -> Floats:
-        """On each grid the cell with the largest number; none where all are below a half."""
+        """Return the cell with the largest number on each grid; none where all are below a half."""
         grids = values.reshape(*values.shape[:-1], self.columns, self.cells)
         best = np.argmax(grids, axis=-1)[..., None]
         inside = np.zeros(grids.shape)
@@ -520,7 +521,7 @@ class CellCountDomain(Domain):
         return inside.reshape(values.shape)
 
     def statistic(self, places: Ints) -> Statistic:
-        """Of people in these cells, (users, columns)."""
+        """Return the counts of people in these cells, (users, columns)."""
         values = np.zeros((len(places), self.columns, self.cells))
         np.put_along_axis(values, places[..., None], 1.0, axis=-1)
         return self.sealed(values.reshape(len(places), self.dim), clipped=np.zeros((), dtype=np.int64))

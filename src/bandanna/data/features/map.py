@@ -1,4 +1,9 @@
-"""Maps from records to vectors in the unit ball."""
+"""`Map`: records to vectors in the unit ball, from public knowledge alone.
+
+A map is made of columns (`Range`, `OneHot`, `Hash`) and of steps for all features together (`Project`, `UnitBall`,
+`Intercept`). It is frozen and public; nothing in it was learned from people's data, unless `fit_privately` paid for it.
+JSON and the [features] table of a task's file describe it, and every language computes the same features.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.data.features.columns import Column, HashColumn, OneHotColumn, RangeColumn, Report, length_per_column
-from bandanna.data.features.tables import RecordTable, read_records
+from bandanna.data.tables import RecordTable, read_records
 from bandanna.errors import (
     BandannaError,
     InvalidArgument,
@@ -28,7 +33,7 @@ from bandanna.storage.encoding import check_fields
 from bandanna.types import Floats
 from bandanna.validation import check_keys, check_memory, prefix_errors
 
-# What a map is made of: columns, and what is done with all their features together.
+# Parts of a map
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -49,8 +54,12 @@ class ColumnGroup:
 class Range(ColumnGroup):
     """Numbers with public ranges: `Range(age=(18, 80))`, or `Range({"CD4 count": (0, 1200)})`.
 
-    outside  "clip" to the nearer end, or "refuse"
-    missing  "zero", the middle of the range, or "refuse"; what is no number is missing
+    Parameters
+    ----------
+    outside : {"clip", "refuse"}
+        What happens to numbers outside of the range.
+    missing : {"zero", "refuse"}
+        "zero" is the middle of the range. A value that is not a number is missing.
     """
 
     def __init__(
@@ -68,8 +77,12 @@ class Range(ColumnGroup):
 class OneHot(ColumnGroup):
     """Categories from public lists: `OneHot(site=["north", "south"])`.
 
-    unknown  what is not listed: "zero", "other" (a place of its own), or "refuse"
-    missing  the same for what is missing
+    Parameters
+    ----------
+    unknown : {"zero", "other", "refuse"}
+        What happens to a value that is not listed; "other" is a place of its own.
+    missing : {"zero", "other", "refuse"}
+        The same for missing values.
     """
 
     def __init__(
@@ -82,11 +95,18 @@ class OneHot(ColumnGroup):
 
 
 class Hash(ColumnGroup):
-    """Texts, or categories without a list, in so many buckets: `Hash("text", buckets=64)`.
+    """Texts, or categories without a list, hashed to buckets: `Hash("text", buckets=64)`.
 
-    words    True: the words of a text; False: the whole text is one category
-    seed     another seed, other collisions: public
-    missing  "zero" or "refuse"; what is neither text nor number is missing
+    Parameters
+    ----------
+    buckets : int
+        The number of buckets.
+    words : bool
+        True: the words of a text. False: the whole text is one category.
+    seed : int
+        Public; another seed has other collisions.
+    missing : {"zero", "refuse"}
+        A value that is neither text nor number is missing.
     """
 
     def __init__(self, *columns: str, buckets: int, words: bool = True, seed: int = 0, missing: str = "zero") -> None:
@@ -97,9 +117,16 @@ class Hash(ColumnGroup):
 
 @dataclass(frozen=True)
 class Project:
-    """A public random projection to `dim` features: signs that follow from the seed, by 1/sqrt(dim).
+    """A public random projection to `dim` features: signs that follow from the seed, divided by sqrt(dim).
 
-    Lengths stay what they are on average; those that become longer than 1 are clipped by `Ball()`, which must be there.
+    Lengths are kept on average. Vectors that become longer than 1 are clipped by `UnitBall()`, which is required.
+
+    Parameters
+    ----------
+    dim : int
+        The number of features after the projection.
+    seed : int
+        The public seed.
     """
 
     dim: int
@@ -114,8 +141,13 @@ class Project:
 class UnitBall:
     """Vectors times a public `scale`, clipped to length 1.
 
-    Ranges are wide: most people are far from their ends, and their vectors short, while noise is that of vectors of
-    length 1. A scale that makes typical vectors nearly 1 long is for nothing; few are clipped, and counted.
+    Ranges are wide: most people are far from their ends and have short vectors, while the noise is that of vectors of
+    length 1. A scale that makes typical vectors nearly 1 long costs no privacy; few are clipped, and they are counted.
+
+    Parameters
+    ----------
+    scale : float
+        The public factor.
     """
 
     scale: float = 1.0
@@ -126,11 +158,11 @@ class UnitBall:
 
 @dataclass(frozen=True)
 class Intercept:
-    """A last feature that is constant: (z, 1)/sqrt 2, with |z| <= 1. For `LinTS(intercept=True)`."""
+    """A constant last feature: (z, 1)/sqrt 2, with |z| <= 1. For `LinTS(intercept=True)`."""
 
 
 def _merge_columns(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """Of a mapping, for names that are no words of Python, and of arguments; each once."""
+    """Merge columns given as a mapping, for names that are not Python words, and as keyword arguments."""
     if columns is not None and not isinstance(columns, Mapping):
         raise InvalidArgument(kind, type(columns).__name__, "columns by name, or a mapping from their names")
     given = {} if columns is None else dict(columns)
@@ -139,13 +171,7 @@ def _merge_columns(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, 
     return given | named
 
 
-# A map as plain values: for JSON, the same in every language, and as a task's file has it.
-#
-# {"format": "bandanna features", "version": 1,
-#  "columns": [{"kind": "range", "name": "age", "low": 18.0, "high": 80.0, "outside": "clip", "missing": "zero"},
-#              {"kind": "one-hot", "name": "site", "values": ["north", "south"], "unknown": "zero", "missing": "zero"},
-#              {"kind": "hash", "name": "text", "buckets": 64, "seed": 0, "words": true, "missing": "zero"}],
-#  "project": {"dim": 6, "seed": 0}, "ball": {"scale": 1.0}, "intercept": true}          # or null, null, false
+# Maps as JSON and as tables
 
 
 FORMAT, VERSION = "bandanna features", 1
@@ -164,7 +190,15 @@ _KEYS = {
 def write_document(
     columns: Sequence[Column], project: Project | None, ball: UnitBall | None, intercept: bool
 ) -> dict[str, Any]:
-    """The document."""
+    """Return the map as plain values, the same in every language.
+
+    {"format": "bandanna features", "version": 1,
+     "columns": [{"kind": "range", "name": "age", "low": 18.0, "high": 80.0, "outside": "clip", "missing": "zero"},
+                 {"kind": "one-hot", "name": "site", "values": ["north", "south"], "unknown": "zero", "missing":
+                 "zero"}, {"kind": "hash", "name": "text", "buckets": 64, "seed": 0, "words": true, "missing":
+                 "zero"}],
+     "project": {"dim": 6, "seed": 0}, "ball": {"scale": 1.0}, "intercept": true}          # or null, null, false
+    """
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -176,7 +210,7 @@ def write_document(
 
 
 def read_document(document: Any) -> MapParts:
-    """What a document says; Unreadable for one that `written` does not make."""
+    """Read the plain values of `write_document`; raise `Unreadable` for anything else."""
     try:
         if not isinstance(document, Mapping) or set(document) != set(_FIELDS):
             raise ValueError(f"it has other fields than {', '.join(_FIELDS)}")
@@ -205,7 +239,9 @@ def _read_column(document: Any) -> Column:
 
 
 def map_from_table(table: Mapping[str, Any]) -> MapParts:
-    """What a table of a file says: `columns`, each a range, a list of categories or a table, and what is done then."""
+    """Read the [features] table of a task's file: `columns`, each a range, a list of categories or a table, and the
+    steps.
+    """
     given = check_keys(table, "features", _TABLE, needed=("columns",))
     if not isinstance(given["columns"], Mapping):
         raise InvalidArgument("features.columns", given["columns"], "a table [features.columns]")
@@ -223,7 +259,7 @@ def map_from_table(table: Mapping[str, Any]) -> MapParts:
 
 
 def _parse_step(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> dict[str, Any] | None:
-    """A table, or `true` for its usual values."""
+    """Return a step's table; `true` means its default values."""
     value = given.get(name)
     if value is None or value is False or (value is True and name == "ball"):
         return {} if value else None
@@ -233,7 +269,7 @@ def _parse_step(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> 
 
 
 def _parse_column_table(name: str, value: Any) -> Column:
-    """[least, largest], a list of texts, or a table with `range`, `values` or `buckets`."""
+    """Read a column: [least, largest], a list of texts, or a table with `range`, `values` or `buckets`."""
     where = f"features.columns.{name}"
     allowed = "[least, largest], a list of texts, or a table with one of range, values and buckets"
     if isinstance(value, list | tuple):
@@ -253,10 +289,7 @@ def _parse_column_table(name: str, value: Any) -> Column:
         return RangeColumn(name=name, low=ends[0], high=ends[1], **parts)
 
 
-# A public random projection that every language computes alike.
-#
-# The sign of input j in output i is bit j mod 256, the highest of the first byte first, of
-# SHA-256("bandanna project/{seed}/{i}/{floor(j/256)}"): -1 if it is set, else 1.
+# The projection
 
 
 _BITS = 256
@@ -264,7 +297,11 @@ _BITS = 256
 
 @lru_cache(maxsize=16)
 def projection_signs(inputs: int, outputs: int, seed: int) -> Floats:
-    """(inputs, outputs), of -1 and 1."""
+    """Return the signs of a projection, (inputs, outputs), of -1 and 1.
+
+    The sign of input j in output i is bit j mod 256, the highest bit of the first byte first, of
+    SHA-256("bandanna project/{seed}/{i}/{floor(j/256)}"): -1 if it is set, else 1.
+    """
     blocks = range(-(-inputs // _BITS))
     texts = (f"bandanna project/{seed}/{i}/{block}".encode("ascii") for i in range(outputs) for block in blocks)
     drawn = np.frombuffer(b"".join(hashlib.sha256(text).digest() for text in texts), dtype=np.uint8)
@@ -275,9 +312,10 @@ def projection_signs(inputs: int, outputs: int, seed: int) -> Floats:
 
 
 def project_features(x: Floats, outputs: int, seed: int) -> Floats:
-    """(n, inputs) -> (n, outputs): sum_j sign x_j, added in the order of j, by sqrt(outputs).
+    """Project (n, inputs) -> (n, outputs): sum_j sign x_j, added in the order of j, divided by sqrt(outputs).
 
-    One column after the other: a row is the same to the last bit in any company, and in any language.
+    Columns are added one after the other, so that a row's features are the same bit for bit beside any other rows and
+    in any language.
     """
     table = projection_signs(x.shape[1], outputs, seed)
     total = np.zeros((len(x), outputs))
@@ -286,14 +324,7 @@ def project_features(x: Floats, outputs: int, seed: int) -> Floats:
     return np.asarray(total / math.sqrt(outputs))
 
 
-# The map: records to vectors in the unit ball, from public knowledge alone.
-#
-# Every one of m columns gives a vector no longer than 1, times 1/sqrt m: so all of them together are no longer than 1,
-# whatever the records are. `Project` makes fewer features of them, `Ball` stretches and clips, `Intercept` a constant:
-#
-#     x = (c_1, ..., c_m)/sqrt m,    z = clip(scale P x),    features (z, 1)/sqrt 2
-#
-# A map is frozen and public. Nothing in it was learned from anybody's data, unless `fit_privately` has paid for it.
+# The map
 
 
 _ROWS = 8_192  # at a time
@@ -305,7 +336,7 @@ Step = TypeVar("Step", Project, UnitBall, Intercept)
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """Vectors (n, d), and what had to be done with the records."""
+    """Vectors (n, d), and a report of what the map did with the records."""
 
     values: Floats
     report: Report
@@ -313,14 +344,23 @@ class Mapped:
 
 @dataclass(frozen=True, init=False)
 class Map:
-    """`Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=9), Project(6, seed=0), Ball(), Intercept())`.
+    """`Map(Range(age=(18, 80)), OneHot(site=SITES), Hash("note", buckets=9), Project(6, seed=0), UnitBall(),
+    Intercept())`.
 
-    Columns first, in the order of their features; then at most one of each of `Project`, `Ball` and `Intercept`, which
-    are done in this order. A map is called with one record, a dictionary, for its features (d,), or with many - a list
-    of dictionaries, a pandas or polars frame, an Arrow table, a structured array, an array (n, columns) - for (n, d).
+    Columns come first, in the order of their features; then at most one of each of `Project`, `UnitBall` and
+    `Intercept`, which are done in this order. Each of m columns gives a vector of length at most 1, times 1/sqrt m:
 
-    Records may have more columns than the map has. A dictionary without a column has it missing; a table without it is
-    refused. A row's features depend on nothing but the row.
+        x = (c_1, ..., c_m)/sqrt m,    z = clip(scale P x),    features (z, 1)/sqrt 2
+
+    A map is called with one record, a dictionary, and returns features (d,); or with many - a list of dictionaries, a
+    pandas or polars frame, an Arrow table, a structured array, an array (n, columns) - and returns (n, d). A row's
+    features depend on nothing but the row. Records may have more columns than the map. A column that a dictionary lacks
+    is missing; a table that lacks a column is refused.
+
+    Parameters
+    ----------
+    *parts
+        Columns and steps.
     """
 
     columns: tuple[Column, ...]
@@ -361,38 +401,39 @@ class Map:
     def of(
         cls, columns: Sequence[Column], *, project: Project | None = None, ball: UnitBall | None = None, intercept: bool
     ) -> Map:
-        """From columns as a map has them."""
+        """Make a map of columns."""
         made = cls.__new__(cls)
         made._set(columns, project, ball, intercept)
         return made
 
     @property
     def inputs(self) -> int:
-        """Features of all columns, before a projection."""
+        """The number of features of all columns, before a projection."""
         return sum(each.width for each in self.columns)
 
     @property
     def slopes(self) -> int:
-        """Features without the constant."""
+        """The number of features without the constant."""
         return self.inputs if self.project is None else self.project.dim
 
     @property
     def dim(self) -> int:
-        """Features: what a policy's `dim` (or `features`) has to be."""
+        """The number of features: a policy's `dim` or `features`."""
         return self.slopes + self.intercept
 
     @property
     def features(self) -> list[str]:
-        """Their names."""
+        """The names of the features."""
         names = [name for each in self.columns for name in each.features]
         if self.project is not None:
             names = [f"projection {i}" for i in range(self.project.dim)]
         return [*names, *(["constant"] if self.intercept else [])]
 
     def __call__(self, records: Any, names: Sequence[str] | None = None) -> Floats:
-        """Features (d,) of one record, (n, d) of many; `names` are those of the columns of an array.
+        """Return features (d,) of one record or (n, d) of many.
 
-        A `FeatureWarning` says where most of at least 10 rows were clipped, unknown or missing.
+        `names` are the column names of an array. A `FeatureWarning` is given if most of at least 10 rows were clipped,
+        unknown or missing.
         """
         table = read_records(records, [each.name for each in self.columns], names)
         mapped = self._mapped(table)
@@ -401,7 +442,7 @@ class Map:
         return mapped.values[0] if table.single else mapped.values
 
     def mapped(self, records: Any, names: Sequence[str] | None = None) -> Mapped:
-        """Features (n, d), with the counts of what was out of range, unknown, missing or clipped; never a warning."""
+        """Return features (n, d) with counts of values out of range, unknown, missing or clipped; never warn."""
         return self._mapped(read_records(records, [each.name for each in self.columns], names))
 
     def _mapped(self, table: RecordTable) -> Mapped:
@@ -424,7 +465,7 @@ class Map:
         return Mapped(values=values, report=Report(rows=table.rows, columns=counts, clipped=clipped))
 
     def _finished(self, x: Floats) -> tuple[Floats, int]:
-        """Projected, stretched, clipped, with the constant: (n, d), and how many were clipped."""
+        """Project, scale, clip and append the constant; return (n, d) and how many were clipped."""
         clipped = 0
         if self.project is not None:
             x = project_features(x, self.project.dim, self.project.seed)
@@ -435,27 +476,27 @@ class Map:
         return x, clipped
 
     def fit(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: ranges and categories are public knowledge."""
+        """Refuse: ranges and categories are public knowledge."""
         allowed = "ranges from public knowledge, or bd.features.fit_privately(records, columns, privacy=...)"
         raise InvalidBudget("privacy", None, f"a map is not fitted to people's records for nothing: {allowed}")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, the same in every language (docs/features.md)."""
+        """Return plain values, the same in every language (docs/features.md)."""
         return write_document(self.columns, self.project, self.ball, self.intercept)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Map:
-        """The map of `to_dict`; Unreadable for anything else."""
+        """Read the values of `to_dict`; raise `Unreadable` for anything else."""
         columns, project, ball, intercept = read_document(document)
         return cls.of(columns, project=project, ball=ball, intercept=intercept)
 
     def to_json(self) -> str:
-        """One line."""
+        """Return `to_dict` as one line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Map:
-        """The map of `to_json`, bit for bit."""
+        """Read the JSON of `to_json`, bit for bit."""
         try:
             document = json.loads(text)
         except (RecursionError, TypeError, ValueError) as error:
@@ -464,7 +505,7 @@ class Map:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Map:
-        """As a task's file has it, `[features]` (docs/features.md)."""
+        """Read the [features] table of a task's file (docs/features.md)."""
         columns, project, ball, intercept = map_from_table(table)
         return cls.of(columns, project=project, ball=ball, intercept=intercept)
 
@@ -477,7 +518,7 @@ class Map:
 
 
 def _clip_to_ball(x: Floats) -> tuple[Floats, int]:
-    """Rows no longer than 1, and how many were longer by more than rounding errors."""
+    """Clip rows to length 1; return them and how many were longer by more than rounding errors."""
     square = np.zeros(len(x))
     for column in x.T:  # in order, as in any language
         square += column * column
@@ -494,15 +535,12 @@ def _find_step(parts: Sequence[Any], kind: type[Step]) -> Step | None:
     return found[0] if found else None
 
 
-# Arms without features, as the corners of a regular simplex: as far apart as vectors of length 1 can be.
-#
-# A single 1 at the place of an arm would do, with one feature more; beside a constant it says nothing that corners do
-# not
-# say, and its arms are nearer to each other: sqrt 2, where corners are sqrt(2 n/(n - 1)) apart. Noise is the same.
-
-
 def corners(n: int) -> Floats:
-    """`n` vectors of length 1 with n - 1 coordinates, any two at the same angle: (n, n - 1).
+    """Return `n` vectors of length 1 with n - 1 coordinates, any two at the same angle: (n, n - 1).
+
+    They are features for arms that have none. Unit vectors would take one feature more and, beside a constant, say
+    nothing more; they are nearer to each other: sqrt 2, where corners are sqrt(2 n/(n - 1)) apart, under the same
+    noise.
 
     >>> corners(3).round(3).tolist()
     [[1.0, 0.0], [-0.5, 0.866], [-0.5, -0.866]]

@@ -1,4 +1,4 @@
-"""Private ranges and categories of columns."""
+"""Differentially private ranges of columns, for a feature map."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from bandanna import validation
 from bandanna.data.features.columns import CellCountDomain, RangeColumn, to_numbers
 from bandanna.data.features.map import Range
-from bandanna.data.features.tables import read_records
+from bandanna.data.tables import read_records
 from bandanna.device.noise import NoiseSource, SecureNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.privacy.events import Event
@@ -28,11 +28,16 @@ _MOST_BINS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """Released ranges, and what they have cost everybody in the records.
+    """Released ranges, and their price for everybody in the records.
 
-    range     a part of a map
-    counts    the noisy counts of the grid, by column: (bins + 1,), the last of missing values
-    std       of the noise of a count
+    Parameters
+    ----------
+    range
+        A part of a map.
+    counts
+        The noisy counts of the grid by column, (bins + 1,); the last counts missing values.
+    std
+        The standard deviation of the noise of a count.
     """
 
     range: Range
@@ -55,12 +60,31 @@ def fit_privately(
     ledger: Ledger | None = None,
     task: str = "features",
 ) -> Fitted:
-    """Ranges between two quantiles of people's numbers, released with differential privacy; a row is a person.
+    """Release ranges between two quantiles of people's numbers with differential privacy; a row is a person.
 
-    columns   by name the public limits within which its numbers certainly lie: {"age": (0, 120)}
-    privacy   `bd.central(...)`, `bd.shuffle(...)` or `bd.local(...)`, with a budget: there is no range for nothing
-    source    None: the operating system's, for people; `bd.device.FastNoise(rng)` for simulation
-    ledger    where the expense is recorded, under `task`
+    Parameters
+    ----------
+    records
+        Records of any kind that a `Map` takes.
+    columns : mapping
+        By name the public limits of its numbers: {"age": (0, 120)}.
+    privacy : Privacy
+        `bd.central(...)`, `bd.shuffle(...)` or `bd.local(...)` with a budget.
+    quantiles : tuple of float
+        The quantiles that become the ends of the range.
+    bins : int
+        Cells of the grid between the limits.
+    outside, missing : str
+        As for `Range`.
+    source : NoiseSource, optional
+        The operating system's secure source by default, for people; `bd.device.FastNoise(rng)` for simulation.
+    ledger, task
+        Where the price is recorded, and under which name.
+
+    Returns
+    -------
+    Fitted
+        The ranges as a part of a map, and the guarantee.
     """
     if not isinstance(privacy, Privacy) or not privacy.noisy:
         allowed = (
@@ -99,7 +123,7 @@ def fit_privately(
 
 
 def _cell_numbers(given: Floats, limits: RangeColumn, bins: int) -> Ints:
-    """Which cell each number is in; numbers outside of the public limits count at their ends."""
+    """Return the cell of each number; numbers outside of the public limits count at their ends."""
     inside = np.clip(given, limits.low, limits.high)
     share = (np.where(np.isnan(inside), limits.low, inside) - limits.low) / (limits.high - limits.low)
     cells = np.minimum((share * bins).astype(np.int64), bins - 1)
@@ -109,7 +133,7 @@ def _cell_numbers(given: Floats, limits: RangeColumn, bins: int) -> Ints:
 def _quantile_edges(
     counts: Floats, limits: RangeColumn, people: int, quantiles: tuple[float, float]
 ) -> tuple[float, float]:
-    """The edges of the cells in which the quantiles are."""
+    """Return the edges of the cells that contain the quantiles."""
     bins = len(counts) - 1
     balanced = counts - (counts.sum() - people) / len(counts)  # they add up to the people
     sums = np.cumsum(balanced[:-1])

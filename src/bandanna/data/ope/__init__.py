@@ -1,9 +1,19 @@
-"""Off-policy evaluation of logs, private or not."""
+"""Off-policy evaluation: what a policy would have earned on logged decisions, with or without privacy."""
 
 from __future__ import annotations
 
-from bandanna.data.ope.comparison import Comparison, compare
-from bandanna.data.ope.estimators import RewardModel, dm, dr, ips, overlap, reward_model, snips, switch
+from bandanna.data.ope.estimators import (
+    Comparison,
+    RewardModel,
+    compare,
+    dm,
+    dr,
+    ips,
+    overlap,
+    reward_model,
+    snips,
+    switch,
+)
 from bandanna.data.ope.intervals import Value
 
 __all__ = [

@@ -1,16 +1,31 @@
-"""The estimators: IPS, SNIPS, direct method, doubly robust and switch."""
+"""Estimators of a target policy's value: `ips`, `snips`, `dm`, `dr`, `switch`; `reward_model`; `compare` for several
+targets.
+
+With w = pi/p of the logged arm, clipped at M, a reward model q, and g = sum_a pi(a) q(a):
+
+    ips      b + mean w (r - b)                     Horvitz and Thompson 1952, for b = 0
+    snips    sum w r / sum w                        Swaminathan and Joachims 2015
+    dm       mean g
+    dr       mean g + w (r - q)                     Dudik, Langford and Li 2011
+    switch   mean g + w (r - q) [w <= M]            Wang, Agarwal and Dudik 2017
+
+Without privacy they are computed exactly. With a privacy model one sum over everybody in the log is released, of the
+numbers that estimate and interval are made of (`device.weighted_report`): every person is in it once, and everything
+computed from it costs nothing more.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from bandanna import validation
 from bandanna.data.logs import Log
-from bandanna.data.ope.intervals import ClippedMass, EstimateLaw, MeanLaw, RatioLaw, Value
+from bandanna.data.ope.intervals import ClippedMass, DifferenceLaw, EstimateLaw, MeanLaw, RatioLaw, Value, interval_ends
 from bandanna.data.ope.sums import (
     ErrorSpread,
     WeightedLog,
@@ -22,8 +37,10 @@ from bandanna.data.ope.sums import (
     missing_weight,
     read_sums,
     release_sum,
+    weigh_known_target,
     weigh_log,
 )
+from bandanna.data.ope.targets import TargetPolicy, to_target_policy
 from bandanna.device.domain import check_all_finite, read_real_array
 from bandanna.device.linear_report import LinearReport, PerArmReport, RegressionReport
 from bandanna.device.weighted_report import DoublyRobustDomain, ImportanceWeightDomain
@@ -34,23 +51,20 @@ from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.types import Floats
 from bandanna.validation import call_with_user_data, checked_keywords
 
-# Where a log and a target meet: how weights are distributed. Computed from raw rows, for whoever may see those.
-
-
 _BINS = 20
 
 
 @checked_keywords("bd.ope.overlap")
 def overlap(log: Log, target: Any, *, weight_bound: float | None = None) -> dict[str, Any]:
-    """The weights of a target, from raw rows and without any privacy: for choosing a bound on data that one may see.
+    """Describe the weights of a target, from raw rows and without privacy, for choosing a bound.
 
-    A bound that was chosen after looking at the log tells of the log: choose it on other data, or by design.
+    A bound chosen after looking at the log reveals something of the log: choose it on other data, or by design.
     """
     return describe_case(weigh_log(log, target, weight_bound, none()))
 
 
 def describe_case(case: WeightedLog) -> dict[str, Any]:
-    """Plain values for JSON."""
+    """Return the distribution of the weights as plain values for JSON."""
     raw, total = np.sort(case.raw), float(case.raw.sum())
     most = max(float(raw[-1]), 1e-12)
     counts, edges = np.histogram(raw, bins=_BINS, range=(0.0, most))
@@ -65,18 +79,6 @@ def describe_case(case: WeightedLog) -> dict[str, Any]:
     }
 
 
-# Off-policy estimators: what a policy would have earned, from what another one did.
-#
-# With w = pi/p of the logged arm, cut at M:
-#
-#     ips      b + mean w (r - b)                     Horvitz and Thompson 1952; b = 0 is the textbook's
-#     snips    sum w r / sum w                        Swaminathan and Joachims 2015
-#
-# Without privacy they are the textbook's. With a trust model one sum over everybody in the log is released, of the
-# numbers that estimate and interval are made of (`ImportanceWeightDomain`): everybody is in it once, and what is made
-# of it costs nothing more.
-
-
 @checked_keywords("bd.ope.ips")
 def ips(
     log: Log,
@@ -88,16 +90,30 @@ def ips(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Inverse propensity scores: b + mean w (r - b).
+    """Estimate a target's value by inverse propensity scores: b + mean w (r - b).
 
-    target        "uniform", "arm:NAME", an agent, (policy, snapshot), probabilities (arms,) or (n, arms), or a function
-                  of the log's contexts to them
-    weight_bound  M, at which weights are cut: public. By default 1/floor of the log, where nothing is cut; without
-                  privacy none
-    privacy       a trust model with its budget, or None
-    baseline      b, a reward: 0 by default, which is the textbook's; with privacy the middle of the range, from which
-                  rewards are told with the least noise, and half the bias of clipping on either side
-    seed          of noise, in tests and simulations only: it protects nobody. `path` as in `bd.simulate`, with a seed
+    Parameters
+    ----------
+    log : Log
+        The events.
+    target
+        "uniform", "arm:NAME", an agent, (policy, snapshot), probabilities (arms,) or (n, arms), or a function of the
+        log's contexts to them.
+    weight_bound : float, optional
+        M, at which weights are clipped; public. By default 1/floor of the log, where nothing is clipped; without
+        privacy infinite.
+    privacy : Privacy, optional
+        A privacy model with its budget.
+    baseline : float, optional
+        b, a reward: 0 by default. With privacy the middle of the range by default: then reports need the least noise,
+        and the bias of clipping is halved to either side.
+    seed, path
+        For tests and simulations: noise from a seed protects nobody. `path` is as in `bd.simulate`, and needs a seed.
+
+    Returns
+    -------
+    Value
+        The estimate, its interval and its guarantee.
     """
     trust = check_privacy(privacy)
     case = weigh_log(log, target, weight_bound, trust)
@@ -114,14 +130,16 @@ def snips(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Self-normalised: sum w r / sum w; the one to take unless there is a reason. Arguments as of `ips`."""
+    """Estimate a target's value by self-normalised scores, sum w r / sum w: the default choice. Arguments are as for
+    `ips`.
+    """
     trust = check_privacy(privacy)
     case = weigh_log(log, target, weight_bound, trust)
     return value_from_sums("snips", case, _release_sums(case, trust, seed, path), seed)
 
 
 def _release_sums(case: WeightedLog, trust: Privacy, seed: Any, path: str) -> WeightedSums:
-    """What one release tells of a target, or what is exact without privacy."""
+    """Release the sums of a target, or compute them exactly without privacy."""
     if not trust.noisy:
         return exact_sums(case)
     domain = ImportanceWeightDomain(bound=case.bound, moments=True)
@@ -131,7 +149,7 @@ def _release_sums(case: WeightedLog, trust: Privacy, seed: Any, path: str) -> We
 
 
 def value_from_sums(method: str, case: WeightedLog, sums: WeightedSums, seed: Any, *, baseline: Any = None) -> Value:
-    """IPS or SNIPS of sums. Clipping hides a share of the probability, on which rewards may be 0 or 1."""
+    """Compute IPS or SNIPS from sums. Clipping hides a share of the probability, on which rewards may be 0 or 1."""
     law: EstimateLaw = RatioLaw(sums=sums)
     below = law.estimate
     if method == "ips":
@@ -153,7 +171,7 @@ def _reward(argument: str, value: Any, low: float, high: float) -> float:
 
 
 def _ips_law(sums: WeightedSums, b: float) -> MeanLaw:
-    """b + mean w (rho - beta), beta = b - 1/2."""
+    """Return the law of b + mean w (rho - beta), beta = b - 1/2."""
     n, beta = sums.people, b - 0.5
     mean = (sums.value - beta * sums.weight) / n
     inside = (0.0, 1.0) if sums.private else (-math.inf, math.inf)
@@ -179,12 +197,12 @@ def _ips_law(sums: WeightedSums, b: float) -> MeanLaw:
 
 
 def _bound_third_cumulant(square: float, most: float, n: int) -> float:
-    """An upper bound of the third cumulant of n numbers: of mean 0, at most `most`, and with this sum of squares."""
+    """Bound the third cumulant of n numbers of mean 0, at most `most`, with this sum of squares."""
     return max(square, 0.0) * (most - max(square, 0.0) / (n * most)) if most > 0 else 0.0
 
 
 def mean_law(terms: Floats, surprise: tuple[float, float]) -> MeanLaw:
-    """Of numbers that are known, (n,); one unseen person may be so far below and above them."""
+    """Return the law of the mean of known numbers, (n,); one unseen person may be so far below and above them."""
     n, apart = len(terms), terms - terms.mean()
     sampled = float(np.sum(apart**2)) * n / (n - 1) if n > 1 else math.inf
     spread = ErrorSpread(sampled=sampled, third=float(np.sum(apart**3))).over(n)
@@ -201,7 +219,7 @@ def make_value(
     guarantee: Guarantee | None,
     size: float | None,
 ) -> Value:
-    """A value, with what clipping hides; without a guarantee it was computed without noise."""
+    """Make a value with the bias that clipping may hide; `guarantee=None` means computed without noise."""
     low, high = case.log.reward_range
     return Value(
         method=method,
@@ -220,14 +238,14 @@ def make_value(
     )
 
 
-# Models of rewards, as doubly robust estimates take them: what every arm is expected to earn from everybody.
+# Estimators with a reward model
 
 
 _ALLOWED = "rewards expected of the arms, (arms,) or (n, arms), a function of contexts to them, or a reward model"
 
 
 def reward_tables(case: WeightedLog, q: Any) -> tuple[Floats, Floats]:
-    """Expected rewards on the scale of [0, 1]: of every arm, (n, K), and of the logged one, (n,)."""
+    """Return expected rewards on the scale [0, 1]: of every arm, (n, K), and of the logged arm, (n,)."""
     log = case.log
     low, high = log.reward_range
     if callable(q):
@@ -245,7 +263,7 @@ def reward_tables(case: WeightedLog, q: Any) -> tuple[Floats, Floats]:
 
 
 def check_model_spread(q: Any, spread: Any, case: WeightedLog) -> float:
-    """How far from the middle a model may be: as was said; of the same numbers for everybody, as far as they are."""
+    """Return how far from the middle a model may be: as given, or as far as it is if it is the same for everybody."""
     if spread is not None:
         half = validation.unit_interval("spread", spread)
         if half > 0.5:
@@ -255,19 +273,6 @@ def check_model_spread(q: Any, spread: Any, case: WeightedLog) -> float:
         low, high = case.log.reward_range
         return float(min(0.5, max(np.max(np.abs((np.asarray(q, dtype=float) - low) / (high - low) - 0.5)), 1e-3)))
     return 0.5
-
-
-# Estimators with a model of rewards: what it expects of a policy, corrected by what logged arms earned.
-#
-# With w = pi/p of the logged arm, cut at M, and a model q, g = sum_a pi(a) q(a):
-#
-#     dm       mean g
-#     dr       mean g + w (r - q)                     Dudik, Langford and Li 2011
-#     switch   mean g + w (r - q) [w <= M]            Wang, Agarwal and Dudik 2017
-#
-# Without privacy they are the textbook's. With a trust model the sums of d = g - 1/2 + w (r - q), w and d^2 are
-# released
-# (`DoublyRobustDomain`).
 
 
 @checked_keywords("bd.ope.dr")
@@ -282,14 +287,23 @@ def dr(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Doubly robust: what a model q expects, corrected by what the logged arms earned.
+    """Estimate a target's value doubly robustly: a model's expectation, corrected by the rewards of logged arms.
 
-    q       rewards that are expected of every arm: (arms,), (n, arms), a function of the log's contexts to them, or a
-            `bd.ope.reward_model` that was learned from *other* people (`log.split()`): then everybody pays once
-    spread  with privacy: how far q may be from the middle of the range of rewards, as a share of it, at most and by
-            default 1/2; it is cut there, and less of it needs less noise
+    Parameters
+    ----------
+    q
+        Expected rewards of every arm: (arms,), (n, arms), a function of the log's contexts to them, or a
+        `bd.ope.reward_model` learned from other people (`log.split()`), so that every person pays once.
+    spread : float, optional
+        With privacy, how far q may be from the middle of the range of rewards, as a share of the range, at most and by
+        default 1/2. q is clipped there; a smaller spread needs less noise.
+    log, target, weight_bound, privacy, seed, path
+        As for `ips`.
 
-    The other arguments are those of `ips`.
+    Returns
+    -------
+    Value
+        The estimate, its interval and its guarantee.
     """
     return _doubly_robust("dr", log, target, q, weight_bound, privacy, spread, seed, path)
 
@@ -306,7 +320,9 @@ def switch(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Doubly robust where w <= `weight_bound`, and the model alone where the target is too far from the log."""
+    """Estimate doubly robustly where w <= `weight_bound`, and by the model alone where w is larger. Arguments as for
+    `dr`.
+    """
     return _doubly_robust("switch", log, target, q, weight_bound, privacy, spread, seed, path)
 
 
@@ -321,7 +337,9 @@ def dm(
     seed: int | None = None,
     path: str = "messages",
 ) -> Value:
-    """Direct method: what the model expects. Its interval is for the model's opinion, not for what it gets wrong."""
+    """Estimate by the model alone. The interval covers the model's expectation, not the model's error. Arguments as for
+    `dr`.
+    """
     return _doubly_robust("dm", log, target, q, math.inf, privacy, spread, seed, path)
 
 
@@ -372,7 +390,7 @@ def _release_corrections(
     seed: Any,
     path: str,
 ) -> Value:
-    """By the sums of d, w and d^2."""
+    """Release the sums of d = g - 1/2 + w (r - q), w and d^2, and compute the value from them."""
     n = case.people
     domain = DoublyRobustDomain(bound=0.0 if method == "dm" else case.bound, spread=half)
     released = release_sum(trust, domain.statistic(corrections, weights), seed=seed, path=path)
@@ -398,11 +416,7 @@ def _release_corrections(
     return make_value(method, case, law, hidden, seed, guarantee=released.guarantee, size=None)
 
 
-# A model of rewards that a log teaches, in any trust model: what doubly robust estimates begin with.
-#
-# A linear regression for each arm on features of users, or one for all arms on features of arms, from one released sum
-# of
-# reports (`PerArmReport`, `LinearReport`) and the posterior that knows its noise, as `LinTS` learns.
+# The reward model
 
 
 _REWARD_STD = 0.5
@@ -410,10 +424,15 @@ _REWARD_STD = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RewardModel:
-    """A function of contexts, (n, d) or (n, K, d), to expected rewards, (n, K): released numbers, and so public.
+    """A linear model of rewards: contexts (n, d) or (n, K, d) -> expected rewards (n, K). It was released, so it is
+    public.
 
-    theta      of every arm, with its constant last, (K, d + 1); or of all arms, (d,)
-    people     from whom it was learned: evaluate on others
+    Parameters
+    ----------
+    theta
+        Of every arm with its constant last, (K, d + 1); or of all arms, (d,).
+    people
+        The number of people it was learned from; evaluate on others.
     """
 
     theta: Floats
@@ -424,7 +443,7 @@ class RewardModel:
     domain: RegressionReport
 
     def __call__(self, contexts: Any) -> Floats:
-        """Expected rewards, within their range."""
+        """Return expected rewards, clipped to their range."""
         shown = read_real_array("contexts", contexts)
         own = isinstance(self.domain, PerArmReport)
         if shown.ndim != (2 if own else 3) or max(shown.shape[-1], int(own)) != self.domain.features:
@@ -449,9 +468,24 @@ def reward_model(
     seed: int | None = None,
     path: str = "messages",
 ) -> RewardModel:
-    """Learn what arms earn: a linear model of rewards, from one private sum over everybody in the log.
+    """Learn a linear model of rewards from one private sum over everybody in the log.
 
-    prior  typical size of a parameter. `seed` is for tests, and protects nobody.
+    It is a regression for each arm on users' features, or one for all arms on arms' features. The sum is of
+    `PerArmReport` or `LinearReport`, and the posterior knows its noise, as in `LinTS`.
+
+    Parameters
+    ----------
+    log, privacy, path
+        As for `ips`.
+    prior : float
+        The typical size of a parameter.
+    seed : int, optional
+        For tests; then the noise protects nobody.
+
+    Returns
+    -------
+    RewardModel
+        A function of contexts.
     """
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
@@ -487,5 +521,174 @@ def reward_model(
 
 
 def _features_or_zeros(contexts: Floats) -> Floats:
-    """Features, or one that is 0 where there are none."""
+    """Return features, or a single feature 0 where there are none."""
     return contexts if contexts.shape[-1] else np.zeros((len(contexts), 1))
+
+
+_MOST = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The values of several targets by name, from one release.
+
+    Parameters
+    ----------
+    values, method
+        The values, and the estimator.
+    exclusive
+        Whether each target always gives another arm.
+    terms
+        Without privacy, what each person adds to each estimate with the logged reward, and with the least and the
+        largest reward instead, (3, n, J).
+    """
+
+    values: dict[str, Value]
+    method: str = "snips"
+    exclusive: bool
+    terms: Floats | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The guarantee for all values together."""
+        return next(iter(self.values.values())).guarantee
+
+    @property
+    def best(self) -> str:
+        """The name of the target with the largest estimate."""
+        return max(self.values, key=lambda name: self.values[name].estimate)
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self.values:
+            raise InvalidArgument("name", name, f"one of {', '.join(self.values)}")
+        return self.values[name]
+
+    def difference(self, one: str, other: str, level: float = 0.95) -> tuple[float, float, float]:
+        """Estimate how much more `one` earns than `other`; return the estimate and the ends of its interval.
+
+        Without privacy, and for exclusive targets, the covariance of the two estimates is known. For other targets it
+        is not released, and the interval covers the worst case. Each interval covers with its level alone, not jointly
+        with others.
+        """
+        first, second = self[one], self[other]
+        level = validation.open_probability("level", level)
+        span = first.reward_range[1] - first.reward_range[0]
+        law = self._law(one, other)
+        low, high = interval_ends(law, (first.hidden, second.hidden.turned()), level)
+        estimate = law.estimate
+        return span * estimate, span * min(max(low, -1.0), estimate), span * max(min(high, 1.0), estimate)
+
+    def _law(self, one: str, other: str) -> EstimateLaw:
+        first, second = self[one].law, self[other].law
+        if self.terms is not None:
+            places = list(self.values)
+            terms, least, most = self.terms[..., places.index(one)] - self.terms[..., places.index(other)]
+            far, mean = np.concatenate([least, most]), np.mean(terms)
+            law = mean_law(terms, (float(mean - np.min(far)), float(np.max(far) - mean)))
+            return replace(law, value=first.estimate - second.estimate)
+        shared = 0.0
+        if self.method == "ips":  # a person who weighs for one arm does not for the other: a covariance of -mean mean/n
+            product = (first.estimate - 0.5) * (second.estimate - 0.5)
+            shared = math.sqrt(2 * max(product, 0.0) / self[one].people)
+        return DifferenceLaw(first=first, second=second, apart=self.exclusive, shared=shared)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "best": self.best,
+            "values": {name: value.to_dict() for name, value in self.values.items()},
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        """Return one line for each target, the best first, and the guarantee."""
+        ranked = sorted(self.values.items(), key=lambda pair: -pair[1].estimate)
+        width = max(len(name) for name in self.values)
+        lines = [f"{name:<{width}}  {value.summary()}" for name, value in ranked]
+        return "\n".join([*lines, str(self.guarantee)])
+
+
+@checked_keywords("bd.ope.compare")
+def compare(
+    log: Log,
+    targets: Any,
+    *,
+    weight_bound: float | None = None,
+    privacy: Privacy | None = None,
+    method: str = "snips",
+    seed: int | None = None,
+    path: str = "messages",
+) -> Comparison:
+    """Estimate the values of several targets from one release.
+
+    Parameters
+    ----------
+    targets
+        A list of targets, or targets by name.
+    method : {"snips", "ips"}
+        The estimator.
+    log, weight_bound, privacy, seed, path
+        As for `ips`.
+
+    Returns
+    -------
+    Comparison
+        The values and their differences.
+    """
+    if not isinstance(log, Log):
+        raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
+    validation.one_of("method", method, ("snips", "ips"))
+    trust, named = check_privacy(privacy), _name_targets(log, targets)
+    cases = {name: weigh_known_target(log, target, weight_bound, trust) for name, target in named.items()}
+    arms = [target.arm for target in named.values()]
+    exclusive = None not in arms and len(set(arms)) == len(arms)
+    if not trust.noisy:
+        sums = {name: exact_sums(case) for name, case in cases.items()}
+    else:
+        sums = _release_all(cases, trust, exclusive, seed, path)
+    values = {name: value_from_sums(method, cases[name], sums[name], seed) for name in cases}
+    shared: dict[str, Any] = {"values": values, "method": method, "exclusive": exclusive}
+    if trust.noisy:
+        return Comparison(**shared)
+    return Comparison(
+        **shared, terms=np.stack([_first_order_terms(method, cases[name], values[name]) for name in cases], axis=-1)
+    )
+
+
+def _name_targets(log: Log, targets: Any) -> dict[str, TargetPolicy]:
+    if isinstance(targets, Mapping):
+        pairs = [(str(name), target) for name, target in targets.items()]
+    else:
+        some = validation.list_entries("targets", targets, "several targets: a list, or names with targets")
+        pairs = [(each if isinstance(each, str) else f"target {place}", each) for place, each in enumerate(some)]
+    if not 1 <= len(pairs) <= _MOST or len({name for name, _ in pairs}) != len(pairs):
+        raise InvalidArgument("targets", f"{len(pairs)} targets", f"1 to {_MOST:,} targets, all different")
+    return {name: to_target_policy(log, target, f"targets[{name!r}]") for name, target in pairs}
+
+
+def _release_all(
+    cases: dict[str, WeightedLog], trust: Privacy, exclusive: bool, seed: Any, path: str
+) -> dict[str, WeightedSums]:
+    """Release all targets' sums at once, each scaled by its own bound."""
+    domain = ImportanceWeightDomain(bound=1.0, targets=len(cases), moments=True, exclusive=exclusive)
+    weights = np.stack([case.weights / case.bound for case in cases.values()], axis=-1)
+    first = next(iter(cases.values()))
+    released = release_sum(trust, domain.statistic(weights, first.rewards), seed=seed, path=path)
+    parts = domain.unpack(released.total)
+    sums = {}
+    for place, (name, case) in enumerate(cases.items()):
+        powers = case.bound ** np.array([1.0, 1.0, 2.0, 2.0, 2.0])[: parts.shape[-1]]
+        sums[name] = read_sums(case, parts[place] * powers, released, domain.units * powers)
+    return sums
+
+
+def _first_order_terms(method: str, case: WeightedLog, value: Value) -> Floats:
+    """Return what each person adds to an estimate, to first order: with the logged reward, with 0 and 1, (3, n)."""
+    low, high = case.log.reward_range
+    centre, weights = value.law.estimate, case.weights
+    if method == "ips":
+        centre = -low / (high - low)
+    elif np.any(weights > 0):
+        weights = weights / np.mean(weights)
+    rewards = np.stack([case.rewards, np.zeros(case.people), np.ones(case.people)])
+    return np.asarray(weights * (rewards - centre))

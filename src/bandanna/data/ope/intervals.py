@@ -1,4 +1,28 @@
-"""Intervals for estimates, and evaluated values."""
+"""`Value`, an estimate with its interval, and the laws of means, ratios and differences that intervals come from.
+
+An interval holds the values that a test does not reject. If the value is theta, a sum S(theta) has the mean 0; theta is
+rejected where |S| is so large that this has a probability below alpha/2 on either side. That probability depends on
+variance and skewness.
+
+*Variance.* v of S is the sampling variance Q plus the noise variance N, which is public and exact. Without privacy Q is
+known. A released Q has a Gaussian error of known standard deviation and may be negative. The probability is therefore
+averaged over v >= N with the density v exp(-(v - released)^2 / 2 error^2). To second order this is Student's t with
+Satterthwaite's degrees of freedom where the error is small; `tests/ope/test_spread.py` computes that it keeps the level
+for every v and every error.
+
+*Skewness.* Towards the long tail of S, of skewness g, the variance under theta is v (1 + g d), d = S/sqrt v, as for a
+binomial score; the other tail has Hall's (1992) transform. Both agree to first order. g is estimated from released
+sums; where that would bring an end nearer, an upper bound implied by these sums is used instead. One unseen person at
+the end of the range of rewards is added to variance and skewness; without it no interval of rare rewards would be
+valid.
+
+*Ratios.* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The values that are not rejected are an
+interval, a half-line, everything, or everything but an interval; the least interval that contains those that rewards
+can have is reported. Estimates are put into that range first, so none is rejected by itself.
+
+*Clipping.* Where weights are clipped, the value is known up to an interval of length D only. Ends that are C standard
+errors outside of it cover the value with probability Phi(C + D/se) - Phi(-C) (Imbens and Manski 2004).
+"""
 
 from __future__ import annotations
 
@@ -17,44 +41,11 @@ from bandanna.data.ope.sums import ErrorSpread, WeightedSums, mean_variance, tai
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.types import Floats
 
-# Intervals for means, ratios and their differences: sampling, noise, skewness, and what clipping hides.
-#
-# An interval holds the values that a test does not reject. If the value is theta, a sum S(theta) has the mean 0, and
-# theta is rejected where S is so far from 0 that this has a probability below alpha/2, on either side. Three things
-# make
-# that probability.
-#
-# *The variance* v of S is the sampling variance Q and that of the noise, N, which is public and exact. Without privacy
-# Q
-# is known; of a released Q the error is Gaussian with a known standard deviation, and what was released may be
-# negative.
-# The probability is therefore averaged over v >= N with the density v exp(-(v - released)^2 / 2 error^2): to second
-# order
-# this is Student's t with Satterthwaite's degrees of freedom where the error is small, and `tests/ope/test_spread.py`
-# computes that it keeps the level for every v and every error.
-#
-# *Skewness* g of S: towards its long tail the variance under theta is v (1 + g d), d = S/sqrt v, as for a binomial
-# score,
-# and the other tail has Hall's (1992) transform; both are the same to first order. Of released sums g is estimated;
-# where
-# that would bring an end nearer, an upper bound that these sums imply takes its place. One unseen person at the end of
-# the range of rewards is counted in variance and skewness, without whom no interval of rare rewards would be valid.
-#
-# *A ratio* U/V has S(theta) = U - theta V, with the noise of both (Fieller 1954). The values that are not rejected are
-# an
-# interval, a half-line, all, or all but an interval: what is reported is the least interval that holds those of them
-# that
-# rewards can have. Estimates are put into that range first, so none is rejected by itself.
-#
-# Where weights are clipped, the value is known up to an interval of length D only. Imbens and Manski (2004): ends that
-# are C standard errors outside of it cover the value with probability Phi(C + D/se) - Phi(-C).
-
-
 _GRID = np.linspace(0.0, 1.0, 33)
 
 
 def critical_value(level: float, apart: float) -> float:
-    """C with Phi(C + apart) - Phi(-C) = level; apart = D/se: from 1.96 for 0 down to 1.645, for 95 %."""
+    """Solve Phi(C + apart) - Phi(-C) = level for C, with apart = D/se: from 1.96 at 0 down to 1.645, for 95 %."""
     most = float(special.ndtri((1 + level) / 2))
     if not apart > 0:
         return most
@@ -67,7 +58,7 @@ def critical_value(level: float, apart: float) -> float:
 
 
 class EstimateLaw(ABC):
-    """How an estimate is distributed about what it estimates."""
+    """The law of an estimate about the value that it estimates."""
 
     estimate: float
     stderr: float
@@ -75,15 +66,16 @@ class EstimateLaw(ABC):
 
     @abstractmethod
     def limits(self, z: float) -> tuple[float, float]:
-        """Ends that are as likely to be missed, each, as z by a normal deviate; low <= estimate <= high."""
+        """Return ends that are each missed with the probability of z under a normal law; low <= estimate <= high."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedMass:
-    """The share of a target's probability that clipping has cut off, and how far it may pull the estimate, by sides.
+    """The share of a target's probability that clipping has cut off, and how far it may bias the estimate to either
+    side.
 
-    The value lies between estimate - `below` share and estimate + `above` share, whatever rewards are hidden. A
-    released share has an error, and may be negative.
+    The value lies between estimate - `below` share and estimate + `above` share, whatever the hidden rewards are. A
+    released share has an error and may be negative.
     """
 
     share: float = 0.0
@@ -92,12 +84,12 @@ class ClippedMass:
     above: float = 0.0
 
     def turned(self) -> ClippedMass:
-        """Of the estimate with the other sign."""
+        """Return the share for the negated estimate."""
         return ClippedMass(share=self.share, stderr=self.stderr, below=self.above, above=self.below)
 
 
 def interval_ends(law: EstimateLaw, hidden: tuple[ClippedMass, ...], level: float) -> tuple[float, float]:
-    """An interval for what an estimate and hidden parts allow; the error of a hidden share counts in its end."""
+    """Return the interval for an estimate with hidden parts; the error of a hidden share is included."""
     parts = [each for each in hidden if each.share > 0 or each.stderr > 0]
     below = sum(each.below * each.share for each in parts)
     above = sum(each.above * each.share for each in parts)
@@ -111,9 +103,9 @@ def interval_ends(law: EstimateLaw, hidden: tuple[ClippedMass, ...], level: floa
 
 @dataclass(frozen=True, kw_only=True)
 class MeanLaw(EstimateLaw):
-    """A mean of numbers: `value`, put into `inside` where that is given, and the variance of its error.
+    """The law of a mean: `value`, clipped to `inside` if given, and the variance of its error.
 
-    surprise  how far one unseen person may move the mean, down and up
+    `surprise` is how far one unseen person may move the mean, down and up.
     """
 
     value: float
@@ -123,26 +115,26 @@ class MeanLaw(EstimateLaw):
 
     @property
     def estimate(self) -> float:  # type: ignore[override]
-        """In the range."""
+        """The mean, clipped to its range."""
         return min(max(self.value, self.inside[0]), self.inside[1])
 
     @property
     def stderr(self) -> float:  # type: ignore[override]
-        """Sampling and noise."""
+        """The standard error from sampling and noise."""
         return math.sqrt(mean_variance(self.spread))
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """Of privacy."""
+        """The standard deviation of the privacy noise."""
         return math.sqrt(self.spread.noise)
 
     def limits(self, z: float) -> tuple[float, float]:
-        """As far to either side as an error of this probability goes."""
+        """Return the ends, each as far away as an error of this probability."""
         low, high = (self._distance(z, side) for side in (-1, 1))
         return self.estimate - low, self.estimate + high
 
     def _distance(self, z: float, side: int) -> float:
-        """From the estimate to the end below or above."""
+        """Return the distance from the estimate to the end below or above."""
         if not math.isfinite(self.spread.sampled):
             return math.inf
         tail = float(special.ndtr(-z))
@@ -161,7 +153,7 @@ class MeanLaw(EstimateLaw):
 
 @dataclass(frozen=True, kw_only=True)
 class RatioLaw(EstimateLaw):
-    """1/2 + U/V of sums, exact or released; in [0, 1], and 1/2 where nothing weighs anything."""
+    """The law of 1/2 + U/V of sums, exact or released, clipped to [0, 1]; 1/2 if all weights are 0."""
 
     sums: WeightedSums
 
@@ -171,30 +163,30 @@ class RatioLaw(EstimateLaw):
 
     @property
     def estimate(self) -> float:  # type: ignore[override]
-        """In [0, 1]."""
+        """The ratio, clipped to [0, 1]."""
         return 0.5 + self._theta
 
     @property
     def stderr(self) -> float:  # type: ignore[override]
-        """To first order."""
+        """The standard error, to first order."""
         if not self.sums.weight > 0:
             return math.inf
         return math.sqrt(mean_variance(self.sums.spread(np.array(self._theta)))) / self.sums.weight
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """To first order."""
+        """The standard deviation of the privacy noise, to first order."""
         return math.sqrt(self.sums.added(self._theta)) / self.sums.weight if self.sums.weight > 0 else math.inf
 
     def limits(self, z: float) -> tuple[float, float]:
-        """By Fieller; all rewards where the weight may be none."""
+        """Return Fieller's ends; [0, 1] if the weight may be 0."""
         if not self.sums.weight > 0:
             return 0.0, 1.0
         low, high = (0.5 + self._end(float(special.ndtr(-z)), side) for side in (-1, 1))
         return low, high
 
     def _end(self, tail: float, side: int) -> float:
-        """The outermost theta on this side that is not rejected."""
+        """Return the outermost theta on this side that is not rejected."""
         theta, sums = self._theta, self.sums
 
         def surplus(values: Floats) -> Floats:
@@ -220,11 +212,11 @@ def _last_nonnegative(surplus: Callable[[Floats], Floats], start: float, far: fl
 
 @dataclass(frozen=True, kw_only=True)
 class DifferenceLaw(EstimateLaw):
-    """Of two estimates with independent noise: the squares of what each may be off add up (Zou and Donner 2008).
+    """The law of the difference of two estimates with independent noise: squared distances add up (Zou and Donner
+    2008).
 
-    apart   sampling errors are uncorrelated, too, or as correlated as `shared` says; else they are added up, which
-            covers the worst case
-    shared  standard deviation by which the difference varies more than if they were uncorrelated
+    If `apart`, sampling errors are uncorrelated, or correlated as `shared` says; else they are added up, which covers
+    the worst case. `shared` is the standard deviation that correlation adds to the difference.
     """
 
     first: EstimateLaw
@@ -234,21 +226,21 @@ class DifferenceLaw(EstimateLaw):
 
     @property
     def estimate(self) -> float:  # type: ignore[override]
-        """The first is so much larger."""
+        """The first estimate minus the second."""
         return self.first.estimate - self.second.estimate
 
     @property
     def noise(self) -> float:  # type: ignore[override]
-        """Of both."""
+        """The standard deviation of both noises."""
         return math.hypot(self.first.noise, self.second.noise)
 
     @property
     def stderr(self) -> float:  # type: ignore[override]
-        """Of both."""
+        """The standard error of the difference."""
         return self._joined(self.first.stderr, self.second.stderr, 1.0)
 
     def limits(self, z: float) -> tuple[float, float]:
-        """From the ends of both."""
+        """Combine the ends of both laws."""
         (low, high), (least, most) = self.first.limits(z), self.second.limits(z)
         down = self._joined(self.first.estimate - low, most - self.second.estimate, z)
         up = self._joined(high - self.first.estimate, self.second.estimate - least, z)
@@ -263,11 +255,11 @@ class DifferenceLaw(EstimateLaw):
 
 
 def _noise_share(law: EstimateLaw) -> float:
-    """Of the variance; none where it is not known."""
+    """Return the noise's share of the variance, 0 where the variance is unknown."""
     return min((law.noise / law.stderr) ** 2, 1.0) if 0 < law.stderr < math.inf else 0.0
 
 
-# What a policy is worth, as far as a log and its noise can tell.
+# The value of a target
 
 
 _NAMES = {"ips": "IPS", "snips": "SNIPS", "dr": "DR", "dm": "Direct method", "switch": "Switch"}
@@ -277,16 +269,26 @@ _NAMES = {"ips": "IPS", "snips": "SNIPS", "dr": "DR", "dm": "Direct method", "sw
 class Value:
     """The mean reward that a target would earn from people like those in the log.
 
-    estimate                in the rewards' own units
-    stderr                  its standard error, noise included
-    noise_std               what privacy added to it, as a standard deviation; 0 without
-    people                  in the log: public
-    weight_bound            at which weights were cut; infinite: nowhere
-    clipped_mass            the share of the target's probability that was cut off, at most; 0.0 where it cannot be any
-    effective_sample_size   so many people drawn by the target itself would tell as much; None: not released
-    guarantee               what is promised to the people in the log for this value
+    Without privacy `diagnostics()` has a histogram of weights; with privacy it has released numbers only.
 
-    Without privacy `diagnostics()` has a histogram of weights; with it there is nothing that was not released.
+    Parameters
+    ----------
+    estimate
+        In the rewards' own units.
+    stderr
+        Its standard error, noise included.
+    noise_std
+        The standard deviation of the privacy noise in it; 0 without privacy.
+    people
+        The number of people in the log; public.
+    weight_bound
+        The bound at which weights were clipped; infinite if they were not.
+    clipped_mass
+        The share of the target's probability that was cut off, at most; 0.0 where nothing can be.
+    effective_sample_size
+        The number of people, drawn by the target itself, that would tell as much; None if not released.
+    guarantee
+        The guarantee to the people in the log.
     """
 
     method: str
@@ -309,26 +311,27 @@ class Value:
 
     @property
     def stderr(self) -> float:
-        """Sampling and noise; what clipping hides is not in it."""
+        """The standard error from sampling and noise, without the bias of clipping."""
         return self._span * self.law.stderr
 
     @property
     def noise_std(self) -> float:
-        """Of the noise alone."""
+        """The standard deviation of the noise alone."""
         return self._span * self.law.noise
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Covers the target's value with this probability: sampling, noise, and what clipping may hide.
+        """Return an interval that covers the target's value with probability `level`: sampling, noise and the bias of
+        clipping.
 
-        low <= estimate <= high. Cut to the range of rewards, except where an estimate without privacy is outside: it is
-        an end then. What a model of rewards gets wrong is not in the direct method's.
+        low <= estimate <= high. It is clipped to the range of rewards, except where an estimate without privacy is
+        outside, which then is an end. The direct method's interval does not include the error of the reward model.
         """
         low, high = interval_ends(self.law, (self.hidden,), validation.open_probability("level", level))
         least, span = self.reward_range[0], self._span
         return min(least + span * max(low, 0.0), self.estimate), max(least + span * min(high, 1.0), self.estimate)
 
     def diagnostics(self) -> dict[str, Any]:
-        """What tells whether to believe it: plain values for JSON."""
+        """Return numbers that show whether the estimate can be trusted, as plain values for JSON."""
         low, high = self.interval()
         return {
             **self.to_dict(),
@@ -339,7 +342,7 @@ class Value:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; what is unknown or infinite is None."""
+        """Return plain values for JSON; unknown and infinite values are None."""
         low, high = self.interval()
         numbers = {
             "estimate": self.estimate,
@@ -361,13 +364,13 @@ class Value:
         }
 
     def page(self, path: str | PathLike[str]) -> None:
-        """The same as a page: an HTML file that needs nothing from elsewhere."""
+        """Write the value as a self-contained HTML file."""
         from bandanna.data.ope.targets import write_page
 
         write_page(self, path)
 
     def __str__(self) -> str:
-        """A few lines for people."""
+        """Return a few lines of text."""
         size = self.effective_sample_size
         lines = [
             f"{_NAMES.get(self.method, self.method)} of {self.target}: {self.summary()}",

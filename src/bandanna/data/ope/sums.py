@@ -1,4 +1,4 @@
-"""The sums that estimators release, importance weights, and the spread of noise."""
+"""The sums that estimators need: importance weights, their exact or released sums, and the spread of their errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bandanna.protocols.privacy_model import Privacy, none
 from bandanna.protocols.spherical_cap import LocalUnit
 from bandanna.types import Floats
 
-# One private sum over everybody in a log: noise and price come together, from the protocol of a trust model.
+# One private sum over everybody in a log
 
 
 PROTECTS = "what the log says of one person (context, arm, propensity, reward)"
@@ -36,10 +36,14 @@ _SEEDED = ("whoever knows the seed", "everything, because this is a test")
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedSum:
-    """A sum, the variance of the noise in each coordinate, and what is promised for it.
+    """A released sum, the noise variance in each coordinate, and its guarantee.
 
-    variance  in every direction, or a bound on it where it depends on what is summed (`LocalUnit.std_along`)
-    laplace   whether the noise is Laplace's; else it is normal, or as good as that
+    Parameters
+    ----------
+    variance
+        In every direction, or an upper bound where it depends on the data (`LocalUnit.std_along`).
+    laplace
+        Whether the noise is Laplace; else it is normal, or nearly so.
     """
 
     total: Floats  # (dim,)
@@ -49,7 +53,9 @@ class ReleasedSum:
 
 
 def release_sum(privacy: Privacy, statistic: Statistic, *, seed: Any, path: str) -> ReleasedSum:
-    """By the protocol of the trust model, calibrated for as many people; secure noise unless a seed is given."""
+    """Release a sum by the privacy model's protocol, calibrated for as many people; noise is secure unless a seed is
+    given.
+    """
     protocol = protocol_for(privacy.with_default_protocol("auto"), statistic.domain, statistic.users)
     source, way = _source(seed, path)
     estimate = protocol.release(statistic, source, path=way)
@@ -63,14 +69,14 @@ def release_sum(privacy: Privacy, statistic: Statistic, *, seed: Any, path: str)
 
 
 def guarantee_for_log(protocol: BatchProtocol, seeded: bool = False) -> Guarantee:
-    """To the people in the log."""
+    """Return the guarantee to the people in the log."""
     stated = protocol.guarantee
     observers = (_HOLDER, _PUBLIC, *((_SEEDED,) * seeded), *stated.observers)
     return replace(stated, protects=PROTECTS, observers=observers, one_process=False)  # the holder sees everything
 
 
 def guarantee_without_privacy(statistic_of: Any) -> Guarantee:
-    """Without privacy."""
+    """Return the guarantee of an exact sum."""
     clear = Clear(domain=statistic_of).guarantee
     observers = (("everybody", "the estimate, computed without noise"),)
     return replace(clear, protects=PROTECTS, observers=observers, one_process=False)
@@ -84,7 +90,7 @@ def _source(seed: Any, path: str) -> tuple[NoiseSource, str]:
     return FastNoise(np.random.default_rng(number)), path
 
 
-# How much everybody in a log weighs for a target, and how much of that is clipped.
+# Weights
 
 
 _ROUNDING = 1e-9
@@ -92,9 +98,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightedLog:
-    """A log and a target: w = pi/p of everybody, cut at `bound`, which is infinite where nothing is cut.
+    """A log and a target: weights w = pi/p of everybody, clipped at `bound`, which is infinite where nothing is
+    clipped.
 
-    safe: weights cannot exceed the bound, by what is public: the log's floor and the target's largest probability.
+    `safe`: weights cannot exceed the bound, by public facts: the log's floor and the target's largest probability.
     """
 
     log: Log
@@ -111,22 +118,22 @@ class WeightedLog:
 
     @cached_property
     def weights(self) -> Floats:
-        """At most the bound, (n,)."""
+        """The weights, clipped at the bound, (n,)."""
         return np.minimum(self.raw, self.bound)
 
     @cached_property
     def rewards(self) -> Floats:
-        """In [0, 1], (n,)."""
+        """The rewards on the scale [0, 1], (n,)."""
         return self.log.scaled_rewards()
 
     @property
     def people(self) -> int:
-        """n."""
+        """The number of people."""
         return len(self.log)
 
 
 def check_privacy(privacy: Any) -> Privacy:
-    """A trust model, or none."""
+    """Return a privacy model; None means no privacy."""
     if privacy is None:
         return none()
     if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
@@ -136,14 +143,14 @@ def check_privacy(privacy: Any) -> Privacy:
 
 
 def weigh_log(log: Any, target: Any, weight_bound: Any, privacy: Privacy, name: str = "target") -> WeightedLog:
-    """With the bound that was given, or the one that is public."""
+    """Weigh a log for a target, with the given bound or the public one."""
     if not isinstance(log, Log):
         raise InvalidArgument("log", type(log).__name__, "a bd.Log: bd.Log.from_frame(...)")
     return weigh_known_target(log, to_target_policy(log, target, name), weight_bound, privacy)
 
 
 def weigh_known_target(log: Log, target: TargetPolicy, weight_bound: Any, privacy: Privacy) -> WeightedLog:
-    """A target of known probabilities."""
+    """Weigh a log for a target of known probabilities."""
     if privacy.noisy:
         log.check_private()
     public = math.inf if log.floor is None else target.largest / log.floor
@@ -162,7 +169,7 @@ def weigh_known_target(log: Log, target: TargetPolicy, weight_bound: Any, privac
     return WeightedLog(log=log, target=target, bound=bound, safe=bound >= public * (1 - _ROUNDING))
 
 
-# How far the error of a sum goes: the variance that is known of it, and the probability of an error.
+# The spread of an error
 
 
 _NODES = 64
@@ -173,16 +180,26 @@ _LONGEST_SKEW = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorSpread:
-    """The variance of an error; each a number or an array, all of one shape.
+    """The variance of an error and what else its tails depend on; numbers or arrays of one shape.
 
-    sampled  that of sampling, exact or as it was released: then perhaps negative
-    noise    that of the noise: public, and exact or an upper bound
-    error    standard deviation of the noise in `sampled`, 0 where it is exact
-    third    third cumulant of sampling, exact or as it was estimated
-    steepest upper bounds of the third cumulant of the error downwards and upwards, where `third` was estimated
-    lean     covariance of the noise of the sum with the noise in `sampled`
-    extra    of one unseen person, on top of what was released
-    laplace  the noise has the tails of Laplace's law, else those of the normal one
+    Parameters
+    ----------
+    sampled
+        The sampling variance, exact or as released; then it may be negative.
+    noise
+        The noise variance: public, and exact or an upper bound.
+    error
+        The standard deviation of the noise in `sampled`, 0 where it is exact.
+    third
+        The third cumulant of sampling, exact or estimated.
+    steepest
+        Upper bounds of the third cumulant of the error downwards and upwards, where `third` was estimated.
+    lean
+        The covariance of the noise of the sum with the noise in `sampled`.
+    extra
+        The variance of one unseen person.
+    laplace
+        Whether the noise has Laplace tails; else they are normal.
     """
 
     sampled: float | Floats
@@ -195,7 +212,7 @@ class ErrorSpread:
     laplace: bool = False
 
     def over(self, n: int) -> ErrorSpread:
-        """Of the sum divided by n."""
+        """Return the spread of the sum divided by n."""
         steepest = None if self.steepest is None else (self.steepest[0] / n**3, self.steepest[1] / n**3)
         return replace(
             self,
@@ -208,11 +225,11 @@ class ErrorSpread:
         )
 
     def towards(self, side: int, surprise: float | Floats) -> ErrorSpread:
-        """As it matters for an end above (1) or below (-1) the estimate, with one more person so far on that side.
+        """Return the spread for an end above (1) or below (-1) the estimate, with one more person at that distance.
 
         A negative third cumulant brings the end nearer. An estimated one does so as far as the upper bound allows. A
         variance that moves with the sum is skewness too: the deviate of an error d changes by d^2/2 times the
-        covariance, which is 3/2 of what a third cumulant of that size does where d is large.
+        covariance, which is 3/2 of the effect of a third cumulant of that size where d is large.
         """
         third = side * self.third
         if self.steepest is not None:
@@ -223,12 +240,12 @@ class ErrorSpread:
 
 @lru_cache(maxsize=1)
 def _shares() -> Floats:
-    """Middles of parts of equal probability."""
+    """Return the middles of parts of equal probability."""
     return (np.arange(_NODES) + 0.5) / _NODES
 
 
 def possible_variances(spread: ErrorSpread) -> tuple[Floats, Floats]:
-    """Variances that the sum may have, (..., nodes), and their weights: a normal law cut at the noise, times v."""
+    """Return possible variances of the sum, (..., nodes), and their weights: a normal law cut at the noise, times v."""
     sampled, noise, error, extra = (
         np.asarray(each, dtype=float)[..., None] for each in (spread.sampled, spread.noise, spread.error, spread.extra)
     )
@@ -244,13 +261,13 @@ def possible_variances(spread: ErrorSpread) -> tuple[Floats, Floats]:
 
 
 def mean_variance(spread: ErrorSpread) -> float:
-    """Of one sum."""
+    """Return the mean variance of one sum."""
     v, weights = possible_variances(spread)
     return float(np.sum(v * weights) / np.sum(weights))
 
 
 def tail_probability(distance: Floats, spread: ErrorSpread) -> Floats:
-    """The probability of an error of this distance or more, where `third` is as `towards` a side has it."""
+    """Return the probability of an error of this distance or more, for a spread `towards` one side."""
     v, weights = possible_variances(spread)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         root = np.sqrt(v)
@@ -263,10 +280,11 @@ def tail_probability(distance: Floats, spread: ErrorSpread) -> Floats:
 
 
 def skewed_deviate(d: Floats, g: Floats) -> Floats:
-    """The normal deviate as likely as a studentised sum at d, of skewness g; g > 0 where this side's end is farther.
+    """Return the normal deviate that is as likely as a studentised sum at d of skewness g; g > 0 moves this side's end
+    away.
 
-    There the variance under what is tested is v (1 + g d), and the tail of a sum of that variance is short; on the
-    other side it is Hall's transform. Both are d - g (2 d^2 + 1)/6 to first order.
+    For g > 0 the variance under the tested value is v (1 + g d), and the tail of a sum of that variance is short; for g
+    < 0 it is Hall's transform. Both are d - g (2 d^2 + 1)/6 to first order.
     """
     long = np.clip(g, 0.0, _LONGEST_SKEW)
     score = d / np.sqrt(1 + long * d)
@@ -277,7 +295,7 @@ def skewed_deviate(d: Floats, g: Floats) -> Floats:
 
 
 def laplace_tail(y: Floats, share: Floats) -> Floats:
-    """P(X >= y) of X with variance 1, of which Laplace noise has this share and a normal law the rest."""
+    """Return P(X >= y) of X with variance 1, of which Laplace noise has this share and a normal law the rest."""
     b = np.sqrt(np.maximum(share, 1e-12) / 2)
     a = np.sqrt(np.maximum(1 - share, 1e-12))
     ratio = a / b
@@ -290,7 +308,7 @@ def laplace_tail(y: Floats, share: Floats) -> Floats:
     return np.asarray(np.where(share > 1e-4, mixed, special.ndtr(-y)))
 
 
-# What an estimate and its interval are made of: sums over everybody, exact or released.
+# Sums of weights and rewards
 
 
 _MULTIPLES = 9
@@ -298,16 +316,26 @@ _MULTIPLES = 9
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedSums:
-    """Of one target, with rho = r - 1/2.
+    """Sums for one target, with rho = r - 1/2.
 
-    value, weight  sums of w rho and of w
-    squares        sums of w^2 rho^2, w^2 rho and w^2, exact or as they were released
-    cubes          sums of w^3 rho^3, w^3 rho^2, w^3 rho and w^3, where they are known
-    noise          variances of what was added to the first five
-    laplace        whether that is Laplace noise
-    people         n
-    largest        M, or the largest weight where there is no bound
-    hidden         the share of the target's probability that clipping has cut off, and its standard error
+    Parameters
+    ----------
+    value, weight
+        Sums of w rho and of w.
+    squares
+        Sums of w^2 rho^2, w^2 rho and w^2, exact or as released.
+    cubes
+        Sums of w^3 rho^3, w^3 rho^2, w^3 rho and w^3, where they are known.
+    noise
+        Noise variances of the first five sums.
+    laplace
+        Whether the noise is Laplace.
+    people
+        n.
+    largest
+        M, or the largest weight where there is no bound.
+    hidden
+        The share of the target's probability that clipping has cut off, and its standard error.
     """
 
     value: float
@@ -323,23 +351,23 @@ class WeightedSums:
 
     @property
     def private(self) -> bool:
-        """Whether they were released."""
+        """Whether the sums were released with noise."""
         return self.guarantee is not None
 
     @property
     def ratio(self) -> float:
-        """U/V, where it is one of a reward."""
+        """U/V, clipped to the range of rewards."""
         return min(max(self.value / self.weight, -0.5), 0.5) if self.weight > 0 else 0.0
 
     @property
     def size(self) -> float:
-        """Effective sample size."""
+        """The effective sample size."""
         square = self.possible[2]
         return min(max(self.weight, 0.0) ** 2 / square, float(self.people)) if square > 0 else 0.0
 
     @property
     def possible(self) -> tuple[float, float, float]:
-        """The sums of squares nearest to what was released that n people with weights up to M can have."""
+        """The sums of squares nearest to the released ones that n people with weights up to M can have."""
         a, b, c = self.squares
         if not self.private:
             return a, b, c
@@ -351,20 +379,20 @@ class WeightedSums:
         return a, min(max(b, bound * value - slack, -most), bound * value + slack, most), c
 
     def at(self, theta: float) -> float:
-        """The sum of w^2 (rho - theta)^2."""
+        """Return the sum of w^2 (rho - theta)^2."""
         a, b, c = self.squares
         return a - 2 * theta * b + theta**2 * c
 
     def wobble(self, theta: float) -> float:
-        """The variance of the noise in it."""
+        """Return the noise variance in `at(theta)`."""
         return self.noise[2] + 4 * theta**2 * self.noise[3] + theta**4 * self.noise[4]
 
     def added(self, theta: float | Floats) -> Any:
-        """The variance of the noise in the sum of w (rho - theta)."""
+        """Return the noise variance in the sum of w (rho - theta)."""
         return self.noise[0] + theta**2 * self.noise[1]
 
     def spread(self, theta: Floats) -> ErrorSpread:
-        """The variance of the sum of w (rho - theta) if the value is theta, so that its mean is 0; of any shape."""
+        """Return the spread of the sum of w (rho - theta) if the value is theta, so that its mean is 0."""
         sampled, error, lean = self._second(theta)
         third = self.third(theta, sampled)
         steepest = None if self.cubes is not None else (self._steepest(theta, -1), self._steepest(theta, 1))
@@ -374,17 +402,17 @@ class WeightedSums:
         )  # fmt: skip
 
     def _second(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """An upper bound of sum w^2 (rho - theta)^2, as it was released; of its noise the deviation, and the covariance
-        with that of sum w (rho - theta).
+        """Bound the released sum w^2 (rho - theta)^2 from above; return it, the standard deviation of its noise, and
+        the covariance of that with the noise of sum w (rho - theta).
 
-        The noise of sum w^2 rho is large. What is known of that sum without it: with s the sign of theta, the sum of
-        (M - w) (w/2 - s w rho) >= 0 is
+        The noise of sum w^2 rho is large. Without it something is known of that sum: with s the sign of theta, the sum
+        of (M - w) (w/2 - s w rho) >= 0 is
 
             s sum w^2 rho - sum w^2 / 2 + M (sum w / 2 - s sum w rho),
 
         so any multiple l of it, from 0 to 2 |theta|, may be added. It is 0 for weights of 0 and M, where l = 2 |theta|
         removes sum w^2 rho altogether. The l that costs least in the end is guessed from the sum of w^2. All sums are
-        those of these people: what they are on average, if the value is theta, is another number.
+        those of these people; their expectation if the value is theta is another number.
         """
         (a, b, c), n, bound = self.squares, self.people, self.largest
         theta = np.asarray(theta, dtype=float)[..., None]
@@ -404,10 +432,11 @@ class WeightedSums:
         return one, two, three
 
     def third(self, theta: Any, sampled: Any) -> Any:
-        """Third cumulant of the sum of w (rho - theta).
+        """Return the third cumulant of the sum of w (rho - theta).
 
-        Of released sums, about: w^3 is taken for w^2 times the mean weight of weights, and rho^3 for rho times the mean
-        of rho^2, which is exact for rewards of 0 or 1 and weights of 0 or M; and as far as it exceeds its own noise.
+        From released sums it is approximate: w^3 is replaced by w^2 times sum w^2 / sum w, and rho^3 by rho times the
+        mean of rho^2, which is exact for rewards of 0 or 1 and weights of 0 or M. Only the part that exceeds its own
+        noise counts.
         """
         if self.cubes is not None:
             a, b, c, d = self.cubes
@@ -423,7 +452,7 @@ class WeightedSums:
         return np.clip(product * kept / self.weight, -most, most)
 
     def _steepest(self, theta: Floats, side: int) -> Floats:
-        """An upper bound of the third cumulant of the sum of w y, y = side (rho - theta), with w^3 as in `third`.
+        """Bound the third cumulant of the sum of w y, y = side (rho - theta), from above, with w^3 as in `third`.
 
         No y is above h = 1/2 - side theta, so y^3 <= (h - 2 k) y^2 + (2 k h - k^2) y + k^2 h for every k; the k that
         gives the least sum is taken. Rewards of 0 or 1 reach it.
@@ -439,7 +468,7 @@ class WeightedSums:
 
 
 def mean_cut_off(excess: Floats) -> tuple[float, float]:
-    """The mean of what was cut off, (n,), and its standard error; nothing is nothing."""
+    """Return the mean of what was cut off, (n,), and its standard error; both are 0 if nothing was."""
     share, n = float(np.mean(excess)), len(excess)
     if share < 1e-12:
         return 0.0, 0.0
@@ -447,14 +476,14 @@ def mean_cut_off(excess: Floats) -> tuple[float, float]:
 
 
 def missing_weight(weight: float, square: float, noise: float, people: int) -> tuple[float, float]:
-    """1 - the mean of released weights, and its standard error: E w = 1 where nothing was cut off."""
+    """Return 1 - the mean of released weights, and its standard error: E w = 1 where nothing was cut off."""
     mean = weight / people
     spread = max(square / people - mean**2, 0.0) / people + noise / people**2
     return min(1 - mean, 1.0), math.sqrt(spread)
 
 
 def exact_sums(case: WeightedLog, *, hidden: tuple[float, float] | None = None) -> WeightedSums:
-    """Without privacy; what is clipped is seen."""
+    """Compute the sums without privacy, with the exact clipped share."""
     w, rho = case.weights, case.rewards - 0.5
     return WeightedSums(
         value=float(np.sum(w * rho)),
@@ -468,7 +497,7 @@ def exact_sums(case: WeightedLog, *, hidden: tuple[float, float] | None = None) 
 
 
 def read_sums(case: WeightedLog, parts: Floats, released: ReleasedSum, units: Floats) -> WeightedSums:
-    """Released ones, (5,), in which the noise was multiplied by `units`."""
+    """Read released sums, (5,), whose noise was multiplied by `units`."""
     noise = released.variance * units**2
     sums = WeightedSums(
         value=float(parts[0]),

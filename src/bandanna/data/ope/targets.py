@@ -1,4 +1,4 @@
-"""Target policies of an evaluation."""
+"""Target policies of an evaluation: given by name, as probabilities, or learned; and a value as an HTML page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bandanna.data.ope.intervals import Value
 
 
-# What is evaluated: with which probability a policy gives every arm to everybody in the log.
+# Targets
 
 
 _ROUNDING = 1e-6
@@ -48,7 +48,10 @@ _ALLOWED = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TargetPolicy:
-    """`chances` (n, K), whose rows add up to 1; `constant` (K,): the same for everybody, and therefore public."""
+    """The probabilities `chances`, (n, K), with which a target gives every arm to everybody in the log.
+
+    `constant`, (K,), is given where they are the same for everybody, and therefore public.
+    """
 
     name: str
     chances: Floats
@@ -56,12 +59,12 @@ class TargetPolicy:
 
     @property
     def largest(self) -> float:
-        """No probability is larger: public."""
+        """A public upper bound of all probabilities."""
         return 1.0 if self.constant is None else float(self.constant.max())
 
     @property
     def arm(self) -> int | None:
-        """The arm that everybody is given, if there is one."""
+        """The arm that everybody is given, None if there is none."""
         if self.constant is None or self.constant.max() < 1:
             return None
         return int(np.argmax(self.constant))
@@ -69,7 +72,7 @@ class TargetPolicy:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LearnedPolicy:
-    """A policy and what it has learned; the names of its arms, and the map of its records, where it has them."""
+    """A policy and its newest snapshot, with the names of its arms and its feature map where it has them."""
 
     policy: Policy[Any]
     snapshot: Any
@@ -77,7 +80,9 @@ class LearnedPolicy:
     features: Map | None = None
 
     def seen(self, log: Log) -> Log:
-        """The log with its arms in the policy's order: by name, or as they are where nobody has named the policy's."""
+        """Return the log with its arms in the policy's order: by name, or as they are if the policy's arms have no
+        names.
+        """
         known = getattr(self.policy, "n_arms", None)
         if known is None or self.arms is None or self.arms == tuple(range(known)) != log.names:
             return log
@@ -87,7 +92,7 @@ class LearnedPolicy:
 def to_target_policy(
     log: Log, given: Any, name: str = "target", progress: Callable[[int, int, str], None] | None = None
 ) -> TargetPolicy:
-    """The target that somebody means, for the people in a log; `progress` is told of how many of them it is known."""
+    """Return the target's probabilities for the people in a log; `progress` is called as they are computed."""
     if isinstance(given, TargetPolicy):
         return given
     if isinstance(given, str):
@@ -116,7 +121,7 @@ def to_target_policy(
 
 
 def _target_by_name(log: Log, given: str, name: str) -> TargetPolicy:
-    """Always one arm, or any of those that could be given."""
+    """Return the target that always gives one arm, or any eligible arm with equal probability."""
     n, arms = len(log), log.n_arms
     if given == "uniform":
         if log.eligible is not None:
@@ -158,7 +163,7 @@ def _target_from_function(log: Log, function: Any, name: str) -> Floats:
 
 
 def _check_target(log: Log, chances: Floats, name: str) -> Floats:
-    """Probabilities, rows that add up to 1, nothing for arms that could not be given."""
+    """Check probabilities: rows add up to 1, and are 0 for arms that could not be given."""
     if chances.shape != (len(log), log.n_arms):
         raise InvalidStatistic(
             f"shape of {name}", ValueSummary(chances.shape), f"({len(log)}, {log.n_arms}), events and arms"
@@ -178,7 +183,7 @@ def _check_target(log: Log, chances: Floats, name: str) -> Floats:
     return np.maximum(chances, 0.0)
 
 
-# Policies that have learned something, where they are: an exported task, its analyzer's address, an agent's save.
+# Learned policies: an exported task, its analyzer's address, or an agent's save
 
 
 _PLACES_ALLOWED = (
@@ -187,7 +192,7 @@ _PLACES_ALLOWED = (
 
 
 def load_learned_policy(place: str) -> LearnedPolicy:
-    """Policy and newest snapshot, arms and features: signed and verified where a task has published them."""
+    """Load policy and newest snapshot, arms and features; publications of a task are verified."""
     if place.startswith(("http://", "https://")):
         from bandanna.deployment.task.document import find_analyzer_url, find_task
         from bandanna.deployment.task.export import fetch_newest
@@ -208,7 +213,7 @@ def load_learned_policy(place: str) -> LearnedPolicy:
 
 
 def _read_beside(path: Path) -> list[str]:
-    """What else is in its folder, and the words that are no files."""
+    """Return "uniform" and the names of the files in the same folder, for suggestions."""
     names = ["uniform"]
     with suppress(OSError):
         names += [each.name for each in islice(path.absolute().parent.iterdir(), 1000) if each.suffix != ".journal"]
@@ -233,7 +238,7 @@ def _learned_from_task(task: Any, content: dict[str, Any]) -> LearnedPolicy:
     )
 
 
-# A value as a page: one HTML file with the numbers, the interval, and where log and target meet.
+# Pages
 
 
 _STYLE = (
@@ -258,13 +263,13 @@ _WORDS = {
 
 
 def write_page(value: Value, path: str | PathLike[str]) -> None:
-    """Whole or not at all."""
+    """Write the page atomically."""
     text = render_value_page(value)
     replace_file(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def render_value_page(value: Value) -> str:
-    """The HTML."""
+    """Return the HTML."""
     told = value.diagnostics()
     rows = "".join(
         f"<tr><td>{escape(words)}</td><td>{_format_count(told[name])}</td></tr>"
@@ -285,14 +290,14 @@ def render_value_page(value: Value) -> str:
 
 
 def _format_count(number: Any) -> str:
-    """Counts in full, as are large numbers; others with four digits."""
+    """Format counts and large numbers in full, others with four digits."""
     if number is None:
         return "not released, or unlimited"
     return f"{number:,.0f}" if isinstance(number, int) or abs(number) >= 1000 else f"{number:.4g}"
 
 
 def _draw_interval(value: Value) -> str:
-    """A line over the range of rewards."""
+    """Draw the interval on a line over the range of rewards."""
     low, high = value.reward_range
 
     def place(reward: float) -> float:

@@ -37,8 +37,7 @@ from bandanna.simulation import environments
 from bandanna.simulation.environments.base import Environment, regret_of_random_play
 from bandanna.simulation.environments.population import OneClientPerRound, Population
 from bandanna.simulation.players.reference import ReferenceRun
-from bandanna.simulation.result import checkpoints_for
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally, checkpoints_for
 
 # The deployment
 

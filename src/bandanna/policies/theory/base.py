@@ -101,7 +101,7 @@ def to_scalar(value: Any) -> Any:
 
 # What a bound may know of a simulated result, as plain values: its setting.
 #
-# `simulate` notes it of policy and world (`simulation.run.describe_setting`): "policy" (the class), "trust", "epsilon",
+# `simulate` notes it of policy and world (`simulation.engine`): "policy" (the class), "trust", "epsilon",
 # "delta", "rho" of the guarantee, "dim" and "n_arms" of the world, and the policy's own numbers. A function
 # `of_...(setting)` beside the formulas yields those that belong to a policy, each with its arguments but the horizon.
 

@@ -1,4 +1,4 @@
-"""Environments: contexts and rewards."""
+"""Environments: the worlds in which policies are simulated, with their arms, features and rewards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The interface of environments, and reward distributions."""
+"""`Environment` and `World`, the interface of simulated worlds, and laws of rewards in [0, 1].
+
+A policy never sees the true means of a world; they measure regret only. For a world of your own pass arrays
+(`ArrayEnvironment`) or functions (`CallableEnvironment`); for the full speed of many seeds subclass both classes, as
+shown at `Environment`.
+"""
 
 from __future__ import annotations
 
@@ -14,55 +19,59 @@ from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary
 from bandanna.numeric.rng import Streams
 from bandanna.types import Floats
 
-# Laws of rewards in [0, 1] with a given mean.
-
 
 class RewardLaw(Protocol):
-    """How a reward is drawn around its mean; any object with these two members will do (a frozen dataclass is best).
+    """The law of a reward given its mean; any object with these two members is one, best a frozen dataclass.
 
-    The rewards lie in [0, 1], have the given means, and are independent given the means. They come from named streams
-    only, read in order of the rounds: so a seed gives the same rewards in any company.
+    Rewards have the given means and are independent given them. They are drawn from named streams only, in the order of
+    the rounds, so that a seed gives the same rewards whichever other seeds run beside it.
     """
 
     @property
     def binary(self) -> bool:
-        """Rewards are 0 or 1: then a sum of n of them with one mean is drawn as one binomial number."""
+        """Whether rewards are 0 or 1: then a sum of n rewards of one mean is drawn as one binomial number."""
         ...
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """One reward per mean, rounds on the second axis: (S, rounds, ...) -> (S, rounds, ...)."""
+        """Draw one reward per mean, rounds on the second axis: (S, rounds, ...) -> (S, rounds, ...)."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bernoulli:
-    """1 with probability `mean`, else 0: standard deviation at most 1/2."""
+    """Rewards of 1 with probability `mean`, else 0; their standard deviation is at most 1/2."""
 
     binary = True
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """A uniform number below the mean."""
+        """Return 1 where a uniform number is below the mean."""
         return np.asarray(self.numbers(means.shape[1:], streams) < means, dtype=float)
 
     def numbers(self, shape: tuple[int, ...], streams: Streams) -> Floats:
-        """The uniform numbers themselves, (S, *shape): rewards of means that are not known yet."""
+        """Draw the uniform numbers, (S, *shape), for means that are not known yet."""
         return streams.uniform("rewards", shape)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certain:
-    """The mean itself: of tables whose rewards are known."""
+    """Rewards equal to their mean, for tables of known rewards."""
 
     binary = False
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Nothing is drawn."""
+        """Return the means."""
         return np.array(means, dtype=float)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounded:
-    """mean + width U, U uniform on [-1, 1], the width (0 to 1/2) shrunk where the reward would leave [0, 1]."""
+    """Rewards mean + width U, U uniform on [-1, 1].
+
+    Parameters
+    ----------
+    width : float
+        From 0 to 1/2; it shrinks where the reward would leave [0, 1].
+    """
 
     width: float = 0.25
 
@@ -74,32 +83,9 @@ class Bounded:
         object.__setattr__(self, "width", float(self.width))
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """Uniform noise around the mean."""
+        """Add uniform noise to the means."""
         room = np.minimum(self.width, np.minimum(means, 1 - means))
         return np.asarray(means + room * (2 * streams.uniform("rewards", means.shape[1:]) - 1))
-
-
-# The world: contexts and rewards. Its true means are for measuring regret only; no policy sees them.
-#
-# A world of one's own: pass arrays (`ArrayEnvironment`) or functions (`CallableEnvironment`), or, for the full speed
-# of
-# many seeds at once, subclass both classes below. The environment is the frozen description; the world holds what was
-# drawn for each of S seeds and says what the arms are and what they are worth:
-#
-#     @dataclass(frozen=True, kw_only=True)
-#     class Quadrant(Environment):
-#         def begin(self, streams: Streams) -> World:
-#             return QuadrantWorld(environment=self, streams=streams)
-#
-#     class QuadrantWorld(World):
-#         def contexts(self, start: int, rounds: int) -> Floats:
-#             uniform = self.streams.uniform("contexts", (rounds, self.n_arms, self.environment.dim))
-#             return uniform / np.sqrt(self.environment.dim)          # (S, rounds, K, d), norm at most 1
-#
-#         def means(self, contexts: Floats) -> Floats:
-#             return np.mean(contexts**2, axis=-1)                    # (S, rounds, K), in [0, 1]
-#
-# All randomness comes from `streams`, one name per purpose: then seed s is the same world in any company.
 
 
 ROUNDING = 1e-9  # a mean may leave [0, 1] by this much
@@ -107,7 +93,31 @@ ROUNDING = 1e-9  # a mean may leave [0, 1] by this much
 
 @dataclass(frozen=True, kw_only=True)
 class Environment(ABC):
-    """A family of worlds, with `n_arms` feature vectors of `dim` coordinates a round; `begin` draws one per seed."""
+    """A family of worlds with `n_arms` feature vectors of `dim` coordinates a round; `begin` draws one world per seed.
+
+    The environment is the frozen description. The world holds what was drawn for S seeds. All randomness comes from
+    `streams`, with one name per purpose: then seed s is the same world whichever other seeds run beside it.
+
+        @dataclass(frozen=True, kw_only=True)
+        class Quadrant(Environment):
+            def begin(self, streams: Streams) -> World:
+                return QuadrantWorld(environment=self, streams=streams)
+
+        class QuadrantWorld(World):
+            def contexts(self, start: int, rounds: int) -> Floats:
+                uniform = self.streams.uniform("contexts", (rounds, self.n_arms, self.environment.dim))
+                return uniform / np.sqrt(self.environment.dim)          # (S, rounds, K, d), norm at most 1
+
+            def means(self, contexts: Floats) -> Floats:
+                return np.mean(contexts**2, axis=-1)                    # (S, rounds, K), in [0, 1]
+
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms in a round.
+    reward : RewardLaw
+        The law of rewards given their means.
+    """
 
     dim: int
     n_arms: int
@@ -121,16 +131,16 @@ class Environment(ABC):
             raise InvalidArgument("reward", self.reward, allowed)
 
     def check_rounds(self, rounds: int) -> int:
-        """The rounds, or an error where the world cannot last so long; it lasts for ever unless it says otherwise."""
+        """Return `rounds`; an environment of limited length raises an error if they are too many."""
         return rounds
 
     @abstractmethod
     def begin(self, streams: Streams) -> World:
-        """One world per seed."""
+        """Draw one world per seed."""
 
 
 class World(ABC):
-    """Worlds of several seeds side by side, S of them, read once, in order of the rounds, in blocks of any size."""
+    """Worlds of S seeds side by side, read once, in the order of the rounds, in blocks of any size."""
 
     n_arms: int
     binary: bool = False  # rewards are 0 or 1
@@ -146,20 +156,22 @@ class World(ABC):
 
     @abstractmethod
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Features of `rounds` rounds from `start` on, counted from 0: (S, rounds, K, d); (S, 1, K, d) if `fixed`."""
+        """Return features of `rounds` rounds from round `start`, counted from 0: (S, rounds, K, d); (S, 1, K, d) if
+        `fixed`.
+        """
 
     @abstractmethod
     def means(self, contexts: Floats) -> Floats:
-        """True means, in [0, 1], of the block that `contexts` returned last: (S, rounds, K, d) -> (S, rounds, K)."""
+        """Return true means, in [0, 1], of the last block of `contexts`: (S, rounds, K, d) -> (S, rounds, K)."""
 
     def rewards(self, means: Floats) -> Floats:
-        """Rewards of chosen arms with these means, one per round, by the law `reward`: (S, rounds) -> (S, rounds)."""
+        """Draw rewards of chosen arms with these means, one per round: (S, rounds) -> (S, rounds)."""
         return self.environment.reward.draw(means, self.streams)
 
     def reward_sums(self, means: Floats, rounds: int | NDArray[np.int64]) -> Floats:
-        """Sums of `rounds` rewards of one arm, in the law of summing `rewards`: means (S,) -> (S,).
+        """Draw sums of `rounds` rewards of one arm, in the law of the sum of `rewards`: means (S,) -> (S,).
 
-        Where rewards are 0 or 1, `rounds` may differ from seed to seed, (S,); a seed with none draws nothing.
+        Where rewards are 0 or 1, `rounds` may differ from seed to seed, (S,); a seed with 0 rounds draws nothing.
         """
         if self.binary:
             return np.asarray(self.streams.binomial("reward sums", rounds, means), dtype=float)
@@ -167,9 +179,9 @@ class World(ABC):
 
 
 def read_block(world: World, start: int, rounds: int, *, unit: bool = True) -> tuple[Floats, Floats]:
-    """Contexts (S, rounds, K, d) and means (S, rounds, K) of a block; a world that gives others is refused by name.
+    """Return contexts (S, rounds, K, d) and means (S, rounds, K) of a block, after checking their shapes.
 
-    unit: means must lie in [0, 1], as policies that learn from rewards in [0, 1] rely on.
+    With `unit` the means must lie in [0, 1], which policies that learn from rewards in [0, 1] rely on.
     """
     shape = (len(world.streams.seeds), 1 if world.fixed else rounds, world.n_arms, world.environment.dim)
     kind = type(world).__name__
@@ -189,17 +201,15 @@ def read_block(world: World, start: int, rounds: int, *, unit: bool = True) -> t
     return contexts, means
 
 
-# What is left without learning: the regret of an arm at random in every round, in the same worlds.
-
-
 _ROUNDS = 1_000  # of fresh contexts, of which a round's loss is the average
 _NUMBERS_AT_ONCE = 2_000_000  # numbers
 
 
 def regret_of_random_play(env: Environment, *, horizon: int, n_seeds: int, seed: int = 0) -> Floats:
-    """Expected regret of every seed, (S,): exact where arms stay, else from the first 1,000 rounds of each seed.
+    """Compute the expected regret of a uniformly random arm in every round, for every seed, (S,).
 
-    The worlds are those that `simulate` plays with the same seeds.
+    It is exact where arms are fixed; else it is computed from the first 1,000 rounds of each seed. The worlds are those
+    that `simulate` plays with the same seeds.
     """
     world = env.begin(Streams(range(seed, seed + n_seeds)))
     rounds = 1 if world.fixed else min(horizon, _ROUNDS)

@@ -1,4 +1,4 @@
-"""Environments with finite arms."""
+"""Environments with finitely many fixed arms, and reward laws with finitely many values."""
 
 from __future__ import annotations
 
@@ -18,13 +18,6 @@ from bandanna.numeric.rng import Streams
 from bandanna.simulation.environments.base import Environment, World
 from bandanna.types import Floats
 
-# Rewards on a scale: laws with finitely many values, whose sums are drawn at once, however many there are.
-#
-# The counts of the values among n rewards with one mean are multinomial; so a sum of 10^12 of them is one draw, exact
-# in
-# law. Every law here has the mean that it is given, in a range [low, high] of its own.
-
-
 _TAIL_STDS = 9.0  # centres are searched up to so many standard deviations outside of the range
 _TABLE = 4096
 _CELLS, _MARGIN = 1 << 13, 1 / 16  # of means; of the range, at either end
@@ -32,7 +25,11 @@ _CELLS, _MARGIN = 1 << 13, 1 / 16  # of means; of the range, at either end
 
 @dataclass(frozen=True, kw_only=True)
 class Levels(ABC):
-    """A law of rewards that takes the `values` v_0 < ... < v_n in [low, high] only."""
+    """A reward law with finitely many values v_0 < ... < v_n in [low, high].
+
+    The counts of the values among n rewards of one mean are multinomial, so a sum of 10^12 rewards is one draw, exact
+    in law. Means may be anywhere in [low, high].
+    """
 
     low: float = 0.0
     high: float = 1.0
@@ -48,18 +45,18 @@ class Levels(ABC):
     @property
     @abstractmethod
     def values(self) -> Floats:
-        """The scale, (V,)."""
+        """The values, (V,)."""
 
     @abstractmethod
     def chances(self, means: Floats) -> Floats:
-        """Probabilities of the values: (...) -> (..., V)."""
+        """Return the probabilities of the values: (...) -> (..., V)."""
 
     @abstractmethod
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """One reward per mean, rounds on the second axis: (S, rounds, ...) -> (S, rounds, ...)."""
+        """Draw one reward per mean, rounds on the second axis: (S, rounds, ...) -> (S, rounds, ...)."""
 
     def checked(self, means: Floats) -> Floats:
-        """Means in the range; rounding errors are cut off, anything else is refused."""
+        """Return means inside the range; rounding errors are cut off, other means outside are refused."""
         slack = 1e-9 * (self.high - self.low)
         if np.any((means < self.low - slack) | (means > self.high + slack) | np.isnan(means)):
             worst = means.ravel()[np.argmax(np.abs(means - (self.low + self.high) / 2))]
@@ -69,30 +66,45 @@ class Levels(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoPoint(Levels):
-    """`high` with the probability that gives the mean, else `low`: of all laws in the range, the most variance."""
+    """Rewards of `high` with the probability that gives the mean, else `low`: the law of largest variance in the range.
+
+    Parameters
+    ----------
+    low, high : float
+        The two values.
+    """
 
     @property
     def values(self) -> Floats:
-        """The two ends."""
+        """`low` and `high`."""
         return np.array([self.low, self.high])
 
     def chances(self, means: Floats) -> Floats:
-        """1 - p and p."""
+        """Return 1 - p and p."""
         upper = (self.checked(means) - self.low) / (self.high - self.low)
         return np.stack([1 - upper, upper], axis=-1)
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """A uniform number below p."""
+        """Return `high` where a uniform number is below p."""
         upper = (self.checked(means) - self.low) / (self.high - self.low)
         return np.where(streams.uniform("rewards", means.shape[1:]) < upper, self.high, self.low)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClippedGaussian(Levels):
-    """clip(c + std Z, low, high), Z ~ N(0, 1), rounded at random to one of `levels` values, without bias.
+    """Rewards clip(c + std Z, low, high), Z ~ N(0, 1), rounded at random and without bias to one of `levels` values.
 
-    The centre c is the one with which the *clipped* reward has the given mean: so a linear model stays linear.
-    `std` is the noise before clipping. Rounding adds at most (high - low)^2 / (4 (levels - 1)^2) of variance.
+    The centre c is chosen so that the clipped reward has the given mean: a linear model stays linear. Rounding adds at
+    most (high - low)^2 / (4 (levels - 1)^2) to the variance.
+
+    Parameters
+    ----------
+    low, high : float
+        The range.
+    std : float
+        The standard deviation of the noise before clipping.
+    levels : int
+        The number of values, equally spaced.
     """
 
     std: float = 1.0
@@ -105,17 +117,17 @@ class ClippedGaussian(Levels):
 
     @cached_property
     def values(self) -> Floats:
-        """Equally spaced."""
+        """The equally spaced values."""
         return np.linspace(self.low, self.high, self.levels)
 
     @property
     def step(self) -> float:
-        """Distance of two values."""
+        """The distance between two values."""
         return (self.high - self.low) / (self.levels - 1)
 
     @cached_property
     def _table(self) -> tuple[Floats, Floats]:
-        """Means of the clipped reward at many centres."""
+        """Return many centres and the means of the clipped reward at them."""
         centres = np.linspace(self.low - _TAIL_STDS * self.std, self.high + _TAIL_STDS * self.std, _TABLE)
         return centres, self._clipped_mean(centres)
 
@@ -132,7 +144,9 @@ class ClippedGaussian(Levels):
         return self.low + self._above(centre, self.low) - self._above(centre, self.high)
 
     def centre(self, means: Floats) -> Floats:
-        """The c whose clipped reward has this mean: a cubic for each of many cells, right to parts in 10^13."""
+        """Return the c whose clipped reward has this mean, from one cubic per cell of means; the error is parts in
+        10^13.
+        """
         wanted = self.checked(means)
         first, width, cubics = self._cells
         t = (wanted - first) / width
@@ -149,9 +163,10 @@ class ClippedGaussian(Levels):
 
     @cached_property
     def _cells(self) -> tuple[float, float, Floats]:
-        """Equal cells of means, but not near the ends, where centres are far apart: their begin, width and cubics.
+        """Return begin, width and Hermite cubics of equal cells of means.
 
-        Hermite's, from the centres at both ends of a cell and their slopes 1 / P(low < c + std Z < high).
+        The cubics interpolate the centres at both ends of a cell and their slopes 1 / P(low < c + std Z < high). Cells
+        leave out the ends of the range, where centres are far apart.
         """
         margin = _MARGIN * (self.high - self.low)
         means, width = np.linspace(self.low + margin, self.high - margin, _CELLS + 1, retstep=True)
@@ -162,7 +177,7 @@ class ClippedGaussian(Levels):
         return float(means[0]), float(width), cubics
 
     def _solved(self, wanted: Floats) -> Floats:
-        """The same by a table and Newton steps, for means in the range."""
+        """Return the centres of means in the range by a table and Newton steps."""
         centres, table = self._table
         c = np.interp(wanted, table, centres)
         for _ in range(3):
@@ -174,7 +189,7 @@ class ClippedGaussian(Levels):
         return c
 
     def chances(self, means: Floats) -> Floats:
-        """Second differences of E (X - v)^+ over the step: what random rounding makes of the clipped X."""
+        """Return second differences of E (X - v)^+ over the step: the law of the clipped X after random rounding."""
         c = self.centre(np.asarray(means, dtype=float))[..., None]
         tail = self._above(c, self.values) - self._above(c, self.high)  # E (X - v_k)^+
         fall = np.clip((tail[..., :-1] - tail[..., 1:]) / self.step, 0.0, 1.0)  # E of the ramp from v_k to v_{k+1}
@@ -190,17 +205,22 @@ class ClippedGaussian(Levels):
         return self.values[np.minimum(below.astype(np.int64), self.levels - 1)]
 
 
-# Finite arms: K arms that never change, each with its own mean reward.
-
-
 @dataclass(frozen=True, kw_only=True)
 class FiniteArms(Environment):
     """K arms with given `means` (K,), the same for every seed; only the rewards are random.
 
-    The features of arm a are the unit vector e_a, so `dim` = K and linear policies can play too. `reward` is the law of
-    the rewards: `Bernoulli()` or `Bounded(...)`, with means in [0, 1], or `TwoPoint(...)`, `ClippedGaussian(...)` with
-    means in their own range.
+    The features of arm a are the unit vector e_a, so `dim` = K and linear policies can play too.
 
+    Parameters
+    ----------
+    means : array_like
+        Mean rewards, (K,).
+    reward : RewardLaw
+        `Bernoulli()` or `Bounded(...)` with means in [0, 1]; `TwoPoint(...)` or `ClippedGaussian(...)` with means in
+        their own range.
+
+    Examples
+    --------
     >>> FiniteArms(means=(0.75, 0.5))
     FiniteArms(dim=2, n_arms=2, reward=Bernoulli(), means=(0.75, 0.5))
     """
@@ -223,7 +243,7 @@ class FiniteArms(Environment):
         super().__post_init__()
 
     def begin(self, streams: Streams) -> FiniteWorld:
-        """Nothing is drawn."""
+        """Return the worlds; nothing is drawn."""
         return FiniteWorld(environment=self, streams=streams)
 
 
@@ -235,9 +255,9 @@ class FiniteWorld(World):
         self.table: Floats = np.asarray(environment.means, dtype=float)  # (K,)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Unit vectors."""
+        """Return unit vectors."""
         return np.broadcast_to(np.eye(self.n_arms), (len(self.streams.seeds), 1, self.n_arms, self.n_arms))
 
     def means(self, contexts: Floats) -> Floats:
-        """The given ones."""
+        """Return the given means."""
         return np.broadcast_to(self.table, (len(self.streams.seeds), 1, self.n_arms))

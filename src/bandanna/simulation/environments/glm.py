@@ -1,4 +1,4 @@
-"""Generalised linear environments."""
+"""Environments whose mean rewards are a link function of <x, theta>."""
 
 from __future__ import annotations
 
@@ -27,19 +27,26 @@ class LinkRewards:
 
     @property
     def binary(self) -> bool:
-        """Rewards are 0 or 1."""
+        """Whether rewards are 0 or 1."""
         return self.link.binary
 
     def draw(self, means: Floats, streams: Streams) -> Floats:
-        """One uniform number per reward, from the stream "rewards"."""
+        """Draw rewards by one uniform number each, from the stream "rewards"."""
         return self.link.draw(means, streams.uniform("rewards", means.shape[1:]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneralisedLinear(Environment):
-    """Arms uniform in the unit ball, drawn anew in every round; |theta| = `norm` in a uniform direction, per seed.
+    """Arms uniform in the unit ball, drawn in every round; theta in a uniform direction, per seed.
 
-    link  a `Link`, or "logistic", "probit", "linear"; with "linear", means below 0 or above 1 are cut off there
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms in a round.
+    link : Link or {"logistic", "probit", "linear"}
+        The link; with "linear", means below 0 or above 1 are cut off there.
+    norm : float
+        The norm of theta.
     """
 
     link: Link | str = Logistic()
@@ -53,18 +60,32 @@ class GeneralisedLinear(Environment):
         object.__setattr__(self, "reward", LinkRewards(link=link_of(self.link)))
 
     def begin(self, streams: Streams) -> GLMWorld:
-        """theta from the stream "instance", arms from "contexts"."""
+        """Draw theta from the stream "instance"; arms come from "contexts"."""
         theta = self.norm * normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
         return FreshGLM(environment=self, streams=streams, theta=theta, link=link_of(self.link))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedGLM(Environment):
-    """The very instances of paper 003: one theta and one sequence of arm sets for all seeds; only rewards differ.
+    """The instances of paper 003: one theta and one sequence of arm sets for all seeds; only rewards differ.
 
-    From PCG64 with seed 109832: u uniform on the cube [-1, 1]^d, theta = `norm` u/|u| (so not uniform on the sphere);
-    then for each of `rounds` rounds and `n_arms` arms a normal vector and a uniform number, an arm uniform in the ball.
+    They come from PCG64 with seed 109832: u uniform on the cube [-1, 1]^d and theta = `norm` u/|u|, which is not
+    uniform on the sphere; then for each of `rounds` rounds and `n_arms` arms a normal vector and a uniform number,
+    which give an arm uniform in the ball.
 
+    Parameters
+    ----------
+    dim, n_arms, rounds : int
+        Coordinates of a feature vector, arms in a round, and rounds of the instance.
+    link : Link or str
+        The link.
+    norm : float
+        The norm of theta.
+    instance : int
+        The seed of the instance.
+
+    Examples
+    --------
     >>> round(PublishedGLM(dim=3, link="probit", norm=2.0, rounds=5000).kappa, 2)
     18.39
     """
@@ -101,16 +122,16 @@ class PublishedGLM(Environment):
 
     @property
     def kappa(self) -> float:
-        """max 1/mu'(<x, theta>) over all arms of all rounds."""
+        """kappa: max 1/mu'(<x, theta>) over all arms of all rounds."""
         return float(1 / np.min(self._slopes))
 
     @property
     def least_kappa(self) -> float:
-        """kappa*: min 1/mu'(<x, theta>)."""
+        """kappa*: min 1/mu'(<x, theta>) over all arms of all rounds."""
         return float(1 / np.max(self._slopes))
 
     def begin(self, streams: Streams) -> GLMWorld:
-        """The same arms and theta for every seed."""
+        """Return worlds with the same arms and theta for every seed."""
         theta = np.broadcast_to(self.theta, (len(streams.seeds), self.dim))
         return PublishedGLMWorld(environment=self, streams=streams, theta=theta, link=link_of(self.link))
 
@@ -123,32 +144,33 @@ class GLMWorld(World):
         self.theta, self.link = theta, link  # (S, d)
 
     def means(self, contexts: Floats) -> Floats:
-        """mu(<x, theta>), cut off outside of [0, R]."""
+        """Return mu(<x, theta>), cut off outside of [0, R]."""
         z = (contexts @ self.theta[:, None, :, None])[..., 0]
         means = np.asarray(self.link.mean(z))
         return np.clip(means, 0.0, self.link.reward_bound, out=means if means.flags.writeable else None)
 
 
 class FreshGLM(GLMWorld):
-    """Arms uniform in the unit ball."""
+    """Worlds of `GeneralisedLinear`: arms uniform in the unit ball."""
 
     unit = True
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Uniform directions in d + 2 dimensions, of which d entries are uniform in the ball (Archimedes, for d = 1).
+        """Draw arms as d entries of uniform directions in d + 2 dimensions, which are uniform in the ball.
 
-        The density of the first d entries is that of (1 - |x|^2)^{(m - d)/2 - 1}, m = d + 2, which is constant. Sums,
-        a square root and a division: the same arms on every processor, which powers of radii are not.
+        For d = 1 this is Archimedes' theorem. The density of the first d of m entries is that of (1 - |x|^2)^{(m - d)/2
+        - 1}, constant for m = d + 2. Sums, a square root and a division give the same arms on every processor; powers
+        of radii do not.
         """
         d = self.environment.dim
         return scale_directions(self.streams.normal("contexts", (rounds, self.n_arms, d + _MORE)), 1.0, kept=d)
 
 
 class PublishedGLMWorld(GLMWorld):
-    """Arms as published."""
+    """Worlds of `PublishedGLM`."""
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """One sequence for all seeds; there are no arms beyond its end."""
+        """Return one sequence for all seeds; rounds after its end are refused."""
         arms = self.environment.arms  # type: ignore[attr-defined]
         if start + rounds > len(arms):
             raise InvalidArgument("horizon", start + rounds, f"at most the instance's {len(arms)} rounds")
@@ -157,7 +179,7 @@ class PublishedGLMWorld(GLMWorld):
 
 @lru_cache(maxsize=8)
 def _published_arms(dim: int, n_arms: int, rounds: int, seed: int) -> Floats:
-    """(T, K, d), in the order in which the authors' generator draws."""
+    """Draw (T, K, d) in the order of the authors' generator."""
     rng = np.random.default_rng(seed)
     rng.uniform(-1, 1, dim)  # theta's
     normals, uniforms = np.empty((rounds * n_arms, dim)), np.empty(rounds * n_arms)

@@ -1,4 +1,6 @@
-"""Linear contextual environments."""
+"""Environments whose mean reward is <x, theta>: fixed and fresh arms, users' features, the sphere, and drifting
+contexts.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,6 @@ from bandanna.simulation.environments.base import Bernoulli, Bounded, Environmen
 from bandanna.simulation.environments.finite import Levels, TwoPoint
 from bandanna.types import Floats
 
-# Linear worlds: the mean reward of an arm with features x is <x, theta>, in [0, 1].
-
-
 _HALF = math.sqrt(0.5)
 _TOGETHER = 4096  # vectors between draw and arm at a time: they stay in a cache
 _FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short rows
@@ -25,16 +24,24 @@ _FEW = 8  # entries: columns as long as `_TOGETHER` are quicker than so short ro
 
 @dataclass(frozen=True, kw_only=True)
 class LinearContextual(Environment):
-    """Features and theta of norm 1: a uniform direction of norm 1/sqrt 2 in d-1 dimensions and a last entry 1/sqrt 2.
+    """Features and theta of norm 1: a uniform direction of norm 1/sqrt 2 in d-1 dimensions, and a last entry 1/sqrt 2.
 
-    Means are (1 + cos angle)/2. With `fixed`, arms are drawn once per run; otherwise anew in every round. In dim = 1
-    only the last entry is left: all arms are equal, with mean 1/2.
+    Means are (1 + cos angle)/2. In dim = 1 only the last entry is left: all arms are equal, with mean 1/2.
+
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms in a round.
+    fixed : bool
+        Draw the arms once per run instead of in every round.
+    reward : RewardLaw
+        The law of rewards.
     """
 
     fixed: bool = False
 
     def begin(self, streams: Streams) -> LinearWorld:
-        """theta from the stream "instance", fixed arms from "arms", fresh ones from "contexts"."""
+        """Draw theta from the stream "instance" and fixed arms from "arms"; fresh arms come from "contexts"."""
         theta = append_entry(
             normalize_directions(streams.normal("instance", (self.dim - 1,))), _HALF, scale=_HALF
         )  # (S, d)
@@ -46,48 +53,48 @@ class LinearContextual(Environment):
 
 
 class LinearWorld(World):
-    """Worlds with one theta per seed; subclasses say what the arms are."""
+    """Worlds with one theta per seed; subclasses define the arms."""
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, fixed: bool = False) -> None:
         super().__init__(environment=environment, streams=streams, fixed=fixed)
         self.theta = theta  # (S, d)
 
     def means(self, contexts: Floats) -> Floats:
-        """<x, theta>; rounding errors beyond [0, 1] are cut off."""
+        """Return <x, theta>; rounding errors beyond [0, 1] are cut off."""
         means = np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
         return np.clip(means, 0.0, 1.0, out=means)
 
 
 class FixedArms(LinearWorld):
-    """The same arms in every round."""
+    """Worlds with the same arms in every round."""
 
     def __init__(self, *, environment: Environment, streams: Streams, theta: Floats, arms: Floats) -> None:
         super().__init__(environment=environment, streams=streams, theta=theta, fixed=True)
         self.arms = arms  # (S, K, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """The arms, once."""
+        """Return the arms once."""
         return self.arms[:, None]
 
 
 class FreshArms(LinearWorld):
-    """Arms drawn anew in every round, as `LinearContextual` says."""
+    """Worlds of `LinearContextual` with arms drawn in every round."""
 
     unit = True
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Uniform directions from the stream "contexts"."""
+        """Draw uniform directions from the stream "contexts"."""
         normals = self.streams.normal("contexts", (rounds, self.n_arms, self.environment.dim - 1))
         return scale_directions(normals, _HALF, last=_HALF)
 
 
 def normalize_directions(normals: Floats) -> Floats:
-    """Uniform on the unit sphere: normalised Gaussian vectors."""
+    """Scale Gaussian vectors to norm 1: uniform directions on the sphere."""
     return np.asarray(normals / _vector_lengths(normals)[..., None])
 
 
 def _vector_lengths(normals: Floats) -> Floats:
-    """Of vectors (..., d); squares of a few entries are added up in their order."""
+    """Return the norms of vectors (..., d); a few squares are added in their order."""
     if normals.shape[-1] > _FEW:
         squares = np.einsum("...i,...i->...", normals, normals)
     else:
@@ -98,9 +105,18 @@ def _vector_lengths(normals: Floats) -> Floats:
 
 
 def scale_directions(normals: Floats, length: float, *, kept: int | None = None, last: float | None = None) -> Floats:
-    """`directions(normals)` times `length`: of each the first `kept` entries (None: all), or all and one more, `last`.
+    """Return `normalize_directions(normals)` times `length`, bit for bit, without large arrays in between.
 
-    The same numbers bit for bit, without large arrays in between.
+    Parameters
+    ----------
+    normals
+        Gaussian vectors, (..., d).
+    length
+        The norm of the directions.
+    kept
+        Return the first `kept` entries of each direction only.
+    last
+        Append an entry with this value.
     """
     *shape, dim = normals.shape
     full = np.empty((*shape, _width(dim, kept, last)))
@@ -119,7 +135,7 @@ def _width(dim: int, kept: int | None, last: float | None) -> int:
 
 
 def _fill_directions(normals: Floats, length: float, out: Floats) -> None:
-    """The first entries of vectors (n, d): (n, kept)."""
+    """Write the first entries of scaled directions of vectors (n, d) to `out`, (n, kept)."""
     norms, first = _vector_lengths(normals), normals[:, : out.shape[1]]
     if normals.shape[-1] > _FEW:
         np.multiply(first / norms[:, None], length, out=out)
@@ -130,27 +146,34 @@ def _fill_directions(normals: Floats, length: float, out: Floats) -> None:
 
 
 def append_entry(vectors: Floats, last: float, *, scale: float = 1.0) -> Floats:
-    """The vectors times `scale`, with one more entry."""
+    """Return the vectors times `scale` with `last` appended."""
     full = np.empty((*vectors.shape[:-1], vectors.shape[-1] + 1))
     np.multiply(vectors, scale, out=full[..., :-1])
     full[..., -1] = last
     return full
 
 
-# Worlds whose arms have no features of their own: a user's features are the same for all of them.
+# Features of users
 
 
 @dataclass(frozen=True, kw_only=True)
 class DisjointLinear(Environment):
-    """Every arm k has a parameter of its own, theta_k: a user with features z, a uniform direction, has means
+    """Every arm k has a parameter theta_k, and a user with features z, a uniform direction, has the mean rewards
 
         (1 + c_k/2 + <z, theta_k>/2)/2,   c_k uniform in [-1, 1], theta_k a uniform direction.
 
     All rows of a context are z.
+
+    Parameters
+    ----------
+    dim, n_arms : int
+        Features of a user, and arms.
+    reward : RewardLaw
+        The law of rewards.
     """
 
     def begin(self, streams: Streams) -> DisjointWorld:
-        """Parameters from the stream "instance", constants from "constants"."""
+        """Draw parameters from the stream "instance" and constants from "constants"."""
         theta = normalize_directions(streams.normal("instance", (self.n_arms, self.dim)))  # (S, K, d)
         constants = 2 * streams.uniform("constants", (self.n_arms,)) - 1  # (S, K)
         return DisjointWorld(environment=self, streams=streams, theta=theta, constants=constants)
@@ -164,21 +187,21 @@ class DisjointWorld(World):
         self.theta, self.constants = theta, constants
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Uniform directions from the stream "contexts", one for each user."""
+        """Draw uniform directions from the stream "contexts", one for each user."""
         z = normalize_directions(self.streams.normal("contexts", (rounds, 1, self.environment.dim)))
         return np.repeat(z, self.n_arms, axis=2)
 
     def means(self, contexts: Floats) -> Floats:
-        """(1 + c_k/2 + <z, theta_k>/2)/2."""
+        """Return (1 + c_k/2 + <z, theta_k>/2)/2."""
         along = (contexts[..., None, :] @ self.theta[:, None, :, :, None])[..., 0, 0]
         return np.asarray((1 + self.constants[:, None] / 2 + along / 2) / 2)
 
 
-# Linear worlds with means in [-1, 1]: arms on the unit sphere that stay, and fresh contexts near it (paper 004).
+# Means in [-1, 1]
 
 
 def _require_signed(reward: RewardLaw) -> None:
-    """Means lie in [-1, 1], and so must what a law of rewards can have as its mean."""
+    """Refuse a law of rewards that cannot have every mean in [-1, 1]."""
     unit = isinstance(reward, Bernoulli | Bounded)
     if unit or (isinstance(reward, Levels) and not (reward.low <= -1 and reward.high >= 1)):
         raise InvalidArgument(
@@ -190,7 +213,14 @@ def _require_signed(reward: RewardLaw) -> None:
 class SphereArms(Environment):
     """Arms and theta uniform on the unit sphere, drawn once per run; the mean of arm x is <x, theta>, in [-1, 1].
 
-    Reference: Azize and Basu 2024 [004], section VII. Rewards are -1 or 1 unless another law of that range is given.
+    Reference: Azize and Basu 2024 [004], section VII.
+
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms.
+    reward : RewardLaw
+        The law of rewards, with means in [-1, 1]; -1 or 1 by default.
     """
 
     reward: RewardLaw = TwoPoint(low=-1.0, high=1.0)
@@ -200,7 +230,7 @@ class SphereArms(Environment):
         _require_signed(self.reward)
 
     def begin(self, streams: Streams) -> SphereWorld:
-        """theta from the stream "instance", arms from "arms"."""
+        """Draw theta from the stream "instance" and arms from "arms"."""
         theta = normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
         arms = normalize_directions(streams.normal("arms", (self.n_arms, self.dim)))  # (S, K, d)
         return SphereWorld(environment=self, streams=streams, theta=theta, arms=arms)
@@ -214,20 +244,31 @@ class SphereWorld(World):
         self.theta, self.arms = theta, arms
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """The same arms in every round."""
+        """Return the arms once."""
         return self.arms[:, None]
 
     def means(self, contexts: Floats) -> Floats:
-        """<x, theta>."""
+        """Return <x, theta>."""
         return np.asarray(np.einsum("srkd,sd->srk", contexts, self.theta))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SphereContexts(Environment):
-    """Fresh contexts in every round: N((1, ..., 1)/sqrt d, variance I), scaled to norm 1; theta uniform on the sphere.
+    """Fresh contexts in every round, N((1, ..., 1)/sqrt d, variance I) scaled to norm 1; theta uniform on the sphere.
 
-    Reference: Azize and Basu 2024 [004], section VII, which leaves the norms as they are (`scaled=False`): then its
-    own assumption |x| <= 1 does not hold, and means can leave [-1, 1].
+    Reference: Azize and Basu 2024 [004], section VII. The paper does not scale contexts (`scaled=False`); then its
+    assumption |x| <= 1 does not hold, and means can leave [-1, 1].
+
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms in a round.
+    reward : RewardLaw
+        The law of rewards, with means in [-1, 1]; -1 or 1 by default.
+    variance : float
+        The variance of each coordinate before scaling.
+    scaled : bool
+        Scale contexts to norm 1.
     """
 
     reward: RewardLaw = TwoPoint(low=-1.0, high=1.0)
@@ -240,7 +281,7 @@ class SphereContexts(Environment):
         validation.positive("variance", self.variance)
 
     def begin(self, streams: Streams) -> SphereContextsWorld:
-        """theta from the stream "instance", contexts from "contexts"."""
+        """Draw theta from the stream "instance"; contexts come from "contexts"."""
         return SphereContextsWorld(environment=self, streams=streams)
 
 
@@ -254,7 +295,7 @@ class SphereContextsWorld(World):
         self.theta = normalize_directions(streams.normal("instance", (environment.dim,)))  # (S, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Drawn anew."""
+        """Draw contexts."""
         drawn = self.streams.normal("contexts", (rounds, *self.shape))  # (S, rounds, K, d)
         drawn *= self.std
         drawn += self.mean
@@ -263,11 +304,11 @@ class SphereContextsWorld(World):
         return drawn
 
     def means(self, contexts: Floats) -> Floats:
-        """<x, theta>."""
+        """Return <x, theta>."""
         return np.asarray((contexts @ self.theta[:, None, :, None])[..., 0])
 
 
-# Adversarially drifting contexts: what has to be known turns away while it is being learned.
+# Drifting contexts
 
 
 _BEST = 0.75  # |theta|, the mean of the best arm
@@ -281,22 +322,34 @@ class DriftingContexts(Environment):
 
         x_k(t) = cos(a_k) g + sin(a_k) o(t),    theta = 3/4 g,    mean 3/4 cos(a_k)
         a_k    = h, -h, h/2, -h/2, h/4, -h/4, ...   (n_arms - 1 of them), and 0 for the last arm, which is the best
-        h      = 2^{-U_t}, U_t uniform on [0, 1), fresh in every round: the ladder of angles covers every scale
+        h      = 2^{-U_t}, U_t uniform on [0, 1), fresh in every round: the angles cover every scale
         o(t)   = cos(f pi/2) b_i + sin(f pi/2) b_{i+1},   i + f = m turns t / horizon,  i whole, indices modulo m
 
-    Features have norm 1, means lie in [0.4, 0.75], gaps 3/4 (1 - cos a) ~ 3/8 a^2 are spread over all scales down to
-    4^{-n_arms/2}. The rule of the drift is deterministic; it is the adversary's, who knows theta. One turn leads o(t)
-    through all coordinate planes of the frame and back to b_1, so that whatever was learned about o(t) is stale after
-    horizon / (m turns) rounds. Beyond the horizon it turns on at the same speed. With turns = 0 nothing moves: the
-    arms (h drawn once) are fixed. For dim = 2 there is no plane to turn; for dim = 1 there is no o(t), and the arms
-    are the numbers cos(a_k) g.
+    Features have norm 1, means lie in [0.4, 0.75], and gaps 3/4 (1 - cos a) ~ 3/8 a^2 are spread over all scales down
+    to 4^{-n_arms/2}. The drift is deterministic; it is the rule of an adversary who knows theta. One turn leads o(t)
+    through all coordinate planes of the frame and back to b_1, so that everything learned about o(t) is stale after
+    horizon / (m turns) rounds. After the horizon it turns on at the same speed. For dim = 2 there is no plane to turn;
+    for dim = 1 there is no o(t), and the arms are the numbers cos(a_k) g.
 
-    Why this family measures rates. The best arm says nothing about o; an arm at angle a costs ~ a^2 and adds ~ a^2 to
-    the Gram matrix along o. An optimist of radius beta plays a ~ beta / sqrt(V_o), hence V_o ~ beta sqrt t and its
-    regret is of order beta sqrt T: the order of the theorems' upper bounds (paper 000), also where beta grows with T
-    because of the noise. On contexts drawn at random, small gaps are rare, and the regret grows more slowly. (Random
-    play is cheap here, as most gaps are small; an optimist starts with the widest angles and beats it only later.)
+    This family measures rates. The best arm says nothing about o; an arm at angle a costs ~ a^2 and adds ~ a^2 to the
+    Gram matrix along o. An optimistic policy of radius beta plays a ~ beta / sqrt(V_o), hence V_o ~ beta sqrt t, and
+    its regret is of order beta sqrt T: the order of the upper bounds of paper 000, also where beta grows with T because
+    of the noise. On contexts drawn at random, small gaps are rare and the regret grows more slowly. Random play is
+    cheap here because most gaps are small; an optimistic policy starts with the widest angles and beats it only later.
 
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms in a round.
+    horizon : int
+        The rounds in which o(t) makes `turns` turns.
+    turns : float
+        The number of turns; with 0 the arms are fixed, h drawn once.
+    reward : RewardLaw
+        The law of rewards.
+
+    Examples
+    --------
     >>> DriftingContexts(dim=4, n_arms=21, horizon=10_000)
     DriftingContexts(dim=4, n_arms=21, reward=Bernoulli(), horizon=10000, turns=1.0)
     """
@@ -310,7 +363,7 @@ class DriftingContexts(Environment):
         object.__setattr__(self, "turns", validation.non_negative("turns", self.turns))
 
     def begin(self, streams: Streams) -> LinearWorld:
-        """The frame from the stream "instance", the heights of the ladders from "contexts"."""
+        """Draw the frame from the stream "instance"; the heights h come from "contexts"."""
         frame = _orthonormal_frame(streams.normal("instance", (self.dim, self.dim)))  # (S, d, d): rows g, b_1, ..., b_m
         world = DriftingWorld(environment=self, streams=streams, frame=frame)
         if self.turns > 0:
@@ -318,7 +371,7 @@ class DriftingContexts(Environment):
         return FixedArms(environment=self, streams=streams, theta=world.theta, arms=world.contexts(0, 1)[:, 0])
 
     def weights(self, rounds: NDArray[np.int64]) -> Floats:
-        """o(t) in the basis b_1, ..., b_m: (rounds,) -> (rounds, m)."""
+        """Return o(t) in the basis b_1, ..., b_m: (rounds,) -> (rounds, m)."""
         m = self.dim - 1
         weights = np.zeros((len(rounds), m))
         if m < 2:
@@ -332,7 +385,7 @@ class DriftingContexts(Environment):
 
     @property
     def ladder(self) -> Floats:
-        """The angles of a round with h = 1: (K,)."""
+        """The angles a_k of a round with h = 1, (K,)."""
         steps = np.arange(self.n_arms - 1)
         return np.append(np.where(steps % 2, -1.0, 1.0) * 0.5 ** (steps // 2), 0.0)
 
@@ -346,7 +399,7 @@ class DriftingWorld(LinearWorld):
         self.best, self.basis = frame[:, 0], frame[:, 1:]  # g: (S, d); b: (S, m, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """x_k(t)."""
+        """Return x_k(t)."""
         towards = self.drift.weights(np.arange(start, start + rounds)) @ self.basis  # o(t): (S, rounds, d)
         height = 2.0 ** -self.streams.uniform("contexts", (rounds,))  # h: (S, rounds)
         angles = height[..., None] * self.drift.ladder  # a_k: (S, rounds, K)
@@ -355,39 +408,50 @@ class DriftingWorld(LinearWorld):
 
 
 def _orthonormal_frame(normals: Floats) -> Floats:
-    """A uniform orthonormal frame as rows: Gram-Schmidt (QR with a positive diagonal) of Gaussian vectors."""
+    """Return a uniform orthonormal frame as rows: Gram-Schmidt (QR with a positive diagonal) of Gaussian vectors."""
     q, r = np.linalg.qr(np.swapaxes(normals, -1, -2))
     signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)  # (S, d)
     return np.asarray(signs[..., None] * np.swapaxes(q, -1, -2))
 
 
-# The instances on which paper 000 was run by its authors: fixed arms of norm sqrt 2.
+# Instances of paper 000
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedLinear(Environment):
-    """Arms x = (u, 1), theta = (v, 1/2): u uniform on the unit sphere of R^{d-1}, v uniform with |v| = 1/2.
+    """The instances on which the authors ran paper 000: arms x = (u, 1), theta = (v, 1/2).
 
-    The first d arms are the basis vectors of R^d with their last entry set to 1: e_1 + e_d, ..., e_{d-1} + e_d, and
-    e_d itself, whose last entry is 1 already (fewer than d arms: the first `n_arms` of these). Arms and theta are drawn
-    once per seed and stay for the whole run. Means <u, v> + 1/2 lie in [0, 1]; rewards are Bernoulli unless said
-    otherwise. In dim = 1 all arms equal 1, with mean 1/2.
+    u is uniform on the unit sphere of R^{d-1}, v uniform with |v| = 1/2. The first d arms are the basis vectors of R^d
+    with their last entry set to 1: e_1 + e_d, ..., e_{d-1} + e_d, and e_d (with fewer than d arms the first `n_arms` of
+    these). Arms and theta are drawn once per seed. Means <u, v> + 1/2 lie in [0, 1]. In dim = 1 all arms equal 1, with
+    mean 1/2.
 
-    |x| = sqrt 2 (e_d alone has norm 1), while the paper's text says 1. A policy whose reports are bounded by norm 1
-    would clip these features; for such a policy take `normalised=True`: x / sqrt 2 and sqrt 2 theta, both of norm at
-    most 1, with the same means. Drawn from the same numbers, the two describe the same instances.
-
-    >>> PublishedLinear(dim=5, normalised=True)
-    PublishedLinear(dim=5, n_arms=100, reward=Bernoulli(), normalised=True)
+    |x| = sqrt 2 (only e_d has norm 1), while the paper's text says 1. A policy with reports of norm at most 1 would
+    clip these features; use `normalised=True` for it: x / sqrt 2 and sqrt 2 theta, both of norm at most 1, with the
+    same means. Both are made of the same random numbers and describe the same instances.
 
     Reference: Chowdhury and Zhou 2022 [000], section 5 and figures 1 and 2.
+
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms.
+    normalised : bool
+        Scale features to norm at most 1.
+    reward : RewardLaw
+        The law of rewards.
+
+    Examples
+    --------
+    >>> PublishedLinear(dim=5, normalised=True)
+    PublishedLinear(dim=5, n_arms=100, reward=Bernoulli(), normalised=True)
     """
 
     n_arms: int = 100
     normalised: bool = False
 
     def begin(self, streams: Streams) -> LinearWorld:
-        """theta from the stream "instance", arms from "arms"."""
+        """Draw theta from the stream "instance" and arms from "arms"."""
         scale = math.sqrt(2) if self.normalised else 1.0
         v, u = self.normals(streams)
         theta = append_entry(normalize_directions(v), 0.5, scale=0.5)  # (S, d)
@@ -398,5 +462,5 @@ class PublishedLinear(Environment):
         return FixedArms(environment=self, streams=streams, theta=scale * theta, arms=arms / scale)
 
     def normals(self, streams: Streams) -> tuple[Floats, Floats]:
-        """Normal numbers whose directions are those of v and u: (S, d-1) and (S, K, d-1)."""
+        """Draw normal vectors in the directions of v and u: (S, d-1) and (S, K, d-1)."""
         return streams.normal("instance", (self.dim - 1,)), streams.normal("arms", (self.n_arms, self.dim - 1))

@@ -1,4 +1,8 @@
-"""Environments with a distributed population."""
+"""Environments with a population of users who each have a model of their own (paper 001).
+
+An action acts on all users, and only a few clients report about it. `OneClientPerRound` shows the same population to
+contextual policies.
+"""
 
 from __future__ import annotations
 
@@ -19,33 +23,35 @@ from bandanna.simulation.environments.finite import TwoPoint
 from bandanna.simulation.environments.linear import normalize_directions
 from bandanna.types import Floats, Ints
 
-# A population that feels one action at a time, and of which only a few clients answer (paper 001).
-#
-#     theta_u = theta* + xi_u,   xi_u ~ N(0, sigma^2 I) for every user u;   global reward of x: <theta*, x>
-#
-# A client's local rewards of x have the mean <theta_u, x> and two values, the ends of their range [-B, B]: they are
-# bounded by construction, and the sum of n of them is one binomial number. A client whose mean leaves the range is
-# moved
-# to its end, and counted. Clients are drawn when they are asked, never stored, and never asked twice; so a population
-# may
-# be of any size.
-#
-# Reference: Li, Zhou and Ji 2024 [001], section II.
-
-
 _BLOCK = 1 << 15  # local averages drawn at once: few enough to stay in a core's cache
 _POINT = 1e-300  # a spread of 0, that can be divided by
 
 
 @dataclass(frozen=True, kw_only=True)
 class Population(Environment):
-    """`size` users (None: as many as are asked) with a linear model each, around a global one.
+    """Users with linear models theta_u = theta* + xi_u, xi_u ~ N(0, sigma^2 I); the global reward of x is <theta*, x>.
 
-    sigma   standard deviation of a user's model around the global one, per coordinate
-    reward  `TwoPoint(low=-B, high=B)`
-    arms    (K, d) of norm at most 1, the same for every seed, and then `dim` and `n_arms` follow; None: `n_arms`
-            uniform directions for every seed
-    theta   (d,), norm at most 1; None: a uniform direction for every seed
+    A client's local reward of x has the mean <theta_u, x> and two values, the ends of [-B, B]: it is bounded by
+    construction, and the sum of n rewards is one binomial number. A client whose mean leaves the range gets its end,
+    and is counted as clipped. Clients are drawn when they are asked, never stored, and never asked twice, so a
+    population may be of any size.
+
+    Reference: Li, Zhou and Ji 2024 [001], section II.
+
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms; they follow from `arms` where these are given.
+    reward : TwoPoint
+        `TwoPoint(low=-B, high=B)`.
+    sigma : float
+        The standard deviation of a user's model around the global one, per coordinate.
+    size : int, optional
+        The number of users; by default as many as are asked.
+    arms : array_like, optional
+        (K, d) of norm at most 1, the same for every seed; by default uniform directions for every seed.
+    theta : array_like, optional
+        (d,) of norm at most 1; by default a uniform direction for every seed.
     """
 
     dim: int = 0
@@ -80,12 +86,12 @@ class Population(Environment):
 
     @property
     def bound(self) -> float:
-        """B: no local reward is larger."""
+        """B, the largest local reward."""
         assert isinstance(self.reward, TwoPoint)
         return self.reward.high
 
     def begin(self, streams: Streams) -> PopulationWorld:
-        """theta* from the stream "instance" and arms from "arms", where they are not given."""
+        """Draw theta* from the stream "instance" and arms from "arms" where they are not given."""
         seeds, given_theta, given_arms = len(streams.seeds), self.theta, self.arms
         if given_theta is None:
             theta = normalize_directions(streams.normal("instance", (self.dim,)))  # (S, d)
@@ -99,7 +105,7 @@ class Population(Environment):
 
 
 class PopulationWorld(World):
-    """Worlds of `Population`: global models and arms of S seeds, and clients who can be asked."""
+    """Worlds of `Population`: global models and arms of S seeds, and clients that can be asked."""
 
     environment: Population
 
@@ -108,32 +114,32 @@ class PopulationWorld(World):
         self.theta, self.arms = theta, arms  # (S, d), (S, K, d)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Not for contextual policies, which learn from rewards in [0, 1] of one user at a time."""
+        """Refuse: a contextual policy learns from rewards in [0, 1] of one user at a time."""
         allowed = (
             "phased elimination (DPE and others) for its policy; from Python also OneClientPerRound(population=...)"
         )
         raise InvalidArgument("env", "Population", allowed)
 
     def means(self, contexts: Floats) -> Floats:
-        """See `contexts`."""
+        """Refuse, as `contexts` does."""
         return self.contexts(0, 1)
 
     def global_means(self) -> Floats:
-        """<theta*, x>, (S, K)."""
+        """Return <theta*, x>, (S, K)."""
         return np.asarray((self.arms @ self.theta[..., None])[..., 0])
 
     def clients(self, index: int, arms: Floats, plays: Ints, count: int, *, each: bool = False) -> ClientBlocks:
-        """`count` fresh clients of seed number `index`: averages of `plays` local rewards of `arms`, in blocks.
+        """Draw `count` fresh clients of seed number `index`: averages of `plays` local rewards of `arms`, in blocks.
 
         With `each` every reward is drawn by itself; otherwise a client's sum is one binomial number.
         """
         return ClientBlocks(self, index, arms, plays, count, each=each)
 
     def strangers(self, index: int, arms: Floats, plays: Ints) -> tuple[Ints, int]:
-        """How many rewards are B if each comes from a fresh client, (s,), and how many clients had to be clipped.
+        """Draw how many rewards are B if each comes from a fresh client, (s,), and how many clients were clipped.
 
-        The clients of an arm beyond either end of the range are multinomial; the others' rewards are one binomial,
-        with the mean of those clients.
+        The numbers of an arm's clients beyond either end of the range are multinomial. The others' rewards are one
+        binomial number with the mean of those clients.
         """
         population, rng = self.environment, self.streams.generators("clients one by one")[index]
         bound, centres = population.bound, arms @ self.theta[index]
@@ -145,7 +151,7 @@ class PopulationWorld(World):
 
 
 class ClientBlocks:
-    """Fresh clients' averages, (block, s) at a time; `clipped` counts entries whose mean left the range, so far."""
+    """Averages of fresh clients, (block, s) at a time; `clipped` counts entries whose mean left the range."""
 
     def __init__(
         self, world: PopulationWorld, index: int, arms: Floats, plays: Ints, count: int, *, each: bool
@@ -158,17 +164,17 @@ class ClientBlocks:
 
     @property
     def size(self) -> int:
-        """Of a block; it does not change the numbers."""
+        """The clients in a block; it does not change the numbers."""
         return max(1, _BLOCK // len(self.plays))
 
     def __iter__(self) -> Iterator[Floats]:
-        """Blocks of clients."""
+        """Yield the averages of blocks of clients."""
         bound = self.population.bound
         for ones in self.counts():
             yield ones * (2 * bound / self.plays) - bound
 
     def counts(self) -> Iterator[Ints]:
-        """Of every client, how many of its rewards of an action are B."""
+        """Yield, for every client, how many of its rewards of an action are B."""
         bound, sigma = self.population.bound, self.population.sigma
         left, values, _ = np.linalg.svd(self.arms, full_matrices=False)
         factor = (sigma * left * values).T  # <xi_u, x> jointly: r normal numbers a client
@@ -192,7 +198,7 @@ class ClientBlocks:
 
 
 def clipped_normal_moments(centres: Floats, spread: Floats, bound: float) -> tuple[Floats, Floats, Floats]:
-    """N(centre, spread^2) cut at both bounds: the chances to be below and above, and the mean of what is inside."""
+    """Return P(X < -bound), P(X > bound) and the mean of X inside the bounds, for X ~ N(centre, spread^2)."""
     spread = np.maximum(spread, _POINT)
     low, high = (-bound - centres) / spread, (bound - centres) / spread
     lower, upper = special.ndtr(low), special.ndtr(-high)
@@ -203,15 +209,12 @@ def clipped_normal_moments(centres: Floats, spread: Floats, bound: float) -> tup
     return lower, upper, np.clip(inside, -bound, bound)
 
 
-# Standard linear bandits on a population: every round asks one client, who was never asked before (paper 001).
-
-
 @dataclass(frozen=True, kw_only=True)
 class OneClientPerRound(Environment):
     """The population as a contextual policy sees it: one fresh client a round, rewards mapped from [-B, B] to [0, 1].
 
-    Features are (x, 1)/sqrt 2, one more than the population's: the mean (1 + <theta*, x>/B)/2 is linear in them.
-    Regret is that of the population divided by 2 B.
+    Features are (x, 1)/sqrt 2, with one coordinate more than the population's: the mean (1 + <theta*, x>/B)/2 is linear
+    in them. Regret is that of the population divided by 2 B.
     """
 
     dim: int = 0
@@ -225,7 +228,7 @@ class OneClientPerRound(Environment):
         super().__post_init__()
 
     def check_rounds(self, rounds: int) -> int:
-        """At most as many as there are users."""
+        """Refuse more rounds than there are users."""
         size = self.population.size
         if size is not None and size < rounds:
             allowed = f"at least {rounds} users: every round asks a client who was never asked"
@@ -233,7 +236,7 @@ class OneClientPerRound(Environment):
         return rounds
 
     def begin(self, streams: Streams) -> OneClientWorld:
-        """The population's worlds."""
+        """Draw the population's worlds."""
         return OneClientWorld(environment=self, streams=streams, worlds=self.population.begin(streams))
 
 
@@ -249,10 +252,10 @@ class OneClientWorld(World):
         self.table = np.clip((1 + local / population.bound) / 2, 0.0, 1.0)  # (S, K)
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """(x, 1)/sqrt 2."""
+        """Return (x, 1)/sqrt 2."""
         ones = np.ones((*self.arms.shape[:-1], 1))
         return np.asarray(np.concatenate([self.arms, ones], axis=-1)[:, None] / np.sqrt(2))
 
     def means(self, contexts: Floats) -> Floats:
-        """Of a fresh client's reward."""
+        """Return the mean reward of a fresh client."""
         return self.table[:, None]

@@ -1,4 +1,4 @@
-"""Environments made of arrays, functions and tables."""
+"""Environments made of arrays, functions and tables of people."""
 
 from __future__ import annotations
 
@@ -17,22 +17,28 @@ from bandanna.numeric.rng import Streams
 from bandanna.simulation.environments.base import ROUNDING, Certain, Environment, RewardLaw, World
 from bandanna.types import Floats, Ints
 
-# A world of one's own, from arrays or from functions. (For a subclass, see `base`.)
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ArrayEnvironment(Environment):
     """Arms and means given as arrays, the same for every seed; only the rewards are random.
 
-    arms    feature vectors (K, d), the same in every round, or (T, K, d), one set per round
-    theta   (d,): an arm with features x has mean <x, theta>; or, in its place,
-    means   (K,) or (T, K): the means themselves, which need not be linear in the features
-    reward  the law of the rewards: `Bernoulli()`, `Bounded(width=...)` or one's own
+    `dim` and `n_arms` follow from the arms. Features of norm above 1 are allowed here; the policy clips and counts
+    them. Two environments are equal if arms, means and law are equal.
 
-    `dim` and `n_arms` follow from the arms. Without a rounds axis (`rounds` is None) the world is fixed, which is fast;
-    with one, a run of more than T rounds is refused. Means must lie in [0, 1]. Features of norm above 1 are allowed
-    here; it is the policy that clips them, and counts it. Two environments are equal if arms, means and law are.
+    Parameters
+    ----------
+    arms : array_like
+        Feature vectors (K, d), the same in every round; or (T, K, d), one set per round. Without a rounds axis `rounds`
+        is None and the world is fixed, which is fast; with one, a run of more than T rounds is refused.
+    theta : array_like, optional
+        (d,): an arm with features x has the mean <x, theta>.
+    means : array_like, optional
+        (K,) or (T, K), given instead of `theta`: means in [0, 1], which need not be linear in the features.
+    reward : RewardLaw
+        The law of rewards.
 
+    Examples
+    --------
     >>> env = ArrayEnvironment(arms=[[1.0, 0.0], [0.6, 0.8]], theta=[0.5, 0.4])
     >>> env
     ArrayEnvironment(dim=2, n_arms=2, reward=Bernoulli(), rounds=None)
@@ -77,15 +83,15 @@ class ArrayEnvironment(Environment):
         return arms.shape, arms.tobytes(), self.true_means.shape, self.true_means.tobytes(), self.reward
 
     def __eq__(self, other: object) -> bool:
-        """Equal arms, means and law of rewards."""
+        """Compare arms, means and law of rewards."""
         return isinstance(other, ArrayEnvironment) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        """By value."""
+        """Hash the values that `__eq__` compares."""
         return hash(self._key())
 
     def begin(self, streams: Streams) -> ArrayWorld:
-        """Nothing is drawn."""
+        """Return the worlds; nothing is drawn."""
         return ArrayWorld(environment=self, streams=streams)
 
 
@@ -100,7 +106,7 @@ class ArrayWorld(World):
         self.block = slice(0, 1)  # the rounds that were read last
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """The same for every seed; not a copy."""
+        """Return the arms, the same for every seed, without a copy."""
         if self.length is not None and start + rounds > self.length:
             allowed = (
                 f"at most {self.length}, the rounds of the given arrays: the policy's horizon is longer than they are"
@@ -110,11 +116,11 @@ class ArrayWorld(World):
         return self._block(self.arms, each=2)
 
     def means(self, contexts: Floats) -> Floats:
-        """The table's rows of the rounds that were read last."""
+        """Return the means of the rounds that were read last."""
         return self._block(self.table, each=1)
 
     def _block(self, array: Floats, *, each: int) -> Floats:
-        """The rounds of the block, for every seed; an array without a rounds axis (`each` axes) is repeated."""
+        """Return the rounds of the block for every seed; an array of `each` axes has no rounds axis and is repeated."""
         rows = array[self.block] if array.ndim > each else array[None]
         return np.broadcast_to(
             rows, (len(self.streams.seeds), self.block.stop - self.block.start, *array.shape[-each:])
@@ -125,14 +131,24 @@ class ArrayWorld(World):
 class CallableEnvironment(Environment):
     """Arms and means given as functions, called round by round for every seed: simple, but slow for long runs.
 
-    contexts  (round, rng) -> features (K, d) of rounds 0, 1, ..., in this order; `rng` is a `numpy` generator that
-              belongs to the seed and to this purpose
-    mean      features (K, d) -> mean rewards (K,), in [0, 1]
+    Both functions must depend on nothing but their arguments; then a seed gives the same world alone and beside others.
+    Other shapes, numbers that are not finite and means outside [0, 1] are refused when they appear. Functions defined
+    at the top level of a module can be sent to other processes, lambdas cannot.
 
-    Both must depend on nothing but their arguments (and `rng`): then a seed gives the same world alone and among
-    others. Other shapes, numbers that are not finite and means outside [0, 1] are refused when they appear. Functions
-    defined at the top level of a module can be sent to other processes, lambdas cannot.
+    Parameters
+    ----------
+    dim, n_arms : int
+        Coordinates of a feature vector, and arms.
+    contexts : callable
+        (round, rng) -> features (K, d) of rounds 0, 1, ..., called in this order; `rng` is a `numpy` generator that
+        belongs to the seed and to this purpose.
+    mean : callable
+        features (K, d) -> mean rewards (K,), in [0, 1].
+    reward : RewardLaw
+        The law of rewards.
 
+    Examples
+    --------
     >>> env = CallableEnvironment(
     ...     dim=2, n_arms=3,
     ...     contexts=lambda round, rng: rng.random((3, 2)) / 2,
@@ -153,7 +169,7 @@ class CallableEnvironment(Environment):
                 raise InvalidArgument(name, getattr(self, name), "a function")
 
     def begin(self, streams: Streams) -> CallableWorld:
-        """One generator per seed, from the stream "contexts"."""
+        """Make one generator per seed from the stream "contexts"."""
         return CallableWorld(environment=self, streams=streams)
 
 
@@ -165,7 +181,7 @@ class CallableWorld(World):
         self.functions = environment
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """One call per seed and round."""
+        """Call the function once per seed and round."""
         shape = (self.n_arms, self.environment.dim)
         wanted = f"(n_arms, dim) = {shape}"
         features = np.empty((len(self.streams.seeds), rounds, *shape))
@@ -177,7 +193,7 @@ class CallableWorld(World):
         return features
 
     def means(self, contexts: Floats) -> Floats:
-        """One call per seed and round."""
+        """Call the function once per seed and round."""
         means = np.empty(contexts.shape[:-1])
         for index in np.ndindex(*contexts.shape[:2]):
             given = self.functions.mean(contexts[index].copy())
@@ -198,7 +214,7 @@ def _checked_copy(
     tail: tuple[int, ...] = (),
     error: type[InvalidArgument] = InvalidArgument,
 ) -> Floats:
-    """A read-only copy with finite entries, one of the numbers of axes, no axis empty, and these last axes."""
+    """Return a read-only copy after checking that entries are finite and axes are as `ndims` and `tail` say."""
     try:
         array = read_real_array(argument, value, f"an array of numbers of shape {wanted}").copy()
     except InvalidStatistic as refused:
@@ -211,7 +227,7 @@ def _checked_copy(
 
 
 def _check_unit_means(argument: str, means: Floats, error: type[InvalidArgument]) -> Floats:
-    """Means in [0, 1], read-only; rounding errors are cut off."""
+    """Return read-only means in [0, 1]; rounding errors are cut off."""
     _refuse_entry(argument, means, (means < -ROUNDING) | (means > 1 + ROUNDING), "a mean in [0, 1]", error)
     cut = np.clip(means, 0.0, 1.0)
     cut.setflags(write=False)
@@ -219,15 +235,13 @@ def _check_unit_means(argument: str, means: Floats, error: type[InvalidArgument]
 
 
 def _refuse_entry(argument: str, array: Floats, wrong: Any, allowed: str, error: type[InvalidArgument]) -> None:
-    """Name the first wrong entry."""
+    """Raise an error that names the first wrong entry."""
     if np.any(wrong):
         index = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise error(f"{argument}[{', '.join(map(str, index))}]", float(array[index]), allowed)
 
 
-# Worlds made of a table of people: what every arm would earn from each of them is known.
-#
-# Labelled data become such a table: an arm for each label, and a reward of 1 for the right one.
+# Tables of people
 
 
 _ROUNDING = 1e-9
@@ -235,15 +249,25 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table(Environment):
-    """n people with `features`, (n, d) or (n, K, d), and the `rewards`, (n, K), that each arm would earn.
+    """n people with `features` and the `rewards` that each arm would earn from them.
 
-    resample  True: every round is a person drawn anew, for as many rounds as one likes; False: every seed has an order
-              of its own, in which nobody comes twice, of at most n rounds
-    reward    the law of rewards around those of the table; they themselves by default
+    Labelled data are such a table, with an arm for each label and a reward of 1 for the right one: `from_labels`.
 
-    Rewards lie in [0, 1]. Features of users, (n, d), are shown for every arm alike: policies such as
-    LinTS(n_arms=, features=) have a model for each arm.
+    Parameters
+    ----------
+    features : array_like
+        (n, d), shown alike for every arm, for policies with a model for each arm such as LinTS(n_arms=, features=); or
+        (n, K, d).
+    rewards : array_like
+        (n, K), in [0, 1].
+    resample : bool
+        True: a person is drawn anew in every round, for any number of rounds. False: every seed has an order of its own
+        in which nobody comes twice, of at most n rounds.
+    reward : RewardLaw
+        The law of rewards around those of the table; by default they are exactly those.
 
+    Examples
+    --------
     >>> env = Table.from_labels([[0.5, 0.1], [0.2, 0.8], [0.4, 0.4]], ["tea", "coffee", "tea"])
     >>> env
     Table(dim=2, n_arms=2, reward=Certain(), resample=True, people=3)
@@ -279,7 +303,7 @@ class Table(Environment):
 
     @classmethod
     def from_labels(cls, x: ArrayLike, y: Any, *, resample: bool = True) -> Table:
-        """Features (n, d) and the right arm of each; arms are the labels that occur, sorted."""
+        """Make a table of features (n, d) and the right arm of each person; arms are the sorted labels."""
         labels = np.empty(0)
         with suppress(Exception):  # a foreign object may raise anything, and show what it holds
             labels = np.asarray(y)
@@ -298,22 +322,22 @@ class Table(Environment):
         return *(part for table in tables for part in (table.shape, table.tobytes())), self.resample, self.reward
 
     def __eq__(self, other: object) -> bool:
-        """Equal features, rewards and law."""
+        """Compare features, rewards and law."""
         return isinstance(other, Table) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        """By value."""
+        """Hash the values that `__eq__` compares."""
         return hash(self._key())
 
     def check_rounds(self, rounds: int) -> int:
-        """As long as one likes, or until everybody has come."""
+        """Refuse more rounds than people, unless people are drawn anew."""
         if not self.resample and rounds > self.people:
             allowed = f"at most {self.people:,} rounds, the people of the table, or resample=True"
             raise InvalidArgument("horizon", rounds, allowed)
         return rounds
 
     def begin(self, streams: Streams) -> TableWorld:
-        """Who comes is drawn from the stream "people", one for each round, or "order"."""
+        """Draw who comes from the stream "people", one for each round, or "order"."""
         return TableWorld(environment=self, streams=streams)
 
 
@@ -330,7 +354,7 @@ class TableWorld(World):
         self.now: Ints = np.zeros((len(streams.seeds), 0), dtype=np.int64)  # who comes in the rounds read last
 
     def contexts(self, start: int, rounds: int) -> Floats:
-        """Of the people who come, (S, rounds, K, d)."""
+        """Return the features of the people who come, (S, rounds, K, d)."""
         if self.order is None:
             n = len(self.table)
             drawn = (self.streams.uniform("people", (rounds,)) * n).astype(np.int64)
@@ -341,7 +365,7 @@ class TableWorld(World):
         return shown if shown.ndim == 4 else np.repeat(shown[:, :, None, :], self.n_arms, axis=2)
 
     def means(self, contexts: Floats) -> Floats:
-        """Their rows of the table."""
+        """Return their rows of the table."""
         return self.table[self.now]
 
 

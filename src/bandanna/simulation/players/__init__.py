@@ -1,3 +1,3 @@
-"""Players: exact accelerations of the reference player for kinds of episodes."""
+"""Players run a policy for many seeds: `reference` runs any policy, the others are exact accelerations of it."""
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The player of episodes whose arms the server assigns."""
+"""The player of episodes whose arms the server assigns.
+
+An episode is one step, however long it is. Where rewards take finitely many values, one multinomial draw says how often
+each occurs; otherwise they are drawn one by one.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +21,25 @@ from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, merge_sta
 from bandanna.simulation.environments.base import World
 from bandanna.simulation.environments.finite import Levels
 from bandanna.simulation.players.reference import QueryAnswerer
-from bandanna.simulation.run import RunTotals, Tally
+from bandanna.simulation.result import RunTotals, Tally
 from bandanna.types import Floats, Ints
-
-# Rewards of arms that are played many times in a row: one by one, or how often each value occurs, in one draw, where
-# rewards are on a scale.
-
 
 _BLOCK = 1 << 20  # rewards drawn at once
 _TABLE = 1 << 20  # chances of all values of all arms of all seeds, if there are no more
 
 
-class ArmPulls:
-    """Plays fixed arms of S seeds, each at its own pace; regret and rewards go to the tally.
+def play_assigned(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
+    """Play `rounds` rounds; nothing is released of an episode that the horizon cuts short."""
+    pulls = ArmPulls(world, getattr(policy, "domain", None), tally, path=path)
+    played = _play_side_by_side if policy.side_by_side else _play_one_by_one
+    releases, users, counts = played(policy, world, pulls, rounds, path)
+    return RunTotals(releases=releases, users=users, clipped=pulls.clipped, numbers_per_user=1, counts=counts)
 
-    Rewards outside of the `domain` are counted as clipped, whether they are reported or not.
+
+class ArmPulls:
+    """Rewards of fixed arms of S seeds, each at its own round; regret and rewards go to the tally.
+
+    Rewards outside of the `domain` count as clipped, whether they are reported or not.
     """
 
     def __init__(self, world: World, domain: Box | None, tally: Tally, *, path: str) -> None:
@@ -52,7 +60,7 @@ class ArmPulls:
         self._table = self._scale[1](means) if fits and self._scale is not None else None  # (S, K, V)
 
     def side_by_side(self, arms: Ints, rounds: Ints) -> PlayedRounds:
-        """One arm of every seed, as many rounds as each has to play (0 is allowed): rows of all seeds, (S, n)."""
+        """Play one arm of every seed for `rounds` (S,) rounds, 0 allowed; return rows of all seeds, (S, n)."""
         seeds = np.arange(len(arms))
         self._regret(self.gaps[seeds, arms], rounds)
         self.tally.add_plays(arms, rounds)
@@ -72,7 +80,7 @@ class ArmPulls:
         return PlayedRounds(rewards=np.broadcast_to(values, counts.shape), counts=counts)
 
     def one(self, seed: int, arms: Ints, plays: Ints, rounds: int, *, in_turn: bool) -> PlayedRounds:
-        """The first `rounds` rounds of an episode of one seed (its place among the seeds): its rows, (n,)."""
+        """Play the first `rounds` rounds of an episode of one seed, given by its index; return its rows, (n,)."""
         played = self._play_in_turn(seed, arms, rounds) if in_turn else self._play_in_a_row(seed, arms, plays, rounds)
         self.tally.add_plays(arms, played, np.full(len(arms), seed))
         if self._scale is None:
@@ -86,7 +94,9 @@ class ArmPulls:
         )
 
     def _play_in_a_row(self, seed: int, arms: Ints, plays: Ints, rounds: int) -> Ints:
-        """One arm after the other, so many rounds in all: notes the regret, and says how often each is played, (k,)."""
+        """Play one arm after the other for `rounds` rounds in all; add the regret and return the plays of each arm,
+        (k,).
+        """
         begun = np.cumsum(plays) - plays
         played = np.clip(rounds - begun, 0, plays)
         passed = np.clip(self.tally.checkpoints - self.played[seed] - begun[:, None], 0, played[:, None])  # (k, C)
@@ -97,7 +107,7 @@ class ArmPulls:
         return np.asarray(played)
 
     def _play_in_turn(self, seed: int, arms: Ints, rounds: int) -> Ints:
-        """Arms in turn, so many rounds in all: notes the regret, and says how often each arm is played, (k,)."""
+        """Play the arms in turn for `rounds` rounds in all; add the regret and return the plays of each arm, (k,)."""
         k, late = len(arms), np.arange(len(arms))[:, None]
         passed = np.clip(self.tally.checkpoints - self.played[seed], 0, rounds)
         self.tally.regret[seed] += self.gaps[seed, arms] @ ((passed + k - 1 - late) // k)
@@ -107,19 +117,19 @@ class ArmPulls:
         return np.asarray(played)
 
     def _chances(self, seeds: int | Ints, arms: Ints) -> Floats:
-        """Of the values of these arms, (n, V)."""
+        """Return the probabilities of the reward values of these arms, (n, V)."""
         assert self._scale is not None
         return self._scale[1](self.means[seeds, arms]) if self._table is None else self._table[seeds, arms]
 
     def _note(self, seeds: int | slice, counts: Ints) -> None:
-        """How often each value of the scale occurred, (..., V)."""
+        """Add rewards and clips, given how often each value occurred, (..., V)."""
         assert self._scale is not None
         if self._clips:
             self.clipped[seeds] += counts @ self._beyond
         self.tally.rewards[seeds] += counts @ self._scale[0]
 
     def _rows(self, seed: int, arm: int, rounds: int) -> Floats:
-        """Every single reward, from the seed's own streams."""
+        """Draw every single reward from the seed's own streams."""
         if seed not in self._own:
             self._own[seed] = self.world.environment.begin(Streams([self.world.streams.seeds[seed]]))
         blocks = [np.zeros(0)]
@@ -131,7 +141,7 @@ class ArmPulls:
         return np.concatenate(blocks)
 
     def _regret(self, gaps: Floats, rounds: Ints) -> None:
-        """Seeds are at different rounds: each adds to the checkpoints that lie in, or behind, its episode."""
+        """Add regret to the checkpoints in and after each seed's episode; seeds are at different rounds."""
         passed = np.clip(self.tally.checkpoints - self.played[:, None], 0, rounds[:, None])  # (S, C)
         self.tally.regret += gaps[:, None] * passed
         self.tally.total += gaps * rounds
@@ -140,7 +150,7 @@ class ArmPulls:
 
 
 def _reward_values(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | None:
-    """Values and their chances, where rewards are on a scale and the world draws them by its law."""
+    """Return the reward values and their probabilities, None if rewards do not take finitely many values."""
     law = world.environment.reward
     if type(world).rewards is not World.rewards:
         return None
@@ -151,21 +161,10 @@ def _reward_values(world: World) -> tuple[Floats, Callable[[Floats], Floats]] | 
     return None
 
 
-# Plays episodes in which the server says what is played: as many steps as there are episodes.
-
-
-def play_assigned(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds; an episode that the end cuts short releases nothing."""
-    pulls = ArmPulls(world, getattr(policy, "domain", None), tally, path=path)
-    played = _play_side_by_side if policy.side_by_side else _play_one_by_one
-    releases, users, counts = played(policy, world, pulls, rounds, path)
-    return RunTotals(releases=releases, users=users, clipped=pulls.clipped, numbers_per_user=1, counts=counts)
-
-
 def _play_side_by_side(
     policy: Policy[Any], world: World, pulls: ArmPulls, rounds: int, path: str
 ) -> tuple[int, int, dict[str, NDArray[np.int64]]]:
-    """All seeds at once, each at its own pace."""
+    """Play all seeds at once, each at its own round."""
     seeds = len(pulls.played)
     answers = QueryAnswerer(policy, ReplicatedNoise(world.streams), StreamRandomness(world.streams), path)
     state = policy.init(replicates=(seeds,))
@@ -185,7 +184,7 @@ def _play_side_by_side(
 def _play_one_by_one(
     policy: Policy[Any], world: World, pulls: ArmPulls, rounds: int, path: str
 ) -> tuple[int, int, dict[str, NDArray[np.int64]]]:
-    """Seeds whose episodes differ in kind, each by itself."""
+    """Play seed by seed, for policies whose seeds have episodes of different kinds."""
     arms, coins = world.contexts(0, 1)[:, 0], StreamRandomness(world.streams)
     releases, users, counts = [], [], []
     for seed, rng in enumerate(world.streams.generators(policy.noise_stream)):

@@ -1,4 +1,9 @@
-"""Players of batched linear policies, all seeds side by side, also for arms that stay."""
+"""The player of policies on linear reports: whole episodes at a time, all seeds side by side.
+
+Between two releases the policy is frozen. For fixed arms all users of an episode take the same arm, or one of those
+that are tied, and only the sum of their rewards matters (`FixedArmsPlayer`, `SampledArmsPlayer`). For fresh contexts a
+block of users is decided at once.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +21,10 @@ from bandanna.numeric.rng import StreamRandomness
 from bandanna.policies.base import FixedLength, RunnerState, RunningSumPolicy, SumQuery, drive_learning
 from bandanna.simulation.environments.base import World, read_block
 from bandanna.simulation.players.ucb_kernel import PredrawnNoise, UCBKernelRun, kernel_for, running_noise
-from bandanna.simulation.run import RunTotals, Tally
+from bandanna.simulation.result import RunTotals, Tally
 from bandanna.types import Floats, Ints
 
-# Arms that never change: users of an episode all take the same arm, or one of those that are tied; only sums matter.
-#
-# Where the arms of a seed are tied as an episode begins, each of its users flips a coin of the stream "ties"; the
-# other
-# seeds of that episode are played as they would be without it.
+# Fixed arms
 
 
 _FEW = 100
@@ -33,7 +34,7 @@ _PART = 4096  # users who are held at once; the same for any number of seeds, as
 
 @dataclass(frozen=True, kw_only=True)
 class SameArmUsers:
-    """Users of an episode who take the same arm, in every seed; there are several groups only where arms are tied."""
+    """Users of an episode who take the same arm in every seed; there are several groups only where arms are tied."""
 
     places: Ints  # (S,): the arm, by its place in the tables
     counts: Ints  # (S,), or (1,) if they are all the same: how many users
@@ -42,7 +43,10 @@ class SameArmUsers:
 
 @dataclass(frozen=True, kw_only=True)
 class TiedEpisode:
-    """An episode after round `begin` in which some seeds have a choice."""
+    """An episode after round `begin` in which several arms are tied in some seeds.
+
+    Each user of such a seed tosses a coin of the stream "ties". The other seeds are played as they would be without it.
+    """
 
     begin: int
     choices: Ints  # (S,): how many arms are tied, 1 where there is no choice
@@ -51,7 +55,7 @@ class TiedEpisode:
 
 
 class FixedArmsPlayer:
-    """Means and reports of the arms of every seed, tabulated once."""
+    """The player for arms that never change, with the means and reports of every seed's arms in tables."""
 
     def __init__(self, policy: RunningSumPolicy[Any], world: World) -> None:
         contexts, block = read_block(world, 0, 1)  # (S, 1, K, d), (S, 1, K)
@@ -73,17 +77,19 @@ class FixedArmsPlayer:
 
     @property
     def few(self) -> int:
-        """Users who are drawn faster one by one than as groups."""
+        """The number of users below which they are drawn faster one by one than as groups."""
         return _FEW
 
     def play(self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally) -> list[SameArmUsers]:
-        """One episode, in groups of users."""
+        """Play one episode in groups of users who take the same arm."""
         return self._groups(*self._choose(policy, snapshot, rounds, tally), rounds, tally)
 
     def statistic(
         self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally, *, grouped: bool
     ) -> Statistic:
-        """The users' reports: two groups of equal ones for each arm where rewards are 0 or 1, else one by one."""
+        """Return the users' reports: for rewards of 0 or 1 two groups of equal reports per arm, else one report per
+        user.
+        """
         before = self.clipped.copy()
         place, ties = self._choose(policy, snapshot, rounds, tally)
         if grouped and self.binary and rounds > self.few:
@@ -99,7 +105,7 @@ class FixedArmsPlayer:
         return StreamedStatistic(policy.domain, users=rounds, source=parts, replicates=before.shape)
 
     def _grouped(self, policy: RunningSumPolicy[Any], groups: list[SameArmUsers], before: Ints) -> Statistic:
-        """Reports of those with a reward and of those without, of each group; clipped since `before`."""
+        """Return the reports of each group's users with reward 1 and with reward 0; `before` is the clip count."""
         values, counts = [], []
         for group in groups:
             packed, ones = self._packed(group.places), group.rewards.astype(np.int64)  # (S, dim), (S,)
@@ -113,7 +119,7 @@ class FixedArmsPlayer:
     def _one_by_one(
         self, policy: RunningSumPolicy[Any], users: Iterator[Ints], tally: Tally, before: Ints
     ) -> Iterator[Statistic]:
-        """Reports of every user; what was clipped since `before` is counted with them."""
+        """Yield the reports of all users with the clips since `before`."""
         for places in users:
             rewards = self._rewards(places, tally)
             values = self._reports(places, self._told(rewards, 1) if self.binary else rewards)
@@ -123,7 +129,9 @@ class FixedArmsPlayer:
     def _choose(
         self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally
     ) -> tuple[Ints, TiedEpisode | None]:
-        """The arm of each seed, by its place in the tables, (S,); and who has a choice, whose losses come later."""
+        """Return the arm of each seed as an index into the tables, (S,), and the tied seeds, whose losses are added
+        later.
+        """
         first, tied = policy.favoured(snapshot, self.arms)
         place, begin = self.first + first, tally.done
         gaps, ties = self.gaps[place], None
@@ -142,7 +150,7 @@ class FixedArmsPlayer:
         return place, ties
 
     def _draw_tied_arms(self, ties: TiedEpisode, after: int, count: int, tally: Tally) -> Ints:
-        """The arms of `count` users after the first `after` of the episode, (S, count)."""
+        """Draw the arms of `count` users after the first `after` users of the episode, (S, count)."""
         rank = self.coins.below(np.broadcast_to(ties.choices[:, None], (len(ties.choices), count)))
         users = np.take_along_axis(ties.places, rank, axis=1)
         tally.own(ties.rows, ties.begin + after, self.gaps[users[ties.rows]])
@@ -150,7 +158,7 @@ class FixedArmsPlayer:
         return users
 
     def _users(self, place: Ints, ties: TiedEpisode | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
-        """The arm of every user, (S, n), at most so many at once."""
+        """Yield the arm of every user, (S, n), at most `most` users at a time."""
         for begin in range(0, rounds, most):
             count = min(most, rounds - begin)
             if ties is None:
@@ -159,7 +167,9 @@ class FixedArmsPlayer:
                 yield self._draw_tied_arms(ties, begin, count, tally)
 
     def _groups(self, place: Ints, ties: TiedEpisode | None, rounds: int, tally: Tally) -> list[SameArmUsers]:
-        """Those who take the same arm, and the sums of their rewards: one binomial draw where that is their law."""
+        """Return the users who take the same arm and the sums of their rewards, one binomial draw where that is their
+        law.
+        """
         summed = self.binary and rounds > 1
         if ties is None:
             sums = self._sums(place, rounds, tally) if summed else self._added(place, rounds, tally)
@@ -180,7 +190,7 @@ class FixedArmsPlayer:
         ]
 
     def _sums(self, arm: Ints, counts: Ints | int, tally: Tally) -> Floats:
-        """Sums of so many rewards of 0 or 1, (S,), each drawn as one number; tallied."""
+        """Draw and tally sums of `counts` rewards of 0 or 1 as one number each, (S,)."""
         sums = self.world.reward_sums(self.means[arm], counts)
         tally.rewards += sums
         if self._anything_clipped:
@@ -188,7 +198,7 @@ class FixedArmsPlayer:
         return sums
 
     def _added(self, place: Ints, rounds: int, tally: Tally) -> Floats:
-        """Sums of rewards of one arm that are drawn one by one, (S,)."""
+        """Draw the rewards of one arm one by one and return their sums, (S,)."""
         if rounds == 1:
             return self._rewards(place[:, None], tally)[:, 0]
         return np.asarray(
@@ -196,7 +206,7 @@ class FixedArmsPlayer:
         )
 
     def _rewards(self, users: Ints, tally: Tally) -> Floats:
-        """Rewards one by one, (S, rounds), 0 or 1 or as they are reported; tallied, and clipped reports counted."""
+        """Draw and tally rewards one by one, (S, rounds), as they are reported; count clipped reports."""
         rewards = self.world.rewards(self.means[users])
         tally.rewards += rewards[:, 0] if rewards.shape[1] == 1 else rewards.sum(axis=1)
         if self.binary and not self._anything_clipped:
@@ -206,17 +216,17 @@ class FixedArmsPlayer:
         return rewards if self.binary else inside
 
     def _told(self, ones: Floats, counts: Ints | int) -> Floats:
-        """The sum of what is reported of so many rewards of 0 or 1."""
+        """Return the sum of the reported values of so many rewards of 0 or 1."""
         return np.asarray(self.none * counts + (self.one - self.none) * ones)
 
     def _reports(self, places: Ints, rewards: Floats) -> Floats:
-        """Reports of these arms with these rewards: (...), (...) -> (..., dim)."""
+        """Return the reports of arms with rewards: (...), (...) -> (..., dim)."""
         values = self._packed(places)
         values[..., : self.lead] *= rewards[..., None]
         return values
 
     def _packed(self, places: Ints) -> Floats:
-        """Reports of these arms at a centred reward of 1, to be changed: (...) -> (..., dim)."""
+        """Return reports of arms at a centred reward of 1, as a copy: (...) -> (..., dim)."""
         return self._pack(places) if self.reports is None else np.asarray(self.reports[places])
 
     def _pack(self, places: Ints) -> Floats:
@@ -225,7 +235,9 @@ class FixedArmsPlayer:
     def run(
         self, policy: Any, noise: Iterator[Floats | float], tally: Tally, rounds: int
     ) -> tuple[int, NDArray[np.int64]]:
-        """Up to `rounds` rounds of a policy whose releases are exact sums plus `noise`; releases made, repairs (S,)."""
+        """Run a policy whose releases are exact sums plus `noise` for up to `rounds` rounds; return releases, repairs
+        (S,).
+        """
         total = np.zeros((len(self.first), policy.domain.dim))
         vector, gram = total[:, : self.lead], total[:, self.lead :]
         released: Floats = total
@@ -254,19 +266,15 @@ class FixedArmsPlayer:
         return batches, repairs
 
 
-# Arms that never change, of which each device draws its own: users of an episode are counted by their arm.
-#
-# Their arms are drawn one by one, many at a time by one product: the probabilities of arms have no closed form for
-# more
-# than two, so that a multinomial draw of counts would not be exact. What follows - rewards, reports, sums - depends on
-# the counts alone.
-
-
 _AT_ONCE = 128  # users whose scores are held at once; the same for any number of seeds, as are then sums over them
 
 
 class SampledArmsPlayer(FixedArmsPlayer):
-    """Of a policy that is not `steady`."""
+    """The player for fixed arms where each device draws its own arm, as a policy that is not `steady` has it.
+
+    Arms are drawn one by one, many at a time by one product: for more than two arms their probabilities have no closed
+    form, so a multinomial draw of counts would not be exact. Rewards, reports and sums depend on the counts alone.
+    """
 
     def __init__(self, policy: RunningSumPolicy[Any], world: World) -> None:
         super().__init__(policy, world)
@@ -274,18 +282,18 @@ class SampledArmsPlayer(FixedArmsPlayer):
 
     @property
     def few(self) -> int:
-        """Groups are two for each arm."""
+        """The number of users below which they are drawn faster one by one: there are two groups for each arm."""
         return int(2 * self.n_arms)
 
     def _choose(
         self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally
     ) -> tuple[Ints, TiedEpisode | None]:
-        """Who draws how; losses come with the draws."""
+        """Return how each seed's users draw their arm; losses are added with the draws."""
         self._draw = lambda users: policy.draw_arms(snapshot, self.arms, users, self.coins)
         return self.first, None
 
     def _users(self, place: Ints, ties: TiedEpisode | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
-        """The arm of every user, (S, n), by its place in the tables."""
+        """Yield the arm of every user, (S, n), as an index into the tables."""
         for begin in range(0, rounds, most):
             parts = []
             end = min(rounds, begin + most)
@@ -298,7 +306,7 @@ class SampledArmsPlayer(FixedArmsPlayer):
             yield np.concatenate(parts, axis=1)
 
     def _groups(self, place: Ints, ties: TiedEpisode | None, rounds: int, tally: Tally) -> list[SameArmUsers]:
-        """Those who take the same arm, and the sums of their rewards."""
+        """Return the users who take the same arm and the sums of their rewards."""
         tables = len(self.gaps)
         counts, rewards = np.zeros(tables, dtype=np.int64), np.zeros(tables)
         for users in self._users(place, None, rounds, _AT_ONCE, tally):
@@ -315,17 +323,14 @@ class SampledArmsPlayer(FixedArmsPlayer):
         return [SameArmUsers(places=place + arm, counts=many[:, arm], rewards=each[:, arm]) for arm in arms]
 
     def _sums_of_all(self, counts: Ints, tally: Tally) -> Floats:
-        """Sums of so many rewards of 0 or 1 of every arm, (S, K); tallied."""
+        """Draw and tally sums of `counts` rewards of 0 or 1 of every arm, (S, K)."""
         sums = self.world.reward_sums(self.means.reshape(counts.shape), counts)
         tally.rewards += sums.sum(axis=1)
         self.clipped += np.sum(self.clips.reshape(counts.shape) * counts, axis=1)
         return sums
 
 
-# Plays policies on linear reports a whole episode at a time, all seeds side by side.
-#
-# Between two releases the policy is frozen: for fixed arms every user of an episode takes the same action, or one of
-# those that are tied, and only the sum of the rewards matters; for fresh contexts a block of users is decided at once.
+# Episodes
 
 
 _BLOCK_BYTES = 8 << 20  # contexts held at once
@@ -335,7 +340,7 @@ _REPORT_BYTES = 256 << 20  # of one seed: from 127 features on
 def play_fixed_batches(
     policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int, *, path: str
 ) -> RunTotals:
-    """Play `rounds` rounds."""
+    """Play `rounds` rounds in episodes."""
     done = _play_by_noise(policy, world, tally, rounds) if path == "law" else None
     releases, users, clipped, repairs = done or _play_by_releases(policy, world, tally, rounds, path=path)
     return RunTotals(
@@ -353,7 +358,10 @@ def play_fixed_batches(
 def _play_by_noise(
     policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int
 ) -> tuple[int, int, Ints, Ints] | None:
-    """Exact sums plus noise that does not depend on the data. None if it does, or meets fresh arms in NumPy."""
+    """Play with exact sums plus noise that does not depend on the data.
+
+    Return None if the noise depends on the data, or if arms are fresh and there is no kernel.
+    """
     source, arms = ReplicatedNoise(world.streams), None
     releases, users, (clipped, repairs) = 0, 0, np.zeros((2, tally.n_seeds), dtype=np.int64)
     for running in policy.phases():
@@ -380,7 +388,7 @@ def _play_by_noise(
 def _play_by_releases(
     policy: RunningSumPolicy[Any], world: World, tally: Tally, rounds: int, *, path: str
 ) -> tuple[int, int, Ints, Ints]:
-    """Every batch by its protocol."""
+    """Play with every batch released by its protocol."""
     arms, server = _fixed_arm_set(policy, world) if world.fixed else None, _EpisodeAnswerer(world, tally.n_seeds, path)
     releases, users, state = 0, 0, policy.init(replicates=(tally.n_seeds,))
     while tally.done < rounds:
@@ -400,19 +408,19 @@ def _play_by_releases(
 
 
 def _fixed_arm_set(policy: RunningSumPolicy[Any], world: World) -> FixedArmsPlayer:
-    """A set of arms that stays."""
+    """Return the player for a world of fixed arms."""
     return FixedArmsPlayer(policy, world) if policy.steady else SampledArmsPlayer(policy, world)
 
 
 class _EpisodeAnswerer:
-    """Answers asks about an episode whose reports are formed while they are read."""
+    """Answers queries about an episode whose reports are formed while they are read."""
 
     def __init__(self, world: World, seeds: int, path: str) -> None:
         self.source, self.path, self.desk = ReplicatedNoise(world.streams), path, RunnerState()
         self.clipped = np.zeros(seeds, dtype=np.int64)
 
     def answer(self, statistic: Statistic) -> Callable[[SumQuery], Estimate]:
-        """The one ask of an episode."""
+        """Return the function that answers the single query of an episode."""
 
         def release(ask: SumQuery) -> Estimate:
             self.desk, estimate = self.desk.release(ask, statistic, self.source, path=self.path)
@@ -423,14 +431,14 @@ class _EpisodeAnswerer:
 
 
 def _users_at_once(policy: RunningSumPolicy[Any]) -> int:
-    """Users whose reports are held at once: fewer where reports are long."""
+    """Return how many users' reports are held at once: fewer where reports are long."""
     return min(_PART, max(1, _REPORT_BYTES // (8 * policy.domain.dim)))
 
 
 def _collect_episode(
     policy: RunningSumPolicy[Any], world: World, snapshot: Any, rounds: int, tally: Tally
 ) -> Statistic:
-    """One episode with the policy frozen. Long ones are played while they are read, in parts."""
+    """Collect the reports of one episode with the policy frozen; a long episode is played in parts while it is read."""
     most = _users_at_once(policy)
     if rounds <= most or policy.privacy.model == "concurrent":  # whose shufflers read a batch several times
         return _collect_part(policy, world, snapshot, rounds, tally)
@@ -440,7 +448,7 @@ def _collect_episode(
 
 
 def _collect_part(policy: RunningSumPolicy[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
-    """Some rounds, in blocks of fresh contexts."""
+    """Collect the reports of some rounds, in blocks of fresh contexts."""
     coins = StreamRandomness(world.streams)
     block = max(1, _BLOCK_BYTES // (8 * tally.n_seeds * world.n_arms * policy.dim))
     parts = []

@@ -1,4 +1,8 @@
-"""Players of generalised linear policies."""
+"""The players of generalised linear policies: every round, or in blocks where a policy rarely switches.
+
+Contexts and the outcomes of all arms are read in chunks of rounds. Drawing outcomes of arms that nobody plays changes
+no law, and a run does not depend on how rounds are grouped.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +19,10 @@ from bandanna.numeric.rng import StreamRandomness
 from bandanna.policies.base import PlayedRounds, RunnerState, SumQuery, drive_learning, replace_states, select_states
 from bandanna.protocols.base import BatchProtocol
 from bandanna.simulation.environments.base import World
-from bandanna.simulation.run import RunTotals, Tally
+from bandanna.simulation.result import RunTotals, Tally
 from bandanna.types import Floats, Ints
 
-# Rounds with contexts, read in parts: what devices see, and what every arm would earn.
-#
-# Drawing the outcomes of arms that nobody plays changes no law, and a run does not depend on how rounds are grouped.
+# Chunks of rounds
 
 
 _BYTES = 64 << 20  # of a chunk
@@ -29,7 +31,7 @@ _UNMOVED = np.zeros((1, 1, 1), dtype=bool)  # was moved
 
 @dataclass(frozen=True, kw_only=True)
 class RoundChunk:
-    """Rounds `start` to `stop` of all seeds: what can be seen, and what would be earned by every arm."""
+    """Rounds `start` to `stop` of all seeds: the features that devices see and the outcome of every arm."""
 
     start: int
     stop: int
@@ -39,7 +41,7 @@ class RoundChunk:
     clips: Ints | None  # (S, n, K): 1 where an arm's features or reward were clipped; None: nothing anywhere
 
     def played(self, actions: Ints, tally: Tally) -> tuple[Floats, Floats, Ints]:
-        """All rounds with these actions (S, n), in the tally: features (S, n, d), rewards (S, n), clips (S,)."""
+        """Play these actions (S, n) and tally them; return features (S, n, d), rewards (S, n) and clips (S,)."""
         arms = actions[..., None]
         features = np.take_along_axis(self.contexts, arms[..., None], axis=2)[:, :, 0]
         rewards = np.take_along_axis(self.outcomes, arms, axis=2)[..., 0]
@@ -52,14 +54,16 @@ class RoundChunk:
 
 
 def split_rounds(world: World, rounds: int, seeds: int, *, beside: int = 0, held: int | None = None) -> list[range]:
-    """Ranges of rounds whose outcomes fit in memory, with `beside` more numbers for every round of a seed."""
+    """Split rounds into ranges whose outcomes fit in memory; `beside` is the number of further values per round and
+    seed.
+    """
     numbers = world.n_arms * (world.environment.dim + 2) + beside
     size = max(1, (_BYTES if held is None else held) // (8 * seeds * numbers))
     return [range(begin, min(begin + size, rounds)) for begin in range(0, rounds, size)]
 
 
 def read_all_arms(world: World, span: range, policy: Any) -> RoundChunk:
-    """Contexts, means and the outcomes of all arms, `policy.seen` and clipped into `policy.domain`."""
+    """Read contexts, means and outcomes of all arms, clipped into `policy.domain`."""
     contexts = world.contexts(span.start, len(span))
     means = world.means(contexts)
     if world.fixed:  # one round stands for all of them; rewards are drawn for each
@@ -77,7 +81,7 @@ def read_all_arms(world: World, span: range, policy: Any) -> RoundChunk:
 
 
 def _clip_rewards(drawn: Floats, policy: Any) -> Floats:
-    """Rewards in the policy's range; the array itself where all of them are."""
+    """Clip rewards to the policy's range; return the array itself if nothing was clipped."""
     domain = policy.domain
     if drawn.size and drawn.min() >= domain.low and drawn.max() <= domain.high:  # not where one is no number
         return drawn
@@ -87,7 +91,7 @@ def _clip_rewards(drawn: Floats, policy: Any) -> Floats:
 
 
 def _clip_contexts(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bool_]]:
-    """Features as the policy takes them, and which are others: (S, n, K, d) -> the same, (S or 1, n, K)."""
+    """Return features as the policy takes them, and which ones changed: (S, n, K, d) -> the same, (S or 1, n, K)."""
     shared = contexts.strides[0] == 0  # the same for all seeds
     once = contexts[:1] if shared else contexts
     check_all_finite("contexts", once)
@@ -97,11 +101,11 @@ def _clip_contexts(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bo
     return (np.broadcast_to(features, contexts.shape) if shared else features), moved
 
 
-# Plays policies that learn from contexts in every round: all seeds side by side, round by round.
+# Every round
 
 
 def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds, one after the other; both paths are the same."""
+    """Play `rounds` rounds, one after the other, for all seeds side by side; both paths are the same."""
     everyone = np.arange(tally.n_seeds)
     coins, source = StreamRandomness(world.streams), ReplicatedNoise(world.streams)
     state, clipped, done = policy.init(replicates=(tally.n_seeds,)), np.zeros(tally.n_seeds, dtype=np.int64), 0
@@ -132,11 +136,11 @@ def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, pat
     return RunTotals(releases=releases, users=rounds, reports=rounds, clipped=clipped, counts=policy.counts(state))
 
 
-# A stream whose noise does not depend on the data: exact sums, and what makes them the releases.
-
-
 class SeedPrefixSums:
-    """Of seeds that stand at rounds of their own; the noise of the rounds of a chunk is held, no more."""
+    """Exact prefix sums plus noise that does not depend on the data, for seeds at different rounds.
+
+    Only the noise of one chunk's rounds is held.
+    """
 
     def __init__(self, stream: Any, source: ReplicatedNoise, seeds: int) -> None:
         dim = stream.domain.dim
@@ -145,7 +149,7 @@ class SeedPrefixSums:
         self._prefixes = stream.mechanism.prefix_noise(source, (seeds,))
 
     def draw(self, stop: int) -> None:
-        """The noise of the prefixes up to round `stop`, in the law of the steps."""
+        """Draw the noise of the prefixes up to round `stop`, in the law of the protocol's steps."""
         last, self.start, self.stop = self.noise[:, -1], self.stop, stop
         self.noise = np.zeros((len(last), self.stop - self.start + 1, last.shape[-1]))
         self.noise[:, 0] = last
@@ -153,29 +157,29 @@ class SeedPrefixSums:
             self.noise[:, t] = next(self._prefixes)
 
     def before(self, seeds: Ints, rounds: Ints) -> Floats:
-        """Releases before rounds (s, B) and after the last, if nothing is added: (s, B + 1, dim)."""
+        """Return the releases before rounds (s, B) and after the last one if nothing is added: (s, B + 1, dim)."""
         after = np.concatenate([rounds, rounds[:, -1:] + 1], axis=1)
         noise = self.noise[seeds[:, None], np.minimum(after, self.stop) - self.start]
         return np.asarray(self.sums[seeds, None] + noise)
 
     def add(self, seeds: Ints, leaves: Floats) -> None:
-        """What the seeds' rounds have added."""
+        """Add the leaves of the seeds' rounds."""
         self.sums[seeds] += leaves
 
 
-# Plays policies that rarely switch in blocks of rounds; seeds stand at rounds of their own.
-#
-# `policy.ahead` decides a block as long as nothing changes; what lies after the first event is decided anew. Decisions
-# are exactly those of the plain player. Where a stream's noise does not depend on the data, releases are the exact
-# sums,
-# which the runner holds, plus that noise; along messages every step of the stream is run, for all seeds together.
+# Blocks of rounds
 
 
 _LONGEST = 256  # rounds decided at once, per seed
 
 
 def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds; path="messages" runs every step of a stream."""
+    """Play `rounds` rounds in blocks, with each seed at its own round; path="messages" runs every step of a stream.
+
+    `policy.ahead` decides a block as if nothing changed; rounds after the first event are decided anew. Decisions are
+    exactly those of the reference player. Where a stream's noise does not depend on the data, releases are exact sums
+    plus that noise; by messages every step of the stream is run, for all seeds together.
+    """
     stream, seeds = policy.stream, tally.n_seeds
     run, source = _BlockSeeds(policy, world, seeds, rounds, path), ReplicatedNoise(world.streams)
     stepwise = stream is not None and path == "messages"
@@ -202,8 +206,10 @@ def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: s
 
 
 def _next_length(length: int, moved: Any) -> int:
-    """How many rounds to look at next: fewer while every run is stopped by its first, as those are that explore (group
-    0), since the others were looked at in vain.
+    """Return how many rounds to look at next.
+
+    It is fewer while every run stops at its first round, as runs that explore (group 0) do: the other rounds would be
+    decided in vain.
     """
     stopped = (moved.taken <= 1) & ((moved.groups[:, 0] == 0) | (length > 1))
     if stopped.all():
@@ -212,7 +218,7 @@ def _next_length(length: int, moved: Any) -> int:
 
 
 class _BlockSeeds:
-    """States of all seeds, and the rows that the runner keeps for later asks."""
+    """The states of all seeds, and the rows that are kept for later queries."""
 
     def __init__(self, policy: Any, world: World, seeds: int, rounds: int, path: str) -> None:
         self.policy, self.path, self.coins, self.desk = policy, path, StreamRandomness(world.streams), RunnerState()
@@ -224,7 +230,7 @@ class _BlockSeeds:
         self.groups = np.full((seeds, rounds), -1, dtype=np.int8)
 
     def in_blocks(self, chunk: RoundChunk, sums: SeedPrefixSums | None) -> None:
-        """All seeds to the end of the chunk."""
+        """Play all seeds to the end of the chunk."""
         length, shared = 16, chunk.contexts.strides[0] == 0
         while len(seeds := np.flatnonzero(self.position < chunk.stop)):
             begun = self.position[seeds]
@@ -243,7 +249,7 @@ class _BlockSeeds:
             length = _next_length(length, moved)
 
     def step_by_step(self, chunk: RoundChunk, source: ReplicatedNoise) -> None:
-        """Round by round, every release by the protocol's own steps."""
+        """Play round by round, with every release by the protocol's own steps."""
         policy, everyone = self.policy, np.arange(len(self.position))
         once = np.ones(len(everyone), dtype=np.int64)
         for t in range(chunk.start, chunk.stop):
@@ -267,14 +273,16 @@ class _BlockSeeds:
         self.position[seeds] += taken
 
     def _settle(self, seeds: Ints) -> None:
-        """The estimates that are due: of all these seeds at once, or seed by seed where their noise is their own."""
+        """Compute the estimates that are due, for all these seeds at once, or seed by seed where noise is drawn per
+        seed.
+        """
         groups = [seeds] if self.policy.side_by_side and len(seeds) else seeds
         for each in groups:
             settled = drive_learning(self.policy.settled(select_states(self.state, each)), self._answers(each))
             self.state = replace_states(self.state, each, settled)
 
     def _answers(self, seeds: Ints) -> Callable[[SumQuery], Estimate]:
-        """About the rows that are kept of one seed or of several."""
+        """Return the function that answers queries about the rows kept of these seeds."""
         held: dict[str, PlayedRounds] = {}
 
         def answer(ask: SumQuery) -> Estimate:
@@ -289,7 +297,7 @@ class _BlockSeeds:
         return answer
 
     def _kept(self, seeds: Ints, group: int) -> PlayedRounds:
-        """Rows of a group: (n, d) of one seed, (s, n, d) of several; nobody's, of zeros, where there are no more."""
+        """Return the rows of a group: (n, d) of one seed, (s, n, d) of several, padded with zeros."""
         which = np.atleast_1d(seeds)
         rows = [np.flatnonzero(self.groups[seed, : self.position[seed]] == group) for seed in which]
         counts = np.array([len(each) for each in rows])

@@ -1,4 +1,7 @@
-"""The player of policies for a distributed population."""
+"""The player of policies for a distributed population.
+
+Whole episodes are played at once; clients are drawn when they are asked.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, SumQuery,
 from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
 from bandanna.simulation.environments.base import World
 from bandanna.simulation.environments.population import PopulationWorld
-from bandanna.simulation.run import RunTotals, Tally
+from bandanna.simulation.result import RunTotals, Tally
 from bandanna.types import Floats
 
 _COUNT_NAMES = ("phases", "actions", "clients", "numbers", "bits", "communication", "active", "best_kept")
@@ -54,7 +57,7 @@ def play_population(policy: Policy[Any], world: World, tally: Tally, rounds: int
 
 
 def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: int, gaps: Floats) -> None:
-    """One seed, whose arms lose `gaps` a round, (K,): an episode that the end cuts short is never released."""
+    """Play one seed, whose arms lose `gaps` (K,) a round; an episode that the horizon cuts short is never released."""
     state = policy.init(asked.arms)
     while tally.done < rounds:
         episode, left = policy.episode(state), rounds - tally.done
@@ -73,7 +76,7 @@ def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: 
 
 
 class ClientInquiry:
-    """The clients of one seed, and what they were asked, sent and clipped so far."""
+    """The clients of one seed, with what was asked, sent and clipped so far."""
 
     def __init__(self, policy: Policy[Any], world: PopulationWorld, place: int, source: NoiseSource, path: str) -> None:
         self.policy, self.world, self.place, self.source, self.path = policy, world, place, source, path
@@ -82,7 +85,7 @@ class ClientInquiry:
         self.clipped, self.longest = 0, (0, 0)  # numbers, bits
 
     def answer(self, ask: SumQuery, episode: AssignedArms) -> Estimate:
-        """Ask the clients of an episode."""
+        """Answer a query by asking the clients of an episode."""
         assert isinstance(ask.protocol, BatchProtocol)
         if episode.clients is None:
             self.count(int(episode.plays.sum()), numbers=1, bits=FLOAT_BITS, counted=1)
@@ -107,7 +110,7 @@ class ClientInquiry:
         self.longest = (max(self.longest[0], numbers), max(self.longest[1], bits))
 
     def _strangers(self, ask: SumQuery, episode: AssignedArms) -> Statistic:
-        """Every round's client by itself; along the law, how many of them have either reward."""
+        """Ask a fresh client in every round; path="law" draws how many of them have either reward."""
         arms, bound = self.arms[episode.arms], self.world.environment.bound
         if self.path == "law":
             ones, beyond = self.world.strangers(self.place, arms, episode.plays)
@@ -127,12 +130,12 @@ class ClientInquiry:
 
 
 def _client_rows(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
-    """A row for every client, a block at a time."""
+    """Return a row for every client, a block at a time."""
     return StreamedStatistic(domain, users=users, source=reports, replicates=())
 
 
 def _mean_row(domain: Domain, reports: Iterable[Statistic], users: int) -> Statistic:
-    """One row, the mean of all, shared by all: the same sum."""
+    """Return the mean of all rows, repeated for every client: the sum is the same."""
     total, clipped = np.zeros(domain.dim), np.zeros((), dtype=np.int64)
     for block in reports:
         total, clipped = total + block.values.sum(axis=0), clipped + block.clipped

@@ -1,4 +1,7 @@
-"""The reference player: plays any policy by its interface alone."""
+"""The reference player: runs any policy by its interface alone, one seed after the other.
+
+Every other player is an exact acceleration of this one. It also runs policies that are not in the library.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,17 @@ from bandanna.policies.base import (
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
 from bandanna.simulation.environments.base import World, read_block
 from bandanna.simulation.environments.population import PopulationWorld
-from bandanna.simulation.run import RunTotals, Tally
+from bandanna.simulation.result import RunTotals, Tally
 from bandanna.types import Floats, Ints
 
-# How the simulator answers asks: it is every device, the shuffler and the server at once.
+# Queries
 
 
 class QueryAnswerer:
-    """Reports of the devices, and each protocol's own law or messages; counts releases and clipped reports (*R).
+    """Answers a policy's queries: forms the reports and releases them by each protocol's law or messages.
 
-    stream: the noise of stream protocols, that of all others unless given.
+    It is every device, the shuffler and the server at once. It counts releases and clipped reports, (*R). `stream` is
+    the noise source of stream protocols; by default all protocols share one.
     """
 
     def __init__(
@@ -54,13 +58,13 @@ class QueryAnswerer:
         self._sums_of: tuple[Any, Any] = (None, None)  # ... of these rows, by this protocol
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
-        """The state after an episode with these rows."""
+        """Return the state after an episode with these rows."""
         check_batch_size(episode, played)
         self.desk = self.desk.keep(self.policy.keeps, played)
         return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
     def end(self, state: Any, episode: Episode, played: PlayedRounds) -> None:
-        """Count the clipped reports of an episode that the end of the run cuts short; nothing is released."""
+        """Count the clipped reports of an episode that the horizon cuts short; nothing is released."""
         ask = next(self.policy.learn(state, episode))
         self.clipped = self.clipped + self.policy.report(ask, played, self.coins).clipped
 
@@ -80,7 +84,7 @@ class QueryAnswerer:
         return estimate
 
     def _sum_of(self, ask: SumQuery, arm: int, played: PlayedRounds) -> tuple[Floats, int]:
-        """Exact sum and number of an arm's users; all arms are reported at once, each a replicate of the same rows."""
+        """Return the exact sum and the number of an arm's users; all arms are replicates of the same rows."""
         rows_before, protocol = self._sums_of
         if rows_before is not played or protocol is not ask.protocol:
             assert played.arms is not None
@@ -97,15 +101,15 @@ class QueryAnswerer:
 
 
 def _max_users(statistic: Statistic) -> int:
-    """Of the seed with most of them."""
+    """Return the number of users in the seed with most of them."""
     return statistic.values.shape[-2] if statistic.counts is None else int(statistic.counts.sum(axis=-1).max())
 
 
-# Who answers in an assigned episode of one seed: clients with averages over all plays, or another user for each.
+# Clients of assigned episodes
 
 
 def find_fixed_arms(world: World) -> tuple[Floats, Floats] | None:
-    """Features (K, d) and means (K,) of the first seed, where they are the same in every round."""
+    """Return features (K, d) and means (K,) of the first seed if they are the same in every round, else None."""
     if isinstance(world, PopulationWorld):  # of the global model
         return world.arms[0], world.global_means()[0]
     if not world.fixed:
@@ -115,7 +119,7 @@ def find_fixed_arms(world: World) -> tuple[Floats, Floats] | None:
 
 
 def draw_client_averages(world: World, means: Floats, episode: AssignedArms, *, each: bool) -> Floats:
-    """Of every client its averages, (clients, k), for arms of these means (K,); `each`: reward by reward."""
+    """Draw every client's averages, (clients, k), for arms of these means (K,); with `each`, reward by reward."""
     assert episode.clients is not None
     if isinstance(world, PopulationWorld):
         arms = world.arms[0][episode.arms]
@@ -128,7 +132,7 @@ def draw_client_averages(world: World, means: Floats, episode: AssignedArms, *, 
 
 
 def draw_stranger_rewards(world: World, arms: Ints, means: Floats) -> Floats:
-    """Rewards of users of one play each, (n,): of a population, each with a model of its own."""
+    """Draw the rewards of users of one play each, (n,); in a population each has a model of its own."""
     if not isinstance(world, PopulationWorld):
         return np.asarray(world.rewards(means[None])[0])
     rewards = np.empty(len(arms))
@@ -139,9 +143,7 @@ def draw_stranger_rewards(world: World, arms: Ints, means: Floats) -> Floats:
     return rewards
 
 
-# Plays any policy by its interface alone, one seed after the other: the loop as it is meant.
-#
-# Every other player is an exact acceleration of this one. It is what runs a policy of one's own.
+# The player
 
 
 _PART = 4096  # users whose contexts are held at once
@@ -150,9 +152,9 @@ _PART = 4096  # users whose contexts are held at once
 def play_reference(
     policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str, counterfactual: bool = False
 ) -> RunTotals:
-    """Play `rounds` rounds; an episode that the end cuts short teaches nothing.
+    """Play `rounds` rounds; the policy learns nothing from an episode that the horizon cuts short.
 
-    counterfactual: draw what every arm would earn, as some accelerated players do; this changes no law.
+    With `counterfactual` the outcomes of all arms are drawn, as some accelerated players do; this changes no law.
     """
     seeds = [ReferenceRun(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
     for seed in seeds:
@@ -168,7 +170,7 @@ def play_reference(
 
 
 class ReferenceRun:
-    """One seed: its world, its policy's state, and the runner's desk."""
+    """One seed: its world, the policy's state, and the `QueryAnswerer`."""
 
     def __init__(
         self, policy: Policy[Any], world: World, tally: Tally, place: int, path: str, counterfactual: bool
@@ -185,7 +187,7 @@ class ReferenceRun:
         self.state = policy.init(self.fixed[0] if self.fixed else None)
 
     def run(self, rounds: int) -> None:
-        """Freeze, collect, release, learn."""
+        """Run the loop: publish, collect, release, learn."""
         while self.done < rounds:
             episode, left = self.policy.episode(self.state), rounds - self.done
             if isinstance(episode, StoppedByPublicData):
@@ -203,7 +205,7 @@ class ReferenceRun:
                 self.releases, self.users = self.releases + 1, self.done
 
     def _look(self, users: int) -> tuple[Floats, Floats]:
-        """Contexts (users, K, d) and means (users, K) of the next rounds."""
+        """Return contexts (users, K, d) and means (users, K) of the next rounds."""
         if self.fixed is not None:
             contexts, means = (np.broadcast_to(each, (users, *each.shape)) for each in self.fixed)
             return contexts, means
@@ -211,7 +213,7 @@ class ReferenceRun:
         return contexts[0], means[0]
 
     def _collect_until_stopped(self, left: int) -> tuple[PlayedRounds, bool]:
-        """Devices choose until what is public says that the episode is over; whether it is."""
+        """Let devices choose until public numbers end the episode; return the rows and whether it has ended."""
         parts: list[PlayedRounds] = []
         while len(parts) < left:
             parts.append(self.frozen(1))
@@ -224,7 +226,7 @@ class ReferenceRun:
         return PlayedRounds.joined(parts), False
 
     def frozen(self, users: int) -> PlayedRounds:
-        """Devices choose for themselves."""
+        """Play an episode in which devices choose their arms."""
         snapshot, parts = self.policy.publish(self.state), []
         for begin in range(0, users, _PART):
             contexts, means = self._look(min(_PART, users - begin))
@@ -235,7 +237,7 @@ class ReferenceRun:
         return PlayedRounds.joined(parts)
 
     def assigned(self, episode: AssignedArms, users: int) -> PlayedRounds:
-        """The server says what is played."""
+        """Play an episode in which the server assigns the arms."""
         arms = np.repeat(episode.arms, episode.plays)
         if episode.in_turn:  # the first play of every arm, then the second ...
             turn = np.concatenate([np.arange(n) for n in episode.plays])
@@ -254,7 +256,7 @@ class ReferenceRun:
         return PlayedRounds(rewards=self._draw_rewards(means, arms), features=features, arms=arms)
 
     def _draw_rewards(self, means: Floats, arms: Ints) -> Floats:
-        """Rewards of these arms, (n,)."""
+        """Draw the rewards of these arms, (n,)."""
         if self.counterfactual:
             rewards = self._of(self.world.rewards(means[None])[0], arms)
         else:
@@ -263,12 +265,12 @@ class ReferenceRun:
         return rewards
 
     def _note(self, means: Floats, arms: Ints, rewards: Floats) -> None:
-        """Regret and rewards go to the seed's row of the tally."""
+        """Add regret and rewards to the seed's row of the tally."""
         self.tally.of_seed(self.place, self.done, means.max(axis=1) - self._of(means, arms), rewards)
         self.tally.add_arms(arms[None], np.array([self.place]))
         self.done += len(arms)
 
     @staticmethod
     def _of(table: Floats, arms: Ints) -> Floats:
-        """What a table (n, K) says of the arms (n,)."""
+        """Return the entries of a table (n, K) at arms (n,)."""
         return np.asarray(np.take_along_axis(table, arms[:, None], axis=1)[:, 0])

@@ -1,4 +1,4 @@
-"""Players of policies that learn every round, or stop at public times."""
+"""The players of policies that learn in every round, and of policies that stop an episode at a public time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from bandanna.numeric.rng import StreamRandomness, Streams
 from bandanna.policies.base import AssignedArms, PlayedRounds, Policy
 from bandanna.simulation.environments.base import World
 from bandanna.simulation.players.reference import QueryAnswerer
-from bandanna.simulation.run import RunTotals, Tally
+from bandanna.simulation.result import RunTotals, Tally
 from bandanna.types import Floats
-
-# Plays policies on finite arms that learn in every round: all seeds side by side, round by round.
 
 
 def play_every_round(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds, one after the other; both paths are the same."""
+    """Play `rounds` rounds, one after the other, all seeds side by side; both paths are the same."""
     if not world.fixed:
         raise InvalidArgument("env", type(world.environment).__name__, "arms that stay the same in every round")
     table = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
@@ -45,17 +43,16 @@ def play_every_round(policy: Policy[Any], world: World, tally: Tally, rounds: in
     return RunTotals(releases=rounds, users=rounds, clipped=answers.clipped, numbers_per_user=1)
 
 
-# Plays episodes that end when public numbers say so, each seed by itself: actions of the frozen policy for a chunk of
-# rounds in one matrix product, cut at the first crossing. What comes after the cut is decided anew; contexts are never
-# drawn twice.
-
-
 _CHUNK = 1 << 18  # numbers in a chunk of contexts: small enough for a cache
 _SHARE = 4  # a chunk is at most the rounds so far over this: an episode grows with them, so few crossings fall in it
 
 
 def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
-    """Play `rounds` rounds; path="messages" decides round by round."""
+    """Play each seed by itself; path="messages" decides round by round.
+
+    The frozen policy decides a chunk of rounds in one matrix product, which is cut at the round where public numbers
+    end the episode. Rounds after the cut are decided anew; their contexts are not drawn twice.
+    """
     switches, users, clipped = (np.zeros(tally.n_seeds, dtype=np.int64) for _ in range(3))
     most = max(1, _CHUNK // (world.n_arms * policy.dim)) if path == "law" else 1
     coins = StreamRandomness(world.streams)
@@ -101,7 +98,7 @@ class _StoppingRun:
         self.world, self.tally, self.place, self.played, self._seen = world, tally, place, 0, 0
 
     def look(self, rounds: int) -> tuple[Floats, Floats]:
-        """Contexts (rounds, K, d) and true means (rounds, K) of the next rounds."""
+        """Return contexts (rounds, K, d) and true means (rounds, K) of the next rounds."""
         contexts = self.world.contexts(self._seen, rounds)
         means = self.world.means(contexts)
         self._seen += rounds
@@ -109,7 +106,7 @@ class _StoppingRun:
         return np.broadcast_to(contexts[0], (rounds, k, d)), np.broadcast_to(means[0], (rounds, k))
 
     def play(self, means: Floats, actions: NDArray[np.int64]) -> Floats:
-        """Rewards of these actions, (rounds,)."""
+        """Draw and tally the rewards of these actions, (rounds,)."""
         chosen = means[np.arange(len(actions)), actions]
         rewards = self.world.rewards(chosen[None])[0]
         best = means[0].max() if self.world.fixed else means.max(axis=1)

@@ -1,4 +1,8 @@
-"""The player of LinUCB that learns every round, by one compiled kernel."""
+"""The player of LinUCB that learns in every round, by one compiled kernel.
+
+It serves noise that does not depend on the data: then releases are exact sums plus noise. Noise, rewards and coins are
+drawn ahead, the kernel plays the rounds, and the tally follows.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,10 @@ from bandanna.protocols.clear import Clear
 from bandanna.protocols.gaussian import CentralGaussian, GaussianReports
 from bandanna.protocols.running_sum import RunningSumProtocol
 from bandanna.simulation.environments.base import Bernoulli, World, read_block
-from bandanna.simulation.run import Tally
+from bandanna.simulation.result import Tally
 from bandanna.types import Floats, Ints
 
-# The noise of a channel's running sums where it does not depend on the data: drawn by itself, batch after batch.
-#
-# Released sums are then exact sums plus this noise, in the very law of the channel's own path (with a fast source,
-# which ignores grids). Binomial noise is not of this kind: its rounding looks at the data.
+# Noise of running sums
 
 
 _BATCHES = 64  # whose noise is drawn at once
@@ -31,7 +32,11 @@ _BATCHES = 64  # whose noise is drawn at once
 def running_noise(
     channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats | float] | None:
-    """Noise of the running sum after 1, 2, ... batches, each (*R, dim); None if it depends on the data."""
+    """Yield the noise of the running sum after 1, 2, ... batches, each (*R, dim); None if it depends on the data.
+
+    Released sums are exact sums plus this noise, in the law of the protocol's own path (with a fast source, which
+    ignores grids). Binomial noise depends on the data, because its rounding does.
+    """
     if all(isinstance(protocol, Clear) for protocol in channel.protocols.values()) and channel.continual is None:
         return repeat(0.0, len(channel.sizes))
     blocks = noise_blocks(channel, source, replicates)
@@ -41,7 +46,7 @@ def running_noise(
 def noise_blocks(
     channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats] | None:
-    """The same, some batches at a time, (*R, batches, dim); nothing at all where there is no noise."""
+    """Yield the noise of `running_noise` some batches at a time, (*R, batches, dim); nothing without noise."""
     if channel.continual is not None:
         return channel.continual.mechanism.noise_blocks(source, replicates)
     protocols = channel.protocols.values()
@@ -55,7 +60,7 @@ def noise_blocks(
 def _sums_of_gaussians(
     channel: RunningSumProtocol, source: NoiseSource, replicates: tuple[int, ...]
 ) -> Iterator[Floats]:
-    """Every batch adds noise of its own: n users N(0, n std^2), a server N(0, std^2)."""
+    """Yield sums of independent noise of every batch: n users add N(0, n std^2), a server adds N(0, std^2)."""
     dim = next(iter(channel.protocols.values())).domain.dim
     last, sizes = np.zeros((*replicates, dim)), iter(channel.sizes)
     stds = {
@@ -72,19 +77,21 @@ def _sums_of_gaussians(
 
 
 class PredrawnNoise:
-    """The same noise of `seeds` runs with `dim` numbers a batch, so many batches at a time: for kernels."""
+    """The noise of `running_noise` for `seeds` runs with `dim` numbers a batch, drawn many batches at a time for
+    kernels.
+    """
 
     def __init__(self, blocks: Iterator[Floats], seeds: int, dim: int) -> None:
         self.blocks, self.shape, self.next = blocks, (seeds, dim), next(blocks, None)
 
     @classmethod
     def of(cls, channel: RunningSumProtocol, source: NoiseSource, seeds: int, dim: int) -> PredrawnNoise | None:
-        """From the first batch on; None where noise depends on the data."""
+        """Start at the first batch; None where noise depends on the data."""
         blocks = noise_blocks(channel, source, (seeds,))
         return None if blocks is None else cls(blocks, seeds, dim)
 
     def take(self, count: int) -> Floats:
-        """The noise of the next batches, (S, count, dim), or empty where there is none."""
+        """Return the noise of the next batches, (S, count, dim), or an empty array without noise."""
         if self.next is None:
             return np.empty((0, 0, 0))
         (seeds, dim), done = self.shape, 0
@@ -97,9 +104,7 @@ class PredrawnNoise:
         return noise
 
 
-# Plays optimistic policies on sums of single rounds by a compiled kernel: draws ahead, rounds inside, tallies after.
-#
-# For noise that does not depend on the data: then releases are exact sums plus noise, with fixed arms or fresh ones.
+# The kernel's run
 
 
 _ROUNDS = 4096  # whose numbers are drawn at once
@@ -107,7 +112,7 @@ _BYTES = 16 << 20  # of noise, or of fresh contexts, at once
 
 
 def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | None:
-    """The kernel that plays so many rounds of this policy in this world; None where NumPy does."""
+    """Return the kernel that plays this policy in this world, None where NumPy plays it."""
     drawn = isinstance(world.environment.reward, Bernoulli) and type(world).rewards is World.rewards
     sizes = policy.channel.sizes
     single = len(sizes.runs) == 1 and sizes.runs[0][0] == 1 and len(sizes) >= rounds
@@ -117,7 +122,7 @@ def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | N
 
 
 class UCBKernelRun:
-    """One phase of a policy, all seeds from nothing."""
+    """One phase of a policy, all seeds from an empty state."""
 
     def __init__(
         self, kernel: Callable[..., int], policy: Any, world: World, noise: PredrawnNoise, tally: Tally
@@ -131,7 +136,7 @@ class UCBKernelRun:
         self.fixed = _to_contiguous(*read_block(world, 0, 1)) if world.fixed else None
 
     def run(self, rounds: int) -> tuple[int, Ints, Ints]:
-        """Play them: releases made, repairs (S,), clipped reports (S,)."""
+        """Play `rounds` rounds; return releases, repairs (S,) and clipped reports (S,)."""
         seeds, dim = self.total.shape
         most = min(_ROUNDS, max(1, _BYTES // (8 * seeds * dim)))
         for first in range(0, rounds, most):
@@ -139,7 +144,7 @@ class UCBKernelRun:
         return rounds, self.repairs, self.clipped
 
     def _span(self, first: int, count: int) -> None:
-        """Rounds whose noise, rewards and coins are drawn together."""
+        """Play rounds whose noise, rewards and coins are drawn together."""
         seeds, streams, reward = self.tally.n_seeds, self.world.streams, self.world.environment.reward
         ahead = self.policy.optimism(first, count)
         assert isinstance(reward, Bernoulli)
@@ -167,7 +172,7 @@ class UCBKernelRun:
         self.tally.rewards += rewards.sum(axis=1)
 
     def _blocks(self, count: int) -> Iterator[tuple[int, int]]:
-        """Rounds whose contexts are held at once."""
+        """Yield ranges of rounds whose contexts are held at once."""
         size = 8 * self.tally.n_seeds * self.world.n_arms * self.policy.dim
         most = count if self.world.fixed else max(1, _BYTES // size)
         for begin in range(0, count, most):
@@ -182,7 +187,7 @@ class UCBKernelRun:
         filled: tuple[Any, ...],
         first: int,
     ) -> None:
-        """Until the kernel is done; what it cannot do is done here."""
+        """Call the kernel until the block is done; repairs of matrices are made here."""
         (seen, means), place = arms, np.array([0, begin, 0])
         while event := self.kernel(begin, end, seen, means, *given, place, *filled):
             if event == OUTSIDE:
@@ -199,12 +204,12 @@ class UCBKernelRun:
             self.clipped += np.count_nonzero(self.policy.domain.inside(features[:, :, 0])[1], axis=1)
 
     def _repair(self, seed: int, batches: int) -> None:
-        """The estimate of a seed whose matrix noise made indefinite."""
+        """Repair the estimate of a seed whose matrix the noise made indefinite."""
         snapshot, repaired = self.policy.estimate(self.released[seed : seed + 1], batches)
         self.theta[:], self.inverse[:] = snapshot.theta[0], snapshot.inverse[0]
         self.repairs[seed] += repaired[0]
 
 
 def _to_contiguous(contexts: Floats, means: Floats) -> tuple[Floats, Floats]:
-    """As kernels take them: compiled once, for arrays in order that can be written."""
+    """Return arrays as the kernel takes them: contiguous and writable, so that it is compiled once."""
     return np.require(contexts, requirements=["C", "W"]), np.require(means, requirements=["C", "W"])
