@@ -270,6 +270,21 @@ CASES: dict[str, Case] = {
             "horizon": 10,
         },
     ),
+    "sweep": (
+        bd.sweep,
+        {
+            "policy": bd.LinUCB(dim=2, horizon=20, privacy=bd.none()),
+            "env": environments.LinearContextual(dim=2, n_arms=3),
+            "epsilon": [1.0],
+            "delta": 1e-5,
+            "privacy": bd.local,
+            "n_seeds": 1,
+            "seed": 0,
+            "path": "law",
+            "checkpoints": 5,
+            "horizon": 10,
+        },
+    ),
     "Experiment": (lambda **document: bd.experiments.Experiment.from_dict(document), _experiment),
     "run": (
         partial(bd.experiments.run, executor=InProcessExecutor()),  # of processes each would take seconds
@@ -410,7 +425,16 @@ def test_every_public_name_is_here() -> None:
         "stored_as",
     }  # of a policy: code, not input
     simple = {"Bits", "MemoryStore", "SecureNoise", "none"}  # without arguments
-    made = {"Decision", "Estimate", "Guarantee", "LedgerView", "Replay", "Results", "Statistic"}  # by the library
+    made = {
+        "Decision",
+        "Estimate",
+        "Guarantee",
+        "LedgerView",
+        "Replay",
+        "ResultSet",
+        "Results",
+        "Statistic",
+    }  # by the library
     elsewhere = {"Accountant", "ExplicitPolicy"}  # of events and tables that are checked when they are made
     elsewhere |= {"Log", "replay"}  # of frames, which tests/logs holds to the law
     packages = (bd, bd.agent, bd.data, bd.experiments, bd.policies, bd.privacy, bd.protocols, bd.simulation)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import bandanna as bd
-from bandanna.errors import InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget
 
 DRINKS = ["tea", "coffee", "milk"]
 
@@ -158,3 +159,45 @@ def test_a_wrong_argument_is_answered_with_the_right_one(wrong: str, right: str)
     """`seeds=20` is answered with `n_seeds`."""
     with pytest.raises(bd.BandannaError, match=f"did you mean '{right}'"):
         bd.simulate(make_linear(bd.none()), WORLD, **{wrong: 20})  # type: ignore[call-overload]
+
+
+def test_a_policy_is_swept_over_budgets_and_trust_models() -> None:
+    """`bd.sweep` is `bd.simulate` with each budget; its frames have the epsilon that was asked for."""
+    policy = make_linear(bd.none())
+    results = bd.sweep(policy, WORLD, privacy=[bd.shuffle, bd.local], epsilon=[0.5, 2], n_seeds=2)
+    assert list(results) == [f"{trust}, epsilon = {size}" for trust in ("shuffle", "local") for size in ("0.5", "2")]
+    alone = bd.simulate(make_linear(bd.shuffle(2.0, 1e-5)), WORLD, n_seeds=2)
+    np.testing.assert_array_equal(results["shuffle, epsilon = 2"].regret, alone.regret)
+    frame = results.to_frame(rounds="last")
+    assert list(frame["asked_epsilon"]) == [0.5, 0.5, 2.0, 2.0] * 2
+    assert list(results.summary()["asked_epsilon"]) == [0.5, 2.0] * 2
+    assert (frame["epsilon"] <= frame["asked_epsilon"]).all()
+
+
+def test_a_sweep_takes_functions_with_labels() -> None:
+    """A mapping gives functions of one's own their labels; one function and one epsilon are enough."""
+    policy = make_linear(bd.none())
+    often = bd.sweep(policy, WORLD, privacy={"twice": partial(bd.central, participations=2)}, epsilon=1.0)
+    assert list(often) == ["twice, epsilon = 1"]
+    assert often["twice, epsilon = 1"].guarantee.participations == 2
+    assert list(bd.sweep(policy, WORLD, privacy=bd.local, epsilon=1.0)) == ["local, epsilon = 1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "argument"),
+    [
+        ({"epsilon": []}, "epsilon"),
+        ({"epsilon": [1.0, 1.0]}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": 1.0, "privacy": "shuffle"}, "privacy"),
+        ({"epsilon": 1.0, "privacy": []}, "privacy"),
+        ({"epsilon": 1.0, "privacy": [bd.local, bd.local]}, "privacy"),
+        ({"epsilon": 1.0, "privacy": bd.none}, "arguments"),
+        ({"epsilon": 1.0, "seeds": 2}, "seeds"),
+    ],
+)
+def test_a_sweep_without_sense_is_refused(given: dict[str, Any], argument: str) -> None:
+    """An argument that makes no sweep is refused by its name."""
+    with pytest.raises(InvalidArgument) as caught:
+        bd.sweep(make_linear(bd.none()), WORLD, **given)
+    assert caught.value.argument == argument

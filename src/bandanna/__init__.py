@@ -22,7 +22,7 @@ _NAMES = {  # modules and the public names that they define
     "privacy.guarantee": "Guarantee",
     "privacy.ledger": "Ledger",
     "protocols.privacy_model": "central concurrent local none shuffle",
-    "simulation.engine": "simulate",
+    "simulation.engine": "simulate sweep",
     "simulation.figures": "plot_regret",
     "storage.encoding": "stored_as",
 }
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from bandanna.protocols.privacy_model import shuffle as shuffle
     from bandanna.simulation import environments as environments
     from bandanna.simulation.engine import simulate as simulate
+    from bandanna.simulation.engine import sweep as sweep
     from bandanna.simulation.figures import plot_regret as plot_regret
     from bandanna.storage.encoding import stored_as as stored_as
 else:

@@ -124,6 +124,7 @@ class Privacy:
             warn_outside(WeakPrivacyWarning(f"{said}: {advice} 1/horizon"))
 
 
+@checked_keywords("bd.none")
 def none() -> Privacy:
     """Return the model without privacy: plain sums."""
     return Privacy(model="none")

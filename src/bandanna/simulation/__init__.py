@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bandanna._lazy import load_lazily
 
 _NAMES = {  # modules and the public names that they define
-    "engine": "simulate",
+    "engine": "simulate sweep",
     "figures": "plot_regret",
     "result": "Result ResultSet",
 }
@@ -16,6 +16,7 @@ _MODULES = {"environments": "environments"}
 if TYPE_CHECKING:
     from bandanna.simulation import environments as environments
     from bandanna.simulation.engine import simulate as simulate
+    from bandanna.simulation.engine import sweep as sweep
     from bandanna.simulation.figures import plot_regret as plot_regret
     from bandanna.simulation.result import Result as Result
     from bandanna.simulation.result import ResultSet as ResultSet

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -19,6 +19,7 @@ from bandanna.device.domain import Box
 from bandanna.errors import ClippingWarning, InvalidArgument
 from bandanna.numeric.rng import Streams
 from bandanna.policies.base import Policy
+from bandanna.protocols.privacy_model import Privacy, central
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import assigned, fixed_batches, glm_rounds, population, reference, round_by_round
 from bandanna.simulation.result import Result, ResultSet, RunTotals, Tally, checkpoints_for
@@ -110,6 +111,100 @@ def simulate(
     for label, each in policy.items():
         results[label] = _simulate_policy(each, env, horizon=horizon, **shared)
     return ResultSet(results)
+
+
+PrivacyMaker = Callable[..., Privacy]  # such as `bd.central`
+
+
+@checked_keywords("bd.sweep")
+def sweep(
+    policy: Policy[Any],
+    env: Environment,
+    *,
+    epsilon: float | Sequence[float],
+    delta: float = 1e-5,
+    privacy: PrivacyMaker | Sequence[PrivacyMaker] | Mapping[str, PrivacyMaker] = central,
+    n_seeds: int = 1,
+    seed: int = 0,
+    path: str = "law",
+    checkpoints: int = 200,
+    horizon: int | None = None,
+) -> ResultSet:
+    """Simulate a policy under trust models with several budgets, in the same worlds: what privacy costs.
+
+    `bd.experiments.run` does the same for a TOML file, with several processes, and keeps what is finished.
+
+    Parameters
+    ----------
+    policy
+        The policy; its own `privacy` is replaced.
+    env
+        The environment, as for `simulate`.
+    epsilon, delta
+        A number or several, and the delta of all budgets.
+    privacy
+        `bd.central`, `bd.shuffle`, `bd.local` or `bd.concurrent`, several of them, or a mapping from labels to
+        functions of epsilon and delta, such as `partial(bd.shuffle, participations=3)`.
+    n_seeds, seed, path, checkpoints, horizon
+        As for `simulate`.
+
+    Returns
+    -------
+    ResultSet
+        A result for each trust model and epsilon. In its frames `asked_epsilon` is the given number, and epsilon and
+        delta are those of what ran.
+    """
+    validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
+    makers = _label_makers(privacy)
+    budgets = _list_numbers("epsilon", epsilon)
+    results, asked = {}, {}
+    for name, maker in makers.items():
+        for number in budgets:
+            label = f"{name}, epsilon = {float(validation.epsilon(number)):g}"
+            if label in results:
+                raise InvalidArgument("epsilon", epsilon, "different numbers, up to six digits")
+            private = replace(policy, privacy=_make_privacy(maker, number, delta))  # type: ignore[type-var]
+            results[label] = _simulate_policy(
+                private, env, n_seeds=n_seeds, seed=seed, path=path, checkpoints=checkpoints, horizon=horizon
+            )
+            asked[label] = {"asked_epsilon": float(number)}
+    if not results:
+        raise InvalidArgument("epsilon", epsilon, "at least one number")
+    return ResultSet(results, asked)
+
+
+def _list_numbers(argument: str, given: Any) -> Sequence[Any]:
+    if isinstance(given, int | float | np.number):
+        return [given]
+    return validation.list_entries(argument, given, "a number, or a list of numbers")
+
+
+def _make_privacy(maker: PrivacyMaker, epsilon: float, delta: float) -> Privacy:
+    allowed = "functions that make a Privacy of epsilon and delta, such as bd.central"
+    try:
+        made = maker(epsilon, delta)
+    except TypeError as error:
+        raise InvalidArgument("privacy", maker, allowed) from error
+    if not isinstance(made, Privacy):
+        raise InvalidArgument("privacy", type(made).__name__, allowed)
+    return made
+
+
+def _label_makers(privacy: Any) -> dict[str, PrivacyMaker]:
+    """Return functions that make a `Privacy` of epsilon and delta, by their labels."""
+    allowed = (
+        "bd.central, bd.shuffle, bd.local or bd.concurrent, several of them, or a mapping from labels to functions"
+    )
+    if isinstance(privacy, Mapping):
+        makers = dict(privacy)
+    else:
+        given = [privacy] if callable(privacy) else validation.list_entries("privacy", privacy, allowed)
+        makers = {getattr(maker, "__name__", ""): maker for maker in given}
+        if len(makers) < len(given):
+            raise InvalidArgument("privacy", privacy, f"{allowed}; functions with one name need labels")
+    if not makers or not all(isinstance(label, str) and label and callable(maker) for label, maker in makers.items()):
+        raise InvalidArgument("privacy", privacy, allowed)
+    return makers
 
 
 def _simulate_policy(

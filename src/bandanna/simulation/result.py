@@ -334,10 +334,19 @@ class Result:
 
 
 class ResultSet(Mapping[str, Result]):
-    """Results by their labels, as one table and one figure."""
+    """Results by their labels, as one table and one figure.
 
-    def __init__(self, results: Mapping[str, Result]) -> None:
+    Parameters
+    ----------
+    results
+        Results by their labels, at least one.
+    asked
+        For each label further columns of the frames: what was asked for, such as `asked_epsilon`.
+    """
+
+    def __init__(self, results: Mapping[str, Result], asked: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._results = {label: replace(result, name=label) for label, result in results.items()}
+        self._asked = {label: dict(asked[label]) if asked else {} for label in results}
 
     def __getitem__(self, label: str) -> Result:
         return self._results[label]
@@ -356,11 +365,14 @@ class ResultSet(Mapping[str, Result]):
 
     def summary(self, *, kind: str = "pandas") -> Any:
         """Return a frame with a row for each result, as `Result.summary`."""
-        return make_frame(_to_columns([one.summary_row() for one in self.values()]), kind, f"summary(kind={kind!r})")
+        rows = [result.summary_row() | self._asked[label] for label, result in self.items()]
+        return make_frame(_to_columns(rows), kind, f"summary(kind={kind!r})")
 
     def to_frame(self, *, kind: str = "pandas", rounds: str = "all") -> Any:
         """Return the rows of `Result.to_frame` of all results; what one result does not count is missing."""
         tables = [result.columns(rounds=rounds) for result in self.values()]
+        for table, asked in zip(tables, self._asked.values(), strict=True):
+            table |= {name: [value] * len(table["label"]) for name, value in asked.items()}
         names = list(dict.fromkeys(name for table in tables for name in table))
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for table in tables:
