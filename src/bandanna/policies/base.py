@@ -231,7 +231,8 @@ class Policy(ABC, Generic[State]):
             shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
             allowed = ", ".join(f"bd.{each}({'...' * (each != 'none')})" for each in self.trusts)
             raise InvalidArgument("privacy", shown, f"{type(self).__name__} has {allowed}")
-        if isinstance(horizon := getattr(self, "horizon", None), int | np.integer):
+        horizon = getattr(self, "horizon", None)
+        if isinstance(horizon, int | np.integer) and not isinstance(horizon, np.timedelta64):
             self.privacy.warn_if_delta_exceeds(int(horizon))
 
     @property

@@ -118,8 +118,9 @@ class Privacy:
         horizon
             How many users take part.
         """
-        if self.noisy and isinstance(self.budget, ApproxDP) and self.budget.delta * horizon > 1:
-            said = f"delta = {self.budget.delta:g} is more than 1/horizon = {1 / horizon:g}"
+        delta = self.budget.delta if self.noisy and isinstance(self.budget, ApproxDP) else 0.0
+        if delta > 0 and horizon > 1 / delta:  # compared without making a float of a very large horizon
+            said = f"delta = {delta:g} is more than 1/horizon = {1 / horizon:g}"
             advice = "a mechanism with this delta may publish some users' data as they are; choose a delta well below"
             warn_outside(WeakPrivacyWarning(f"{said}: {advice} 1/horizon"))
 
