@@ -23,14 +23,14 @@ _FIELDS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ClientTask:
-    """What the document of a task says, without its policy."""
+    """A task as its document describes it, without its policy."""
 
     document: bytes
     content: Mapping[str, Any]
 
     @classmethod
     def from_bytes(cls, document: bytes, name: str | None = None) -> ClientTask:
-        """A document, of this name where one is given; BandannaError for any other."""
+        """Read a document, which must have this id where one is given; BandannaError for any other."""
         content = loads(document)
         if not isinstance(content, dict) or content.get("format") != "bandanna task":
             raise Unreadable("this is not the document of a task")
@@ -46,7 +46,7 @@ class ClientTask:
 
     @classmethod
     def read(cls, path: str | Path, name: str | None = None) -> ClientTask:
-        """Of a file, or of the folder that `bandanna task create` has made; of this name where one is given."""
+        """Read a file, or the folder of `bandanna task create`; its id must be `name` where one is given."""
         place = Path(path)
         place = place / "task.json" if place.is_dir() else place
         try:
@@ -61,30 +61,30 @@ class ClientTask:
 
     @cached_property
     def digest(self) -> bytes:
-        """The same as 32 bytes."""
+        """The id as 32 bytes."""
         return decode_base64url(self.id, 32)
 
     @property
     def mixers(self) -> int:
-        """How many there are between devices and analyzer."""
+        """The number of mixers between devices and analyzer."""
         return int(self.content["mixers"])
 
     @property
     def device(self) -> Mapping[str, Any] | None:
-        """For clients without policies; None where there is none without."""
+        """The section for clients without policies; None where they need the policy."""
         found: Mapping[str, Any] | None = self.content["device"]
         return found
 
     @cached_property
     def arms(self) -> FixedArmSet | None:
-        """Arms that stay."""
+        """The arms that stay, or None."""
         if self.content["arms"] is None:
             return None
         ids, features, of_users = Encoding({}).loads(self.content["arms"])
         return FixedArmSet(ids=ids, features=features, of_users=of_users)
 
     def url(self, role: str) -> str:
-        """Where a role is found, and where this task is found there."""
+        """Return the address of this task at a role."""
         where = self.content["urls"].get(role)
         if where is None:
             raise BandannaError(f"task {self.id[:12]} does not say where its {role} is")
@@ -92,11 +92,11 @@ class ClientTask:
 
     @property
     def collector(self) -> str:
-        """Where devices report."""
+        """The address to which devices report."""
         return self.url("shuffler" if self.mixers else "analyzer")
 
     def key(self, name: str) -> str:
-        """A public key."""
+        """Return a public key of the task."""
         found = self.content["keys"].get(name)
         if found is None:
             raise BandannaError(f"task {self.id[:12]} has no key of its {name}")

@@ -33,7 +33,7 @@ _ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedArm:
-    """What one user was given: features of the arm as the policy takes them, the arm, and a group it may be kept in."""
+    """The arm that a user was given, its features as the policy takes them, and a group it may be kept in."""
 
     features: tuple[float, ...]
     arm: int
@@ -42,7 +42,7 @@ class PlayedArm:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSlot:
-    """A place in a batch, to which reports belong, by a ticket; `key` seals them, or their seeds."""
+    """A place in a batch with its ticket; `key` seals the reports of the place, or their seeds."""
 
     batch: Batch
     ticket: Ticket
@@ -50,26 +50,26 @@ class ReportSlot:
 
 
 class DeviceLogic(ABC):
-    """Every draw is fresh: whoever calls keeps the bytes, and sends them again."""
+    """Choose arms and encode reports. Every draw is fresh: the caller keeps the bytes to send them again."""
 
     dim: int  # features of an arm
     participations: int
 
     @abstractmethod
     def seen(self, features: Floats) -> Floats:
-        """Features as they are scored and reported, (K, d)."""
+        """Return features as they are scored and reported, (K, d)."""
 
     @abstractmethod
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
-        """An arm and the row's group; None where the place in the batch says what is played."""
+        """Choose an arm and the row's group; None where the place in the batch says what is played."""
 
     @abstractmethod
     def batch(self, content: Content, place: int) -> Batch:
-        """The running batch (0), or the one after it (1), if it is what the task has promised; else BandannaError."""
+        """Return the running batch (0) or the next (1), if it is what the task has promised; else BandannaError."""
 
     @abstractmethod
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
-        """Bodies of zero reports for all rounds."""
+        """Draw the bodies of zero reports for all rounds."""
 
     @abstractmethod
     def final(
@@ -82,7 +82,7 @@ class DeviceLogic(ABC):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """The body of what happened, for a round of the running batch; of nothing, and why, where that fails.
+        """Draw the body of what happened, for a round of the running batch; of nothing, and why, where that fails.
 
         BandannaError, before what happened is looked at, if the batch is not the one that was announced. Else there is
         a body of one length, whatever the features, the reward and the published numbers are: zeros are drawn first.
@@ -90,7 +90,7 @@ class DeviceLogic(ABC):
 
 
 def read_announced_batch(content: Content, place: int) -> Batch:
-    """A batch of a publication, as it was announced."""
+    """Return a batch of a publication as it was announced."""
     batches = content["batches"]
     if not 0 <= place < len(batches):
         raise Unreadable("a publication without the batch that takes reports")
@@ -98,7 +98,7 @@ def read_announced_batch(content: Content, place: int) -> Batch:
 
 
 class DocumentDevice(DeviceLogic):
-    """By the task's leaflet alone."""
+    """The logic of a device that knows the task's document alone."""
 
     def __init__(self, leaflet: ClientTask) -> None:
         plain = leaflet.device
@@ -129,7 +129,7 @@ class DocumentDevice(DeviceLogic):
         ]
 
     def seen(self, features: Floats) -> Floats:
-        """By the chooser."""
+        """Return features as the selector scores them."""
         return (
             features
             if isinstance(self._chooser, AssignedSelector)
@@ -137,7 +137,7 @@ class DocumentDevice(DeviceLogic):
         )
 
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
-        """By the chooser, from a snapshot of finite numbers of the right shapes."""
+        """Choose by the selector, from a snapshot of finite numbers of the right shapes."""
         if isinstance(self._chooser, AssignedSelector):
             return None
         snapshot = _decode_snapshot(content["snapshot"])
@@ -146,13 +146,13 @@ class DocumentDevice(DeviceLogic):
         return int(self._chooser.act(snapshot, seen[None], coins).actions[0]), 0
 
     def batch(self, content: Content, place: int) -> Batch:
-        """Of a plan that the document holds, with at least as many people as its noise is meant for."""
+        """Return a batch whose plan the document holds, with at least as many people as its noise is meant for."""
         batch = read_announced_batch(content, place)
         self._plan(batch)
         return batch
 
     def _plan(self, batch: Batch) -> Mapping[str, Any]:
-        """What the document says of batches with such rounds."""
+        """Return what the document says of batches with such rounds."""
         arms = self._leaflet.arms
         return check_announced_batch(self._plain, batch, None if arms is None else len(arms.ids))
 
@@ -160,13 +160,13 @@ class DocumentDevice(DeviceLogic):
         return [None if each is None else device_from_parameters(each) for each in self._plan(batch)["devices"][round_]]
 
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
-        """Noised in full; rows of zeros where a server is trusted with them."""
+        """Draw zero reports with all of their noise; rows of zeros where a server is trusted with them."""
         return [
             self._body(slot, round_, self._nothing(slot, round_, source)) for round_ in range(len(slot.batch.rounds))
         ]
 
     def _nothing(self, slot: ReportSlot, round_: int, source: NoiseSource) -> list[np.ndarray[Any, Any]]:
-        """Messages of all parts about nothing."""
+        """Draw the messages of all parts about nothing."""
         devices, parts = self._devices(slot.batch, round_), slot.batch.rounds[round_].parts
         return [
             np.zeros(part.length) if device is None else device.zero(source)[0]
@@ -183,7 +183,7 @@ class DocumentDevice(DeviceLogic):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """What is told, each part clipped and protected by its device."""
+        """Encode what happened, each part clipped and protected by its device."""
         zero = self._nothing(slot, round_, source)
         try:
             with np.errstate(all="ignore"):
@@ -195,7 +195,7 @@ class DocumentDevice(DeviceLogic):
         self, zero: list[np.ndarray[Any, Any]], round_: int, slot: ReportSlot, given: PlayedArm, reward: float,
         source: NoiseSource, coins: DeviceRandomness,
     ) -> list[np.ndarray[Any, Any]]:  # fmt: skip
-        """Messages of all parts about what happened, as long as those about nothing."""
+        """Draw the messages of all parts about what happened, as long as those about nothing."""
         features, rewards, arms = np.array([given.features]), np.array([reward]), np.array([given.arm])
         rows = []
         for how, device in zip(self._tells[round_], self._devices(slot.batch, round_), strict=True):
@@ -215,7 +215,7 @@ class DocumentDevice(DeviceLogic):
 
 @dataclass(frozen=True, kw_only=True)
 class _ThompsonSnapshot:
-    """What Thompson draws from."""
+    """The snapshot that Thompson sampling draws from."""
 
     theta: Floats
     root: Floats
@@ -224,7 +224,7 @@ class _ThompsonSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class _LinUCBSnapshot:
-    """What an optimist looks at."""
+    """The snapshot that an optimistic selector scores by."""
 
     theta: Floats
     inverse: Floats
@@ -240,7 +240,7 @@ def _decode_snapshot(text: str) -> Any:
 
 
 def _snapshot_fits(chooser: ActionSelector, snapshot: Any, arms: int, dim: int) -> bool:
-    """Whether it has what this chooser looks at, for so many arms with so many features: finite, of these shapes."""
+    """Tell whether a snapshot has the finite arrays that a selector needs for so many arms and features."""
     own = isinstance(chooser.domain, PerArmReport)
     d = dim + 1 if own else dim
     lead, plain = (arms,) if own else (), [snapshot.explore]

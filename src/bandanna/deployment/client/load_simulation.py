@@ -46,20 +46,20 @@ _PAUSE, _LONGEST = 0.05, 2.0  # seconds before something is tried again
 
 
 class Deployment(Protocol):
-    """What clients need of a deployment."""
+    """The requests that simulated users send to a deployment."""
 
     def publication(self, after: int | None, wait: float) -> SignedPublication | None:
-        """The publication in force, if it is newer."""
+        """Return the publication in force, if it is newer."""
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
-        """One for each user."""
+        """Return one ticket for each user."""
 
     def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
-        """Records of one request; returns when they are durable, or refused."""
+        """Send the records of one request; return when they are durable, or refused."""
 
 
 class HttpDeployment:
-    """Over HTTP; what fails without an answer is tried again with the same bytes, for at most `patience` seconds."""
+    """A deployment over HTTP; a request without an answer is sent again, for at most `patience` seconds."""
 
     def __init__(self, task: Task, *, token: str, patience: float = 60.0, verify_tls: Any = True) -> None:
         self._task, self._token, self._patience = task, token, patience
@@ -78,13 +78,13 @@ class HttpDeployment:
             calls.close()
 
     def publication(self, after: int | None, wait: float) -> SignedPublication | None:
-        """From the analyzer."""
+        """Ask the analyzer."""
         analyzer = self._calls["analyzer"]
         found: SignedPublication | None = self._again(lambda: analyzer.publication(self._task.id, after, wait))
         return found
 
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
-        """From the registrar, on behalf of the host's login."""
+        """Ask the registrar, as the host whose login knows the users."""
         asked: list[dict[str, Any]] = [{"user": user, "epoch": epoch} for user in users]
         for each, proofs in zip(asked, refused, strict=False):
             if proofs:
@@ -103,7 +103,7 @@ class HttpDeployment:
         return made
 
     def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
-        """To the collector; it may hear of a batch a little later than we do."""
+        """Send to the collector, which may hear of a batch a little later than users do."""
         content, path = join_records(list(records)), f"/tasks/{self._task.id}/reports"
 
         def asked() -> list[RecordAnswer]:
@@ -117,7 +117,7 @@ class HttpDeployment:
         return made
 
     def _again(self, call: Any) -> Any:
-        """Until there is an answer."""
+        """Repeat a call until there is an answer."""
         pause, end = _PAUSE, time.monotonic() + self._patience
         while True:
             try:
@@ -138,7 +138,7 @@ _WAIT = 20.0  # seconds in one request for a newer publication
 
 @dataclass(kw_only=True)
 class SimulationTotals:
-    """What happened to a crowd."""
+    """Counts and latencies of simulated users."""
 
     users: int = 0
     acknowledged: int = 0
@@ -188,14 +188,14 @@ class SimulatedUsers:
 
     @property
     def random_play(self) -> float:
-        """What the regret of as many users would be if arms were chosen at random."""
+        """The regret of as many users if arms were chosen at random."""
         env = self._environment
         played = OneClientPerRound(population=env) if isinstance(env, Population) else env
         return float(regret_of_random_play(played, horizon=max(1, self.account.users), n_seeds=1, seed=self._first)[0])
 
     @property
     def regret(self) -> float:
-        """Against always playing the best arm."""
+        """The regret against always playing the best arm."""
         return float(self.tally.total[0])
 
     def run(self) -> SimulationTotals:
@@ -214,7 +214,7 @@ class SimulatedUsers:
         return self.account
 
     def _await_publication(self, before: CurrentPublication | None) -> CurrentPublication:
-        """The next publication; BandannaError if none comes."""
+        """Wait for the next publication; BandannaError if none comes."""
         end = time.monotonic() + self._wait
         while time.monotonic() < end:
             found = self._deployment.publication(None if before is None else before.number, _WAIT)
@@ -225,14 +225,14 @@ class SimulatedUsers:
         raise BandannaError(f"the deployment has published nothing for {self._wait:g} seconds")
 
     def after(self, epoch: int) -> CurrentPublication:
-        """What is in force when a batch is over."""
+        """Return the publication in force when a batch is over."""
         view = self._view
         while view is None or (view.running[0] <= epoch and view.status == "running"):
             view = self._await_publication(view)
         return view
 
     def _rest(self, view: CurrentPublication) -> None:
-        """Who comes after the last release acts, and reports nothing."""
+        """Let the users after the last release act; they report nothing."""
         left = self._rounds - self.seed.done
         episode = view.episode()
         if left > 0 and view.status != "exhausted" and isinstance(episode, FixedLength | AssignedArms):
@@ -251,7 +251,7 @@ class SimulatedUsers:
         self._progress(self.account.users)
 
     def _play(self, view: CurrentPublication, batch: Batch) -> bool:
-        """One batch, all its rounds; whether it was whole."""
+        """Play all rounds of a batch; return whether it could be played."""
         episode, seed = view.episode(), self.seed
         if (
             episode is None
@@ -282,11 +282,11 @@ class SimulatedUsers:
         return True
 
     def told(self, view: CurrentPublication, rows: PlayedRounds) -> PlayedRounds:
-        """What a batch's people say that happened: the truth. An audit has one of them say something else."""
+        """Return the rows that a batch's users report: the truth. An audit overrides it for one of them."""
         return rows
 
     def _draw_answering(self, users: int) -> np.ndarray[Any, Any]:
-        """Who will answer."""
+        """Draw which users will answer."""
         return self._choosing.random(users) >= self._silent
 
     def _reporter(self, batch: Batch) -> BodyEncoder:
@@ -304,7 +304,7 @@ class SimulatedUsers:
     def _open(
         self, reporter: BodyEncoder, batch: Batch, asks: Sequence[tuple[SumQuery, ...]], tickets: Sequence[Ticket]
     ) -> list[int]:
-        """Slots with zero reports; their places."""
+        """Open slots with zero reports; return their places."""
         answers = self._send(
             [self._zeros(reporter, batch, asks, ticket, range(len(batch.rounds))) for ticket in tickets]
         )
@@ -339,7 +339,7 @@ class SimulatedUsers:
         rows: PlayedRounds,
         answering: np.ndarray[Any, Any],
     ) -> None:
-        """Final reports of a round; who opens a slot with one has zero reports for the rounds after it."""
+        """Send the final reports of a round; one that opens a slot has zero reports for the rounds after it."""
         wanted = asks[number] if asks else ()
         bodies = reporter.final(number, wanted, rows, tickets, *self._randomness(wanted))
         requests = []
@@ -353,7 +353,7 @@ class SimulatedUsers:
         self._send([request for request in requests if request])
 
     def _randomness(self, asks: Sequence[SumQuery]) -> tuple[NoiseSource, DeviceRandomness]:
-        """Of a simulation with the task's seed; or everybody's own."""
+        """Return noise and coins of a simulation with the task's seed, or secure ones."""
         if self.task.seed is None:
             return self._secure, SecureRandomness()
         stream = any(isinstance(ask.protocol, StreamProtocol) for ask in asks)
@@ -361,7 +361,7 @@ class SimulatedUsers:
         return (own.stream if stream else own.source), own.coins
 
     def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[RecordAnswer]]:
-        """Every user's request by itself, several at a time."""
+        """Send every user's request by itself, several at a time."""
         sent = list(self._pool.map(self._upload, requests))
         for some in sent:
             for answer in some:
@@ -379,7 +379,7 @@ class SimulatedUsers:
 
 
 def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
-    """What a crowd has seen, in numbers for people."""
+    """Summarize simulated users in numbers for people."""
     account = crowd.account
     latencies = account.latencies or [float("nan")]
     told: dict[str, Any] = {
@@ -404,7 +404,7 @@ def summarize_users(crowd: SimulatedUsers) -> dict[str, Any]:
 
 
 def world_for_task(task: Task, name: str | None = None) -> Environment:
-    """A typical one that fits the task's policy, or the one of this name, with the policy's numbers."""
+    """Return a typical environment for the task's policy, or the one of this name, with the policy's numbers."""
     policy = task.policy
     if name is None:
         found = world_for(policy, task.arms)

@@ -47,7 +47,7 @@ create table if not exists claims (id text primary key, task text not null, user
 
 @dataclass(frozen=True, kw_only=True)
 class PendingDecision:
-    """One decision.
+    """A decision that is not over, with the requests that were made for it.
 
     content  number: of the publication it was made on; day: since 1970; arm, features, group, name; and when it has a
              slot: batch, slot, collector and helper (the ticket's keys), key, key_id, place, round;
@@ -68,7 +68,7 @@ class PendingDecision:
     revision: int = 0
 
     def now(self, state: str, **content: Any) -> PendingDecision:
-        """In another state, with more content."""
+        """Return the decision in another state, with more content."""
         return replace(self, state=state, content={**self.content, **content})
 
 
@@ -101,7 +101,7 @@ class Outbox:
 
     @contextlib.contextmanager
     def _write_transaction(self) -> Iterator[sqlite3.Connection]:
-        """Whole, and on the disk, or not at all."""
+        """Run a transaction that is on the disk when it ends, or not written at all."""
         with self._lock:
             self._open().execute("begin immediate")
             try:
@@ -113,7 +113,7 @@ class Outbox:
 
     @property
     def _lock(self) -> threading.RLock:
-        """One thread at a time; a forked process has none: a copy of what is kept would be drawn for beside it."""
+        """The lock of this process; a forked process is refused, for it would draw a second report of a copy."""
         if os.getpid() != self._pid:  # where the lock may be held by a thread that does not exist
             raise BandannaError("an outbox lives in the process that opened it: open it anew in this one")
         return self._own
@@ -142,16 +142,16 @@ class Outbox:
         return made
 
     def find(self, task: str, user: str, id_: str) -> PendingDecision | None:
-        """A decision of this user."""
+        """Return a decision of this user, or None."""
         found = self._all("where task = ? and user = ? and id = ?", task, user, id_)
         return found[0] if found else None
 
     def waiting(self, task: str, user: str) -> list[PendingDecision]:
-        """Decisions that are not over, the oldest first."""
+        """Return the decisions that are not over, the oldest first."""
         return self._all("where task = ? and user = ? and state <> 'over' order by rowid", task, user)
 
     def refused(self, task: str, user: str) -> list[Any]:
-        """[epoch, slot, proof] of tickets of this user that were not used, the newest last."""
+        """Return [epoch, slot, proof] of tickets of this user that were not used, the newest last."""
         over = self._all("where task = ? and user = ? and state = 'over' order by rowid", task, user)
         return [proof for kept in over for proof in kept.content.get("refused", [])][-_PROOFS:]
 
@@ -180,7 +180,7 @@ class Outbox:
         return made
 
     def newest_seen(self, task: str) -> tuple[PublicationPin, SignedPublication] | None:
-        """The newest publication that was seen, as it was shown."""
+        """Return the newest publication that was seen, as it was shown, with its pin."""
         with self._lock:
             found = (
                 self._open()
@@ -193,7 +193,7 @@ class Outbox:
         return PublicationPin(number, chain), SignedPublication(bytes(document), *signatures)
 
     def pin(self, task: str, pin: PublicationPin, shown: SignedPublication, *, after: PublicationPin | None) -> bool:
-        """Keep a publication that was compared with `after`, if that is still the newest that was seen; whether it was.
+        """Keep a publication that was compared with `after`, if that is still the newest; return whether it was.
 
         So two processes never act upon two histories, each believed because the other one's was not looked at.
         """
@@ -205,7 +205,7 @@ class Outbox:
             return True
 
     def begin(self, kept: PendingDecision, most: int) -> PendingDecision | None:
-        """A new decision, and its claim to one of the user's `most` participations; None if there is none left.
+        """Begin a decision that claims one of the user's `most` participations; None if there is none left.
 
         A claim is made before anybody is asked for a ticket: whatever is lost on the way, a person has no more reports
         under way than the task allows.
@@ -218,7 +218,7 @@ class Outbox:
             return self._write(rows, kept)
 
     def claim(self, kept: PendingDecision, epoch: int) -> bool:
-        """A slot of an epoch for this decision; False if another decision of the user has it: slots are not shared."""
+        """Claim the slot of an epoch for this decision; False if another decision of the user has it."""
         with self._write_transaction() as rows:
             query = "select 1 from claims where task = ? and user = ? and epoch = ? and id <> ?"
             if rows.execute(query, (kept.task, kept.user, epoch, kept.id)).fetchone():
@@ -227,7 +227,7 @@ class Outbox:
             return True
 
     def close(self) -> None:
-        """Let go of the file, in the process that opened it."""
+        """Close the file, in the process that opened it."""
         if os.getpid() != self._pid:
             return
         with self._lock:
@@ -236,7 +236,7 @@ class Outbox:
 
 
 def default_path() -> Path:
-    """BANDANNA_OUTBOX, else bandanna/outbox.db in XDG_STATE_HOME or ~/.local/state."""
+    """Return BANDANNA_OUTBOX, else bandanna/outbox.db in XDG_STATE_HOME or ~/.local/state."""
     chosen = os.environ.get("BANDANNA_OUTBOX")
     if chosen:
         return Path(chosen)
@@ -245,7 +245,7 @@ def default_path() -> Path:
 
 
 def _create_private_file(path: Path) -> None:
-    """A file of its owner's only."""
+    """Make a file that only its owner can read."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     path.chmod(0o600)
@@ -271,7 +271,7 @@ class PublicationCache:
         self._verified: tuple[SignedPublication, Content, PublicationPin] | None = None
 
     def newest(self, after: int | None = None) -> Generator[Effect, Any, Content]:
-        """The one in force; without an answer, the newest that was seen. `after`: what the same call was shown."""
+        """Get the publication in force, or one after number `after`; without an answer, the newest that was seen."""
         known = self._outbox.newest_seen(self._leaflet.id)
         query = "" if after is None else f"?after={after}"
         try:
@@ -290,7 +290,7 @@ class PublicationCache:
     def _pinned(
         self, shown: SignedPublication, known: tuple[PublicationPin, SignedPublication] | None
     ) -> Generator[Effect, Any, Content]:
-        """A publication that follows upon what was seen when it was asked for; the newest that was seen from now on."""
+        """Check that a publication follows the one that was seen, and keep it as the newest."""
         while True:
             pin = None if known is None else known[0]
             content, made = self._read(shown, pin)
@@ -318,7 +318,7 @@ class PublicationCache:
             raise BandannaError(f"publication {content['number']} names the helper's key {now} after key {then}")
 
     def _between(self, first: int, end: int) -> Generator[Effect, Any, list[bytes]]:
-        """Hashes of the documents of publications first, ..., end - 1: blocks of them, which many devices ask for."""
+        """Get the hashes of documents first, ..., end - 1, in whole blocks, which many devices ask for."""
         if end - first > _MOST:
             raise BandannaError(f"publication {end} where {first} was expected: no analyzer publishes so often")
         hashes: list[bytes] = []
@@ -334,7 +334,7 @@ class PublicationCache:
         return SendRequest(role="analyzer", method="GET", url=f"{self._leaflet.url('analyzer')}/{what}")
 
     def seen(self) -> Content | None:
-        """The newest that was seen."""
+        """Return the newest publication that was seen, or None."""
         known = self._outbox.newest_seen(self._leaflet.id)
         return None if known is None else self._read(known[1], None)[0]
 

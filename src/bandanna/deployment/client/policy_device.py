@@ -28,7 +28,7 @@ from bandanna.types import Floats
 
 
 class BodyEncoder:
-    """Makes the bodies of some users' records; every call draws fresh noise, so bytes are kept until acknowledged."""
+    """Make the bodies of users' records; every call draws fresh noise, so bytes are kept until acknowledged."""
 
     def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
         self._task, self.batch, self.key_id = task, batch, key_id
@@ -43,7 +43,7 @@ class BodyEncoder:
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> list[bytes]:
-        """Of users with these rows and tickets, in the order of their places where arms are assigned."""
+        """Draw the bodies of users with these rows and tickets, in the order of places where arms are assigned."""
         wanted, users = self.batch.rounds[round_], len(tickets)
         if self._of_rows(round_):
             return [wanted.parts[0].to_bytes(row) for row in self._rows(played, wanted.parts[0].length)]
@@ -58,7 +58,7 @@ class BodyEncoder:
         return [self._body(round_, rows, ticket) for rows, ticket in zip(told, tickets, strict=True)]
 
     def zero(self, round_: int, asks: Sequence[SumQuery], ticket: Ticket, source: NoiseSource) -> bytes:
-        """Of somebody who has not answered (yet): noised in full, so that nobody can tell."""
+        """Draw the body of a user who has not answered, with all of its noise, so that nobody can tell."""
         wanted = self.batch.rounds[round_]
         if self._of_rows(round_):
             return wanted.parts[0].to_bytes(np.zeros(wanted.parts[0].length))
@@ -70,14 +70,14 @@ class BodyEncoder:
         return encode_record(ticket, self.batch, round_=round_, version=version, key_id=self.key_id, body=body)
 
     def _of_rows(self, round_: int) -> bool:
-        """Whether a round is of rows; refused unless the task's server is trusted with them, whatever was announced."""
+        """Tell whether a round is of rows; refuse them unless the task's server is trusted with rows."""
         rows = self.batch.rounds[round_].parts[0].form == "row"
         if rows and not sends_rows(self._task.policy):
             raise BandannaError(f"batch {self.batch.epoch} is of rows, and the task trusts nobody with them")
         return rows
 
     def _rows(self, played: PlayedRounds, length: int) -> np.ndarray[Any, Any]:
-        """Features, rewards, arm, group, and 1 for an answer."""
+        """Return features, rewards, arm, group, and 1 for an answer."""
         users = len(played.rewards)
         rewards = played.rewards.reshape(users, -1)
         rows = np.zeros((users, length))
@@ -101,14 +101,14 @@ class BodyEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentPublication(VerifiedPublication):
-    """What is in force: the policy's snapshot, the batches that take reports, and the running round."""
+    """The publication in force: the policy's snapshot, the batches that take reports, and the running round."""
 
     task: Task
     chain: str
 
     @classmethod
     def read(cls, task: Task, shown: SignedPublication, before: CurrentPublication | None = None) -> CurrentPublication:
-        """A publication of this task, signed and cosigned, not older than `before`; BandannaError for any other."""
+        """Verify a publication of this task that is not older than `before`; BandannaError for any other."""
         pin = None if before is None else PublicationPin(before.number, before.chain)
         keys = {"key": task.key("analyzer"), "registrar_key": task.key("registrar")}
         content, made = read_publication(shown, task_id=task.id, before=pin, **keys)
@@ -116,7 +116,7 @@ class CurrentPublication(VerifiedPublication):
 
     @property
     def status(self) -> str:
-        """running, exhausted or finished."""
+        """The task's status: running, exhausted or finished."""
         return str(self.content["status"])
 
     @property
@@ -132,16 +132,16 @@ class CurrentPublication(VerifiedPublication):
 
     @cached_property
     def answers(self) -> tuple[Estimate, ...]:
-        """Of earlier rounds of the running batch."""
+        """The answers of earlier rounds of the running batch."""
         return tuple(map(make_encoding().loads, self.content["answers"]))
 
     def episode(self, place: int = 0) -> Episode | None:
-        """Of the running batch, or of the one after it."""
+        """Return the episode of the running batch, or of the one after it."""
         episode = self.task.policy.episode(self.state)
         return episode if place == 0 or episode is None else self.task.policy.following(episode)
 
     def asks(self, place: int = 0) -> tuple[tuple[SumQuery, ...], ...]:
-        """Of every round of a batch: what is reported; only the running round's are placed where they belong."""
+        """Return the queries of every round of a batch; only those of the running round have their final place."""
         policy, episode = self.task.policy, self.episode(place)
         if episode is None:
             if place < len(self.batches):  # with any plan: there is none of the policy's to compare it with
@@ -171,7 +171,7 @@ class CurrentPublication(VerifiedPublication):
 
 
 class PolicyDevice(DeviceLogic):
-    """As devices of the simulator do it."""
+    """The logic of a device that asks the policy itself, as the simulator's devices do."""
 
     def __init__(self, leaflet: ClientTask) -> None:
         self._task = Task.from_bytes(leaflet.document, leaflet.id)
@@ -183,11 +183,11 @@ class PolicyDevice(DeviceLogic):
         return CurrentPublication(task=self._task, content=dict(content), chain="")
 
     def seen(self, features: Floats) -> Floats:
-        """By the policy."""
+        """Return features as the policy scores them."""
         return np.asarray(self._policy.seen(features[None])[0])
 
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
-        """By the policy, unless it assigns arms."""
+        """Choose by the policy, unless it assigns arms."""
         view = self._view(content)
         episode = view.episode()
         if isinstance(episode, AssignedArms):
@@ -196,7 +196,7 @@ class PolicyDevice(DeviceLogic):
         return int(choice.actions[0]), 0 if choice.groups is None else int(choice.groups[0])
 
     def batch(self, content: Content, place: int) -> Batch:
-        """As the policy means it."""
+        """Return a batch that is announced as the policy means it."""
         batch = read_announced_batch(content, place)
         if batch.clients:
             allowed = "one whose users play one arm each: here a client answers for all plays of a batch"
@@ -212,7 +212,7 @@ class PolicyDevice(DeviceLogic):
         return batch
 
     def zeros(self, content: Content, place: int, slot: ReportSlot, source: NoiseSource) -> list[bytes]:
-        """Of every round."""
+        """Draw the zero report of every round."""
         asks = self._view(content).asks(place)
         reporter, rounds = self._reporter(slot), range(len(slot.batch.rounds))
         return [reporter.zero(number, asks[number] if asks else (), slot.ticket, source) for number in rounds]
@@ -227,7 +227,7 @@ class PolicyDevice(DeviceLogic):
         source: NoiseSource,
         coins: DeviceRandomness,
     ) -> tuple[bytes, Exception | None]:
-        """By the policy's own report, where the publication says."""
+        """Draw the policy's own report, where the publication evaluates the query."""
         view = self._view(content)
         epochs = [batch.epoch for batch in view.batches]
         if slot.batch.epoch not in epochs:
