@@ -30,36 +30,18 @@ from bandanna.types import Ints
 _LARGEST = 36.0  # epsilon beyond which a coin of 53 places lies no less
 
 
-@stored_as("LocalBits")
 @dataclass(frozen=True, kw_only=True)
-class LocalBits(BatchProtocol):
-    """Sum of private bits: each user sends its bit with probability q = e^epsilon / (1 + e^epsilon), else the opposite.
+class RandomizedResponseProtocol(BatchProtocol):
+    """A protocol in which each user sends one randomized bit. With one participation, delta stays unspent."""
 
-        estimate = (ones - (1 - q) n) / (2q - 1),      variance n q (1 - q) / (2q - 1)^2
-
-    Privacy: each answer is pure epsilon-DP on its own. No pure local protocol for bits has less noise; at epsilon = 1
-    its standard deviation is about a quarter of `LocalGaussian`'s at delta = 1e-5. Reference: Warner 1965; Kairouz, Oh
-    and Viswanath 2016 (optimality).
-    """
-
-    domain: Domain = Bits()
     delta: float = 0.0
     epsilon: float
 
-    name: ClassVar[str] = "local_bits"
     trust: ClassVar[str] = "local"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.domain, Bits):
-            raise InvalidArgument("domain", self.domain, "Bits()")
         object.__setattr__(self, "epsilon", self.mechanism.epsilon)
-
-    @classmethod
-    def calibrate(cls, *, budget: Budget, participations: int = 1) -> LocalBits:
-        """Find the least noise for the budget. With one participation, delta stays unspent."""
-        epsilon, delta = calibrate_bits(budget, participations)
-        return cls(epsilon=epsilon, participations=participations, delta=delta)
 
     @cached_property
     def mechanism(self) -> RandomizedResponse:
@@ -70,6 +52,39 @@ class LocalBits(BatchProtocol):
     def event(self) -> DiscreteLaplaceEvent:
         """One answer."""
         return self.mechanism.event
+
+    @property
+    def bits_per_user(self) -> int:
+        """One: the bit or the sign. The vector of a sign is public."""
+        return 1
+
+
+@stored_as("LocalBits")
+@dataclass(frozen=True, kw_only=True)
+class LocalBits(RandomizedResponseProtocol):
+    """Sum of private bits: each user sends its bit with probability q = e^epsilon / (1 + e^epsilon), else the opposite.
+
+        estimate = (ones - (1 - q) n) / (2q - 1),      variance n q (1 - q) / (2q - 1)^2
+
+    Privacy: each answer is pure epsilon-DP on its own. No pure local protocol for bits has less noise; at epsilon = 1
+    its standard deviation is about a quarter of `LocalGaussian`'s at delta = 1e-5. Reference: Warner 1965; Kairouz, Oh
+    and Viswanath 2016 (optimality).
+    """
+
+    domain: Domain = Bits()
+
+    name: ClassVar[str] = "local_bits"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.domain, Bits):
+            raise InvalidArgument("domain", self.domain, "Bits()")
+
+    @classmethod
+    def calibrate(cls, *, budget: Budget, participations: int = 1) -> LocalBits:
+        """Find the least noise for the budget. With one participation, delta stays unspent."""
+        epsilon, delta = calibrate_bits(budget, participations)
+        return cls(epsilon=epsilon, participations=participations, delta=delta)
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
@@ -91,11 +106,6 @@ class LocalBits(BatchProtocol):
         """Debiases the count."""
         return BitResponseAnalyzer(mechanism=self.mechanism)
 
-    @property
-    def bits_per_user(self) -> int:
-        """One."""
-        return 1
-
     def std(self, users: int) -> float:
         """Return sqrt(users) times the standard deviation of a debiased answer."""
         return math.sqrt(validation.integer("users", users) * self.mechanism.variance)
@@ -107,7 +117,7 @@ class LocalBits(BatchProtocol):
 
 @stored_as("LocalSigns")
 @dataclass(frozen=True, kw_only=True)
-class LocalSigns(BatchProtocol):
+class LocalSigns(RandomizedResponseProtocol):
     """Sum of vectors +u or -u with public u and private sign, by randomized response about the sign.
 
         message = v, or -v with probability 1 - q;      estimate = sum message / (2q - 1)
@@ -121,33 +131,19 @@ class LocalSigns(BatchProtocol):
     """
 
     domain: Ball
-    delta: float = 0.0
-    epsilon: float
 
     name: ClassVar[str] = "local_signs"
-    trust: ClassVar[str] = "local"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.domain, Ball):
             raise InvalidArgument("domain", self.domain, "Ball(...), in which the negative of every vector is")
-        object.__setattr__(self, "epsilon", self.mechanism.epsilon)
 
     @classmethod
     def calibrate(cls, *, domain: Ball, budget: Budget, participations: int = 1) -> LocalSigns:
         """Find the least noise for the budget. With one participation, delta stays unspent."""
         epsilon, delta = calibrate_bits(budget, participations)
         return cls(domain=domain, epsilon=epsilon, participations=participations, delta=delta)
-
-    @cached_property
-    def mechanism(self) -> RandomizedResponse:
-        """Sampler and price of one answer."""
-        return RandomizedResponse(epsilon=self.epsilon)
-
-    @property
-    def event(self) -> DiscreteLaplaceEvent:
-        """One answer."""
-        return self.mechanism.event
 
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
@@ -168,11 +164,6 @@ class LocalSigns(BatchProtocol):
     def analyzer(self) -> SignResponseAnalyzer:
         """Debiases the sum."""
         return SignResponseAnalyzer(domain=self.domain, mechanism=self.mechanism)
-
-    @property
-    def bits_per_user(self) -> int:
-        """One: the sign. The vector is public."""
-        return 1
 
     def std(self, users: int) -> float:
         """Return an upper bound, reached by longest vectors that all lie along one coordinate."""
