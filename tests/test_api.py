@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import bandanna as bd
@@ -201,3 +202,16 @@ def test_a_sweep_without_sense_is_refused(given: dict[str, Any], argument: str) 
     with pytest.raises(InvalidArgument) as caught:
         bd.sweep(make_linear(bd.none()), WORLD, **given)
     assert caught.value.argument == argument
+
+
+def test_a_log_values_a_target() -> None:
+    """`bd.ope.snips(log, target="arm:b")` gives an estimate and an interval for a policy that always plays `b`."""
+    rng = np.random.default_rng(0)
+    arms = rng.choice(["a", "b"], 400)
+    rewards = np.clip(np.where(arms == "b", 0.7, 0.3) + rng.uniform(-0.2, 0.2, 400), 0, 1)
+    frame = pandas.DataFrame({"age": rng.uniform(0, 1, 400), "arm": arms, "visits": rewards})
+    log = bd.Log.from_frame(frame, context=["age"], arm="arm", arms=["a", "b"], reward="visits", propensity=0.5)
+    value = bd.ope.snips(log, target="arm:b")
+    low, high = value.interval(0.95)
+    assert low < value.estimate < high
+    assert value.estimate == pytest.approx(rewards[arms == "b"].mean())
