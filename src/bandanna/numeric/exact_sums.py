@@ -198,10 +198,10 @@ class RunLengthSizes:
 
 
 def assigned_arms(places: Ints, *, arms: Ints, plays: Ints, in_turn: bool) -> Ints:
-    """Return the arms of places 0, 1, ..., (n,) -> (n,), with `plays` plays of each: one arm after the other, or in
-    turn.
+    """Return the arms of places 0, 1, ..., (n,) -> (n,), `plays` of each: one arm after the other, or in turn.
 
-    >>> assigned_arms(np.arange(4), arms=np.array([5, 7]), plays=np.array([1, 3]), in_turn=True) array([5, 7, 7, 7])
+    >>> assigned_arms(np.arange(4), arms=np.array([5, 7]), plays=np.array([1, 3]), in_turn=True)
+    array([5, 7, 7, 7])
     """
     if not in_turn:
         return np.asarray(arms[np.searchsorted(np.cumsum(plays), places, side="right")])

@@ -83,8 +83,13 @@ def _fits_array(value: Any, number: Any) -> bool:
 def stored_as(name: str) -> Callable[[Kind], Kind]:
     """Give a class the name under which its values are saved and sent; a subclass needs a name of its own.
 
-    >>> from dataclasses import dataclass >>> @stored_as("Tally") ... @dataclass(frozen=True, kw_only=True) ... class
-    Tally: ...     total: int >>> find_stored_name(Tally) 'Tally'
+    >>> from dataclasses import dataclass
+    >>> @stored_as("Tally")
+    ... @dataclass(frozen=True, kw_only=True)
+    ... class Tally:
+    ...     total: int
+    >>> find_stored_name(Tally)
+    'Tally'
 
     The name is part of the format of files and messages, so it stays when the class or its module is renamed. A class
     that is defined again in the same module, as in a notebook, replaces its earlier definition.
@@ -135,7 +140,8 @@ def dataclasses_in(*hints: Any) -> dict[str, type]:
 
     A declared dataclass without a name is refused. A subclass without one is left out, and refused when it is encoded.
 
-    >>> from bandanna.device.domain import Estimate >>> sorted(dataclasses_in(tuple[Estimate, ...], float | None))
+    >>> from bandanna.device.domain import Estimate
+    >>> sorted(dataclasses_in(tuple[Estimate, ...], float | None))
     ['Estimate']
     """
     seen = set[type]()
