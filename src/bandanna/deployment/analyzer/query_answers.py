@@ -43,14 +43,14 @@ _INDEX = 2**31  # no arm or group has so large a number
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerCharge:
-    """An ask that was answered, and what it was answered from."""
+    """A query that was answered, and the data that it was answered from."""
 
     ask: SumQuery
     data: bytes
 
 
 def charge_ledger(ledger: Ledger | None, charges: Sequence[LedgerCharge], *, task: str, batch: str) -> None:
-    """Pay for asks, before anybody sees an answer: those about the same people are one entry, at the composed price."""
+    """Pay for queries before anybody sees an answer: queries about the same people are one composed entry."""
     if ledger is None:
         return
     together: dict[tuple[str, str, str | None], list[LedgerCharge]] = {}
@@ -72,7 +72,7 @@ def charge_ledger(ledger: Ledger | None, charges: Sequence[LedgerCharge], *, tas
 def estimate_from_views(
     asks: Sequence[SumQuery], views: Sequence[tuple[Any, ...]], streams: Mapping[int, Any], source: NoiseSource
 ) -> tuple[dict[int, Any], list[Estimate]]:
-    """Estimates of a round's asks, and what the analyzer holds of streams after it: released numbers only."""
+    """Return what the analyzer holds of streams after a round, and the estimates of its queries."""
     held, estimates = dict(streams), []
     for ask, parts in zip(asks, views, strict=True):
         analyzer = ask.protocol.analyzer
@@ -87,7 +87,7 @@ def estimate_from_views(
 
 @dataclass(kw_only=True)
 class TrustedServerRunner:
-    """A server that is trusted with rows: it is every device's reporter, the mixer and the analyzer at once."""
+    """A server that is trusted with rows: it does the work of devices, mixer and analyzer."""
 
     policy: Policy[Any]
     desk: RunnerState
@@ -97,7 +97,7 @@ class TrustedServerRunner:
     charges: list[LedgerCharge] = field(default_factory=list)
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
-        """The state after an episode with these rows."""
+        """Return the state after an episode with these rows."""
         self.desk = self.desk.keep(self.policy.keeps, played)
         return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
@@ -109,7 +109,7 @@ class TrustedServerRunner:
         return estimate
 
     def _statistic(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
-        """What devices would report; a row that this policy cannot take is nobody's, or its sender would stop all."""
+        """Return what devices would report; a row that the policy cannot take counts as no answer."""
         try:
             return self._told(ask, rows)
         except Exception:
@@ -119,14 +119,14 @@ class TrustedServerRunner:
         return self._told(ask, _blank_rows(self.policy, rows, wrong))
 
     def _told(self, ask: SumQuery, rows: PlayedRounds) -> Statistic:
-        """What devices would report, of finite numbers."""
+        """Return what devices would report; raise if a number is not finite."""
         with np.errstate(all="ignore"):
             statistic = form_reports(self.policy, ask, rows, self.coins)
         check_all_finite("statistics", statistic.values)
         return statistic
 
     def _find_bad_rows(self, ask: SumQuery, rows: PlayedRounds, begin: int, end: int) -> list[int]:
-        """Places of rows that cannot be reported, found by halves."""
+        """Find the places of rows that cannot be reported, by halves."""
         try:
             self._told(ask, rows.at(slice(begin, end)))
         except Exception:  # of whatever kind: a row must not stop the others
@@ -138,7 +138,7 @@ class TrustedServerRunner:
 
 
 def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> PlayedRounds:
-    """The same rows, but for those who count as if they had not answered."""
+    """Return the rows, with those at `places` as of users who have not answered."""
     told = np.ones(len(rows.rewards), dtype=bool) if rows.answered is None else rows.answered.copy()
     told[places] = False
     there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
@@ -150,7 +150,7 @@ def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> P
 
 
 def _neutral_reward(policy: Policy[Any]) -> float:
-    """The reward of who has none: the one nearest to 0."""
+    """Return the reward of users without one: the allowed reward nearest to 0."""
     low, high = getattr(policy, "reward_range", (0.0, 0.0))
     return float(min(max(0.0, low), high))
 
@@ -160,7 +160,7 @@ def _statistic_bytes(statistic: Statistic) -> bytes:
 
 
 def played_from_rows(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any, Any]) -> PlayedRounds:
-    """Rows (features, rewards, arm, group, answered), in the order of places, as a policy takes them.
+    """Return rows (features, rewards, arm, group, answered), in the order of places, as a policy takes them.
 
     Nobody's reward is the one nearest to 0. A row that no policy could take counts as nobody's: its sender would
     otherwise decide whether the batch can be learned from.
@@ -204,7 +204,7 @@ class UnusableBatch(BandannaError):
 
 
 def check_share(share: Any, *, task: str, epoch: int, round_: int, mixer: str) -> Share:
-    """A share of this batch, from this mixer."""
+    """Return the share if it is one of this round, from this mixer; else InvalidStatistic."""
     if not isinstance(share, dict) or set(_FIELDS) != set(share):
         raise InvalidStatistic("share", share, "a share of a batch")
     if not all(matches_type(share[name], hint) for name, hint in _FIELDS.items()):
@@ -224,7 +224,10 @@ def decode_shares(
     opener: Opener | None,
     info: bytes,
 ) -> list[tuple[Any, ...]]:
-    """The views of every ask of a round; Burned if the mixers do not agree, or if their sum is no sum of counts."""
+    """Return the views of every query of a round.
+
+    UnusableBatch if the mixers do not agree, or if their sum is no sum of counts.
+    """
     first = shares[0]
     for share in shares:
         if (share["count"], share["checksum"]) != (first["count"], first["checksum"]) or share["bad"]:
@@ -275,7 +278,7 @@ def _check_users(views: Sequence[tuple[Any, ...]], parts: Sequence[Part], users:
 
 
 def rows_from_share(share: Share) -> np.ndarray[Any, Any]:
-    """Rows as devices sent them, (n, length)."""
+    """Return rows as devices sent them, (n, length)."""
     rows = make_mixer_encoding().loads(share["parts"][0])
     if not isinstance(rows, np.ndarray) or rows.ndim != 2:
         raise InvalidStatistic("share", rows, "rows of numbers")
@@ -285,7 +288,7 @@ def rows_from_share(share: Share) -> np.ndarray[Any, Any]:
 def _open_reports(
     text: str, part: Part, mixer: Mixer, opener: Opener | None, info: bytes, seals: set[bytes]
 ) -> tuple[Any, ...]:
-    """Reports that were sealed for the analyzer, in the order in which they came: sorted by their ciphertexts.
+    """Open reports that were sealed for the analyzer, in the order in which they came: sorted by ciphertexts.
 
     One that cannot be opened, or that no honest device sends, counts as a zero without noise: nobody between could see
     what it is, and its sender must not decide whether the others are heard. What is made of a view costs no privacy.
@@ -317,7 +320,7 @@ def _check_once(sealed: list[Any], seals: set[bytes]) -> None:
 
 
 def _open_body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes) -> bytes:
-    """What was sealed, if it is a report."""
+    """Return what was sealed if it is a report, else zeros."""
     try:
         body = opener.open(decode_base64url(text), info)
         if len(body) == plain.size:
@@ -329,7 +332,7 @@ def _open_body(text: Any, plain: Part, mixer: Mixer, opener: Opener, info: bytes
 
 
 def _add_shares(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Shares modulo 2^64."""
+    """Add shares modulo 2^64."""
     if len(one) != len(other):
         raise UnusableBatch("the mixers have closed different batches")
     return tuple(_add_modular(left, right) for left, right in zip(one, other, strict=True))
@@ -345,12 +348,12 @@ def _add_modular(left: Any, right: Any) -> Any:
 
 
 def _wrap_to_int64(numbers: Any) -> Ints:
-    """Sums of int64 wrap, which is what modulo 2^64 means."""
+    """Return int64 numbers, whose sums wrap modulo 2^64."""
     return np.asarray(numbers, dtype=np.int64)
 
 
 def _check_view(view: Any, mixer: Mixer) -> None:
-    """What a mixer forwards: totals that counts of so many users can have; rows were checked one by one."""
+    """Refuse a view that the mixer does not forward, such as totals that counts of its users cannot have."""
     levels = isinstance(mixer, LevelMixer)
     if isinstance(view, FullBatches) != levels or isinstance(view, MixerState) == levels or view.users < mixer.least:
         raise UnusableBatch("views that this mixer does not forward")

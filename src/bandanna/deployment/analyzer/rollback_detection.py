@@ -17,7 +17,7 @@ _PATIENCE = 60.0  # seconds for which a registrar may be away before somebody ha
 
 
 class WitnessCall:
-    """Tells the registrar of publications.
+    """Call the registrar, which cosigns publications.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class WitnessCall:
         self._registrar, self._path = registrar, f"/tasks/{task}/witness"
 
     def __call__(self, content: bytes) -> tuple[int, Any]:
-        """The registrar's answer to what the analyzer has signed of a publication; Unreachable if there is none."""
+        """Return the registrar's answer to the analyzer's statement; RoleUnreachable if there is none."""
         status, answer, _ = self._registrar.ask("PUT", self._path, content)
         try:
             return status, loads(answer)
@@ -40,7 +40,7 @@ class WitnessCall:
 
 
 class WitnessThread:
-    """One thread: has cosigned what is pending, at the start of the process and whenever the registrar was away."""
+    """A thread that gets pending publications cosigned, from the start and whenever the registrar was away."""
 
     def __init__(self, learner: BatchProcessor, *, log: EventLog) -> None:
         self._learner, self._log = learner, log
@@ -70,7 +70,7 @@ class WitnessThread:
                 return
 
     def step(self) -> bool:
-        """Have cosigned what is pending; whether nothing is left."""
+        """Get pending publications cosigned; return whether none is left."""
         settled, pending = self._learner.settle(), self._learner.pending
         if self._learner.rolled_back:
             self._log.say("rolled back")
@@ -82,6 +82,6 @@ class WitnessThread:
 
     @property
     def late(self) -> bool:
-        """Whether a publication has waited for the registrar for a minute."""
+        """Tell whether a publication has waited for the registrar for a minute."""
         since = self._since
         return since is not None and time.monotonic() - since > _PATIENCE

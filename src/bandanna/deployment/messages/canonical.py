@@ -21,13 +21,13 @@ from bandanna.types import Ints
 
 
 def dumps(document: Any) -> bytes:
-    """Keys in order, no spaces, no numbers that are none: equal values have equal bytes."""
+    """Encode JSON with sorted keys, no spaces, no NaN or infinity: equal values have equal bytes."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.encode("ascii")
 
 
 def loads(content: bytes | str) -> Any:
-    """A document; Unreadable if it is none."""
+    """Parse a document; Unreadable if it is none."""
     try:
         return json.loads(content, parse_constant=_refuse)
     except (RecursionError, ValueError) as error:  # which holds the document
@@ -35,7 +35,7 @@ def loads(content: bytes | str) -> Any:
 
 
 def digest(content: bytes) -> str:
-    """SHA-256, as a text for addresses."""
+    """Return the SHA-256 of bytes, as base64url."""
     return encode_base64url(hashlib.sha256(content).digest())
 
 
@@ -94,13 +94,13 @@ _SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM
 
 
 def signing_key() -> tuple[str, str]:
-    """A new pair, secret and public."""
+    """Draw a new pair for signatures, secret and public."""
     key = Ed25519PrivateKey.generate()
     return encode_base64url(key.private_bytes_raw()), encode_base64url(key.public_key().public_bytes_raw())
 
 
 def sealing_key() -> tuple[str, str]:
-    """A new pair, secret and public: to seal for its owner, or to agree with its owner upon a key."""
+    """Draw a new pair, secret and public, to seal for its owner or to agree with its owner on a key."""
     key = X25519PrivateKey.generate()
     return encode_base64url(key.private_bytes_raw()), encode_base64url(key.public_key().public_bytes_raw())
 
@@ -131,7 +131,7 @@ def is_sound(kind: Literal["sign", "agree", "seal"], public: str) -> bool:
 
 
 def agreed_key(secret: str, public: str, *, salt: bytes, info: bytes) -> bytes:
-    """The key that the owners of two pairs share, 32 bytes: each makes it from its own secret and the other's public.
+    """Return the 32-byte key that the owners of two pairs share, from one's secret and the other's public key.
 
     Parameters
     ----------
@@ -188,23 +188,23 @@ def verify(public: str, task: str, kind: Kind, content: bytes, signature: Any) -
 
 
 def _signed_bytes(task: str, kind: Kind, content: bytes) -> bytes:
-    """What is signed: no kind and no task has a line feed, so that two texts are never one."""
+    """Return the bytes that are signed. No kind and no task has a line feed, so two texts are never one."""
     return f"bandanna {kind}\n{task}\n".encode() + content
 
 
 def seal(public: str, content: bytes, info: bytes) -> bytes:
-    """For the owner of a key; `info` says what it belongs to, and must be said again to open it."""
+    """Seal content for the owner of a key; it opens only with the same `info`."""
     return _SUITE.encrypt(content, X25519PublicKey.from_public_bytes(decode_base64url(public, 32)), info)
 
 
 class Opener:
-    """Opens what was sealed for one key; made once, used often."""
+    """Open what was sealed for one key; made once, used often."""
 
     def __init__(self, secret: str) -> None:
         self._key = X25519PrivateKey.from_private_bytes(decode_base64url(secret, 32))
 
     def open(self, content: bytes, info: bytes) -> bytes:
-        """What was sealed; BandannaError if it was not sealed for this key and for this."""
+        """Return what was sealed; BandannaError if it was not sealed for this key and this info."""
         try:
             return bytes(_SUITE.decrypt(content, self._key, info))
         except (InvalidTag, ValueError) as error:
@@ -212,12 +212,12 @@ class Opener:
 
 
 def draw_seed() -> bytes:
-    """Of one mask."""
+    """Draw the seed of a mask."""
     return secrets.token_bytes(SEED)
 
 
 def expand_masks(seed: bytes, lengths: Sequence[int]) -> list[Ints]:
-    """Those of the parts of one report: pieces of one mask."""
+    """Return the masks of the parts of one report: pieces of one mask."""
     return np.split(expand_mask(seed, sum(lengths)), np.cumsum(lengths)[:-1])
 
 

@@ -21,14 +21,14 @@ HASH = 32  # bytes of each
 
 
 class PublicationPin(NamedTuple):
-    """The newest publication that somebody has seen."""
+    """The number and the chain of a publication, which name its whole history."""
 
     number: int
     chain: str
 
 
 class SignedPublication(NamedTuple):
-    """A publication as the analyzer shows it: with its signature, and the registrar's cosignature."""
+    """A publication with the analyzer's signature and the registrar's cosignature."""
 
     document: bytes
     signature: str
@@ -36,17 +36,17 @@ class SignedPublication(NamedTuple):
 
     @classmethod
     def of(cls, document: bytes, headers: Mapping[str, str]) -> SignedPublication:
-        """An answer of the analyzer; names of headers are in lower case."""
+        """Make one of an answer of the analyzer; names of headers are in lower case."""
         return cls(document, headers.get("signature", ""), headers.get("witness", ""))
 
 
 def chain_document(previous: str, document: bytes) -> str:
-    """The chain of a publication, whose document names the chain of the one before."""
+    """Return the chain of a publication, whose document names the chain of the one before."""
     return extend_chain(previous, [hashlib.sha256(document).digest()])
 
 
 def extend_chain(chain: str, hashes: Iterable[bytes]) -> str:
-    """The chain after documents with these hashes."""
+    """Return the chain after documents with these hashes."""
     for each in hashes:
         chain = digest((decode_base64url(chain, HASH) if chain else b"") + each)
     return chain

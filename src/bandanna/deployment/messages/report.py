@@ -61,7 +61,7 @@ class Record:
     body: bytes
 
     def to_bytes(self) -> bytes:
-        """As it travels, and as an outbox keeps it."""
+        """Return the bytes that are sent, and that an outbox keeps."""
         head = _HEADER.pack(self.slot, self.tag, self.epoch, self.round, self.version, self.key_id)
         return head + self.body
 
@@ -86,7 +86,7 @@ class Record:
         key_id: int = 0,
         body: bytes,
     ) -> Record:
-        """With the tag that the collector checks.
+        """Make a record with the tag that the collector checks.
 
         Parameters
         ----------
@@ -103,18 +103,18 @@ Fields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, tag, epoch, rou
 def record_tag(
     key: bytes, plan: bytes, slot: bytes, epoch: int, round_: int, version: int, key_id: int, body: bytes
 ) -> bytes:
-    """What shows that the owner of a ticket has made these fields, for a batch of a plan with this digest."""
+    """Return the tag by which a ticket's key proves these fields, for a plan with this digest."""
     return mac(key, _LABEL, slot, _TAIL.pack(epoch, round_, version, key_id), body, plan)
 
 
 def is_tagged(record: Fields, key: bytes, plan: bytes) -> bool:
-    """Whether a record has the tag that its fields must have; compared in constant time."""
+    """Tell in constant time whether a record has the tag that its fields must have."""
     slot, tag, epoch, round_, version, key_id, body = record
     return is_equal_mac(tag, record_tag(key, plan, slot, epoch, round_, version, key_id, body))
 
 
 def split_records(content: bytes, most: int) -> list[Fields]:
-    """The records of a request, each with its length before it (u32), as tuples: this is where time is spent."""
+    """Split a request into records, each with its length before it (u32), as tuples, which are quick to make."""
     length, size = content[:4], 4 + int.from_bytes(content[:4], "little")
     places = range(0, len(content), size)
     whole = size >= 4 + HEADER and not len(content) % size and len(places) <= most
@@ -143,7 +143,7 @@ def _split_any(content: bytes, most: int) -> Iterator[Fields]:
 
 
 def join_records(records: Iterator[bytes] | list[bytes]) -> bytes:
-    """A request of some records."""
+    """Join records to a request."""
     return b"".join(len(record).to_bytes(4, "little") + record for record in records)
 
 
@@ -161,7 +161,7 @@ _PLACES = 2**31  # no batch has more
 
 @dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """A slot of an epoch, and the registrar's word for it: a key for each who verifies it.
+    """A slot of an epoch, with a key of the registrar for each role that verifies it.
 
     collector  makes the tags of records;  helper: goes to the helper inside what is sealed for it, with two mixers
     """
@@ -174,7 +174,7 @@ class Ticket:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordAnswer:
-    """What the collector says of one record: its place, or why it was not kept, with a proof that it was not used."""
+    """The collector's answer to a record: its place, or why it was not kept, with a proof that it was not used."""
 
     place: int = -1
     reason: str = ""
@@ -182,7 +182,7 @@ class RecordAnswer:
 
 
 def ticket_from_plain(plain: Any) -> Ticket:
-    """As the registrar writes it: {"epoch", "slot", "collector", "helper"?}; Unreadable for anything else."""
+    """Read a ticket as the registrar writes it: {"epoch", "slot", "collector", "helper"?}; else Unreadable."""
     wanted = {"epoch", "slot", "collector"}
     if not isinstance(plain, Mapping) or not wanted <= set(plain) or type(plain["epoch"]) is not int:
         raise Unreadable(
@@ -194,7 +194,7 @@ def ticket_from_plain(plain: Any) -> Ticket:
 
 
 def parse_answers(status: int, content: bytes, count: int) -> list[RecordAnswer]:
-    """A collector's answer, one for each of `count` records."""
+    """Read a collector's answer: one for each of `count` records."""
     document = loads(content)
     try:
         if status == 201:
@@ -232,7 +232,7 @@ _REPORT = struct.Struct("<32s32sIH")  # label, task, epoch, round
 
 
 def sealing_info(task: bytes, batch: Batch, round_: int, slot: bytes) -> bytes:
-    """For HPKE: a seed opens only as that of this slot, in this round of a batch with this very plan.
+    """Return the info for HPKE: a seed opens only as that of this slot, in this round of a batch with this plan.
 
     So a shuffler cannot have the helper add fewer people, or other ones, than the device was told of. The version of
     the record is not in it: the helper would learn who has answered, and a share with the seed of another version is
@@ -242,12 +242,12 @@ def sealing_info(task: bytes, batch: Batch, round_: int, slot: bytes) -> bytes:
 
 
 def report_info(task: bytes, epoch: int, round_: int) -> bytes:
-    """For HPKE: a whole report, sealed for the analyzer, which must not know the slot."""
+    """Return the info for HPKE of a report that is sealed for the analyzer, without its slot."""
     return _REPORT.pack(encode_label("report"), task, epoch, round_)
 
 
 def slots_checksum(slots: Iterable[bytes]) -> str:
-    """SHA-256 of the sorted slots, in hexadecimal: equal for equal sets, in any order.
+    """Return the SHA-256 of the sorted slots, in hexadecimal: equal for equal sets, in any order.
 
     >>> checksum([b"one", b"two"]) == checksum([b"two", b"one"])
     True
