@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -50,6 +51,7 @@ def main(folder: str, role: str, port: str, database: str, point: str, passes: s
     from bandanna.deployment.processes import serve_role
     from bandanna.deployment.task.document import Task
 
+    faulthandler.enable()
     if point:
         arm(point, int(passes))
     task = Task.read(Path(folder))

@@ -20,6 +20,7 @@ from bandanna.deployment.task.document import Task
 from ...nursery import Child, nursery
 
 _DEATHS = 6  # at random, in one test
+_ENDING = 300.0  # seconds in which a role must end
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
@@ -137,11 +138,14 @@ class Mortal:
         self._keeper.join()
         for process in self.processes.values():
             process.terminate()
-        for process in self.processes.values():
+        endless = []
+        for role, process in self.processes.items():
             try:
-                process.wait(timeout=600)
+                process.wait(timeout=_ENDING)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                endless.append(role)
+                process.send_signal(signal.SIGABRT)  # what its threads do is in its log then
+                process.wait(timeout=_ENDING)
         for proxy in self.proxies:
             proxy.close()
+        assert not endless, f"{', '.join(endless)}: asked to end, and still there after {_ENDING:g} seconds"

@@ -6,7 +6,10 @@ import importlib
 import os
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -281,3 +284,47 @@ def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(importlib.import_module("bandanna.storage.database"), "postgres", raising=False)
     with pytest.raises(MissingExtra, match=r"bandanna\[postgres\]"):
         open_database("postgresql:///x", role="things", schema="")
+
+
+def test_a_session_in_use_is_hung_up_before_it_is_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To close a database ends what other threads wait for with an error, and frees no session before its thread has
+    left it: libpq would work on freed memory, and a role that is stopped would crash or never end.
+    """
+    working, freed = set[int](), list[bool]()
+    execute, close = psycopg.Connection.execute, psycopg.Connection.close
+
+    def watched(self: Any, *given: Any, **named: Any) -> Any:
+        working.add(id(self))
+        try:
+            return execute(self, *given, **named)
+        finally:
+            working.discard(id(self))
+
+    def closed(self: Any) -> None:
+        freed.append(id(self) in working)
+        close(self)
+
+    monkeypatch.setattr(psycopg.Connection, "execute", watched)
+    monkeypatch.setattr(psycopg.Connection, "close", closed)
+    database = open_database(server().fresh(), role="things", schema=TABLE)
+    write(database, "a")
+    told = list[str]()
+
+    def wait() -> None:
+        with pytest.raises(StorageError) as caught, database.reading() as transaction:
+            transaction.execute("select pg_sleep(3600)")
+        told.append(str(caught.value))
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 600
+    while len(working) < len(threads) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(working) == len(threads)
+    database.close()
+    for thread in threads:
+        thread.join(timeout=600)
+    assert len(told) == len(threads)
+    assert len(freed) > len(threads)
+    assert not any(freed)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import socket
 import struct
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, NoReturn
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from bandanna.errors import BandannaError, MissingExtra, raise_without_context
@@ -37,6 +41,7 @@ COLUMN_TYPES = {
 }
 SELECT_TABLES = "select table_name::text from information_schema.tables where table_schema = current_schema()"
 _CONNECTION = {"connect_timeout": "10", "tcp_user_timeout": "30000", "application_name": "bandanna"}  # unless given
+_ENDING = 10.0  # seconds in which a thread must notice that its session was hung up
 _INSERT = re.compile(r"\s*insert\s+into\s+(\w+)\s*(?:\(([\w\s,]+)\))?\s*values\s*\(\s*\?(?:\s*,\s*\?)*\s*\)\s*", re.I)
 _ADVICE: list[tuple[type[psycopg.Error], str]] = [
     (errors.DiskFull, "there is no room: make some, then repeat"),
@@ -88,11 +93,29 @@ class PostgresDatabase(Database):
         raise BandannaError(f"{self.name} is served by another process: stop it first")
 
 
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+def _guarded(
+    method: Callable[Concatenate[PostgresConnection, _Given], _Result],
+) -> Callable[Concatenate[PostgresConnection, _Given], _Result]:
+    """Run a method of a session while no other thread can close the session."""
+
+    @wraps(method)
+    def guarded(self: PostgresConnection, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        with self._in_use:
+            return method(self, *given, **named)
+
+    return guarded
+
+
 class PostgresConnection(DatabaseConnection):
     """One session."""
 
     def __init__(self, url: str, schema: str, *, name: str, patience: float) -> None:
         self._name, self._kinds = name, dict[str, list[int] | None]()
+        self._in_use = threading.RLock()  # held while libpq works: what it works on must not be freed
         self._claim, self._write = _lock_number(f"{schema} claim"), _lock_number(f"{schema} write")
         with _translate_errors(name):
             settings = _CONNECTION | conninfo.conninfo_to_dict(url)
@@ -119,6 +142,7 @@ class PostgresConnection(DatabaseConnection):
         """Whether the server or the way to it has gone."""
         return self._sql.closed or self._sql.pgconn.transaction_status == TransactionStatus.UNKNOWN
 
+    @_guarded
     def claimed(self, patience: float) -> bool:
         """Return whether this session could take the claim."""
         with _translate_errors(self._name):
@@ -130,6 +154,7 @@ class PostgresConnection(DatabaseConnection):
                 return False
         return True
 
+    @_guarded
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
         """Begin; a writer takes its lock first, so all statements see what earlier writers have committed.
 
@@ -150,6 +175,7 @@ class PostgresConnection(DatabaseConnection):
             row = cursor.fetchone()
             return None if row is None else int(row[0])
 
+    @_guarded
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
         """Return rows in binary form: blobs need no decoding."""
         try:
@@ -158,6 +184,7 @@ class PostgresConnection(DatabaseConnection):
         except psycopg.Error as error:
             raise _storage_error(self._name, error) from error
 
+    @_guarded
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
         """Copy the rows of a plain insert, which is several times as fast; send other statements through a pipeline."""
         if sql not in self._kinds:
@@ -184,6 +211,7 @@ class PostgresConnection(DatabaseConnection):
             described = self._sql.execute(f"select {columns or '*'} from {table} limit 0").description or []
         return [column.type_code for column in described] if len(described) == sql.count("?") else None
 
+    @_guarded
     def commit(self) -> None:
         """Commit: on the server's disk when it returns."""
         with _translate_errors(self._name, "whether it was committed is not known: read it"):
@@ -191,6 +219,7 @@ class PostgresConnection(DatabaseConnection):
                 raise StorageError(f"{self._name} failed: a statement did before")
             self._sql.execute("commit")
 
+    @_guarded
     def rollback(self) -> None:
         """Undo; the server does it for a lost session."""
         if not self.lost:
@@ -199,8 +228,20 @@ class PostgresConnection(DatabaseConnection):
 
     def close(self) -> None:
         """Close; the server undoes an open transaction."""
-        with suppress(psycopg.Error):
-            self._sql.close()
+        if not self._in_use.acquire(blocking=False):
+            self._hang_up()
+            if not self._in_use.acquire(timeout=_ENDING):
+                return  # who uses it closes it
+        try:
+            with suppress(psycopg.Error):
+                self._sql.close()
+        finally:
+            self._in_use.release()
+
+    def _hang_up(self) -> None:
+        """Fail at once whatever another thread waits for in this session; nothing is freed."""
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._sql.fileno())) as way:
+            way.shutdown(socket.SHUT_RDWR)
 
 
 class _BoolDumper(Dumper):
