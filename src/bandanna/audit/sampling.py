@@ -150,6 +150,18 @@ def claim_of(event: Event | None, *, epsilon: float, delta: float) -> Claim:
     If all of it has a Gaussian price, the claim is the Gaussian whose epsilon at delta is the stated one; or the price
     itself, where it is a little larger at this epsilon (a single binomial has a tighter bound there) and still keeps
     what is stated. Any other event is held to epsilon and delta alone.
+
+    Parameters
+    ----------
+    event : Event or None
+        The event of the release; None if it is unknown.
+    epsilon, delta : float
+        The stated budget.
+
+    Returns
+    -------
+    Claim
+        The bound on tests.
     """
     if event is None or delta == 0.0 or math.isinf(epsilon):
         return Claim(epsilon=epsilon, delta=delta)
@@ -428,7 +440,22 @@ def probability_of_guesses(right: int, *, guesses: int, canaries: int, epsilon: 
 
 
 def one_run_bound(right: int, *, guesses: int, canaries: int, delta: float, confidence: float) -> float:
-    """Return the least epsilon at delta that is consistent with so many right guesses, with confidence."""
+    """Return the least epsilon at delta that is consistent with so many right guesses.
+
+    Parameters
+    ----------
+    right, guesses, canaries : int
+        The numbers of right guesses, of guesses, and of coins.
+    delta : float
+        The delta of the claim.
+    confidence : float
+        The probability with which the bound is right.
+
+    Returns
+    -------
+    float
+        A lower bound of epsilon.
+    """
     right = validation.integer("right", right, least=0, most=guesses)
     validation.integer("guesses", guesses, most=canaries)
     failure = 1 - validation.open_probability("confidence", confidence)

@@ -385,7 +385,25 @@ def attacked(
 ) -> AuditRow:
     """Attack a target by all means and return the best bound: exact bounds are certain, sampled ones have a confidence.
 
-    `drawn` runs the blocks elsewhere; the numbers are the same.
+    Parameters
+    ----------
+    target : Target
+        The claim and the ways to attack it.
+    trials : int
+        The largest number of runs, half of them under either neighbour.
+    confidence : float
+        The probability with which a refutation is right.
+    seed : int
+        The seed of all draws.
+    drawn : callable, optional
+        Runs the blocks elsewhere (`run_blocks_by`); the numbers are the same.
+    progress : callable
+        Called with the runs done, all runs, and the target's name.
+
+    Returns
+    -------
+    AuditRow
+        The verdict and the lower bound.
     """
     claim = target.claim
     if math.isinf(claim.epsilon):

@@ -205,9 +205,18 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a map did with `rows`: unusual values by column, and how many vectors were `clipped` to the unit ball.
+    """What a map did with the records.
 
     Not protected: it is about people's own records. Do not publish it.
+
+    Parameters
+    ----------
+    rows : int
+        The number of records.
+    columns : mapping
+        Unusual values by column.
+    clipped : int
+        How many vectors were clipped to the unit ball.
     """
 
     rows: int = 0

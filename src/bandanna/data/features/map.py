@@ -536,12 +536,24 @@ def _find_step(parts: Sequence[Any], kind: type[Step]) -> Step | None:
 
 
 def corners(n: int) -> Floats:
-    """Return `n` vectors of length 1 with n - 1 coordinates, any two at the same angle: (n, n - 1).
+    """Return `n` vectors of length 1 with n - 1 coordinates, any two at the same angle.
 
     They are features for arms that have none. Unit vectors would take one feature more and, beside a constant, say
     nothing more; they are nearer to each other: sqrt 2, where corners are sqrt(2 n/(n - 1)) apart, under the same
     noise.
 
+    Parameters
+    ----------
+    n : int
+        The number of vectors.
+
+    Returns
+    -------
+    array
+        The vectors, (n, n - 1).
+
+    Examples
+    --------
     >>> corners(3).round(3).tolist()
     [[1.0, 0.0], [-0.5, 0.866], [-0.5, -0.866]]
     """

@@ -275,10 +275,6 @@ class Value:
     ----------
     estimate
         In the rewards' own units.
-    stderr
-        Its standard error, noise included.
-    noise_std
-        The standard deviation of the privacy noise in it; 0 without privacy.
     people
         The number of people in the log; public.
     weight_bound

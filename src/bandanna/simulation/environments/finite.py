@@ -29,6 +29,11 @@ class Levels(ABC):
 
     The counts of the values among n rewards of one mean are multinomial, so a sum of 10^12 rewards is one draw, exact
     in law. Means may be anywhere in [low, high].
+
+    Parameters
+    ----------
+    low, high : float
+        The range.
     """
 
     low: float = 0.0

@@ -215,6 +215,11 @@ class OneClientPerRound(Environment):
 
     Features are (x, 1)/sqrt 2, with one coordinate more than the population's: the mean (1 + <theta*, x>/B)/2 is linear
     in them. Regret is that of the population divided by 2 B.
+
+    Parameters
+    ----------
+    population : Population
+        The population; `dim`, `n_arms` and `reward` follow from it.
     """
 
     dim: int = 0
