@@ -97,7 +97,7 @@ class Task:
         from bandanna.policies.serialization import make_encoding
 
         policy: Any = self.task.policy
-        total = 50.0 * batches + self._rng.normal(size=policy.domain.dim) * 8 * batches**0.5
+        total = 50.0 * batches + self._rng.normal(size=policy._domain.dim) * 8 * batches**0.5
         state = policy.restored(0, total, batches, np.zeros((), dtype=np.int64))
         encoding = make_encoding()
         return {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}

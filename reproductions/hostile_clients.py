@@ -134,10 +134,10 @@ def answer(
     """A batch of messages, of which the first are hostile."""
     protocol = ask.protocol
     assert isinstance(protocol, ShuffleBinomial)
-    messages = protocol.device.message(policy.statistic(features, rewards), source)
+    messages = protocol.device.message(policy._form_statistic(features, rewards), source)
     if attack is not None:
         hostile = max(1, round(SHARE * rewards.shape[1]))
-        honest = policy.statistic(features[:, :hostile], np.zeros_like(rewards[:, :hostile])).values
+        honest = policy._form_statistic(features[:, :hostile], np.zeros_like(rewards[:, :hostile])).values
         messages[:, :hostile] = attack.counts(protocol, world.theta, honest)
     return protocol.release_messages(protocol.mixer.check(messages), source)
 

@@ -69,15 +69,15 @@ def policy(entry: Entry, *, horizon: int, width: float = WIDTH) -> LinUCB:
 def play(*, entry: Entry, horizon: int, n_seeds: int, seed: int, width: float) -> Curve:
     """One entry."""
     made = policy(entry, horizon=horizon, width=width)
-    stream = made.channel.stream
+    stream = made._channel.stream
     result = simulate(made, LinearContextual(dim=DIM, n_arms=ARMS, fixed=True), n_seeds=n_seeds, seed=seed)
     row = {
         "algorithm": entry.algorithm,
         "k": entry.shufflers,
         "batches": entry.batches,
-        "batch": made.channel.sizes[0],
+        "batch": made._channel.sizes[0],
         "degrees": list(stream.tree.degrees) if isinstance(stream, ConcurrentShuffle) else [],
-        "noise_std": float(made.channel.prefix_std().max()),
+        "noise_std": float(made._channel.prefix_std().max()),
         "epsilon": result.guarantee.epsilon,
         "delta": result.guarantee.delta,
         **ending(result),

@@ -109,7 +109,7 @@ def true_numbers(policy: LinUCB, epsilon: float, delta: float) -> dict[str, Any]
     """
     if not policy.privacy.noisy:
         return UNKNOWN
-    protocol, times = policy.channel.protocols[policy.channel.sizes[0]], policy.privacy.participations
+    protocol, times = policy._channel.protocols[policy._channel.sizes[0]], policy.privacy.participations
     continual = isinstance(protocol.event, ContinualEvent)  # covers all participations already
     whole = protocol.event if continual or times == 1 else RepetitionEvent(event=protocol.event, times=times)
     exact = policy.privacy.model == "local" or (continual and times == 1)

@@ -77,7 +77,7 @@ def test_a_decision_is_the_same_in_any_company(
     many = company.act_many([*others[:first], bob, *others[first:]])[first]
     assert same(policy, one, many)
     reports = [
-        agent.policy.statistic(np.array(agent._runner.slots.to_columns()["features"]), np.ones(count))
+        agent.policy._form_statistic(np.array(agent._runner.slots.to_columns()["features"]), np.ones(count))
         for agent, count in ((alone, 2), (company, 1 + len(sizes)))
     ]
     assert reports[0].values[1].tobytes() == reports[1].values[1 + first].tobytes()

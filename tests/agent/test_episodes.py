@@ -56,11 +56,11 @@ def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
             assert agent.observe(decision.id, 0.25)
     agent.act(sets[0])  # closes the batch
     assert (agent.releases, agent.missing) == (1, 2)
-    expected = run.statistic(np.array([chosen[0][0], chosen[2][0]]), np.array([0.25, 0.25])).total()
+    expected = run._form_statistic(np.array([chosen[0][0], chosen[2][0]]), np.array([0.25, 0.25])).total()
     np.testing.assert_array_equal(totals(agent), expected)
-    zeros = run.statistic(np.zeros((1, 2)), np.zeros(1))
+    zeros = run._form_statistic(np.zeros((1, 2)), np.zeros(1))
     np.testing.assert_array_equal(zeros.values, 0.0)
-    np.testing.assert_array_equal(run.domain.project(zeros.values), 0.0)
+    np.testing.assert_array_equal(run._domain.project(zeros.values), 0.0)
 
 
 @models
@@ -256,7 +256,7 @@ def test_the_noise_of_a_batch(model: str) -> None:
         agent.act_many(arms(0, 4))
         agent.close()
         draws.append(totals(agent))
-    std = float(run.channel.prefix_std()[0])
+    std = float(run._channel.prefix_std()[0])
     square = float(np.sum((np.array(draws) / std) ** 2))  # all reports are zero
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 1000)
     assert low < square < high
@@ -268,13 +268,13 @@ def test_noise_that_breaks_its_budget_is_refused(model: str) -> None:
     """A policy whose noise is 20 % too small for its own budget is refused."""
     run = clear(privacy=MODELS[model](**BUDGET))
     protocols = {}
-    for size, protocol in run.channel.protocols.items():
+    for size, protocol in run._channel.protocols.items():
         if model == "shuffle":
             less = replace(protocol.noise, trials=int(0.64 * protocol.noise.trials))
             protocols[size] = replace(protocol, noise=less)
         else:
             protocols[size] = replace(protocol, noise_std=0.8 * protocol.noise_std)
-    vars(run)["channel"] = replace(run.channel, protocols=protocols)
+    vars(run)["_channel"] = replace(run._channel, protocols=protocols)
     with pytest.raises(BudgetExceeded, match="not proven"):
         Agent(policy=run, test=True, seed=0)
 

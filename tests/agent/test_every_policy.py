@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def recorded(policy: Policy[Any], monkeypatch: pytest.MonkeyPatch) -> list[tuple
 
 def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise and coins are those of a simulated seed."""
-    agent._runner.source = FastNoise(streams.generators(agent.policy.noise_stream)[0])
+    agent._runner.source = FastNoise(streams.generators(agent.policy.execution.noise_stream)[0])
     monkeypatch.setattr(episodes, "NumberedRandomness", lambda seed, number: StreamRandomness(streams).of(0))
 
 
@@ -97,7 +98,8 @@ def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPa
     """Given the same world, noise and coins, an agent plays the arms and forms the reports of the simulator."""
     policy, rounds = made(name), ROUNDS.get(name, 100)
     env, rounds = (CONTEXTS[name], rounds) if name in RUNS else (CASES[name].env, min(rounds, policy.horizon or rounds))
-    monkeypatch.setattr(type(policy), "stream_noise", None)  # an agent has one source
+    one_source = replace(policy.execution, stream_noise=None)  # as an agent has
+    monkeypatch.setattr(type(policy), "execution", one_source)
     simulated, streams = recorded(policy, monkeypatch), Streams([11])
     tally = Tally(checkpoints=checkpoints_for(rounds, 10), n_seeds=1)
     reference.play_reference(policy, env.begin(streams), tally, rounds, path="messages")

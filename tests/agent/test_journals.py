@@ -52,10 +52,10 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
     if resaved:
         agent.save(tmp_path / "other")
         act_each(agent, SETS[15:37])  # into phase 2
-    before = agent.policy.phase(agent._runner.progress.state.phase).channel
+    before = agent.policy.phase(agent._runner.progress.state.phase)._channel
     search_elsewhere(monkeypatch)
     again = Agent.load(tmp_path / "agent")
-    assert again.policy.phase(agent._runner.progress.state.phase).channel == before
+    assert again.policy.phase(agent._runner.progress.state.phase)._channel == before
     act_each(again, SETS[40:45])
     events = [entry.event for entry in again._runner.ledger.store.entries()]
     assert len(set(events)) == (3 if resaved else 2)
@@ -81,7 +81,7 @@ def test_phases_of_as_many_batches(tmp_path: Path) -> None:
     """A phase with as many batches as an earlier one is a stream of its own."""
     schedule = bd.policies.geometric(first=4, ratio=3)
     run = Anytime(first=policy(horizon=4, batch=schedule, privacy=bd.central(**BUDGET)))
-    assert [len(run.phase(j).channel.sizes) for j in range(4)] == [1, 1, 2, 2]
+    assert [len(run.phase(j)._channel.sizes) for j in range(4)] == [1, 1, 2, 2]
     agent = Agent(policy=run)
     act_each(agent, SETS[:60])
     assert agent.releases == 5

@@ -348,7 +348,7 @@ def test_threads_that_decide_for_many_lose_no_decision() -> None:
 # Policies that learn after every round
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].policy.learns_every_round])
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name].policy.execution.learns_every_round])
 def test_every_round_is_an_episode_of_one_user(name: str) -> None:
     """Policies with `every_round` have episodes of one device that chooses, and number them one by one."""
     agent = agent_for(name)

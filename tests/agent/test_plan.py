@@ -19,8 +19,8 @@ def written_down(policy: Any, phases: int) -> list[tuple[int, int, Any, int, boo
     batches: list[tuple[int, int, Any, int, bool]] = []
     begun: dict[object, int] = {}
     end = 0
-    for _, phase in zip(range(phases), policy.phases(), strict=False):
-        channel = phase.channel
+    for _, phase in zip(range(phases), policy._iterate_phases(), strict=False):
+        channel = phase._channel
         if channel.continual is not None:
             begun[channel.continual.event] = begun.get(channel.continual.event, 0) + 1
         for size in channel.sizes:
@@ -38,7 +38,7 @@ def planned(policy: Any, count: int) -> list[tuple[int, int, Any, int, bool]]:
     while batch is not None and len(found) < count:
         assert batch.number == len(found)
         released = batch.episode.released
-        ask = policy.ask(batch.episode) if released else None
+        ask = policy._query(batch.episode) if released else None
         event, begun = (ask.protocol.event, ask.begun) if ask else (None, 1)
         found.append((batch.begin, batch.users, event, begun, released))
         batch = next_span(policy, batch)
@@ -93,7 +93,7 @@ def test_many_releases_keep_tables_of_numbers_only() -> None:
     rounds = 200_000
     bd.Agent(policy=bd.LinUCB(dim=2, horizon=10, privacy=bd.central(**BUDGET)), test=True, seed=0)
     policy = bd.LinUCB(dim=2, horizon=rounds, privacy=bd.central(**BUDGET))
-    _ = policy.channel
+    _ = policy._channel
     tracemalloc.start()
     try:
         agent = bd.Agent(policy=policy, test=True, seed=0)

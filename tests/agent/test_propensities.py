@@ -65,8 +65,12 @@ def test_it_is_that_of_the_moment() -> None:
     for one in SETS[1:20]:
         agent.observe(agent.act(one), 1.0)
     assert agent.releases > 0
-    expected = policy.probabilities(snapshot, policy.seen(SETS[:1]), action)[0][0]
-    assert late.probability == expected != policy.probabilities(agent.snapshot, policy.seen(SETS[:1]), action)[0][0]
+    expected = policy.probabilities(snapshot, policy.clip_features(SETS[:1]), action)[0][0]
+    assert (
+        late.probability
+        == expected
+        != policy.probabilities(agent.snapshot, policy.clip_features(SETS[:1]), action)[0][0]
+    )
 
 
 def test_one_by_one_and_together(looked: list[int]) -> None:

@@ -35,7 +35,7 @@ def test_the_longest_release_counts() -> None:
     grows = bd.LinUCB(
         dim=2, horizon=1000, batch=bd.policies.geometric(first=10, ratio=3.0), privacy=bd.shuffle(**BUDGET)
     )
-    protocols = grows.channel.protocols
+    protocols = grows._channel.protocols
     largest = max(protocols)
     expected = protocols[largest].draws(largest).seconds(secure=True)
     assert bd.Agent(policy=grows).release_seconds == expected

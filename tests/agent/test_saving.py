@@ -154,7 +154,7 @@ def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.M
     agent.save(tmp_path / "agent")
     monkeypatch.setattr("bandanna.policies.linear.base.running_sum_protocol_for", lambda *_, **__: 1 / 0)
     again = Agent.load(tmp_path / "agent")
-    assert again.policy.channel == agent.policy.channel
+    assert again.policy._channel == agent.policy._channel
     play(again, 9)
 
 

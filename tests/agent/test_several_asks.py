@@ -137,7 +137,7 @@ def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
     runner = again._runner
     assert list(runner.kept) == sorted(runner.kept)
     assert len(runner.kept) > 20
-    last, name = max(runner.kept), runner.policy.keeps[0]
+    last, name = max(runner.kept), runner.policy.execution.retained_groups[0]
     before = runner.kept_rows_with(last, runner.kept[last]).kept[name]
     assert [part.rewards.tolist() for part in before] == [rows.rewards.tolist() for rows in runner.kept.values()]
     other = replace(runner.kept[0], rewards=np.array([0.25]))

@@ -60,8 +60,8 @@ def test_it_is_the_same_as_having_seen_them() -> None:
     log = log_of(300)
     cold = bd.LinTS(n_arms=2, features=1, horizon=1000, batch=300, privacy=bd.none())
     state = cold.init()
-    report = cold.statistic(log.contexts, log.rewards, log.arms)
-    learned = cold.learned(state, bd.device.Estimate(total=report.total(), count=300, variance=0.0))
+    report = cold._form_statistic(log.contexts, log.rewards, log.arms)
+    learned = cold._update(state, bd.device.Estimate(total=report.total(), count=300, variance=0.0))
     warm = replace(cold, start=log.start(cold))
     np.testing.assert_allclose(warm.init().snapshot.theta, learned.snapshot.theta, rtol=1e-12)
     np.testing.assert_allclose(warm.init().snapshot.root, learned.snapshot.root, rtol=1e-12)
@@ -121,7 +121,7 @@ def test_a_start_that_is_none_is_refused(parts: dict[str, Any]) -> None:
     """Numbers that no sum of reports has are refused."""
     whole: dict[str, Any] = {"total": (0.0,) * 10, "users": 5, "variance": 1.0, "epsilon": 1.0, "delta": 0.0,
                              "trust": "central"}  # fmt: skip
-    assert policy(bd.none()).domain.dim == 10
+    assert policy(bd.none())._domain.dim == 10
     replace(policy(bd.none()), start=WarmStart(**whole))
     with pytest.raises(InvalidArgument):
         replace(policy(bd.none()), start=WarmStart(**whole | parts))

@@ -272,7 +272,7 @@ def test_devices_and_mixer_are_told_of_one_plan(tmp_path: Path) -> None:
     policy = bd.LinTS(dim=3, horizon=20_000, privacy=bd.shuffle(epsilon=1.0, delta=1e-5))
     town = Town(policy, tmp_path)
     (batch, *_), state = town.inside.learner.now.batches, policy.init()
-    sizes = [users for users in sorted(policy.channel.sizes.counts()) if users > batch.slots]
+    sizes = [users for users in sorted(policy._channel.sizes.counts()) if users > batch.slots]
     assert len(sizes) > 5
     for users in sizes:
         more, _ = make_batch(policy, state, FixedLength(number=0, users=users), epoch=0, mixer_count=1, seeded=False)

@@ -105,8 +105,12 @@ def test_without_noise_sums_are_exact(name: str) -> None:
     if reading.plays:
         assert [each.name for each in reading.plays] == list(TEA)
         assert [each.band.value for each in reading.plays] == pytest.approx(counts.tolist(), abs=1e-6)
-    rows = policy.seen(ROWS[None])[0] if isinstance(policy, bd.policies.LinTSRewards) else policy.domain.seen(ROWS)
-    means = (rows @ policy.theta(state.snapshot)).tolist()
+    rows = (
+        policy.clip_features(ROWS[None])[0]
+        if isinstance(policy, bd.policies.LinTSRewards)
+        else policy._domain.clip_features(ROWS)
+    )
+    means = (rows @ policy._theta(state.snapshot)).tolist()
     centre = getattr(task.policy, "reward_centre", 0.0)
     assert reading.regret is not None
     assert reading.regret.value == pytest.approx(300 * (max(means) + centre) - total, rel=1e-6)

@@ -119,16 +119,16 @@ def test_what_was_seen_is_seen_as_it_is() -> None:
     chooser = ThompsonSelector(domain=domain)
     raw = rng.normal(size=(50, 9, DIM))
     raw[..., -1] = rng.choice([0.5, 1.0, 3.0], size=(50, 1))
-    seen = domain.seen(raw)
-    assert chooser.seen(seen).tobytes() == domain.seen(seen).tobytes() == seen.tobytes()
-    assert chooser.seen(raw).tobytes() == seen.tobytes()
+    seen = domain.clip_features(raw)
+    assert chooser.clip_features(seen).tobytes() == domain.clip_features(seen).tobytes() == seen.tobytes()
+    assert chooser.clip_features(raw).tobytes() == seen.tobytes()
     for user in raw:
-        assert chooser.seen(user[None]).tobytes() == domain.seen(user[None]).tobytes()
-        assert chooser.seen(np.asfortranarray(user[None])).flags.c_contiguous
+        assert chooser.clip_features(user[None]).tobytes() == domain.clip_features(user[None]).tobytes()
+        assert chooser.clip_features(np.asfortranarray(user[None])).flags.c_contiguous
     long = np.array([[[2.0, 0.0, 0.0, 0.0, 1.0]]])
-    np.testing.assert_array_equal(chooser.seen(long), [[[1.0, 0.0, 0.0, 0.0, 1.0]]])
+    np.testing.assert_array_equal(chooser.clip_features(long), [[[1.0, 0.0, 0.0, 0.0, 1.0]]])
     for odd in (np.nan, np.inf):
         with pytest.raises(InvalidStatistic):
-            chooser.seen(np.array([[[odd, 0.0, 0.0, 0.0, 1.0]]]))
+            chooser.clip_features(np.array([[[odd, 0.0, 0.0, 0.0, 1.0]]]))
     with pytest.raises(InvalidStatistic, match="several last features"):
-        chooser.seen(np.array([[[0.1, 0.0, 0.0, 0.0, 1.0], [0.1, 0.0, 0.0, 0.0, 0.5]]]))
+        chooser.clip_features(np.array([[[0.1, 0.0, 0.0, 0.0, 1.0], [0.1, 0.0, 0.0, 0.0, 0.5]]]))

@@ -210,7 +210,7 @@ def test_a_list_means_one_curve_for_each() -> None:
         "mine, epsilon = inf, batch = paper",
     ]
     policy = experiment.curves[0].policy(dim=3, horizon=200)
-    assert policy.schedule == FixedBatches(size=5)
+    assert policy._schedule == FixedBatches(size=5)
     assert getattr(policy.privacy.budget, "epsilon", None) == 0.5
     assert not experiment.curves[2].policy(dim=3, horizon=200).privacy.noisy
 
@@ -218,7 +218,7 @@ def test_a_list_means_one_curve_for_each() -> None:
 def test_batches_may_grow() -> None:
     """A table {first, ratio} is a geometric schedule."""
     experiment = Experiment.from_dict(changed(("algorithm", 0, "batch"), {"first": 10, "ratio": 1.5}))
-    assert experiment.curves[0].policy(dim=3, horizon=200).schedule == geometric(first=10, ratio=1.5)
+    assert experiment.curves[0].policy(dim=3, horizon=200)._schedule == geometric(first=10, ratio=1.5)
 
 
 def test_environments_get_their_arguments() -> None:
@@ -316,7 +316,7 @@ def test_arms_with_models_of_their_own_from_a_file() -> None:
     document = changed(("environment",), {"name": "DisjointLinear", "dim": 2, "n_arms": 3})
     document["algorithm"] = [{"name": "LinTS-SDP", "n_arms": 3, "features": 2, "epsilon": 3.0, "delta": 1e-5}]
     experiment = Experiment.from_dict(document)
-    assert experiment.curves[0].policy(dim=2, horizon=200).domain.n_arms == 3
+    assert experiment.curves[0].policy(dim=2, horizon=200)._domain.n_arms == 3
     document["algorithm"][0]["n_arms"] = 4
     with pytest.raises(InvalidArgument, match="n_arms"):
         Experiment.from_dict(document)

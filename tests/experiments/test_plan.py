@@ -42,8 +42,8 @@ def test_a_forecast_is_the_simulation_of_the_policy_that_it_names(small: dict[st
     assert found.regret == pytest.approx(result.mean()[-1])
     assert found.guarantee == policy.guarantee
     assert found.guarantee.epsilon <= 2.0
-    assert (found.first_batch, found.releases) == (policy.channel.sizes[0], len(policy.channel.sizes))
-    assert found.bits_per_user == policy.bits_per_user
+    assert (found.first_batch, found.releases) == (policy._channel.sizes[0], len(policy._channel.sizes))
+    assert found.bits_per_user == policy._bits_per_user
 
 
 def test_the_share_is_a_ratio_of_means(monkeypatch: pytest.MonkeyPatch) -> None:

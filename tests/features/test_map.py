@@ -165,7 +165,7 @@ def test_a_constant_as_policies_with_an_intercept_have_it() -> None:
     assert np.all(np.linalg.norm(x, axis=1) <= 1 + 1e-15)
     report = InterceptReport(features=FULL.dim)
     without = Map(*[_part(each) for each in FULL.columns], Project(6, seed=1), UnitBall(scale=1.25))(ROWS)
-    np.testing.assert_allclose(report.seen(x)[:, :-1], without, atol=1e-15)
+    np.testing.assert_allclose(report.clip_features(x)[:, :-1], without, atol=1e-15)
     assert int(report.statistic(x, np.zeros(4)).clipped) == 0
 
 

@@ -199,7 +199,7 @@ def simulated(policy: Any, env: Any, path: str) -> dict[str, Any]:
 
 def noise_of_policy(policy: Any, env: Any) -> dict[str, Any]:
     """Promise and calibrated noise, before anything is run."""
-    found: dict[str, Any] = {"guarantee": guarantee_numbers(policy.guarantee), "bits per user": policy.bits_per_user}
+    found: dict[str, Any] = {"guarantee": guarantee_numbers(policy.guarantee), "bits per user": policy._bits_per_user}
     protocol = library.first_protocol(policy, arms_of(env))
     if protocol is not None:
         found["noise"] = noise_numbers(protocol)

@@ -68,6 +68,6 @@ class Teacher:
         assert episode is not None
         if isinstance(episode, StoppedByPublicData):
             assert rows.features is not None
-            self.state = self.policy.passed(self.state, rows.features)
+            self.state = self.policy.advance_public(self.state, rows.features)
         self.state = self.answers.learn(self.state, episode, rows)
         return self.state

@@ -110,7 +110,7 @@ def batched(rng: np.random.Generator, dim: int) -> Callable[[Floats], Any]:
     )
 
     def decide(contexts: Floats) -> Any:
-        inside = policy.seen(contexts)
+        inside = policy.clip_features(contexts)
         choice = policy.act(earlier, inside, Brought(np.abs(inside[:, 0, 0])))
         return np.stack([choice.actions, choice.probabilities], axis=1)
 
@@ -124,7 +124,7 @@ def rarely_switching(rng: np.random.Generator, dim: int) -> Callable[[Floats], A
     snapshot = replace(policy.init(), v_inverse=v.inverse, next_o=v.theta, next_tau=h.theta, h_inverse=h.inverse)
 
     def decide(contexts: Floats) -> Any:
-        inside = policy.seen(contexts)
+        inside = policy.clip_features(contexts)
         choice = policy.act(snapshot, inside, NoRandomness())
         norms = compute_norms(inside, v.inverse[None])
         actions = policy.choose(inside, norms, v.theta, h.theta, h.inverse)
@@ -168,7 +168,7 @@ def test_a_report_is_the_same_in_any_company(seed: int, users: int, dim: int, si
     policy, report, ball = LinUCB(dim=dim, horizon=10, privacy=none()), LinearReport(features=dim), Ball(dim=dim)
     in_company(lambda rows: clip_norm(rows, 1.0), features, rng)
     in_company(lambda rows: ball.admit(rows).values, features, rng)
-    in_company(lambda rows: policy.statistic(rows, np.full(len(rows), 0.7)).values, features, rng)
+    in_company(lambda rows: policy._form_statistic(rows, np.full(len(rows), 0.7)).values, features, rng)
     stacked = rng.normal(size=(users, report.dim)) * np.where(rng.random((users, 1)) < 0.3, size, 1.0)
     in_company(lambda rows: report.admit(rows).values, stacked, rng)
 
@@ -180,13 +180,13 @@ def test_a_seed_decides_the_same_in_any_company(seed: int, seeds: int, dim: int)
     rng = np.random.default_rng(seed)
     policy = LinUCB(dim=dim, horizon=10_000, privacy=none())
     features = near_tied(rng, seeds, 20, dim, 1.0)
-    totals = np.sum(policy.statistic(features, rng.random((seeds, 20))).values, axis=1)
+    totals = np.sum(policy._form_statistic(features, rng.random((seeds, 20))).values, axis=1)
     packed = np.concatenate([totals, features.reshape(seeds, -1)], axis=1)
 
     def decide(rows: Floats) -> Any:
-        snapshot, _ = policy.estimate(rows[:, : totals.shape[1]], 20)
-        arms = policy.tabulate(rows[:, totals.shape[1] :].reshape(-1, 20, dim))
-        first, tied = policy.favoured(snapshot, arms)
+        snapshot, _ = policy._estimate(rows[:, : totals.shape[1]], 20)
+        arms = policy._tabulate_arms(rows[:, totals.shape[1] :].reshape(-1, 20, dim))
+        first, tied = policy._favoured_arms(snapshot, arms)
         several = np.arange(20) == first[:, None] if tied is None else tied
         return np.concatenate([snapshot.theta, several], axis=1)
 

@@ -38,32 +38,32 @@ def test_every_level_can_fill() -> None:
             assert 2 <= compute_concurrent_batch_size(horizon, k) <= horizon // 2 ** (k - 1)
         assert 2 <= compute_concurrent_batch_size(horizon, "best") <= horizon
     with pytest.raises(InvalidArgument, match="shufflers"):
-        _ = make("LinUCB-CSDP", dim=2, horizon=100, shufflers=7, **BUDGET).channel
+        _ = make("LinUCB-CSDP", dim=2, horizon=100, shufflers=7, **BUDGET)._channel
 
 
 def test_which_batches_are_taken() -> None:
     """Own degrees, the paper's or batch="paper" do not keep the tree's own lowest batch, or the default is another."""
     given = {"dim": 2, "horizon": 2000, **BUDGET}
-    assert make("LinUCB-CSDP", shufflers=2, **given).channel.sizes[0] == compute_concurrent_batch_size(2000, 2)
+    assert make("LinUCB-CSDP", shufflers=2, **given)._channel.sizes[0] == compute_concurrent_batch_size(2000, 2)
     papers = make("LinUCB-CSDP", shufflers=2, batch="paper", **given)
-    assert papers.channel.sizes[0] == lowest_batch_size(
-        concurrent(**BUDGET, shufflers=2), domain=papers.domain, horizon=2000
+    assert papers._channel.sizes[0] == lowest_batch_size(
+        concurrent(**BUDGET, shufflers=2), domain=papers._domain, horizon=2000
     )
-    assert make("LinUCB-CSDP", degrees=(7, 5), **given).channel.stream.tree.degrees == (7, 5)
+    assert make("LinUCB-CSDP", degrees=(7, 5), **given)._channel.stream.tree.degrees == (7, 5)
     rounded = round(2000**0.2)
-    assert make("LinUCB-CSDP", degrees="paper", shufflers=2, **given).channel.sizes[0] == rounded
+    assert make("LinUCB-CSDP", degrees="paper", shufflers=2, **given)._channel.sizes[0] == rounded
 
 
 def test_one_shuffler_is_the_sequential_model_for_linucb() -> None:
     """With k = 1 and the same batches, noise, regulariser or radius differ from those of LinUCB-SDP-Vec."""
     given = {"dim": 2, "horizon": 2000, **BUDGET}
     one, sequential = make("LinUCB-CSDP", shufflers=1, **given), make("LinUCB-SDP-Vec", **given)
-    assert one.channel.sizes == sequential.channel.sizes
-    assert one.channel.independent
-    np.testing.assert_allclose(one.channel.prefix_std(), sequential.channel.prefix_std())
+    assert one._channel.sizes == sequential._channel.sizes
+    assert one._channel.independent
+    np.testing.assert_allclose(one._channel.prefix_std(), sequential._channel.prefix_std())
     np.testing.assert_allclose(one.radii.radius, sequential.radii.radius)
     np.testing.assert_allclose(one.radii.matrix, sequential.radii.matrix)
-    assert not make("LinUCB-CSDP", shufflers=2, **given).channel.independent
+    assert not make("LinUCB-CSDP", shufflers=2, **given)._channel.independent
 
 
 def test_unfinished_users_are_nowhere() -> None:
@@ -73,6 +73,6 @@ def test_unfinished_users_are_nowhere() -> None:
     env = LinearContextual(dim=2, n_arms=3, fixed=True)
     result = simulate(cut, env, n_seeds=2, seed=0, checkpoints=1)
     assert (result.users, result.releases) == (1000, 10)
-    np.testing.assert_array_equal(cut.channel.prefix_std(), whole.channel.prefix_std())
+    np.testing.assert_array_equal(cut._channel.prefix_std(), whole._channel.prefix_std())
     np.testing.assert_array_equal(cut.radii.matrix, whole.radii.matrix)
     np.testing.assert_array_equal(cut.radii.radius, whole.radii.radius)

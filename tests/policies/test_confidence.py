@@ -106,12 +106,12 @@ def test_the_printed_form_of_concurrent_shufflers_is_theorem_c3_of_paper_002() -
         privacy = concurrent(epsilon=0.9, delta=1e-5, shufflers=k, calibration=calibration)
         for failure in (0.05, 0.2):
             policy = LinUCB(dim=d, horizon=n, privacy=privacy, batch="paper", confidence="paper", failure=failure)
-            stream = policy.channel.stream
+            stream = policy._channel.stream
             assert isinstance(stream, ConcurrentShuffle)
-            low = policy.channel.sizes[0]
+            low = policy._channel.sizes[0]
             error = low - 1 + stream.std() * math.sqrt(2 * math.log(2 * n**2 * (d**2 + d)))
             ridge = 2 * error * d
-            for batches in (0, 1, len(policy.channel.sizes)):
+            for batches in (0, 1, len(policy._channel.sizes)):
                 t = batches * low
                 root = math.sqrt(2 * math.log(2 * n) + d * math.log(3 + 2 * t / (d * ridge)))
                 radius = 0.5 * root + math.sqrt(3 * ridge / 2) + math.sqrt(ridge / 2)
@@ -128,11 +128,11 @@ def test_theorem_c3_bounds_the_error_of_every_entry() -> None:
     policy = LinUCB(
         dim=d, horizon=n, privacy=concurrent(epsilon=0.9, delta=1e-5, shufflers=2), batch="paper", confidence="paper"
     )
-    stream = policy.channel.stream
+    stream = policy._channel.stream
     assert isinstance(stream, ConcurrentShuffle)
-    low, rng = policy.channel.sizes[0], np.random.default_rng(8)
+    low, rng = policy._channel.sizes[0], np.random.default_rng(8)
     allowed = policy.radii.at(0)[0] / (2 * d)
-    noise = rng.normal(size=(20, 2 * d + 1, len(policy.channel.sizes))) * stream.prefix_std()
+    noise = rng.normal(size=(20, 2 * d + 1, len(policy._channel.sizes))) * stream.prefix_std()
     assert np.abs(noise).max() + low - 1 <= allowed
 
 
@@ -162,8 +162,8 @@ def test_radii_of_random_directions_hold_for_every_report(dim: int, length: floa
     policy = LinUCB(dim=dim, horizon=1000, batch=100, privacy=privacy)
     x = np.zeros((2_000, 100, dim))
     x[..., 0] = length
-    statistic = policy.domain.statistic(x, np.ones(x.shape[:-1]))
-    protocol = policy.channel.protocols[100]
+    statistic = policy._domain.statistic(x, np.ones(x.shape[:-1]))
+    protocol = policy._channel.protocols[100]
     released = protocol.law(statistic, FastNoise(np.random.default_rng(dim))).total
     largest = float(np.max(np.linalg.eigvalsh(np.cov(released, rowvar=False))))
     assert isinstance(policy.radii, Ellipsoid)
@@ -174,7 +174,7 @@ def test_the_best_batch_has_the_least_bound() -> None:
     """A batch size beside the best one has a smaller regret bound, or the size is none that the protocol takes."""
     for privacy in (none(), shuffle(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5)):
         policy = LinUCB(dim=3, horizon=600, privacy=privacy, batch="best", confidence="lemma")
-        size = policy.channel.sizes[0]
+        size = policy._channel.sizes[0]
         bounds = {
             other: LinUCB(dim=3, horizon=600, privacy=privacy, batch=other, confidence="lemma").regret_bound
             for other in (max(2, size // 2), size, 2 * size, 4 * size)
@@ -194,7 +194,7 @@ def test_confidence_by_name() -> None:
     assert exact.radii.radius[-1] != lemma.radii.radius[-1]
     assert exact.guarantee == lemma.guarantee == printed.guarantee
     best = (
-        LinUCB(dim=3, horizon=300, batch="best", confidence=name, privacy=none()).channel.sizes[0]
+        LinUCB(dim=3, horizon=300, batch="best", confidence=name, privacy=none())._channel.sizes[0]
         for name in ("exact", "lemma")
     )
     assert len({*best}) == 1

@@ -108,7 +108,7 @@ def test_the_quantile_of_the_noise(dim: int, stretch: float) -> None:
 def test_the_covariance_of_the_noise() -> None:
     """h - N theta has another variance along or across theta (40,000 draws; five standard errors, false alarm 1e-6)."""
     rng, theta = np.random.default_rng(5), np.array([1.5, 0.0, 0.0])
-    report = LinUCB(dim=3, horizon=9, privacy=none()).domain
+    report = LinUCB(dim=3, horizon=9, privacy=none())._domain
     vector, matrix = report.sums(rng.standard_normal((40_000, report.dim)), 0)
     away = vector - matrix @ theta
     expected = np.array([1 + 1.5**2, 1 + 1.5**2 / 2, 1 + 1.5**2 / 2])
@@ -133,7 +133,7 @@ def misses(privacy: Privacy, run: int) -> tuple[bool, float]:
         state = answers.learn(state, episode, PlayedRounds(features=features, rewards=rewards))
         away = theta - state.snapshot.theta
         missed |= math.sqrt(away @ np.linalg.solve(state.snapshot.inverse, away)) > state.snapshot.radius
-        (vector, gram), (floor, beta2, _) = policy.domain.sums(state.total, 0), policy.radii._after(state.batches)
+        (vector, gram), (floor, beta2, _) = policy._domain.sums(state.total, 0), policy.radii._after(state.batches)
         rest = vector - gram @ theta
         largest = max(largest, math.sqrt(rest @ np.linalg.solve(floor * np.eye(3) + 0.25 * gram, rest) / beta2))
     return missed or largest > 1, largest

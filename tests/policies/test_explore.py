@@ -57,7 +57,7 @@ def test_a_certain_choice_is_mixed_without_help() -> None:
 def test_who_explores_is_public() -> None:
     """Episodes that begin before the first users do not explore in full, or later ones with another share."""
     policy = LinUCB(dim=2, horizon=100, batch=20, explore=bd.policies.uniform(first=30, then=0.1), privacy=bd.none())
-    shares = [policy.estimate(np.zeros(policy.domain.dim), batches)[0].explore for batches in range(5)]
+    shares = [policy._estimate(np.zeros(policy._domain.dim), batches)[0].explore for batches in range(5)]
     assert shares == [1.0, 1.0, 0.1, 0.1, 0.1]
     assert policy.regret_bound > LinUCB(dim=2, horizon=100, batch=20, privacy=bd.none()).regret_bound
     everywhere = policy.publish(policy.init())
@@ -118,9 +118,9 @@ def test_everybody_explores_uniformly() -> None:
 def test_centred_rewards_need_less_noise() -> None:
     """The centre is not taken off the rewards, or the report's sensitivity is that of rewards in [0, 1]."""
     plain, centred = (LinUCB(dim=2, horizon=10, reward_centre=centre, privacy=bd.none()) for centre in (0.0, 0.5))
-    assert centred.domain.sensitivity == pytest.approx(0.75 * plain.domain.sensitivity)
-    report = centred.statistic(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), np.array([1.0, 0.25, 7.0]))
-    vector, _ = centred.domain.unpack(report.total())
+    assert centred._domain.sensitivity == pytest.approx(0.75 * plain._domain.sensitivity)
+    report = centred._form_statistic(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), np.array([1.0, 0.25, 7.0]))
+    vector, _ = centred._domain.unpack(report.total())
     np.testing.assert_allclose(vector, [0.75, 0.0])  # 0.5 - 0.25 + 0.5
     assert report.clipped == 1
 
@@ -130,7 +130,7 @@ def test_anytime_policies_explore_in_every_phase() -> None:
     policy = bd.policies.Anytime(
         first=LinUCB(dim=3, horizon=40, batch=10, explore=bd.policies.uniform(first=10), privacy=bd.none())
     )
-    assert not policy.steady
+    assert not policy._devices_agree
     assert policy.phase(1).explore == bd.policies.uniform(first=10)
     assert bd.simulate(policy, WORLDS[0], horizon=200, n_seeds=2).regret.shape[0] == 2
 
@@ -141,6 +141,6 @@ def test_long_reports_are_held_in_smaller_parts() -> None:
     assert (
         8
         * _users_at_once(LinUCB(dim=640, horizon=10, privacy=bd.none()))
-        * LinUCB(dim=640, horizon=10, privacy=bd.none()).domain.dim
+        * LinUCB(dim=640, horizon=10, privacy=bd.none())._domain.dim
         <= 256 << 20
     )

@@ -30,7 +30,7 @@ def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> No
 
 def test_a_policy_reports_as_many_features_as_it_has() -> None:
     """Reports of a linear policy that declares no domain of its own have another length than its features."""
-    assert BatchedLinearPolicy.domain.func(LinUCB(dim=3, horizon=100, privacy=none())) == LinearReport(features=3)
+    assert BatchedLinearPolicy._domain.func(LinUCB(dim=3, horizon=100, privacy=none())) == LinearReport(features=3)
 
 
 def test_what_is_left_of_a_horizon_is_played_once() -> None:

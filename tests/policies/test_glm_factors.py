@@ -311,7 +311,7 @@ def test_batches_double_in_their_exponents() -> None:
     first = policy.episode(state)
     assert isinstance(first, FixedLength)
     assert first.users == 100
-    second = policy.following(first)
+    second = policy.next_episode(first)
     assert second is not None
     assert second.users == 200
 

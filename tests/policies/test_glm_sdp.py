@@ -226,5 +226,5 @@ def test_bits_are_those_of_all_messages_of_a_user() -> None:
         sent = [int(np.max(column)).bit_length() for message in (matrix, gradient) for column in message.T]
         assert sum(sent[:6]) + policy.steps * sum(sent[6:]) <= mechanisms.bits_per_user
         longest = max(longest, mechanisms.bits_per_user)
-    assert policy.bits_per_user == longest
+    assert policy._bits_per_user == longest
     assert simulate(policy, WORLD, n_seeds=1).bits_per_user == longest

@@ -111,7 +111,9 @@ def glm_cost(
     for group, optimiser in enumerate((policy.mechanisms.estimate_o, policy.mechanisms.estimate_tau)):
         mine = tuple(each if its == group else None for each, its in zip(rows, groups, strict=True))
         for step in range(optimiser.steps * optimiser.calls):
-            ask = SumQuery(protocol=optimiser.protocol, at=thetas[step % len(thetas)], of=policy.keeps[group])
+            ask = SumQuery(
+                protocol=optimiser.protocol, at=thetas[step % len(thetas)], of=policy.execution.retained_groups[group]
+            )
             total += move(policy, ask, mine) / optimiser.std**2
     return total
 

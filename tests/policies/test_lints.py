@@ -30,7 +30,7 @@ class Plain(LinTS):
 class Watched(LinTS):
     """Whatever it learns is noted."""
 
-    player = "frozen"
+    execution = LinTS.execution
 
     def estimate(self, total: Any, batches: int) -> Any:
         """Noted."""
@@ -197,10 +197,10 @@ def test_arms_that_stay_are_played_in_law(privacy: Any, reward: Any) -> None:
 def test_the_last_batch_is_not_released() -> None:
     """Somebody pays for a release that nobody uses."""
     policy = LinTS(dim=5, horizon=20_000, intercept=True, privacy=bd.shuffle(**DP))
-    sizes = policy.channel.sizes
+    sizes = policy._channel.sizes
     assert sizes.users < policy.horizon
-    last = policy.following(policy.episode(policy.init()))
-    while (after := policy.following(last)) is not None:
+    last = policy.next_episode(policy.episode(policy.init()))
+    while (after := policy.next_episode(last)) is not None:
         last = after
     assert not last.released
     assert sizes.users + last.users == policy.horizon
@@ -209,25 +209,25 @@ def test_the_last_batch_is_not_released() -> None:
 def test_the_schedule_depends_on_public_numbers_as_stated() -> None:
     """The first batch is not 3 (d - 1)^{3/2} sqrt(1.5) std, or batches do not grow by half."""
     policy = LinTS(dim=5, horizon=20_000, intercept=True, privacy=bd.shuffle(**DP))
-    std = CentralGaussian.calibrate(domain=policy.domain, budget=bd.privacy.ApproxDP(**DP)).noise_std
-    first, second, *_ = policy.channel.sizes
+    std = CentralGaussian.calibrate(domain=policy._domain, budget=bd.privacy.ApproxDP(**DP)).noise_std
+    first, second, *_ = policy._channel.sizes
     assert first == round(3 * 8 * np.sqrt(1.5) * std)
     assert second == np.ceil(1.5 * first)
     long = LinTS(dim=5, horizon=10**6, intercept=True, privacy=bd.shuffle(**DP))
-    assert long.channel.sizes[1] == 2 * long.channel.sizes[0]
+    assert long._channel.sizes[1] == 2 * long._channel.sizes[0]
 
 
 def test_nobody_is_in_more_batches_than_there_are() -> None:
     """Noise is calibrated for participations that are impossible."""
     policy = LinTS(dim=3, horizon=2000, intercept=True, privacy=bd.shuffle(**DP, participations=500))
-    assert policy.spends.participations == len(policy.channel.sizes)
+    assert policy._batch_privacy.participations == len(policy._channel.sizes)
     assert policy.guarantee.epsilon <= 1.0
     often = LinTS(dim=3, horizon=2000, intercept=True, batch=100, privacy=bd.central(**DP, participations=8))
-    assert often.channel.stream is None  # independent batches
+    assert often._channel.stream is None  # independent batches
     assert often.guarantee.epsilon <= 1.0 + 1e-9
-    assert often.guarantee.participations == often.spends.participations == 8
-    once = CentralGaussian.calibrate(domain=often.domain, budget=bd.privacy.ApproxDP(**DP))
-    assert often.channel.protocols[100].std(100) == pytest.approx(np.sqrt(8) * once.noise_std, rel=1e-3)
+    assert often.guarantee.participations == often._batch_privacy.participations == 8
+    once = CentralGaussian.calibrate(domain=often._domain, budget=bd.privacy.ApproxDP(**DP))
+    assert often._channel.protocols[100].std(100) == pytest.approx(np.sqrt(8) * once.noise_std, rel=1e-3)
 
 
 def test_without_a_horizon() -> None:
@@ -236,7 +236,7 @@ def test_without_a_horizon() -> None:
     env = worlds.LinearContextual(dim=2, n_arms=3, fixed=True)
     result = bd.simulate(policy, env, horizon=5000, n_seeds=3)
     assert result.guarantee.epsilon == 5.0
-    assert len(policy.channel.sizes) > 10
+    assert len(policy._channel.sizes) > 10
     episode = policy.episode(policy.init())
     assert episode is not None
     with pytest.raises(InvalidArgument, match="horizon"):
@@ -256,8 +256,8 @@ def test_a_constant_may_be_any_number() -> None:
     policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     rows = np.array([[[0.3, -0.2, 1.0], [0.1, 0.5, 1.0]]])
     for scale in (0.5, 2.0, 1024.0):
-        np.testing.assert_array_equal(policy.seen(scale * rows), rows)
-        one, two = (policy.statistic(each[0], np.array([1.0, 0.0])).values for each in (rows, scale * rows))
+        np.testing.assert_array_equal(policy.clip_features(scale * rows), rows)
+        one, two = (policy._form_statistic(each[0], np.array([1.0, 0.0])).values for each in (rows, scale * rows))
         np.testing.assert_array_equal(one, two)
 
 
@@ -266,7 +266,7 @@ def test_a_constant_is_positive(last: float) -> None:
     """A last feature that cannot be a constant is taken for one."""
     policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     with pytest.raises(InvalidStatistic, match="last feature"):
-        policy.seen(np.array([[[0.3, -0.2, last]]]))
+        policy.clip_features(np.array([[[0.3, -0.2, last]]]))
 
 
 def test_who_does_not_answer_says_nothing() -> None:
@@ -278,7 +278,7 @@ def test_who_does_not_answer_says_nothing() -> None:
         if number % 2:
             agent.observe(decision.id, 1.0)
     rows, missing = agent._runner.played(replace(agent._runner.now.batch, users=10))
-    reports = policy.report(policy.ask(agent._runner.now.batch.episode), rows, NumberedRandomness(0, 0)).values
+    reports = policy.report(policy._query(agent._runner.now.batch.episode), rows, NumberedRandomness(0, 0)).values
     assert missing == 5
     assert np.count_nonzero(np.any(reports != 0, axis=1)) == 5
 
@@ -325,13 +325,13 @@ def test_the_dimension_is_named_as_it_was_given(given: dict[str, int]) -> None:
 def test_long_features_are_clipped_and_tiny_constants_refused() -> None:
     """A report leaves its domain: by features that are too long, or by numbers that a division makes of them."""
     policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
-    reports = policy.statistic(np.array([[30.0, -40.0, 1.0], [0.3, 0.4, 1.0]]), np.array([1.0, 0.0]))
+    reports = policy._form_statistic(np.array([[30.0, -40.0, 1.0], [0.3, 0.4, 1.0]]), np.array([1.0, 0.0]))
     assert reports.clipped == 1
     np.testing.assert_allclose(reports.values[0, -2:] * 3, [0.6, -0.8])
-    centre, radius = policy.domain.ball
+    centre, radius = policy._domain.ball
     assert np.all(np.linalg.norm(reports.values - centre, axis=1) <= radius * (1 + 1e-12))
     with pytest.raises(InvalidStatistic, match="features"):
-        policy.statistic(np.array([[1e100, 0.0, 1e-250]]), np.array([1.0]))
+        policy._form_statistic(np.array([[1e100, 0.0, 1e-250]]), np.array([1.0]))
 
 
 @pytest.mark.parametrize("privacy", [bd.central, bd.shuffle, bd.local], ids=lambda each: each.__name__)
@@ -382,7 +382,7 @@ def test_whoever_returns_after_the_last_release_is_served() -> None:
     policy = LinTS(dim=3, horizon=60, intercept=True, privacy=bd.local(**DP, participations=2))
     agent = bd.Agent(policy=policy, test=True, seed=0)
     arms = np.column_stack([np.eye(2), np.ones(2)])
-    for number in range(policy.channel.sizes.users):
+    for number in range(policy._channel.sizes.users):
         agent.act(arms, user=number)
     for _ in range(3):
         agent.act(arms, user="again")
@@ -391,8 +391,8 @@ def test_whoever_returns_after_the_last_release_is_served() -> None:
 def test_an_agent_needs_no_horizon() -> None:
     """Batches grow until nobody can hold them, and an agent is refused for a batch in the far future."""
     policy = LinTS(dim=3, intercept=True, privacy=bd.local(**DP))
-    assert max(policy.channel.sizes.counts()) <= 10**5
-    assert policy.channel.sizes.users > 0.9 * 10**9
+    assert max(policy._channel.sizes.counts()) <= 10**5
+    assert policy._channel.sizes.users > 0.9 * 10**9
     agent = bd.Agent(policy=policy, test=True, seed=0)
     for _ in range(20):
         agent.observe(agent.act([[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]]).id, 1.0)

@@ -27,7 +27,7 @@ def test_index_is_mean_plus_width_times_norm() -> None:
     norms = np.sqrt(np.einsum("snkd,sde,snke->snk", contexts, np.linalg.inv(v), contexts))
     np.testing.assert_allclose(got, np.einsum("snkd,sd->snk", contexts, theta) + 0.7 * norms, rtol=1e-10)
     policy = LinUCB(dim=3, horizon=5, privacy=none())
-    tabulated, tied = policy.favoured(snapshot, policy.tabulate(contexts[:, 0]))
+    tabulated, tied = policy._favoured_arms(snapshot, policy._tabulate_arms(contexts[:, 0]))
     assert tied is None
     np.testing.assert_array_equal(tabulated, policy.act(snapshot, contexts, NoRandomness()).actions[:, 0])
 
@@ -65,7 +65,7 @@ def test_schedules() -> None:
     sizes = tuple(geometric(first=10, ratio=2.0).sizes(100))
     assert sum(sizes) <= 100
     assert sizes[:3] == (10, 20, 70)
-    assert LinUCB(dim=2, horizon=1000, privacy=shuffle(epsilon=1.0, delta=1e-5)).schedule == FixedBatches(size=63)
+    assert LinUCB(dim=2, horizon=1000, privacy=shuffle(epsilon=1.0, delta=1e-5))._schedule == FixedBatches(size=63)
 
 
 def test_guarantees_meet_their_budgets() -> None:
@@ -106,18 +106,18 @@ def test_clipped_features_and_rewards_are_counted() -> None:
     """A reward or a feature vector that had to be clipped is not counted."""
     policy = LinUCB(dim=2, horizon=10, privacy=none())
     features = np.array([[[3.0, 0.0], [0.1, 0.0], [0.1, 0.0]]])
-    report = policy.statistic(features, np.array([[0.5, -0.2, 1.7]]))
+    report = policy._form_statistic(features, np.array([[0.5, -0.2, 1.7]]))
     np.testing.assert_array_equal(report.clipped, [3])
-    vector, _ = policy.domain.unpack(report.total())
+    vector, _ = policy._domain.unpack(report.total())
     np.testing.assert_allclose(vector[0], [0.6, 0.0])  # 1 * 0.5 + 0.1 * 0 + 0.1 * 1
 
 
 def test_concurrent_shufflers_learn_at_every_lowest_batch() -> None:
     """LinUCB over concurrent shufflers does not learn whenever a lowest batch is full, or takes another batch size."""
     policy = make("LinUCB-CSDP", dim=2, horizon=500, epsilon=1.0, delta=1e-5, shufflers=2)
-    tree = policy.channel.stream.tree
-    assert tuple(policy.channel.sizes) == (tree.sizes[0],) * (500 // tree.sizes[0])
+    tree = policy._channel.stream.tree
+    assert tuple(policy._channel.sizes) == (tree.sizes[0],) * (500 // tree.sizes[0])
     assert len(tree.degrees) == 2
     assert policy.guarantee.epsilon <= 1.0
     other = LinUCB(dim=2, horizon=500, privacy=concurrent(epsilon=1.0, delta=1e-5, shufflers=2), batch=20)
-    assert other.channel.sizes[0] == 20
+    assert other._channel.sizes[0] == 20

@@ -122,7 +122,7 @@ def test_clips_are_counted() -> None:
     report = policy.report(policy.ask, PlayedRounds(features=x, rewards=np.array([0.5, -7.0])), COINS)
     assert report.clipped == 2
     assert np.allclose(report.total(), 0.5 * np.array([0.6, 0.8]) - np.array([0.6, 0.8]))
-    assert np.allclose(policy.passed(policy.init(), x).gram, np.eye(2) + 2 * np.outer([0.6, 0.8], [0.6, 0.8]))
+    assert np.allclose(policy.advance_public(policy.init(), x).gram, np.eye(2) + 2 * np.outer([0.6, 0.8], [0.6, 0.8]))
 
 
 def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> None:
@@ -132,9 +132,9 @@ def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> No
     x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
     grams = np.eye(3) + np.cumsum(x[:, :, None] * x[:, None, :], axis=0)
     first = int(np.argmax(np.linalg.det(grams) > 1.7)) + 1
-    assert policy.crossing(state, x) == first
-    assert policy.crossing(state, x[: first - 1]) is None
-    assert policy.crossing(replace(state, vector=np.full(3, 9.0)), x) == first
+    assert policy.stopping_round(state, x) == first
+    assert policy.stopping_round(state, x[: first - 1]) is None
+    assert policy.stopping_round(replace(state, vector=np.full(3, 9.0)), x) == first
 
 
 def test_the_radius_holds_the_truth() -> None:
@@ -213,7 +213,7 @@ def test_switching_looks_at_released_matrices_only() -> None:
     begun, first = policy.init(), FixedLength(number=0, users=10)
     for gram, due in ((np.diag([1e6, 1e6]), True), (np.diag([-1e6, 1.0]), False), (np.zeros((2, 2)), False)):
         released = policy.matrix.domain.pack(gram)  # type: ignore[attr-defined]
-        assert [ask.of for ask in asked(policy, released)] == ["episode", *policy.keeps][: 1 + due]
+        assert [ask.of for ask in asked(policy, released)] == ["episode", *policy.execution.retained_groups][: 1 + due]
         for vector in (np.zeros(2), np.full(2, 9.0)):
             after = told(policy, replace(begun, vector=vector), first, released, vector)
             assert after.switches == due

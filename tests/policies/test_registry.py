@@ -34,7 +34,7 @@ def test_every_name_makes_what_it_says(name: str) -> None:
     budget = {} if name == "LinUCB" else {"epsilon": 1.0, "delta": 1e-5}
     policy = make(name, dim=2, horizon=400, **budget)
     assert policy.guarantee.trust == ALGORITHMS[name].trust
-    assert policy.channel.sizes[0] == LINUCB[name]
+    assert policy._channel.sizes[0] == LINUCB[name]
 
 
 def test_unknown_names_and_arguments() -> None:

@@ -31,7 +31,7 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 def test_all_participations_together_keep_the_budget(privacy: Privacy) -> None:
     """M batches of one user cost more than the budget - or much less, as if they were composed by a closed form."""
     policy = LinUCB(dim=3, horizon=2000, privacy=privacy, batch=200)
-    event = policy.channel.protocols[200].event
+    event = policy._channel.protocols[200].event
     whole = event if privacy.model == "central" else RepetitionEvent(event=event, times=4)
     spent = accountant.delta_near(whole, 1.0, 1e-5)
     assert 0.97e-5 <= spent <= 1e-5
@@ -51,7 +51,7 @@ def test_user_level_noise_is_that_of_m0_participations() -> None:
     """The central stream's noise does not grow with M0, batches' noise not with the root of M."""
     once, four = ((central(**BUDGET, participations=m), local(**BUDGET, participations=m)) for m in (1, 4))
     stds = [
-        [LinUCB(dim=3, horizon=2000, privacy=privacy, batch=200).channel.prefix_std()[-1] for privacy in both]
+        [LinUCB(dim=3, horizon=2000, privacy=privacy, batch=200)._channel.prefix_std()[-1] for privacy in both]
         for both in (once, four)
     ]
     columns = np.linalg.norm(released_by_ones(10)[:, :4].sum(axis=1)), np.linalg.norm(released_by_ones(10)[:, 0])
@@ -64,15 +64,15 @@ def test_batches_of_several_sizes() -> None:
     """A user in the dearest batches of a growing schedule pays more than what is stated, or than the budget."""
     growing = geometric(first=200, ratio=1.5)
     policy = LinUCB(dim=3, horizon=2000, privacy=shuffle(**BUDGET, participations=3), batch=growing)
-    batches = Counter(policy.channel.protocols[size].event for size in policy.channel.sizes)
+    batches = Counter(policy._channel.protocols[size].event for size in policy._channel.sizes)
     assert len(batches) > 1
     assert accountant.compute_spent({"task": batches}, 3, 1e-5) <= policy.guarantee.epsilon <= 1.0
     with pytest.raises(InvalidArgument, match="one size"):
         _ = LinUCB(
             dim=3, horizon=2000, privacy=shuffle(**BUDGET, participations=3, protocol="gaussian"), batch=growing
-        ).channel
+        )._channel
 
 
 def test_paper_batches_for_returning_users() -> None:
     """T^{2/3} is not the batch size for returning users."""
-    assert LinUCB(dim=2, horizon=1000, privacy=shuffle(**BUDGET, participations=2)).channel.sizes[0] == 100
+    assert LinUCB(dim=2, horizon=1000, privacy=shuffle(**BUDGET, participations=2))._channel.sizes[0] == 100

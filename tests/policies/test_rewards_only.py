@@ -155,7 +155,7 @@ def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
     assert stated.delta == (0.0 if model == "local" else 1e-5)
     by_name = bd.make("LinTS-LDP-rewards", dim=3, horizon=50, epsilon=1.0)  # pure
     assert by_name.guarantee.epsilon <= 1.0
-    assert by_name.bits_per_user == 1
+    assert by_name._bits_per_user == 1
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -178,7 +178,7 @@ def misses(model: str, *, intercept: bool) -> float:
         run = ReferenceRun(policy, env.begin(Streams([seed])), tally, 0, "law", counterfactual=False)
         run.run(300)
         truth = run.world.theta[0] * (math.sqrt(0.5) if intercept else 1.0)  # type: ignore[attr-defined]
-        z = np.linalg.solve(run.state.snapshot.root, policy.theta(run.state.snapshot) - truth)
+        z = np.linalg.solve(run.state.snapshot.root, policy._theta(run.state.snapshot) - truth)
         found.append(z @ z / 3)
     return float(np.mean(found))
 

@@ -40,7 +40,7 @@ def test_batches_as_printed() -> None:
         (shuffle(epsilon=1.0, delta=1e-5, participations=2), 2 / 3),
     ):
         policy = LinUCB(dim=2, horizon=3000, batch="paper", privacy=privacy)
-        assert policy.schedule.sizes(3000)[0] == round(3000**exponent)
+        assert policy._schedule.sizes(3000)[0] == round(3000**exponent)
     assert compute_concurrent_batch_size(10**6, 2) == round(10 ** (6 * 5 / 9))
     assert compute_concurrent_batch_size(10**6, 1) == round(10**3.6)
 
@@ -51,7 +51,7 @@ def test_radii_are_those_of_the_channel_s_noise(confidence: str) -> None:
     policy = LinUCB(dim=2, horizon=300, batch=100, privacy=local(rho=0.5), confidence=confidence)
     report = LinearReport(features=2)
     std = CentralGaussian.calibrate(domain=report, budget=policy.privacy.budget).noise_std * np.sqrt([100, 200, 300])
-    np.testing.assert_allclose(policy.channel.prefix_std(), std, rtol=1e-3)
+    np.testing.assert_allclose(policy._channel.prefix_std(), std, rtol=1e-3)
     quiet = replace(policy, privacy=none())
     if confidence == "exact":
         np.testing.assert_allclose(policy.radii.stds, std, rtol=1e-3)  # type: ignore[union-attr]
@@ -78,7 +78,7 @@ def test_radii_of_oful_by_hand() -> None:
     rng = np.random.default_rng(0)
     for switches in (1, 2):
         x = rng.normal(size=(40, 3)) / 5
-        state = policy.passed(state, x)
+        state = policy.advance_public(state, x)
         state = told(policy, state, policy.episode(state), np.ones(3))
         assert policy.episode(state).users == 500 - 40 * switches
         values = np.linalg.eigvalsh(state.gram)
@@ -144,14 +144,14 @@ def lints(**changes: object) -> LinTS:
 def test_the_posterior_knows_its_noise() -> None:
     """LinTS believes a tenth less noise than its channel has, or less than that of the sum that it starts from."""
     policy = lints(privacy=central(rho=0.5, mechanism="independent"), intercept=False)
-    variance = CentralGaussian.calibrate(domain=policy.domain, budget=policy.privacy.budget).noise_std ** 2
+    variance = CentralGaussian.calibrate(domain=policy._domain, budget=policy.privacy.budget).noise_std ** 2
     np.testing.assert_allclose(policy._noise, variance * np.arange(4), rtol=1e-3)
     gram = np.array([[50.0, 10.0], [10.0, 40.0]])
     total = np.array([20.0, 5.0, 50.0, 40.0, 10.0 * math.sqrt(2)])
     start = WarmStart(total=tuple(total.tolist()), users=90, variance=7.0, epsilon=1.0, delta=0.0, trust="central")
     np.testing.assert_allclose(start.plus(np.ones(5)), total + 1)
     begun = replace(policy, start=start)
-    snapshot, _ = begun.estimate(np.zeros(5), 1)
+    snapshot, _ = begun._estimate(np.zeros(5), 1)
     noise = float(policy._noise[1]) + 7.0
     mean, covariance = by_hand(np.array([20.0, 5.0]), gram, noise, policy.reward_std)
     np.testing.assert_allclose(snapshot.theta, mean, rtol=1e-6)
@@ -161,8 +161,8 @@ def test_the_posterior_knows_its_noise() -> None:
 def test_what_has_no_horizon_ends_after_a_billion_users() -> None:
     """After its last batch an endless LinTS plays on for another number of users than it plans for."""
     endless = lints(horizon=None, batch=10**8, privacy=none())
-    assert endless.span == 10**9
-    after = endless._episode(len(endless._sizes))
+    assert endless._planned_rounds == 10**9
+    after = endless._episode(len(endless.batch_sizes))
     assert after is not None
     assert (after.users, after.released) == (10**9, False)
 
@@ -193,12 +193,12 @@ def test_a_posterior_by_hand_with_moments_that_differ() -> None:
 def test_returning_users_pay_in_all_of_their_batches() -> None:
     """A channel is calibrated for fewer participations than there are batches to be in."""
     privacy = central(epsilon=1.0, delta=1e-5, participations=7)
-    assert lints(privacy=privacy).spends.participations == 3
-    assert lints(privacy=replace(privacy, participations=2)).spends.participations == 2
+    assert lints(privacy=privacy)._batch_privacy.participations == 3
+    assert lints(privacy=replace(privacy, participations=2))._batch_privacy.participations == 2
     rewards = LinTSRewards(
         dim=2, horizon=300, batch=100, public_contexts=True, privacy=local(epsilon=3.0, delta=0.0, participations=3)
     )
-    (answered,) = set(rewards.channel.protocols.values())
+    (answered,) = set(rewards._channel.protocols.values())
     assert answered.guarantee.epsilon == pytest.approx(3.0)  # of all three
     truth = math.tanh(0.5)  # 2q - 1 at epsilon 1 each
     assert rewards._reward_std == pytest.approx(0.5 / truth, rel=1e-6)
@@ -211,7 +211,7 @@ def test_public_features_by_hand() -> None:
     policy = LinTSRewards(dim=3, horizon=250, batch=100, public_contexts=True, privacy=privacy, intercept=True)
     assert np.linalg.norm(policy._weights * np.array([1.0, 0.0, 1.0])) == pytest.approx(1.0, abs=1e-6)
     assert np.linalg.norm(policy._weights * np.array([1.0, 0.0, 1.0])) <= 1.0
-    assert policy.tell[1].scale == 0.5
+    assert policy._report_statistic[1].scale == 0.5
     assert policy._reward_std == policy.reward_std
     std = CentralGaussian.calibrate(domain=Ball(dim=3, bound=0.5), budget=privacy.budget).noise_std
     np.testing.assert_allclose(policy._noise, std**2 * np.arange(3), rtol=1e-3)
@@ -220,7 +220,7 @@ def test_public_features_by_hand() -> None:
     assert batches[3] is None
     plain = replace(policy, intercept=False)
     np.testing.assert_array_equal(plain._weights, 1.0)
-    assert plain.tell[1].scale == 1.0
+    assert plain._report_statistic[1].scale == 1.0
 
 
 def test_phases_have_the_batches_of_their_policies() -> None:
@@ -229,7 +229,7 @@ def test_phases_have_the_batches_of_their_policies() -> None:
     episode = policy.episode(policy.init())
     assert isinstance(episode, FixedLength)
     assert episode.users == 10
-    sizes = [policy.following(FixedLength(number=number, users=1)).users for number in range(6)]
+    sizes = [policy.next_episode(FixedLength(number=number, users=1)).users for number in range(6)]
     assert sizes == [10] * 6
 
 
@@ -258,7 +258,7 @@ def test_features_that_are_no_numbers_are_refused_by_name() -> None:
     public = OFUL(dim=2, horizon=9, privacy=central(rho=0.5))
     private = OFULJDP(dim=2, horizon=9, privacy=central(rho=0.5))
     with pytest.raises(InvalidArgument, match="features"):
-        public.passed(public.init(), bad)
+        public.advance_public(public.init(), bad)
     for policy, ask in ((public, public.ask), (private, private._asks[0]), (private, private._asks[1])):
         with pytest.raises(InvalidArgument, match="features"):
             policy.report(ask, played, COINS)

@@ -61,7 +61,7 @@ def test_the_best_batch_minimises_the_stated_bound_where_it_says_something() -> 
     """Over 10^9 users the bound of the default confidence is below T, and no other size has a smaller one."""
     policy = LinUCB(dim=2, horizon=10**9, privacy=shuffle(epsilon=1.0, delta=1e-5), batch="best")
     assert policy.regret_bound < 0.5 * policy.horizon
-    size = policy.channel.sizes[0]
+    size = policy._channel.sizes[0]
     others = [replace(policy, batch=round(size * factor)).regret_bound for factor in (0.1, 0.3, 0.6, 1.7, 4.0, 20.0)]
     assert policy.regret_bound <= min(others)
 
@@ -71,9 +71,9 @@ def test_a_schedule_that_takes_no_end_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"first, ratio = \(1, 1.0\) .* at most 100,000 batches"):
         geometric(first=1, ratio=1.0).sizes(10**12)
     with pytest.raises(InvalidArgument, match=r"batch = 1 .* noisy releases are more than 10,000,000"):
-        _ = LinUCB(dim=2, horizon=10**9, privacy=local(epsilon=1.0, delta=1e-5)).channel
+        _ = LinUCB(dim=2, horizon=10**9, privacy=local(epsilon=1.0, delta=1e-5))._channel
     with pytest.raises(InvalidArgument, match=r"batch = 1 .* fit into a horizon"):
-        _ = LinUCB(dim=2, horizon=10**20, privacy=none()).channel
+        _ = LinUCB(dim=2, horizon=10**20, privacy=none())._channel
     assert (
-        len(LinUCB(dim=2, horizon=10**12, privacy=none()).channel.sizes) == 10**12
+        len(LinUCB(dim=2, horizon=10**12, privacy=none())._channel.sizes) == 10**12
     )  # nothing is planned where there is no noise

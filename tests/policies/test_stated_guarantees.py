@@ -26,7 +26,7 @@ GROWING = geometric(first=50, ratio=2)
 def test_what_the_shuffler_learns_from_the_least_protected_batch(protocol: str, horizon: int) -> None:
     """A user of a large batch, whose own noise is small, is told what is left against the shuffler in a small one."""
     policy = LinUCB(dim=2, horizon=horizon, privacy=shuffle(**BUDGET, protocol=protocol), batch=GROWING)
-    each = [one.guarantee for one in policy.channel.protocols.values()]
+    each = [one.guarantee for one in policy._channel.protocols.values()]
     left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]
     stated = policy.guarantee
     assert len(set(left)) > 1

@@ -139,13 +139,13 @@ def test_every_level_of_concurrent_shufflers_has_the_printed_noise(shufflers: in
 def test_policies_report_what_the_printed_mechanism_sums(kind: Any, privacy: Any) -> None:
     """Policies send x_i x_j without the sqrt 2 in paper mode, read it back, and play."""
     policy = kind(dim=2, horizon=300, privacy=privacy, batch=50)
-    assert not policy.domain.isometric
-    assert all(protocol.domain == policy.domain for protocol in policy.channel.protocols.values())
-    one = policy.statistic(np.array([[0.6, 0.8]]), np.array([1.0]))
+    assert not policy._domain.isometric
+    assert all(protocol.domain == policy._domain for protocol in policy._channel.protocols.values())
+    one = policy._form_statistic(np.array([[0.6, 0.8]]), np.array([1.0]))
     np.testing.assert_allclose(one.values[0], [0.6, 0.8, 0.36, 0.64, 0.48])
-    _, gram = policy.domain.sums(one.total(), 1)
+    _, gram = policy._domain.sums(one.total(), 1)
     np.testing.assert_allclose(gram, [[0.36, 0.48], [0.48, 0.64]])
     if kind is bd.LinUCB and privacy.model == "local":  # kernels for single rounds unpack isometric reports
-        assert kind(dim=2, horizon=300, privacy=privacy, batch=1).optimism(0, 1) is None
+        assert kind(dim=2, horizon=300, privacy=privacy, batch=1)._optimism_tables(0, 1) is None
     world = bd.environments.LinearContextual(dim=2, n_arms=3)
     assert math.isfinite(bd.simulate(policy, world, n_seeds=2).regret[:, -1].mean())

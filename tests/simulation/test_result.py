@@ -95,7 +95,7 @@ def test_summary_of_a_simulation() -> None:
     finals = sorted(measured.regret[:, -1].tolist())
     assert summary["median"] == finals[2]
     assert summary["mean"] == pytest.approx(sum(finals) / 5, rel=1e-14)
-    assert summary["communication"]["bits"] == summary["communication"]["users"] * policy.channel.bits_per_user
+    assert summary["communication"]["bits"] == summary["communication"]["users"] * policy._channel.bits_per_user
     assert (summary["horizon"], summary["n_seeds"], summary["releases"]) == (120, 5, 2)
     assert summary["guarantee"]["epsilon"] == policy.guarantee.epsilon
 

@@ -216,8 +216,8 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
     def careless(*given: Any) -> Any:
         policy: Any = make_from_table(*given)
-        less = {n: replace(each, noise_std=0.8 * each.noise_std) for n, each in policy.channel.protocols.items()}
-        vars(policy)["channel"] = replace(policy.channel, protocols=less)
+        less = {n: replace(each, noise_std=0.8 * each.noise_std) for n, each in policy._channel.protocols.items()}
+        vars(policy)["_channel"] = replace(policy._channel, protocols=less)
         return policy
 
     gaussian = file(policy={**LINEAR, **DP, "protocol": "gaussian"})

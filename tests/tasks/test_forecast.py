@@ -74,5 +74,5 @@ def test_arms_that_stay_are_simulated_as_such() -> None:
 def test_what_takes_too_long_is_not_begun(name: str, arguments: dict[str, int]) -> None:
     """A forecast is begun that would take minutes."""
     policy = bd.make(name, **arguments)
-    policy.prepare()
+    policy._prepare()
     assert forecast(policy) is None

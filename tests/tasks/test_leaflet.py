@@ -32,10 +32,10 @@ def test_every_batch_of_the_schedule_has_its_plan(name: str) -> None:
     policy, leaflet = task.policy, task.content["device"]
     assert isinstance(policy, bd.LinTS | bd.LinUCB)
     plans = {plan["users"]: plan for plan in leaflet["plans"]}
-    for users in policy.channel.sizes.counts():
+    for users in policy._channel.sizes.counts():
         least = max(n for n in plans if n <= users)
         (device,) = plans[least]["devices"][0]
-        assert device_from_parameters(device) == policy.ask(FixedLength(number=0, users=users)).protocol.device
+        assert device_from_parameters(device) == policy._query(FixedLength(number=0, users=users)).protocol.device
         if policy.privacy.model == "shuffle":
             assert least == users
 

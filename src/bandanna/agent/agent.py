@@ -259,7 +259,7 @@ class Agent:
                 place = (runner.made - now.batch.begin) % now.batch.users
                 return ids[int(now.batch.episode.arms_at(np.array([place]))[0])]
             coins = device_randomness(runner.seed, runner.made)
-            return ids[int(policy.act(now.snapshot, policy.seen(features[None]), coins).actions[0])]
+            return ids[int(policy.act(now.snapshot, policy.clip_features(features[None]), coins).actions[0])]
 
     # Observe
 
@@ -508,7 +508,7 @@ class Agent:
     @property
     def theta(self) -> Floats | None:
         """The newest estimate of the parameter, if the policy has one. Public."""
-        return self.policy.theta(self.snapshot)
+        return self.policy._theta(self.snapshot)
 
     @property
     def next_release(self) -> int | None:

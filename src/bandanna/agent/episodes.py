@@ -54,8 +54,8 @@ def to_span(episode: Episode | None, begin: int) -> EpisodeSpan | None:
 
 def next_span(policy: Policy[Any], batch: EpisodeSpan) -> EpisodeSpan | None:
     """Return the batch after this one; None where it depends on what will be learned."""
-    episode, number = policy.following(batch.episode), batch.number + 1
-    if policy.learns_every_round and (policy.horizon is None or number < policy.horizon):
+    episode, number = policy.next_episode(batch.episode), batch.number + 1
+    if policy.execution.learns_every_round and (policy.horizon is None or number < policy.horizon):
         episode = FixedLength(number=number, users=1)
     return to_span(episode, batch.end)
 

@@ -99,7 +99,7 @@ def check_calibrations(policy: Policy[Any], saved: Any) -> None:
         )
         check_readable(all(type(number) is int and number > 0 for number in runs), "wrong sizes")
         sizes, times = runs[::2], runs[1::2]
-        longest = next(policy.phases()).span << phase
+        longest = next(policy._iterate_phases())._planned_rounds << phase
         users = sum(size * often for size, often in zip(sizes, times, strict=True))
         most = MAX_BATCHES if policy.privacy.noisy else longest
         check_readable(sum(times) <= most and users <= longest, "more batches than the horizon has")
@@ -109,9 +109,9 @@ def check_calibrations(policy: Policy[Any], saved: Any) -> None:
 
 
 def _check_protocol(policy: RunningSumPolicy[Any], protocol: Protocol, size: int, steps: int) -> None:
-    fault = find_mismatch(next(policy.phases()).spends, protocol, size=size, steps=steps)
+    fault = find_mismatch(next(policy._iterate_phases())._batch_privacy, protocol, size=size, steps=steps)
     check_readable(fault is None, f"{fault}")
-    check_readable(protocol.domain == policy.domain, "a protocol for other statistics")
+    check_readable(protocol.domain == policy._domain, "a protocol for other statistics")
 
 
 def check_state(policy: Policy[Any], fresh: Any, given: AgentProgress) -> None:
@@ -121,7 +121,7 @@ def check_state(policy: Policy[Any], fresh: Any, given: AgentProgress) -> None:
     check_readable(episode is None or episode.number == given.closed, "the state after another number of episodes")
     horizon = policy.horizon
     check_readable(horizon is None or given.closed <= horizon + 1, "more episodes than the horizon has rounds")
-    check_readable(set(given.forgot) <= set(policy.keeps), "rows of no group")
+    check_readable(set(given.forgot) <= set(policy.execution.retained_groups), "rows of no group")
     policy.publish(given.state)
 
 
@@ -285,7 +285,7 @@ def _check_entries(policy: RunningSumPolicy[Any], entries: list[Any]) -> None:
 
 
 def _expected_event(policy: RunningSumPolicy[Any], batch: EpisodeSpan) -> Any:
-    return policy.ask(batch.episode).protocol.event  # type: ignore[arg-type]
+    return policy._query(batch.episode).protocol.event  # type: ignore[arg-type]
 
 
 def _check_streams(policy: Policy[Any], progress: AgentProgress) -> None:

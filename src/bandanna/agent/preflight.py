@@ -101,9 +101,9 @@ def make_noise_source(seed: int | None) -> tuple[NoiseSource, np.random.Generato
 
 def check_budget_suffices(policy: Policy[Any]) -> None:
     """Refuse a policy whose noise is not enough for its own budget, such as a paper's printed constants."""
-    stated = next(policy.phases()).guarantee if isinstance(policy, RunningSumPolicy) else policy.guarantee
+    stated = next(policy._iterate_phases()).guarantee if isinstance(policy, RunningSumPolicy) else policy.guarantee
     budget, often = policy.privacy.budget, policy.privacy.participations
-    if policy.keeps and often > 1:
+    if policy.execution.retained_groups and often > 1:
         allowed = "1 where a policy keeps rows for later: somebody's reports would be in one sum"
         raise InvalidArgument("participations", often, allowed)
     if budget is not None and not _is_within_budget(stated, budget):
@@ -116,7 +116,7 @@ def check_budget_suffices(policy: Policy[Any]) -> None:
 def check_batch_memory(policy: Policy[Any]) -> None:
     """Refuse batches whose reports do not fit: they are formed when a batch is released."""
     if isinstance(policy, RunningSumPolicy):
-        most, numbers = max(next(policy.phases()).channel.sizes.counts()), policy.domain.dim
+        most, numbers = max(next(policy._iterate_phases())._channel.sizes.counts()), policy._domain.dim
         needed = 24 * most * numbers  # as reports, as messages, as what is added
         validation.check_memory("batch", most, needed, of=f"reports of {most:,} users with {numbers:,} numbers each")
 
@@ -137,7 +137,11 @@ def estimate_release_seconds(policy: Policy[Any], ask: SumQuery | None, users: i
     """Return the estimated time of the longest release that is planned, or of the next one."""
     pairs = [(ask.protocol, users)] if ask is not None else []
     if isinstance(policy, RunningSumPolicy):
-        pairs = [(each, size) for channel in policy.calibrated().values() for size, each in channel.protocols.items()]
+        pairs = [
+            (each, size)
+            for channel in policy._calibrated_channels().values()
+            for size, each in channel.protocols.items()
+        ]
     return max((protocol.draws(size).seconds(secure=secure) for protocol, size in pairs), default=0.0)
 
 
@@ -179,7 +183,7 @@ def _is_same_stream(one: ContinualEvent, other: ContinualEvent) -> bool:
 
 def count_calibrations(policy: Policy[Any]) -> int:
     """Return how many phases are calibrated by now."""
-    return len(policy.calibrated()) if isinstance(policy, RunningSumPolicy) else 0
+    return len(policy._calibrated_channels()) if isinstance(policy, RunningSumPolicy) else 0
 
 
 def calibrations_by_phase(policy: Policy[Any]) -> dict[int, tuple[RunningSumProtocol, list[int]]]:
@@ -187,7 +191,7 @@ def calibrations_by_phase(policy: Policy[Any]) -> dict[int, tuple[RunningSumProt
 
     The batch sizes stand beside the channel as runs: size, how often, size, how often, ...
     """
-    channels = policy.calibrated() if isinstance(policy, RunningSumPolicy) else {}
+    channels = policy._calibrated_channels() if isinstance(policy, RunningSumPolicy) else {}
     return {
         phase: (replace(channel, sizes=RunLengthSizes()), [n for run in channel.sizes.runs for n in run])
         for phase, channel in channels.items()
@@ -198,7 +202,7 @@ def restore_calibrations(policy: Policy[Any], saved: dict[int, tuple[RunningSumP
     """Make a policy use these channels, where it has none yet; what they guarantee is computed from them anew."""
     for phase, (channel, runs) in saved.items():
         assert isinstance(policy, RunningSumPolicy)
-        policy.recalibrate(
+        policy._use_channel(
             phase, replace(channel, sizes=RunLengthSizes(tuple(zip(runs[::2], runs[1::2], strict=True))))
         )
 
@@ -241,7 +245,7 @@ class ClippingCheck:
             return
         rows, self._features = np.array(self._features), []
         arms = None if getattr(self._policy, "n_arms", None) is None else np.zeros(len(rows), dtype=np.int64)
-        clipped = int(self._policy.statistic(rows, np.full(len(rows), 0.5), arms).clipped)
+        clipped = int(self._policy._form_statistic(rows, np.full(len(rows), 0.5), arms).clipped)
         self._count("features", len(rows), clipped, stacklevel + 1)
 
     def check_reward(self, reward: float, stacklevel: int) -> None:
@@ -252,7 +256,7 @@ class ClippingCheck:
         if len(self._rewards) < _FEW:
             return
         rewards, self._rewards = np.array(self._rewards), []
-        clipped = int(np.count_nonzero(self._policy.centred(rewards)[1]))
+        clipped = int(np.count_nonzero(self._policy._centre_rewards(rewards)[1]))
         self._count("rewards", len(rewards), clipped, stacklevel + 1)
 
     def _count(self, what: str, seen: int, out: int, stacklevel: int) -> None:

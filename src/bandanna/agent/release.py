@@ -40,7 +40,7 @@ class AgentProgress:
     released  number of entries in the ledger
     reports   number of reports in closed episodes: `missing` of them had no reward, `clipped` were out of range (both
               are not protected)
-    forgot    by name of `Policy.keeps`: rows of episodes before this number are no longer kept
+    forgot    by name of `Policy.execution.retained_groups`: rows of episodes before this number are no longer kept
     """
 
     state: Any

@@ -46,7 +46,14 @@ from bandanna.agent.release import (
 )
 from bandanna.device.arm_sets import ArmSets, FixedArmSet
 from bandanna.errors import BandannaError, HorizonReached, InvalidArgument
-from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, RunnerState, StoppedByPublicData
+from bandanna.policies.base import (
+    AssignedArms,
+    PlayedRounds,
+    Policy,
+    PublicStoppingPolicy,
+    RunnerState,
+    StoppedByPublicData,
+)
 from bandanna.policies.serialization import columns_from_played
 from bandanna.privacy.ledger import Ledger, find_store_id
 from bandanna.privacy.stores.journal import ReplicatedJournal
@@ -129,7 +136,7 @@ class AgentRunner:
         self.ledger: Ledger | None = None
         if privacy.noisy and privacy.budget is not None:
             self.policy = continue_streams(self.policy, [entry.event for entry in journals.entries()])
-            often = getattr(self.policy, "spends", privacy).participations  # nobody is in more batches than there are
+            often = self.policy._batch_privacy.participations  # nobody is in more batches than there are
             self.ledger = Ledger(budget=privacy.budget, participations=often, store=journals)
             check_budget_suffices(self.policy)
 
@@ -176,8 +183,9 @@ class AgentRunner:
 
     def _pass(self, state: Any, features: Any) -> tuple[Any, bool]:
         """Return the state after one more round of an episode that public numbers end, and whether they end it."""
-        ended = self.policy.crossing(state, features[None]) is not None
-        return self.policy.passed(state, features[None]), ended
+        assert isinstance(self.policy, PublicStoppingPolicy)
+        ended = self.policy.stopping_round(state, features[None]) is not None
+        return self.policy.advance_public(state, features[None]), ended
 
     def played(self, batch: EpisodeSpan) -> tuple[PlayedRounds, int]:
         """Return the rows of an episode, and how many have no reward: these get the possible reward nearest to 0."""
@@ -187,8 +195,10 @@ class AgentRunner:
             return self.clients.played(batch)
         low, high = getattr(self.policy, "reward_range", (0.0, 0.0))
         nothing = float(min(max(0.0, low), high))
-        rows, missing = self.slots.played(batch, nothing, grouped=len(self.policy.keeps) > 1)
-        later = self.policy.keeps or self.policy.has_several_queries  # kept rows say by zeros alone who did not answer
+        rows, missing = self.slots.played(batch, nothing, grouped=len(self.policy.execution.retained_groups) > 1)
+        later = (
+            self.policy.execution.retained_groups or self.policy.execution.has_several_queries
+        )  # kept rows say by zeros alone who did not answer
         return (replace(rows, answered=None) if later else rows), missing
 
     def members(self, batch: EpisodeSpan, arm: int | None) -> list[str]:
@@ -221,7 +231,7 @@ class AgentRunner:
     def decide_one(self, one: tuple[Sequence[Any], Floats], user: str | None) -> Decision:
         """Decide for one user: `decide` in fewer steps."""
         self._room_for(1)
-        seen = self.policy.seen(one[1][None])
+        seen = self.policy.clip_features(one[1][None])
         self._admit((user,), ("user",))
         self.settled = False
         batch = self._running()
@@ -252,7 +262,7 @@ class AgentRunner:
         seen: list[Floats] = []
         for place, (_, features) in enumerate(sets):
             again = place > 0 and features is sets[place - 1][1]  # arms that stay
-            seen.append(seen[-1] if again else self.policy.seen(features[None]))
+            seen.append(seen[-1] if again else self.policy.clip_features(features[None]))
         return seen
 
     def _running(self) -> EpisodeSpan:
@@ -421,7 +431,7 @@ class AgentRunner:
         assert self.ledger is not None
         batch, first = release.batch, answers[0].ask
         own = first.of == "episode"
-        rows = release.played if self.policy.keeps and own else None
+        rows = release.played if self.policy.execution.retained_groups and own else None
         estimates = tuple(answer.estimate for answer in answers)
         entry = ledger_arguments(batch, answers)
 
@@ -451,7 +461,7 @@ class AgentRunner:
 
     def _go_on(self, progress: AgentProgress, learned: Any, batch: EpisodeSpan, played: PlayedRounds) -> None:
         """Close the episode: go on to the next one with the state that was learned."""
-        if self.policy.keeps:
+        if self.policy.execution.retained_groups:
             self.kept.setdefault(batch.number, played)
         scheduled = next_span(self.policy, batch) is not None
         begin = batch.end if scheduled else max(batch.end, self.made)
@@ -466,7 +476,7 @@ class AgentRunner:
 
     def _needed(self) -> int:
         """Return the first episode whose rows are still kept under some name."""
-        return min((self.progress.forgot.get(name, 0) for name in self.policy.keeps), default=0)
+        return min((self.progress.forgot.get(name, 0) for name in self.policy.execution.retained_groups), default=0)
 
     def kept_rows_with(self, episode: int, played: PlayedRounds) -> RunnerState:
         """Return the rows that later queries may be about, those of an episode among them."""
@@ -482,7 +492,7 @@ class AgentRunner:
         """Return the rows of an episode under the names that their devices chose; found once, since queries repeat."""
         held = self._rows_cache.get(number)
         if held is None or held[0] is not rows:
-            self._rows_cache[number] = held = rows, RunnerState().keep(self.policy.keeps, rows).kept
+            self._rows_cache[number] = held = rows, RunnerState().keep(self.policy.execution.retained_groups, rows).kept
         return held[1]
 
     def settle(self) -> None:
@@ -524,7 +534,10 @@ class AgentRunner:
         number, rows = kept
         if rows is not None:
             notes[f"kept {number}"] = columns_from_played(rows)
-        before, needed = self._needed(), min((after.forgot.get(n, 0) for n in self.policy.keeps), default=0)
+        before, needed = (
+            self._needed(),
+            min((after.forgot.get(n, 0) for n in self.policy.execution.retained_groups), default=0),
+        )
         return notes | {f"kept {gone}": None for gone in range(before, needed)}
 
     def all_notes(self) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def view_target(
     together = isinstance(policy, RunningSumPolicy)
 
     def learned(life: PlayedRounds, rng: np.random.Generator, replicates: tuple[int, ...]) -> Any:
-        desk, coins = RunnerState().keep(policy.keeps, life), GeneratorRandomness(lambda _: rng)
+        desk, coins = RunnerState().keep(policy.execution.retained_groups, life), GeneratorRandomness(lambda _: rng)
 
         def answer(ask: SumQuery) -> Estimate:
             nonlocal desk
@@ -118,7 +118,7 @@ def view_target(
             kept = [np.broadcast_to(each, (*replicates, *each.shape[len(replicates) :])) for each in parts]
             return np.concatenate([each.reshape(*replicates, -1) for each in kept], axis=-1)
         given = np.broadcast_to(contexts, (*replicates, *contexts.shape))
-        choice = policy.act(snapshot, policy.seen(given), GeneratorRandomness(lambda _: rng))
+        choice = policy.act(snapshot, policy.clip_features(given), GeneratorRandomness(lambda _: rng))
         taken = choice.actions[..., None] == np.arange(contexts.shape[-2])
         chances = np.broadcast_to(np.asarray(choice.probabilities, dtype=float), choice.actions.shape)
         flat = taken.reshape(*replicates, -1).astype(float)

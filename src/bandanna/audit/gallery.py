@@ -430,9 +430,9 @@ def count_later_queries(policy: GLMJDP, context: Floats, rng: np.random.Generato
     episode = policy.episode(state)
     assert isinstance(episode, FixedLength)
     contexts = np.tile(context, (1, 2, 1))
-    choice = policy.act(policy.publish(state), policy.seen(contexts), NoRandomness())
+    choice = policy.act(policy.publish(state), policy.clip_features(contexts), NoRandomness())
     played = PlayedRounds(rewards=np.ones(1), features=context[None], arms=choice.actions, groups=choice.groups)
-    desk = desk.keep(policy.keeps, played)
+    desk = desk.keep(policy.execution.retained_groups, played)
 
     def answer(ask: SumQuery) -> Estimate:
         nonlocal desk, asked

@@ -73,7 +73,7 @@ def audit_task(
     """
     if not task.content["test"]:
         raise InvalidArgument("task", task.id, "a task that is marked as a test: canaries spoil what real people teach")
-    if task.policy.keeps:
+    if task.policy.execution.retained_groups:
         raise InvalidArgument("task", task.id, f"one whose policy keeps no rows; audit {task.content['algorithm']!r}")
     stated = task.policy.guarantee
     crowd = CanaryUsers(

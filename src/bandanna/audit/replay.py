@@ -290,7 +290,7 @@ class _RecordingAnswerer(QueryAnswerer):
             rounds = episode.users
         self.seen.begins.append(self.done() - rounds)
         self.seen.episodes.append((episode, played))
-        self.desk = self.desk.keep(self.policy.keeps, played)
+        self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
         learned = drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
         self.seen.tell("the state", learned)
         snapshot, following = self.policy.publish(learned), self.policy.episode(learned)
@@ -306,7 +306,7 @@ class _RecordingAnswerer(QueryAnswerer):
         contexts = np.array(self.contexts)
         if last is not None:
             contexts[-1] = last[-1]
-        choice = self.policy.act(snapshot, self.policy.seen(contexts), NumberedRandomness(0, 0))
+        choice = self.policy.act(snapshot, self.policy.clip_features(contexts), NumberedRandomness(0, 0))
         parts = (choice.actions, np.broadcast_to(choice.probabilities, choice.actions.shape))
         return [np.array(each[:_OTHER_PEOPLE]) for each in parts]
 

@@ -28,7 +28,14 @@ from bandanna.device.action_selection import Choice
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import ClippingWarning, InvalidArgument
 from bandanna.numeric.rng import GeneratorRandomness, NumberedRandomness, Streams
-from bandanna.policies.base import AssignedArms, FixedLength, PlayedRounds, Policy, StoppedByPublicData
+from bandanna.policies.base import (
+    AssignedArms,
+    FixedLength,
+    PlayedRounds,
+    Policy,
+    PublicStoppingPolicy,
+    StoppedByPublicData,
+)
 from bandanna.policies.linear.base import WarmStart
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.privacy.ledger import Ledger
@@ -170,7 +177,7 @@ class ReplayView:
         groups: Ints | None = None
         for rows, arms in self.groups():
             own = coins if self.eligible is None else coins.at(rows, n)
-            choice = policy.act(snapshot, policy.seen(self.contexts[np.ix_(rows, arms)]), own)
+            choice = policy.act(snapshot, policy.clip_features(self.contexts[np.ix_(rows, arms)]), own)
             actions[rows] = arms[choice.actions]
             if not hasattr(policy, "probabilities"):  # those that state them all are asked when somebody wants them
                 chances[rows] = choice.probabilities
@@ -217,7 +224,9 @@ def action_probabilities(policy: Policy[Any], snapshot: Any, shown: ReplayView, 
     chances = np.zeros(len(arms))
     for rows, able in shown.groups():
         place = np.searchsorted(able, arms[rows])
-        chances[rows] = policy.probabilities(snapshot, policy.seen(shown.contexts[np.ix_(rows, able)]), place)[0]
+        chances[rows] = policy.probabilities(snapshot, policy.clip_features(shown.contexts[np.ix_(rows, able)]), place)[
+            0
+        ]
     return np.clip(chances, 0.0, 1.0)
 
 
@@ -234,7 +243,7 @@ def all_action_probabilities(
     for begin in range(0, len(log), _PART):
         shown = view_log(policy, log, slice(begin, begin + _PART))
         for rows, able in shown.groups():
-            contexts = policy.seen(shown.contexts[np.ix_(rows, able)])
+            contexts = policy.clip_features(shown.contexts[np.ix_(rows, able)])
             stated = _stated_probabilities(policy, snapshot, contexts) if hasattr(policy, "probabilities") else None
             part = _estimated_probabilities(policy, snapshot, contexts) if stated is None else stated
             found[np.ix_(begin + rows, able)] = part
@@ -380,7 +389,7 @@ class _ReplayRun:
         self.keeping = _acceptable_events(policy, self.log, own)
         low, high = self.range = getattr(policy, "reward_range", (0.0, 1.0))
         self.told = low + (high - low) * self.log.scaled_rewards()  # rewards as the policy takes them
-        names = policy.noise_stream, policy.stream_noise or policy.noise_stream
+        names = policy.execution.noise_stream, policy.execution.stream_noise or policy.execution.noise_stream
         noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
         self.coins = SlotRandomness(seed, 0)
         self.answers = QueryAnswerer(policy, noise, self.coins, path, stream=stream)
@@ -427,7 +436,9 @@ class _ReplayRun:
         low, high = self.range
         nothing = float(min(max(0.0, low), high))
         features = np.take_along_axis(shown.contexts, arms[:, None, None], axis=1)[:, 0]
-        later = self.policy.keeps or self.policy.has_several_queries  # rows that are kept say it by zeros alone
+        later = (
+            self.policy.execution.retained_groups or self.policy.execution.has_several_queries
+        )  # rows that are kept say it by zeros alone
         return PlayedRounds(
             rewards=np.where(accepted, self.told[part], nothing),
             features=np.where(accepted[:, None], features, 0.0),
@@ -449,8 +460,9 @@ class _ReplayRun:
             parts.append(row)
             if isinstance(episode, StoppedByPublicData):
                 assert row.features is not None
-                ended = self.policy.crossing(self.state, row.features) is not None
-                self.state = self.policy.passed(self.state, row.features)
+                assert isinstance(self.policy, PublicStoppingPolicy)
+                ended = self.policy.stopping_round(self.state, row.features) is not None
+                self.state = self.policy.advance_public(self.state, row.features)
                 if ended:
                     return PlayedRounds.joined(parts), True
         whole = len(parts) == wanted and not isinstance(episode, StoppedByPublicData)
@@ -565,7 +577,7 @@ def sum_for_warm_start(
     if trust.noisy:
         log.check_private()
     features = log.arm_contexts()[np.arange(len(log)), log.arms]
-    statistic = policy.statistic(features, log.scaled_rewards(), log.arms)
+    statistic = policy._form_statistic(features, log.scaled_rewards(), log.arms)
     protocol = protocol_for(trust.with_default_protocol("auto"), statistic.domain, len(log))
     released = release_recorded(protocol, statistic, _source(seed), ledger=ledger, task=_TASK)
     promised = protocol.guarantee

@@ -34,7 +34,7 @@ _CERTAIN.setflags(write=False)
 class Choice:
     """The arm of each device, and the probability with which the policy chose it. R = replicate axes.
 
-    groups: the name under which the runner keeps a device's row, an index into `Policy.keeps`; None: the first.
+    groups: the name under which the runner keeps a device's row, an index into `Execution.retained_groups`; None: the first.
     """
 
     actions: Ints  # (*R, n)
@@ -246,7 +246,7 @@ class ActionSelector(ABC):
     domain: RegressionReport
 
     @abstractmethod
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """Return features as they are scored and reported, (..., K, d)."""
 
     @abstractmethod
@@ -273,19 +273,19 @@ class ThompsonSelector(ActionSelector):
         """Whether features are only clipped: no constant is among them, and none is added."""
         return not isinstance(self.domain, InterceptReport | PerArmReport)
 
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """Return clipped features; refuse a last feature that should be constant and is not."""
         if self._plain or not isinstance(self.domain, InterceptReport):
-            return self.domain.seen(contexts)
+            return self.domain.clip_features(contexts)
         if (same := self.domain.seen_before(contexts)) is not None:
             return same
         _check_one_constant(contexts)
         with np.errstate(invalid="ignore", over="ignore"):
-            return self.domain.seen(contexts)
+            return self.domain.clip_features(contexts)
 
     def rows(self, contexts: Floats) -> Floats:
         """Return features as parameters take them, (*R, n, K, d): with the constant, for a parameter per arm."""
-        seen = self.seen(contexts)
+        seen = self.clip_features(contexts)
         if self._plain or not isinstance(self.domain, PerArmReport):
             return seen
         if seen.shape[-2] != self.domain.n_arms:
@@ -323,7 +323,7 @@ class OptimisticSelector(ActionSelector):
 
     ties: str = "random"
 
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """Return the features unchanged: `act` clips."""
         return contexts
 

@@ -62,7 +62,7 @@ class RegressionReport(Domain):
     def second_moments(self) -> Floats:
         """Return E theta_j^2, (d,), for a parameter of norm 1 without a preferred direction."""
 
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """Return features as they are scored and reported, (..., d): no longer than 1."""
         return clip_norm(contexts, 1.0)
 
@@ -421,7 +421,7 @@ class InterceptReport(RegressionReport):
         """Length of z y and y/2."""
         return self.features
 
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """Return (z, 1) with |z| <= 1, for any value of the constant: (..., d)."""
         slopes, absent = _split_constant(contexts)
         return np.concatenate([clip_norm(slopes, 1.0), np.where(absent, 0.0, 1.0)], axis=-1)

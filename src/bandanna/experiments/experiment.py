@@ -270,7 +270,7 @@ class ExperimentCurve:
         """Make the algorithm with noise, radii and guarantee computed, ready to be sent to other processes."""
         policy: Policy[Any] = self.policy(dim=dim, horizon=horizon)
         with self._with_file_keys(), prefix_errors(f"{self.series.table}."):
-            policy.prepare()
+            policy._prepare()
         return policy
 
     @contextmanager
@@ -512,7 +512,7 @@ def trust_models(
         budget = {} if trust == "no privacy" else {"epsilon": epsilon, "delta": delta}
         made = make(name, dim=dim, horizon=horizon, **_SETTINGS[policy], **budget)
         result = simulate(made, env, n_seeds=n_seeds, seed=seed)
-        outcomes[trust] = TrustModelRun(result=result, noise_std=float(made.channel.prefix_std()[-1]))
+        outcomes[trust] = TrustModelRun(result=result, noise_std=float(made._channel.prefix_std()[-1]))
     return outcomes
 
 

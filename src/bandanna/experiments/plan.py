@@ -126,7 +126,7 @@ class _PlanProblem:
             share=share,
             stderr=stderr,
             regret=float(np.mean(result.final_regret)),
-            first_batch=policy.channel.sizes[0],
+            first_batch=policy._channel.sizes[0],
             releases=result.releases,
             bits_per_user=result.bits_per_user,
             guarantee=result.guarantee,

@@ -18,7 +18,7 @@ _NAMES = {  # modules and the public names that they define
     "glm.glm_sdp": "GLMSDP",
     "glm.rare_switching": "RSGLinUCB",
     "linear.anytime": "Anytime",
-    "linear.base": "geometric uniform",
+    "linear.base": "LinearPolicy LinearSums argmax geometric uniform",
     "linear.confidence": "PaperConfidence",
     "linear.lints": "LinTS",
     "linear.linucb": "LinUCB",
@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from bandanna.policies.glm.glm_sdp import GLMSDP as GLMSDP
     from bandanna.policies.glm.rare_switching import RSGLinUCB as RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime as Anytime
+    from bandanna.policies.linear.base import LinearPolicy as LinearPolicy
+    from bandanna.policies.linear.base import LinearSums as LinearSums
+    from bandanna.policies.linear.base import argmax as argmax
     from bandanna.policies.linear.base import geometric as geometric
     from bandanna.policies.linear.base import uniform as uniform
     from bandanna.policies.linear.confidence import PaperConfidence as PaperConfidence

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_origin, get_type_hints
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class FixedLength(Episode):
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedByPublicData(Episode):
-    """At most `users` devices act on the snapshot, until `Policy.crossing` of public features says that it is over."""
+    """At most `users` devices act on the snapshot, until `stopping_round` of public features says that it is over."""
 
     users: int
 
@@ -91,7 +91,7 @@ class SumQuery:
 
     protocol  calibrated for the report; its event is the price
     at        the public place where devices evaluate their report: a theta for gradients, an arm
-    of        whose: this episode's users, or those whom the runner keeps under a name of `Policy.keeps`
+    of        whose: this episode's users, or those whom the runner keeps under a name of `Execution.retained_groups`
     arm       of this episode's users, those who were assigned this arm, and nobody else
     last      the runner forgets the kept rows after the answer
     stream    of a stream protocol: which one; a new number begins a new stream
@@ -120,7 +120,7 @@ class PlayedRounds:
     """Raw rows of users, held by the runner alone: what each was given and what came of it.
 
     A user who did not answer has a reward of 0 and features of 0, and makes a report like any other.
-    groups: under which of `Policy.keeps` a row is kept; private, since a device decides it from its own context.
+    groups: the index into `Execution.retained_groups` of a row; private: a device decides it from its own context.
     answered: who did, where features and rewards do not tell; None for all.
     counts: how many users share a row, where a simulation needs no more; None for one each.
     """
@@ -174,41 +174,100 @@ State = TypeVar("State")
 _DRAWS = 16  # in which an arm of probability 1/2 is missed once in 65,000 times
 
 
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How runners run the policies of a class.
+
+    retained_groups      names of groups of rows that later queries may be about
+    has_several_queries  whether an episode may have more than one query: a runner keeps its rows until the last
+    learns_every_round   whether every episode is one round, whose user acts on the snapshot: an agent may begin later
+                         rounds before earlier ones are learned
+    side_by_side         whether states may have replicate axes: many seeds of a simulation at once
+    noise_stream         the random stream of a simulation's noise, where seeds are run one by one
+    stream_noise         that of stream protocols' noise, the same unless given
+    player               the simulator's exact acceleration for the class that says so; subclasses do not inherit it
+    """
+
+    retained_groups: tuple[str, ...] = ()
+    has_several_queries: bool = False
+    learns_every_round: bool = False
+    side_by_side: bool = False
+    noise_stream: str = "noise"
+    stream_noise: str | None = None
+    player: str = "plain"
+
+
 class Policy(ABC, Generic[State]):
     """A frozen configuration with pure functions of states. Arrays may have leading replicate axes.
 
-    trusts        the trust models that it has
-    keeps         names of groups of rows that later asks may be about
-    asks_again    whether an episode may have more than one ask: a runner keeps its rows until the last
-    every_round   whether every episode is one round, whose user acts on the snapshot: an agent may begin later rounds
-                  before earlier ones are learned
-    side_by_side  whether states may have replicate axes: many seeds of a simulation at once
-    noise_stream  the random stream of a simulation's noise, where seeds are run one by one
-    stream_noise  that of stream protocols' noise, the same unless given
-    player        the simulator's exact acceleration for this very class; a subclass that says nothing is played plainly
-    not_here      arguments that one may look for, and where they are instead
+    An author writes the public methods. Those with an underscore have defaults; the package's runners call them.
+
+    trusts     the privacy models that the policy supports
+    execution  how runners run it
     """
 
     trusts: ClassVar[tuple[str, ...]] = ("none",)
-    keeps: ClassVar[tuple[str, ...]] = ()
-    has_several_queries: ClassVar[bool] = False
-    learns_every_round: ClassVar[bool] = False
-    side_by_side: ClassVar[bool] = False
-    noise_stream: ClassVar[str] = "noise"
-    stream_noise: ClassVar[str | None] = None
-    player: ClassVar[str] = "plain"
-    misplaced_arguments: ClassVar[tuple[tuple[str, str], ...]] = ()
+    execution: ClassVar[Execution] = Execution()
+    _misplaced_arguments: ClassVar[tuple[tuple[str, str], ...]] = ()  # and where they are instead
 
     horizon: int | None
     privacy: Privacy
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom, against whom; computed for the queries that are made."""
+
+    @abstractmethod
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
+        """Return the state before any release; `arms`: features of a fixed set, (*R, K, d), for policies that plan."""
+
+    @abstractmethod
+    def episode(self, state: State) -> Episode | None:
+        """Return the next episode; None when the horizon is reached."""
+
+    def next_episode(self, episode: Any) -> Episode | None:
+        """Return the episode after this one if it does not depend on what will be learned: it may begin before."""
+        return None
+
+    def publish(self, state: State) -> Any:
+        """Return all that a device needs; the state itself unless the policy says otherwise."""
+        return state
+
+    def clip_features(self, contexts: Floats) -> Floats:
+        """Device: clip features to the policy's bounds; `act` is given the result."""
+        return contexts
+
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """Device: choose an arm for every row of clipped features, (*R, n, K, d); not called in assigned episodes."""
+        raise TypeError(f"{type(self).__name__} says what is played: devices do not choose")
+
+    def best(self, snapshot: Any, contexts: Floats) -> Ints:
+        """Return the arms that look best, (n, K, d) -> (n,), without exploration or coins; for recommendations.
+
+        Unless a policy says otherwise, the arm to which it gives the largest probability in a few fixed draws.
+        """
+        clipped = self.clip_features(contexts)
+        draws = [self.act(snapshot, clipped, NumberedRandomness(draw, 0)) for draw in range(_DRAWS)]
+        likeliest = np.argmax([choice.probabilities for choice in draws], axis=0)  # (n,)
+        actions: Ints = np.stack([choice.actions for choice in draws])
+        return np.asarray(actions[likeliest, np.arange(actions.shape[1])])
+
+    @abstractmethod
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """Device: form statistics of the query's domain from rows, clipped and counted."""
+
+    @abstractmethod
+    def learn(self, state: State, episode: Any) -> Generator[SumQuery, Estimate, State]:
+        """Server: query sums, receive their estimates, return the next state."""
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """Refuse arguments that a policy's dataclass does not have, with the nearest that it has."""
         if is_dataclass(cls):
             known = [each.name for each in fields(cls) if each.init]
             for name in named:
-                if name not in known and name in dict(cls.misplaced_arguments):
-                    raise InvalidArgument(name, named[name], f"left out: {dict(cls.misplaced_arguments)[name]}")
+                if name not in known and name in dict(cls._misplaced_arguments):
+                    raise InvalidArgument(name, named[name], f"left out: {dict(cls._misplaced_arguments)[name]}")
                 if name not in known:
                     hint = did_you_mean(name, [each for each in known if each not in named])
                     takes = ", ".join(each for each in known if not each.startswith("_"))
@@ -223,9 +282,9 @@ class Policy(ABC, Generic[State]):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        self.check_trust()
+        self._check_trust_model()
 
-    def check_trust(self) -> None:
+    def _check_trust_model(self) -> None:
         """Refuse a trust model that the policy does not have; warn of a delta above 1/horizon."""
         if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
             shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
@@ -235,100 +294,58 @@ class Policy(ABC, Generic[State]):
         if isinstance(horizon, int | np.integer) and not isinstance(horizon, np.timedelta64):
             self.privacy.warn_if_delta_exceeds(int(horizon))
 
-    @property
-    @abstractmethod
-    def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom; computed for the asks that are made."""
-
-    @abstractmethod
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> State:
-        """Nothing released yet; `arms`: features of a fixed set, (*R, K, d), for policies that plan with them."""
-
-    @abstractmethod
-    def episode(self, state: State) -> Episode | None:
-        """The next episode; None when the horizon is reached."""
-
-    def publish(self, state: State) -> Any:
-        """All that a device needs; the state itself unless the policy says otherwise."""
-        return state
-
-    def seen(self, contexts: Floats) -> Floats:
-        """Device: features as the policy takes them, clipped where it has bounds for them: what `act` is given."""
-        return contexts
-
-    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Device: an arm for every row of `seen` features, (*R, n, K, d); not called in assigned episodes."""
-        raise TypeError(f"{type(self).__name__} says what is played: devices do not choose")
-
-    def best(self, snapshot: Any, contexts: Floats) -> Ints:
-        """The arms that look best, (n, K, d) -> (n,): no bonus for what is not known, no coin; for recommendations.
-
-        Unless a policy says otherwise, the arm to which it gives the largest probability in a few fixed draws.
-        """
-        seen = self.seen(contexts)
-        draws = [self.act(snapshot, seen, NumberedRandomness(draw, 0)) for draw in range(_DRAWS)]
-        likeliest = np.argmax([choice.probabilities for choice in draws], axis=0)  # (n,)
-        actions: Ints = np.stack([choice.actions for choice in draws])
-        return np.asarray(actions[likeliest, np.arange(actions.shape[1])])
-
-    def theta(self, snapshot: Any) -> Floats | None:
-        """The estimated parameter, where there is one."""
+    def _theta(self, snapshot: Any) -> Floats | None:
+        """Return the estimated parameter, where there is one."""
         return getattr(snapshot, "theta", None)
 
-    def crossing(self, state: State, features: Floats) -> int | None:
-        """After how many of these rounds, (n, d), an `StoppedByPublicData` episode ends; None: later. Features are
-        public then.
-        """
-        raise TypeError(f"{type(self).__name__} has no episodes that end early")
-
-    def passed(self, state: State, features: Floats) -> State:
-        """The state after these rounds, (n, d), of an `StoppedByPublicData` episode, the crossing among them or
-        none.
-        """
-        raise TypeError(f"{type(self).__name__} has no episodes that end early")
-
-    @abstractmethod
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Device: rows as statistics of the ask's domain, clipped and counted."""
-
-    @abstractmethod
-    def learn(self, state: State, episode: Any) -> Generator[SumQuery, Estimate, State]:
-        """Server: ask for sums, receive them, return the next state."""
+    @property
+    def _batch_privacy(self) -> Privacy:
+        """The privacy that batches are calibrated for."""
+        return self.privacy
 
     @property
-    def bits_per_user(self) -> int:
-        """What a user sends."""
+    def _bits_per_user(self) -> int:
+        """The longest message of a user."""
         return FLOAT_BITS
 
-    def following(self, episode: Any) -> Episode | None:
-        """The episode after this one, where it does not depend on what will be learned: then it may begin before."""
-        return None
+    def _run_counts(self, state: State) -> dict[str, Ints]:
+        """Return the counts that a result reports of a run, (*R) each."""
+        return {}
 
-    def counts(self, state: State) -> dict[str, Ints]:
-        """What a result should tell of a run, (*R) each."""
+    def _result_facts(self) -> dict[str, Any]:
+        """Return the numbers beside its arguments that a result remembers, of which bounds are made."""
         return {}
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
-        """Regret bounds for results with this setting, and their arguments; none unless known."""
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
+        """Iterate over regret bounds for results with this setting, and their arguments; none unless known."""
         return iter(())
 
     @classmethod
-    def kinds(cls) -> dict[str, type]:
-        """The dataclasses that the policy, its states and its snapshots are made of, by their stored names.
+    def _stored_classes(cls) -> dict[str, type]:
+        """Return the dataclasses that the policy, its states and its snapshots are made of, by their stored names.
 
         They are found by the types of fields, and by those that `init` and `publish` say they return.
         """
+        held = (hint for hint in get_type_hints(cls).values() if get_origin(hint) is not ClassVar)
         returned = (get_type_hints(method).get("return") for method in (cls.init, cls.publish))
-        return index_by_stored_name(cls) | dataclasses_in(*get_type_hints(cls).values(), *returned)
+        return index_by_stored_name(cls) | dataclasses_in(*held, *returned)
 
-    def prepare(self) -> None:
-        """Compute now what is computed once, calibrations above all: before many copies are sent to other processes."""
+    def _prepare(self) -> None:
+        """Compute what is computed once, calibrations above all, before copies are sent to other processes."""
         _ = self.guarantee
 
-    def facts(self) -> dict[str, Any]:
-        """What a result should remember of the policy beside its arguments: numbers that bounds are made of."""
-        return {}
+
+class PublicStoppingPolicy(Policy[State]):
+    """A policy whose `StoppedByPublicData` episodes end by public features."""
+
+    @abstractmethod
+    def stopping_round(self, state: State, features: Floats) -> int | None:
+        """Return after how many of these rounds, (n, d), the episode ends; None: later."""
+
+    @abstractmethod
+    def advance_public(self, state: State, features: Floats) -> State:
+        """Return the state after these rounds, (n, d), of the episode; the last of them may end it."""
 
 
 class RunningSumPolicy(Policy[State]):
@@ -341,61 +358,56 @@ class RunningSumPolicy(Policy[State]):
 
     @property
     @abstractmethod
-    def domain(self) -> RegressionReport:
+    def _domain(self) -> RegressionReport:
         """Of the reports."""
 
     @abstractmethod
-    def phases(self) -> Iterator[Any]:
+    def _iterate_phases(self) -> Iterator[Any]:
         """The policies that run one after the other, each from nothing, with a `channel` and `estimate(total, m)`."""
 
     @abstractmethod
-    def ask(self, episode: FixedLength) -> SumQuery:
+    def _query(self, episode: FixedLength) -> SumQuery:
         """What is asked of an episode, whatever the state."""
 
     @property
-    def span(self) -> int:
+    def _planned_rounds(self) -> int:
         """How many rounds are planned for, of a phase."""
         raise TypeError(f"{type(self).__name__} has phases")
 
-    @property
-    def spends(self) -> Privacy:
-        """What batches are calibrated for."""
-        return self.privacy
-
     @abstractmethod
-    def calibrated(self) -> dict[int, RunningSumProtocol]:
+    def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
         """The channels of the phases that have one by now."""
 
     @abstractmethod
-    def recalibrate(self, phase: int, channel: RunningSumProtocol) -> None:
+    def _use_channel(self, phase: int, channel: RunningSumProtocol) -> None:
         """Make a phase that has no channel yet use this one; what it guarantees is computed from it anew."""
 
     @abstractmethod
-    def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
+    def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
         """Reports of (*R, n, d), (*R, n) and (*R, n), clipped and counted."""
 
     @abstractmethod
-    def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
+    def _centre_rewards(self, rewards: Floats) -> tuple[Floats, Bools]:
         """Rewards as they are reported, and which had to be clipped."""
 
     @property
-    def steady(self) -> bool:
+    def _devices_agree(self) -> bool:
         """Whether devices that see the same arms choose the same: those of one episode, of a fixed set."""
         return True
 
-    def optimism(self, first: int, count: int) -> OptimismTables | None:
+    def _optimism_tables(self, first: int, count: int) -> OptimismTables | None:
         """What a kernel must know of `count` rounds of one user each, after `first`; None where it cannot help."""
         return None
 
     @abstractmethod
-    def tabulate(self, features: Floats) -> Any:
+    def _tabulate_arms(self, features: Floats) -> Any:
         """A fixed set of arms, (*R, K, d), as `favoured` and `draw_arms` take it."""
 
-    def favoured(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
+    def _favoured_arms(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
         """Of a `steady` policy: those arms between which coins choose, as `linalg.find_best_arms`, (*R) and (*R, K)."""
         raise TypeError(f"devices of {type(self).__name__} draw their arms")
 
-    def draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
+    def _draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
         """Of one that is not: the arms that so many devices choose, (*R, users)."""
         raise TypeError(f"devices of {type(self).__name__} all choose the same")
 

@@ -18,7 +18,7 @@ from bandanna.device.domain import Box, Estimate, Statistic, check_all_finite
 from bandanna.errors import CalibrationError, CommunicationWarning, InvalidArgument, InvalidBudget, OutsideTheorem
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import PURE, register_algorithm
-from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, SumQuery
+from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, Policy, SumQuery
 from bandanna.policies.design import (
     Design,
     check_arms_matrix,
@@ -376,7 +376,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
     """
 
     trusts = ("none", "central", "local", "shuffle")
-    player = "population"
+    execution = Execution(player="population")
 
     dim: int
     horizon: int
@@ -392,9 +392,56 @@ class PhasedElimination(Policy[PhasedEliminationState]):
     width: float = 1.0
     design: str = "near"
 
+    def episode(self, state: PhasedEliminationState) -> Phase:
+        """The next phase."""
+        arms, scale = state.arms[state.active], 2**state.number  # h_l
+        if arms.any():
+            design = state.design or find_cached_design(_DESIGNS[self.design], arms)
+            support, plays, z = design.support, design.plays(scale), design.coordinates
+            gram = (z[support] * plays[:, None]).T @ z[support]  # V_l, in coordinates of the span
+            gain = z @ np.linalg.solve(gram, (z[support] * plays[:, None]).T)  # b^T V_l^{-1} x T_l(x)
+        else:  # nothing but the action 0 is left: play it
+            design, support, plays = None, np.zeros(1, dtype=np.int64), np.array([scale])
+            gain = np.zeros((len(arms), 1))
+        return Phase(
+            number=state.number - 1,
+            arms=state.active[support],
+            plays=plays,
+            clients=None if self.per_round else self.count_clients(state.number),
+            gain=gain,
+            design=design,
+        )
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """A client's averages of all played actions, (n, s); of a client of one round, its reward at its action."""
+        domain, rows = ask.protocol.domain, played.rewards
+        if played.arms is not None:
+            rows = np.where(ask.at == played.arms[:, None], rows[:, None], 0.0)
+        if rows.min() >= -self.bound and rows.max() <= self.bound:  # nothing to clip
+            return domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64), counts=played.counts)
+        inside = domain.admit(rows)
+        return domain.sealed(inside.values, clipped=inside.clipped, counts=played.counts)
+
+    def learn(
+        self, state: PhasedEliminationState, episode: Phase
+    ) -> Generator[SumQuery, Estimate, PhasedEliminationState]:
+        """Leave out what cannot be the best, by the released averages (s,) of the phase."""
+        if episode.level != state.number:
+            raise InvalidArgument("phase.number", episode.level, f"{state.number}: the phase planned from this state")
+        released = yield SumQuery(protocol=self.protocol(episode), at=episode.arms)
+        averages = released.total / (episode.plays if self.per_round else episode.answers)
+        if averages.shape != episode.arms.shape:
+            allowed = f"shape {episode.arms.shape}, one for each action of the phase"
+            raise InvalidArgument("averages", f"array of shape {averages.shape}", allowed)
+        check_all_finite("averages", averages)
+        estimates = episode.gain @ averages
+        kept = estimates.max() - estimates <= 2 * self.compute_width(state, episode)
+        same = episode.design if kept.all() else None
+        return replace(state, active=state.active[kept], number=state.number + 1, design=same)
+
     def __post_init__(self) -> None:
         validation.set_validated(self, validation.integer, "dim", "horizon")
-        self.check_trust()
+        self._check_trust_model()
         check_phase_privacy(self.privacy)
         last = max(1, self.phases)
         if validation.positive("alpha", self.alpha) * last > _MOST_CLIENTS:
@@ -468,26 +515,6 @@ class PhasedElimination(Policy[PhasedEliminationState]):
             raise InvalidArgument("arms", f"array of shape {rows.shape}", f"shape (K, {self.dim})")
         return PhasedEliminationState(arms=rows, active=np.arange(len(rows)))
 
-    def episode(self, state: PhasedEliminationState) -> Phase:
-        """The next phase."""
-        arms, scale = state.arms[state.active], 2**state.number  # h_l
-        if arms.any():
-            design = state.design or find_cached_design(_DESIGNS[self.design], arms)
-            support, plays, z = design.support, design.plays(scale), design.coordinates
-            gram = (z[support] * plays[:, None]).T @ z[support]  # V_l, in coordinates of the span
-            gain = z @ np.linalg.solve(gram, (z[support] * plays[:, None]).T)  # b^T V_l^{-1} x T_l(x)
-        else:  # nothing but the action 0 is left: play it
-            design, support, plays = None, np.zeros(1, dtype=np.int64), np.array([scale])
-            gain = np.zeros((len(arms), 1))
-        return Phase(
-            number=state.number - 1,
-            arms=state.active[support],
-            plays=plays,
-            clients=None if self.per_round else self.count_clients(state.number),
-            gain=gain,
-            design=design,
-        )
-
     def protocol(self, phase: Phase) -> BatchProtocol:
         """How the phase's reports are collected, confirmed to be within the guarantee."""
         size = len(phase.arms), phase.answers
@@ -524,43 +551,16 @@ class PhasedElimination(Policy[PhasedEliminationState]):
             return self.width * printed_width(known, protocol, log, dim=self.dim, scale=2.0**phase.level)
         return self.width * exact_width(known, protocol, log)
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """A client's averages of all played actions, (n, s); of a client of one round, its reward at its action."""
-        domain, rows = ask.protocol.domain, played.rewards
-        if played.arms is not None:
-            rows = np.where(ask.at == played.arms[:, None], rows[:, None], 0.0)
-        if rows.min() >= -self.bound and rows.max() <= self.bound:  # nothing to clip
-            return domain.sealed(rows, clipped=np.zeros(rows.shape[:-2], dtype=np.int64), counts=played.counts)
-        inside = domain.admit(rows)
-        return domain.sealed(inside.values, clipped=inside.clipped, counts=played.counts)
-
-    def learn(
-        self, state: PhasedEliminationState, episode: Phase
-    ) -> Generator[SumQuery, Estimate, PhasedEliminationState]:
-        """Leave out what cannot be the best, by the released averages (s,) of the phase."""
-        if episode.level != state.number:
-            raise InvalidArgument("phase.number", episode.level, f"{state.number}: the phase planned from this state")
-        released = yield SumQuery(protocol=self.protocol(episode), at=episode.arms)
-        averages = released.total / (episode.plays if self.per_round else episode.answers)
-        if averages.shape != episode.arms.shape:
-            allowed = f"shape {episode.arms.shape}, one for each action of the phase"
-            raise InvalidArgument("averages", f"array of shape {averages.shape}", allowed)
-        check_all_finite("averages", averages)
-        estimates = episode.gain @ averages
-        kept = estimates.max() - estimates <= 2 * self.compute_width(state, episode)
-        same = episode.design if kept.all() else None
-        return replace(state, active=state.active[kept], number=state.number + 1, design=same)
-
     def best(self, snapshot: PhasedEliminationState, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Table I of [001]."""
         return finite.find_phased_elimination_bounds(setting)
 
-    def counts(self, state: PhasedEliminationState) -> dict[str, Ints]:
+    def _run_counts(self, state: PhasedEliminationState) -> dict[str, Ints]:
         """Actions that may still be the best."""
         return {"active": np.asarray(len(state.active))}
 

@@ -103,7 +103,7 @@ def compute_bounds(setting: RunSetting, horizons: Any) -> list[BoundCurve]:
     return [
         BoundCurve(bound=BOUNDS[formula.__name__], values=np.asarray(formula(horizon=rounds, **arguments), dtype=float))
         for kind in named[:1]
-        for formula, arguments in kind.bounds(setting)
+        for formula, arguments in kind._regret_bounds(setting)
     ]
 
 

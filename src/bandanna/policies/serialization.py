@@ -28,7 +28,7 @@ def make_encoding(*own: type[Policy[Any]]) -> Encoding:
     )
     policies: list[type[Policy[Any]]] = [*(each.kind for each in ALGORITHMS.values()), *UNLISTED_POLICIES, *own]
     for policy in policies:
-        kinds |= policy.kinds()
+        kinds |= policy._stored_classes()
     return Encoding(kinds)
 
 

@@ -18,7 +18,7 @@ from bandanna import validation
 from bandanna.device.domain import Box
 from bandanna.errors import ClippingWarning, InvalidArgument
 from bandanna.numeric.rng import Streams
-from bandanna.policies.base import Policy
+from bandanna.policies.base import Execution, Policy
 from bandanna.protocols.privacy_model import Privacy, central
 from bandanna.simulation.environments.base import Environment
 from bandanna.simulation.players import assigned, fixed_batches, glm_rounds, population, reference, round_by_round
@@ -211,7 +211,7 @@ def _simulate_policy(
     policy: Policy[Any], env: Environment, *, n_seeds: int, seed: int, path: str, checkpoints: int, horizon: int | None
 ) -> Result:
     validation.instance("policy", policy, Policy, "a Policy: bd.LinUCB(...), bd.make(...), or your own")
-    play = PLAYERS[vars(type(policy)).get("player", "plain")]
+    play = PLAYERS[vars(type(policy)).get("execution", Execution()).player]
     validation.instance("env", env, Environment, "an Environment of bandanna.simulation.environments")
     for size in ("n_arms", "dim"):  # finite-armed policies count arms, linear ones features, some both
         wanted = getattr(policy, size, None)
@@ -237,7 +237,7 @@ def _simulate_policy(
         releases=run.releases,
         clipped=run.clipped,
         repairs=repairs,
-        bits_per_user=policy.bits_per_user if run.bits_per_user is None else run.bits_per_user,
+        bits_per_user=policy._bits_per_user if run.bits_per_user is None else run.bits_per_user,
         guarantee=policy.guarantee if run.guarantee is None else run.guarantee,
         seconds=time.perf_counter() - began,
         seeds=streams.seeds,
@@ -272,7 +272,7 @@ def _describe_setting(policy: Policy[Any], env: Environment) -> dict[str, Any]:
     means = getattr(env, "means", None)
     if isinstance(means, tuple):
         noted["gaps"] = tuple(max(means) - mean for mean in means)
-    return noted | policy.facts()
+    return noted | policy._result_facts()
 
 
 def _stored_name(kind: type) -> str:

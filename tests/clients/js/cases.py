@@ -81,7 +81,7 @@ def acting(chooser: ActionSelector, words: Words, rng: np.random.Generator, kind
     action = int(chooser.act(snapshot, contexts[None], RecordedCoins(words)).actions[0])
     given = {"what": "act", "choose": to_plain_value(chooser), "snapshot": make_encoding().dumps(snapshot),
              "contexts": contexts.tolist(), "words": words.taken()}  # fmt: skip
-    features = chooser.seen(contexts[None])[0, action].tolist()
+    features = chooser.clip_features(contexts[None])[0, action].tolist()
     return Case(given=given, expected={"action": action, "features": features})
 
 

@@ -77,11 +77,11 @@ def learned(task: Any, drawn: Record, epochs: dict[str, int], batches: int) -> s
     state = policy.init(None)
     for epoch in range(batches):
         standing = [messages[max(messages)][0] for slot, messages in drawn.items() if epochs[slot] == epoch]
-        protocol = policy.ask(policy.episode(state)).protocol
+        protocol = policy._query(policy.episode(state)).protocol
         assert len(standing) == policy.episode(state).users
         view = MixerState(users=len(standing), numbers=np.sum(standing, axis=0, dtype=np.int64))
         _, estimate = protocol.analyzer.analyze(None, view, None)
-        state = policy.learned(state, estimate)
+        state = policy._update(state, estimate)
     return make_encoding().dumps(state)
 
 

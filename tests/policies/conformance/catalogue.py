@@ -18,7 +18,7 @@ from bandanna.policies.base import Policy
 from bandanna.policies.glm.glm_jdp import GLMJDPConstants
 from bandanna.simulation.environments.base import Environment
 
-from .own_policy import Greedy
+from .own_policy import Greedy, Ridge
 
 _FRESH = worlds.LinearContextual(dim=3, n_arms=6)
 _FINITE = worlds.FiniteArms(means=(0.8, 0.4, 0.2))
@@ -123,10 +123,12 @@ NAMED = (
 )
 _FIRST = bd.LinUCB(dim=3, horizon=40, width=0.2, batch=10, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
 _OWN_MODELS = bd.LinTS(n_arms=4, features=2, horizon=80, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
+_OWN_PRIVACY = bd.shuffle(epsilon=5.0, delta=1e-3)
 UNNAMED = (
     Case(key="LinTS per arm", env=worlds.DisjointLinear(dim=2, n_arms=4), unnamed=_OWN_MODELS),
     Case(key="Anytime", env=_FRESH, unnamed=bd.policies.Anytime(first=_FIRST)),
     Case(key="one's own", env=_FRESH, unnamed=Greedy(dim=3, horizon=120, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))),
+    Case(key="one's own, linear", env=_FRESH, unnamed=Ridge(dim=3, horizon=120, batch=25, privacy=_OWN_PRIVACY)),
 )
 CASES = {case.key: case for case in (*NAMED, *UNNAMED)}
 

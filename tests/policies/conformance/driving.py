@@ -96,7 +96,7 @@ class Recorder(QueryAnswerer):
         """The state after an episode."""
         played = self.way.rows(played)
         self.seen.episodes.append((episode, played))
-        self.desk = self.desk.keep(self.policy.keeps, played)
+        self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
         learned = drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
         self.seen.states.append(learned)
         return self.way.stored(learned)
@@ -146,7 +146,7 @@ def usual(key: str) -> Seen:
 def again(policy: Policy[Any], begun: Seen, seed: int, path: str) -> Asked:
     """The first ask of a run that ended with it, answered anew with the noise and coins of this seed."""
     own, seen = Streams([seed]), Seen()
-    names = policy.noise_stream, policy.stream_noise or policy.noise_stream
+    names = policy.execution.noise_stream, policy.execution.stream_noise or policy.execution.noise_stream
     noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
     answers = QueryAnswerer(policy, noise, StreamRandomness(own).of(0), path, stream=stream)
     with suppress(Enough):

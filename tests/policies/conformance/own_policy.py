@@ -1,4 +1,4 @@
-"""The policy that `docs/own-policy.md` shows: it is held to the laws as it stands there."""
+"""The policies that `docs/own-policy.md` shows: they are held to the laws as they stand there."""
 
 from __future__ import annotations
 
@@ -6,21 +6,32 @@ import re
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 _PAGE = Path(__file__).parents[3] / "docs" / "own-policy.md"
-_FENCE = re.compile(r'^```python title="greedy.py"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-_BLOCK = _FENCE.search(_PAGE.read_text(encoding="utf-8"))
-assert _BLOCK is not None
-
-SOURCE = _BLOCK[1]
 
 
-def copied(prefix: str) -> str:
+def _source(title: str) -> str:
+    """The text of a module that the page shows."""
+    block = re.search(rf'^```python title="{title}"\n(.*?)^```$', _PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    assert block is not None
+    return block[1]
+
+
+SOURCE = _source("greedy.py")
+
+
+def copied(prefix: str, source: str = SOURCE) -> str:
     """The text of the module with other stored names, so that it can be imported beside the documented one."""
-    return SOURCE.replace('@bd.stored_as("', f'@bd.stored_as("{prefix}')
+    return source.replace('@bd.stored_as("', f'@bd.stored_as("{prefix}')
 
 
-_module = types.ModuleType("documented_policy")
-sys.modules[_module.__name__] = _module  # dataclasses look for their types there
-exec(compile(copied("Documented"), str(_PAGE), "exec", dont_inherit=True), vars(_module))
-Greedy = _module.Greedy
+def _imported(name: str, source: str) -> Any:
+    module = types.ModuleType(name)
+    sys.modules[name] = module  # dataclasses look for their types there
+    exec(compile(copied("Documented", source), str(_PAGE), "exec", dont_inherit=True), vars(module))
+    return module
+
+
+Greedy = _imported("documented_policy", SOURCE).Greedy
+Ridge = _imported("documented_linear_policy", _source("ridge.py")).Ridge

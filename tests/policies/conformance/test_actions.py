@@ -32,7 +32,7 @@ def contexts(case: Case, users: int) -> Any:
     """Of the case's world, (users, K, d), as devices see them."""
     world = case.env.begin(Streams([3]))
     drawn = world.contexts(0, users)[0]
-    return case.policy.seen(np.broadcast_to(drawn, (users, *drawn.shape[1:])))
+    return case.policy.clip_features(np.broadcast_to(drawn, (users, *drawn.shape[1:])))
 
 
 def coins(seed: int) -> GeneratorRandomness:
@@ -89,7 +89,7 @@ def test_a_device_decides_by_its_own_features(key: str) -> None:
     """Who else is there changes somebody's arm, its probability, or the group of the row."""
     case, users = CASES[key], 9
     everybody = np.array(contexts(case, users))
-    everybody[::3] = case.policy.seen(1e6 * everybody[::3])
+    everybody[::3] = case.policy.clip_features(1e6 * everybody[::3])
     for snapshot in snapshots(key):
         together = case.policy.act(snapshot, everybody, NumberedRandomness(7, 0))
         for user in range(users):

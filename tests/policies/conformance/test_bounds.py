@@ -24,8 +24,8 @@ def test_results_know_their_bounds(case: Case) -> None:
 def test_bounds_stand_with_the_policies() -> None:
     """The bounds of a class are found by something else than the class itself."""
     setting = {"policy": "UCB1", "n_arms": 3, "trust": "none", "epsilon": np.inf, "delta": 0.0}
-    assert [formula.__name__ for formula, _ in ALGORITHMS["UCB1"].kind.bounds(setting)] == ["finite_lower"]
-    assert list(type(CASES["one's own"].policy).bounds(setting)) == []
+    assert [formula.__name__ for formula, _ in ALGORITHMS["UCB1"].kind._regret_bounds(setting)] == ["finite_lower"]
+    assert list(type(CASES["one's own"].policy)._regret_bounds(setting)) == []
 
 
 @pytest.mark.parametrize("name", ["RS-GLinUCB", "GLM-JDP", "GLM-SDP"])

@@ -58,7 +58,7 @@ def paid(policy: Policy[Any], seen: Seen, episode: int, row: PlayedRounds, group
         if ask.of == "episode":
             mine = asked.episode == episode and is_in(policy, ask, row)
         else:
-            mine = asked.episode >= episode and kept and policy.keeps[group] == ask.of
+            mine = asked.episode >= episode and kept and policy.execution.retained_groups[group] == ask.of
             kept = kept and not (mine and ask.last)
         if mine and not (isinstance(ask.protocol, StreamProtocol) and ask.stream in streams):
             events.append(ask.event())

@@ -31,7 +31,7 @@ def with_privacy(policy: Policy[Any], privacy: Privacy) -> Policy[Any]:
     """The same policy on the same schedule."""
     own = {each.name: getattr(policy, each.name) for each in fields(policy) if each.init}  # type: ignore[arg-type]
     if isinstance(policy, bd.LinUCB):
-        own["batch"] = policy.schedule
+        own["batch"] = policy._schedule
     return type(policy)(**own | {"privacy": privacy})
 
 

@@ -65,7 +65,7 @@ def regrets(key: str, path: str, *, seeds: int) -> tuple[Any, Any]:
     """Of the policy's own player, and of the plain one, (S, C) each."""
     case, policy = CASES[key], CASES[key].policy
     own = simulated(key, path, seeds=seeds)
-    drawn = partial(reference.play_reference, counterfactual=type(policy).player in COUNTERFACTUAL)
+    drawn = partial(reference.play_reference, counterfactual=type(policy).execution.player in COUNTERFACTUAL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(engine.PLAYERS, "plain", drawn)
         given: dict[str, Any] = {"n_seeds": seeds, "seed": 4, "path": path, "checkpoints": 30}

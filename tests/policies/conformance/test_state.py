@@ -19,7 +19,7 @@ from .driving import Way, bits, drive, usual
 def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
     """A state cannot be stored by the kinds that its policy names, comes back as another, or leads elsewhere."""
     policy = case.policy
-    encoding = Encoding(policy.kinds())
+    encoding = Encoding(policy._stored_classes())
 
     def stored(state: Any) -> Any:
         again = encoding.loads(encoding.dumps(state))

@@ -17,12 +17,12 @@ def test_entries_are_run_as_they_say() -> None:
         assert made.guarantee.epsilon <= 1.0 + 1e-9
         assert made.guarantee.delta == 1e-5
         if isinstance(entry.shufflers, int):
-            assert made.channel.stream.shufflers == entry.shufflers  # type: ignore[union-attr]
+            assert made._channel.stream.shufflers == entry.shufflers  # type: ignore[union-attr]
     ours, papers = (
         policy(Entry(algorithm="LinUCB-CSDP", shufflers=2, batches=rule), horizon=2000) for rule in ("ours", "paper")
     )
-    assert ours.channel.sizes[0] == round(2000 ** (5 / 9))
-    assert papers.channel.sizes[0] < ours.channel.sizes[0]
+    assert ours._channel.sizes[0] == round(2000 ** (5 / 9))
+    assert papers._channel.sizes[0] < ours._channel.sizes[0]
 
 
 def test_rows_and_ratios() -> None:

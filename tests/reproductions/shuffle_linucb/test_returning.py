@@ -52,7 +52,7 @@ def test_noise_grows_as_composition_says() -> None:
     assert 12.0 < central < 16.0  # Proposition E.7
     for name, growth, off in (("LinUCB-SDP-Vec", 4.0, 0.03), ("LinUCB-JDP-batched", central, 1e-3)):
         std = [
-            make(name, dim=5, horizon=10**6, batch=10**4, epsilon=1.0, delta=1e-5, participations=times).channel
+            make(name, dim=5, horizon=10**6, batch=10**4, epsilon=1.0, delta=1e-5, participations=times)._channel
             for times in (1, 16)
         ]
         assert std[1].prefix_std()[-1] / std[0].prefix_std()[-1] == pytest.approx(growth, rel=off)

@@ -451,10 +451,10 @@ class RewardModel:
             raise InvalidStatistic("shape of contexts", ValueSummary(shown.shape), allowed)
         check_all_finite("contexts", shown)
         if own:
-            z = self.domain.seen(_features_or_zeros(shown))
+            z = self.domain.clip_features(_features_or_zeros(shown))
             scores = np.concatenate([z, np.ones((len(z), 1))], axis=1) @ self.theta.T + 0.5
         else:
-            scores = self.domain.seen(shown) @ self.theta
+            scores = self.domain.clip_features(shown) @ self.theta
         low, high = self.reward_range
         return np.asarray(low + (high - low) * np.clip(scores, 0.0, 1.0))
 

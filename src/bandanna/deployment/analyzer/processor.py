@@ -125,7 +125,10 @@ class AnalyzerRandomness:
         self.coins: DeviceRandomness = SecureRandomness()
         self._rngs: dict[str, np.random.Generator] = {}
         if seed is not None:
-            streams, names = Streams([seed]), (policy.noise_stream, policy.stream_noise or policy.noise_stream)
+            streams, names = (
+                Streams([seed]),
+                (policy.execution.noise_stream, policy.execution.stream_noise or policy.execution.noise_stream),
+            )
             self._rngs = {name: streams.generators(name)[0] for name in names}
             for name, rng in self._rngs.items():
                 if state is not None:
@@ -276,7 +279,7 @@ class BatchProcessor:
         batch, plan = make_batch(
             self.policy, progress.state, episode, epoch=progress.epoch, mixer_count=count, seeded=seeded
         )
-        after = self.policy.following(episode) if self.task.content["max_age"] else None
+        after = self.policy.next_episode(episode) if self.task.content["max_age"] else None
         batches = [batch]
         if after is not None and after.released:
             following, _ = make_batch(
@@ -525,7 +528,7 @@ class BatchProcessor:
         privacy = self.policy.privacy
         if not privacy.noisy or privacy.budget is None:
             return None
-        often = getattr(self.policy, "spends", privacy).participations
+        often = self.policy._batch_privacy.participations
         return Ledger(budget=privacy.budget, participations=often, store=TransactionStore(rows))
 
     def ledger_view(self) -> dict[str, Any] | None:

@@ -98,7 +98,7 @@ class TrustedServerRunner:
 
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
         """Return the state after an episode with these rows."""
-        self.desk = self.desk.keep(self.policy.keeps, played)
+        self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
         return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
     def _answer(self, ask: SumQuery, played: PlayedRounds) -> Estimate:
@@ -143,7 +143,7 @@ def _blank_rows(policy: Policy[Any], rows: PlayedRounds, places: list[int]) -> P
     told[places] = False
     there = told.reshape(-1, *(1,) * (rows.rewards.ndim - 1))
     features = None if rows.features is None else np.where(told[:, None], rows.features, 0.0)
-    answered = rows.answered if policy.keeps or policy.has_several_queries else told
+    answered = rows.answered if policy.execution.retained_groups or policy.execution.has_several_queries else told
     return replace(
         rows, rewards=np.where(there, rows.rewards, _neutral_reward(policy)), features=features, answered=answered
     )
@@ -181,10 +181,14 @@ def played_from_rows(policy: Policy[Any], episode: Episode, rows: np.ndarray[Any
         rewards=np.where(told, rewards[:, 0], _neutral_reward(policy)),
         features=np.where(told[:, None], features, 0.0),
         arms=chosen,
-        groups=np.minimum(groups.astype(np.int64), len(policy.keeps) - 1) if len(policy.keeps) > 1 else None,
+        groups=np.minimum(groups.astype(np.int64), len(policy.execution.retained_groups) - 1)
+        if len(policy.execution.retained_groups) > 1
+        else None,
         answered=None if told.all() else told,
     )
-    later = policy.keeps or policy.has_several_queries  # rows that are kept say it by zeros alone
+    later = (
+        policy.execution.retained_groups or policy.execution.has_several_queries
+    )  # rows that are kept say it by zeros alone
     return replace(made, answered=None) if later else made
 
 

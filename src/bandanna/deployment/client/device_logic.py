@@ -56,7 +56,7 @@ class DeviceLogic(ABC):
     participations: int
 
     @abstractmethod
-    def seen(self, features: Floats) -> Floats:
+    def clip_features(self, features: Floats) -> Floats:
         """Return features as they are scored and reported, (K, d)."""
 
     @abstractmethod
@@ -128,12 +128,12 @@ class DocumentDevice(DeviceLogic):
             for part in self._plain["tells"]
         ]
 
-    def seen(self, features: Floats) -> Floats:
+    def clip_features(self, features: Floats) -> Floats:
         """Return features as the selector scores them."""
         return (
             features
             if isinstance(self._chooser, AssignedSelector)
-            else np.asarray(self._chooser.seen(features[None])[0])
+            else np.asarray(self._chooser.clip_features(features[None])[0])
         )
 
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:

@@ -138,7 +138,7 @@ class CurrentPublication(VerifiedPublication):
     def episode(self, place: int = 0) -> Episode | None:
         """Return the episode of the running batch, or of the one after it."""
         episode = self.task.policy.episode(self.state)
-        return episode if place == 0 or episode is None else self.task.policy.following(episode)
+        return episode if place == 0 or episode is None else self.task.policy.next_episode(episode)
 
     def asks(self, place: int = 0) -> tuple[tuple[SumQuery, ...], ...]:
         """Return the queries of every round of a batch; only those of the running round have their final place."""
@@ -182,9 +182,9 @@ class PolicyDevice(DeviceLogic):
     def _view(self, content: Content) -> CurrentPublication:
         return CurrentPublication(task=self._task, content=dict(content), chain="")
 
-    def seen(self, features: Floats) -> Floats:
+    def clip_features(self, features: Floats) -> Floats:
         """Return features as the policy scores them."""
-        return np.asarray(self._policy.seen(features[None])[0])
+        return np.asarray(self._policy.clip_features(features[None])[0])
 
     def choose(self, content: Content, seen: Floats, coins: DeviceRandomness) -> tuple[int, int] | None:
         """Choose by the policy, unless it assigns arms."""

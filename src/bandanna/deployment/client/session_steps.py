@@ -136,7 +136,7 @@ class SessionSteps:
         else:
             ids, features = repeat_user_features(fixed, contexts) if fixed.of_users else (fixed.ids, fixed.features)
         with np.errstate(all="ignore"):
-            return ids, self._guide.seen(features)
+            return ids, self._guide.clip_features(features)
 
     def _chosen(self, content: dict[str, Any], ids: Any, seen: Any) -> dict[str, Any] | None:
         """Choose by a publication, or any arm where that fails; None where the place in the batch says the arm."""

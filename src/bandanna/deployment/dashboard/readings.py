@@ -107,7 +107,7 @@ class PublicationReader:
     ) -> PublicationReading:
         """`before`: the publication before this one, where it was read."""
         users, plays = self.assigned(said, before)
-        theta = self.task.policy.theta(said.snapshot)
+        theta = self.task.policy._theta(said.snapshot)
         return PublicationReading(users=users, plays=plays, theta=self.named(theta), left=self._left(said.state))
 
     def assigned(
@@ -318,20 +318,22 @@ class LinearReader(PublicationReader):
     def __init__(self, task: Task, policy: LinTS | LinUCB) -> None:
         super().__init__(task)
         self._policy = policy
-        self._stds = np.append(0.0, policy.channel.prefix_std())
-        self._centre = -float(policy.centred(np.zeros(1))[0][0])
-        self.independent = policy.channel.independent
+        self._stds = np.append(0.0, policy._channel.prefix_std())
+        self._centre = -float(policy._centre_rewards(np.zeros(1))[0][0])
+        self.independent = policy._channel.independent
         stay = task.arms is not None and not task.arms.of_users and task.arms.features.shape[1] > 0
-        self._rows = policy.domain.seen(task.arms.features) if stay and task.arms is not None else None  # (K, d)
+        self._rows = (
+            policy._domain.clip_features(task.arms.features) if stay and task.arms is not None else None
+        )  # (K, d)
         self._constant = solve_constant(self._rows) if not self._own else None
-        if isinstance(policy.domain, InterceptReport):
-            self._constant = np.eye(policy.domain.features)[-1]
+        if isinstance(policy._domain, InterceptReport):
+            self._constant = np.eye(policy._domain.features)[-1]
         self.notes = self._reading_notes()
 
     @property
     def _own(self) -> bool:
         """Every arm has a parameter of its own."""
-        return isinstance(self._policy.domain, PerArmReport)
+        return isinstance(self._policy._domain, PerArmReport)
 
     def _reading_notes(self) -> ReadingNotes:
         missing = f"Who has not answered counts as {self._centre:g}."
@@ -367,9 +369,9 @@ class LinearReader(PublicationReader):
     ) -> PublicationReading:
         """From the state alone."""
         state = said.state
-        users = int(self._policy.channel.sizes.before(state.batches))
+        users = int(self._policy._channel.sizes.before(state.batches))
         variance = float(self._stds[state.batches]) ** 2
-        vector, matrix = self._policy.domain.sums(state.total, users)
+        vector, matrix = self._policy._domain.sums(state.total, users)
         reward = self._reward(vector, matrix, users, variance)
         halves = self._halves(said.snapshot)
         regret = None
@@ -379,12 +381,12 @@ class LinearReader(PublicationReader):
             users=users,
             reward=reward,
             regret=regret,
-            theta=self.named(self._policy.theta(said.snapshot), halves),
+            theta=self.named(self._policy._theta(said.snapshot), halves),
             plays=self._plays(matrix, variance),
         )
 
     def _reward(self, vector: Floats, matrix: Floats, users: int, variance: float) -> ValueBand | None:
-        noise, counts = self._policy.domain.variances
+        noise, counts = self._policy._domain.variances
         if self._own:
             value = float(np.sum(vector[:, -1] + self._centre * matrix[:, -1, -1]))
             spread = len(vector) * (noise[-1] + self._centre**2 * counts[-1, -1])
@@ -423,14 +425,14 @@ class LinearReader(PublicationReader):
         each = count // max(arms, 1)
         known = super().features(each - 1) if self._own else super().features(each)
         names = [*known, "constant"] if self._own else known
-        if isinstance(self._policy.domain, InterceptReport):
+        if isinstance(self._policy._domain, InterceptReport):
             names = [*names[:-1], "constant" if names[-1].startswith("feature ") else names[-1]]
         if not self._own:
             return names
         return [f"{arm}: {name}" for arm in self.arms for name in names][:count]
 
     def _plays(self, matrix: Floats, variance: float) -> tuple[NamedValue, ...]:
-        _, noise = self._policy.domain.variances
+        _, noise = self._policy._domain.variances
         if self._own:
             values, spreads = matrix[:, -1, -1], np.full(len(matrix), noise[-1, -1])
         elif self._solved is not None:
@@ -451,7 +453,7 @@ class LinearReader(PublicationReader):
         rows = self._rows
         if rows is None or len(rows) > _ARMS:
             return None
-        _, noise = self._policy.domain.variances
+        _, noise = self._policy._domain.variances
         upper = np.triu_indices(rows.shape[1])
         squares = (rows[:, :, None] * rows[:, None, :])[:, upper[0], upper[1]].T  # (entries, K)
         spread = noise[upper]
@@ -480,13 +482,13 @@ class RewardsReader(PublicationReader):
     def __init__(self, task: Task, policy: LinTSRewards) -> None:
         super().__init__(task)
         self._policy = policy
-        self._stds = np.append(0.0, policy.channel.prefix_std())
-        self.independent = policy.channel.independent
-        protocol = next(iter(policy.channel.protocols.values()))
+        self._stds = np.append(0.0, policy._channel.prefix_std())
+        self.independent = policy._channel.independent
+        protocol = next(iter(policy._channel.protocols.values()))
         features = np.full(policy.dim, (policy.dim - policy.intercept or 1) ** -0.5)
         features[-1] = 1.0 if policy.intercept else features[-1]
         self._weights = 2 * self._report(SumQuery(protocol=protocol), features) / features  # (d,)
-        self._rows = None if task.arms is None else policy.seen(task.arms.features[None])[0]  # (K, d)
+        self._rows = None if task.arms is None else policy.clip_features(task.arms.features[None])[0]  # (K, d)
         self._constant = np.eye(policy.dim)[-1] if policy.intercept else solve_constant(self._rows)
         self.notes = ReadingNotes(
             reward="Of those who answered, from the released sum; how many answered is public in this task."
@@ -511,7 +513,7 @@ class RewardsReader(PublicationReader):
     ) -> PublicationReading:
         """From the state alone."""
         state, policy = said.state, self._policy
-        users = int(policy.channel.sizes.before(state.batches))
+        users = int(policy._channel.sizes.before(state.batches))
         reward = regret = None
         if self._constant is not None:
             count = self._answered(state.public)
@@ -520,7 +522,7 @@ class RewardsReader(PublicationReader):
             reward = ValueBand(value=float(value), half=float(two_std(spread)))
             if self._rows is not None and policy.alpha > 0:
                 root = 2 * said.snapshot.root / policy.alpha
-                values = self._rows @ policy.theta(said.snapshot)
+                values = self._rows @ policy._theta(said.snapshot)
                 means = ArmMeans(
                     values=values, halves=np.linalg.norm(self._rows @ root, axis=-1), chance=policy.reward_std
                 )
@@ -528,7 +530,7 @@ class RewardsReader(PublicationReader):
         halves = None
         if policy.alpha > 0:
             halves = two_std(np.sum(said.snapshot.root**2, axis=-1)) / policy.alpha
-        theta = self.named(policy.theta(said.snapshot), halves)
+        theta = self.named(policy._theta(said.snapshot), halves)
         return PublicationReading(users=users, reward=reward, regret=regret, theta=theta)
 
     def _answered(self, public: Floats) -> float:

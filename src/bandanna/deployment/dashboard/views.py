@@ -174,7 +174,7 @@ def build_tree(task: Task, known: TaskStatus) -> dict[str, Any] | None:
     """
     if task.trust != "concurrent" or not isinstance(task.policy, RunningSumPolicy) or not known.points:
         return None
-    stream = next(iter(task.policy.calibrated().values())).stream
+    stream = next(iter(task.policy._calibrated_channels().values())).stream
     if not isinstance(stream, ConcurrentShuffle):
         return None
     tree, users = stream.tree, known.latest.users or 0

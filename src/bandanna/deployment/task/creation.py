@@ -261,7 +261,7 @@ def make_policy(want: TaskFile) -> Policy[Any]:
 def calibrate(policy: Policy[Any]) -> None:
     """This takes its time; noise that does not keep the policy's own budget is refused."""
     with prefix_errors("policy."):
-        policy.prepare()
+        policy._prepare()
         check_budget_suffices(policy)
 
 
@@ -285,7 +285,7 @@ def resolve_mixers(want: TaskFile, policy: Policy[Any]) -> int:
 
 def resolve_max_age(want: TaskFile, policy: Policy[Any]) -> int:
     """0 where the next batch follows from what this one has taught: it cannot begin before."""
-    known = type(policy).following is not Policy.following
+    known = type(policy).next_episode is not Policy.next_episode
     if want.max_age is None:
         return int(known)
     if want.max_age and not known:

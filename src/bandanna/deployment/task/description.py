@@ -443,7 +443,7 @@ def _round_by_round(env: Environment) -> Environment:
 def _count_releases(policy: Policy[Any], rounds: int) -> int:
     """How many steps a simulation has; 1 for the few that elimination and growing batches have."""
     if isinstance(policy, RunningSumPolicy):
-        return max((len(channel.sizes) for channel in policy.calibrated().values()), default=1)
+        return max((len(channel.sizes) for channel in policy._calibrated_channels().values()), default=1)
     every = isinstance(policy, PerRoundUCB | Thompson) or (
         isinstance(policy, GLMPolicy) and not isinstance(policy, BatchedGLMPolicy)
     )

@@ -424,7 +424,7 @@ def check_announced(task: Task, state: str, batches: Sequence[Batch]) -> None:
         episode = task.policy.episode(loaded)
         for place, told in enumerate(batches):
             if place:
-                episode = None if episode is None else task.policy.following(episode)
+                episode = None if episode is None else task.policy.next_episode(episode)
             if episode is None:
                 raise BandannaError(f"batch {told.epoch} was announced where the policy has none")
             check_planned_queries(task, loaded, episode, told)

@@ -22,6 +22,7 @@ from bandanna.policies.base import (
     Episode,
     FixedLength,
     Policy,
+    PublicStoppingPolicy,
     RunningSumPolicy,
     StoppedByPublicData,
     SumQuery,
@@ -75,7 +76,7 @@ def plan_queries(policy: Policy[Any], state: Any, episode: Episode) -> QueryPlan
     if not episode.released:
         return QueryPlan(asks=(), rounds=())
     if isinstance(policy, RunningSumPolicy) and isinstance(episode, FixedLength):  # one sum, whatever the state
-        return QueryPlan(asks=(policy.ask(episode),), rounds=((0,),))
+        return QueryPlan(asks=(policy._query(episode),), rounds=((0,),))
     first, second = (_trial_queries(policy, state, episode, answer) for answer in (0.0, 0.25))
     if [each.protocol for each in first] != [each.protocol for each in second]:
         raise BandannaError(f"{type(policy).__name__} asks for other sums when answers are other ones: not deployable")
@@ -154,7 +155,7 @@ def sends_rows(policy: Policy[Any]) -> bool:
 
 def check_deployable(policy: Policy[Any]) -> None:
     """Refuse a policy whose episodes end round by round: devices would have to act one after the other."""
-    if type(policy).crossing is not Policy.crossing:
+    if isinstance(policy, PublicStoppingPolicy):
         allowed = "one whose episodes have public lengths: this one looks at every round; run it as bandanna.Agent"
         raise InvalidArgument("policy", type(policy).__name__, allowed)
 
@@ -329,10 +330,10 @@ DeviceRules = tuple[
 
 def _rules_of_chosen_arms(policy: BatchedLinearPolicy | LinTSRewards) -> DeviceRules | None:
     """Where devices choose: batches of the schedule."""
-    sizes = sorted(policy.channel.sizes.counts())
+    sizes = sorted(policy._channel.sizes.counts())
     episodes: list[Episode] = [FixedLength(number=0, users=users) for users in sizes]
-    tells = policy.tell if isinstance(policy, LinTSRewards) else (policy.tell,)
-    return (policy.choose, tells, episodes) if len(sizes) <= _MAX_CLIENT_PLANS else None
+    tells = policy._report_statistic if isinstance(policy, LinTSRewards) else (policy._report_statistic,)
+    return (policy._selector, tells, episodes) if len(sizes) <= _MAX_CLIENT_PLANS else None
 
 
 def _rules_of_assigned_arms(policy: Policy[Any], state: Any) -> DeviceRules | None:

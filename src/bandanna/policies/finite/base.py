@@ -156,7 +156,7 @@ class FiniteArmedPolicy(Policy[State]):
 
     def __post_init__(self) -> None:
         validation.set_validated(self, validation.integer, "n_arms", "horizon")
-        self.check_trust()
+        self._check_trust_model()
         _ = self.domain
 
     @cached_property
@@ -165,7 +165,7 @@ class FiniteArmedPolicy(Policy[State]):
         return make_reward_domain(self.reward_range)
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """What every policy pays."""
         return finite.find_finite_arm_bounds(setting)
 

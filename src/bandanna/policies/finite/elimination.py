@@ -15,7 +15,7 @@ from bandanna.device.domain import Estimate, Statistic
 from bandanna.errors import InvalidBudget
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import APPROX, PURE, register_algorithm
-from bandanna.policies.base import AssignedArms, PlayedRounds, SumQuery
+from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, SumQuery
 from bandanna.policies.finite.base import BIT_DOMAIN, PROTECTS, FiniteArmedPolicy, reward_guarantee
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.guarantee import Guarantee, find_worst_guarantee
@@ -51,11 +51,33 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
     """
 
     trusts = ("none", "central", "shuffle")
-    player = "assigned"
-    noise_stream = "batch noise"
-    has_several_queries = True
+    execution = Execution(player="assigned", noise_stream="batch noise", has_several_queries=True)
 
     failure: float | None = None
+
+    def episode(self, state: EliminationState) -> AssignedArms:
+        """All active arms in turn; the last one that is left, to the end."""
+        arms = np.flatnonzero(state.active)
+        alone = len(arms) == 1
+        plays = np.full(len(arms), self.horizon if alone else self.users(state.epoch))
+        return AssignedArms(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """Rewards; in the shuffle model, as bits."""
+        return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
+
+    def learn(self, state: EliminationState, episode: AssignedArms) -> Generator[SumQuery, Estimate, EliminationState]:
+        """One release for every active arm; then drop what is surely not best."""
+        users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
+        protocol = self.protocol(users)
+        for step, arm in enumerate(episode.arms.tolist()):
+            totals[step] = (yield SumQuery(protocol=protocol, arm=arm, step=step)).total[0]
+        units = totals if self.shuffled else (totals - users * self.domain.low) / self.domain.width
+        means = units / users
+        keep = means.max() - means <= 2 * self.width(state.epoch)  # the elimination rule
+        active = np.zeros(self.n_arms, dtype=bool)
+        active[episode.arms[keep]] = True
+        return EliminationState(epoch=state.epoch + 1, active=active, batches=state.batches + len(means))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -143,7 +165,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         return replace(find_worst_guarantee([self.protocol(size).guarantee for size in sizes]), protects=PROTECTS)
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """The longest message."""
         sizes = self.sizes if self.shuffled else ()
         return max((self.protocol(size).bits_per_user for size in sizes), default=1 if self.shuffled else FLOAT_BITS)
@@ -152,34 +174,10 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         """All arms, nothing released."""
         return EliminationState(epoch=1, active=np.ones(self.n_arms, dtype=bool))
 
-    def episode(self, state: EliminationState) -> AssignedArms:
-        """All active arms in turn; the last one that is left, to the end."""
-        arms = np.flatnonzero(state.active)
-        alone = len(arms) == 1
-        plays = np.full(len(arms), self.horizon if alone else self.users(state.epoch))
-        return AssignedArms(number=state.epoch - 1, arms=arms, plays=plays, in_turn=True, released=not alone)
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Rewards; in the shuffle model, as bits."""
-        return self.domain.bits(played, coins) if self.shuffled else self.domain.report(played)
-
-    def learn(self, state: EliminationState, episode: AssignedArms) -> Generator[SumQuery, Estimate, EliminationState]:
-        """One release for every active arm; then drop what is surely not best."""
-        users, totals = int(episode.plays[0]), np.zeros(len(episode.arms))
-        protocol = self.protocol(users)
-        for step, arm in enumerate(episode.arms.tolist()):
-            totals[step] = (yield SumQuery(protocol=protocol, arm=arm, step=step)).total[0]
-        units = totals if self.shuffled else (totals - users * self.domain.low) / self.domain.width
-        means = units / users
-        keep = means.max() - means <= 2 * self.width(state.epoch)  # the elimination rule
-        active = np.zeros(self.n_arms, dtype=bool)
-        active[episode.arms[keep]] = True
-        return EliminationState(epoch=state.epoch + 1, active=active, batches=state.batches + len(means))
-
     def best(self, snapshot: EliminationState, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), np.argmax(snapshot.active))
 
-    def counts(self, state: EliminationState) -> dict[str, Ints]:
+    def _run_counts(self, state: EliminationState) -> dict[str, Ints]:
         """Released batches, and arms that may still be the best."""
         return {"batches": np.asarray(state.batches), "arms left": np.asarray(np.count_nonzero(state.active))}

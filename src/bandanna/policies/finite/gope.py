@@ -14,7 +14,7 @@ from bandanna.device.domain import Estimate, Statistic, check_all_finite, read_r
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
-from bandanna.policies.base import AssignedArms, PlayedRounds, Policy, SumQuery
+from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, Policy, SumQuery
 from bandanna.policies.design import Design, find_cached_design, optimal_design
 from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain, make_reward_domain, reward_guarantee
 from bandanna.policies.theory import linear
@@ -66,8 +66,7 @@ class GOPE(Policy[GOPEState]):
     """
 
     trusts = ("none", "central")
-    player = "assigned"
-    noise_stream = "phase noise"
+    execution = Execution(player="assigned", noise_stream="phase noise")
 
     dim: int
     horizon: int
@@ -77,13 +76,49 @@ class GOPE(Policy[GOPEState]):
     failure: float = 1e-3
     reward_std: float | None = None
 
+    def episode(self, state: GOPEState) -> AssignedArms:
+        """The design's arms, ceil(c_l pi(a)) times each; where nothing is left to decide, the first arm to the end."""
+        number = state.phase - 1
+        if state.geometry is None:
+            return AssignedArms(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
+        length = min(self.length(state), 4.0 * self.horizon + 4)  # a phase beyond the horizon is cut short anyway
+        design = state.geometry.design
+        return AssignedArms(number=number, arms=state.active[design.support], plays=design.plays(length))
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """The reward times the direction of its arm."""
+        domain = ask.protocol.domain
+        assert isinstance(domain, DirectionRewardDomain)
+        return domain.report(played, ask.at[played.arms])
+
+    def learn(self, state: GOPEState, episode: AssignedArms) -> Generator[SumQuery, Estimate, GOPEState]:
+        """Release the phase; then drop what is surely not best."""
+        assert state.geometry is not None
+        z = state.geometry.coordinates  # (k, r)
+        played = z[state.geometry.design.support]  # (s, r)
+        root = np.linalg.cholesky((played * episode.plays[:, None]).T @ played)  # V = L L^T
+        moved = np.linalg.solve(root, played.T)  # (r, s): V^{-1/2} a, up to a rotation
+        g = float(np.sqrt(np.max(np.einsum("ij,ij->j", moved, moved)))) * (1 + 1e-12)  # g_V, and rounding
+        directions = np.eye(len(played)) if self._early else moved.T / g  # (s, s) or (s, r)
+        table = np.zeros((len(state.arms), self.protocol.domain.dim))  # by arm; the dimension is the largest there is
+        table[episode.arms, : directions.shape[1]] = directions
+        released = yield SumQuery(protocol=self.protocol, at=table)
+        half = released.total[: directions.shape[1]]
+        half = moved @ half if self._early else g * half  # V^{-1/2} sum a r
+        values = z @ np.linalg.solve(root.T, half)  # <theta, b> of every active arm
+        keep = values.max() - values <= 2 * self.threshold(state.phase)
+        active = state.active[keep]
+        same = len(active) == len(state.active)
+        geometry = state.geometry if same else _geometry(state.arms, active)
+        return GOPEState(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
+
     def __post_init__(self) -> None:
         validation.set_validated(self, validation.integer, "dim", "horizon")
         validation.one_of("noise", self.noise, ("intermediate", "beginning"))
         validation.set_validated(self, validation.open_probability, "failure")
         if self.reward_std is not None:
             validation.set_validated(self, validation.positive, "reward_std")
-        self.check_trust()
+        self._check_trust_model()
         if self.privacy.pure and self.privacy.noisy:
             allowed = "a budget for Gaussian noise: rho, or epsilon and delta > 0"
             raise InvalidBudget("privacy", self.privacy.budget, allowed)
@@ -139,52 +174,16 @@ class GOPE(Policy[GOPEState]):
         learning = 8 * g * self.subgaussian**2 / self.threshold(state.phase) ** 2 * math.log(4 / share)
         return learning + 2 * far * self.protocol.std(1) / self.threshold(state.phase) * math.sqrt(chi)
 
-    def episode(self, state: GOPEState) -> AssignedArms:
-        """The design's arms, ceil(c_l pi(a)) times each; where nothing is left to decide, the first arm to the end."""
-        number = state.phase - 1
-        if state.geometry is None:
-            return AssignedArms(number=number, arms=state.active[:1], plays=np.array([self.horizon]), released=False)
-        length = min(self.length(state), 4.0 * self.horizon + 4)  # a phase beyond the horizon is cut short anyway
-        design = state.geometry.design
-        return AssignedArms(number=number, arms=state.active[design.support], plays=design.plays(length))
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The reward times the direction of its arm."""
-        domain = ask.protocol.domain
-        assert isinstance(domain, DirectionRewardDomain)
-        return domain.report(played, ask.at[played.arms])
-
-    def learn(self, state: GOPEState, episode: AssignedArms) -> Generator[SumQuery, Estimate, GOPEState]:
-        """Release the phase; then drop what is surely not best."""
-        assert state.geometry is not None
-        z = state.geometry.coordinates  # (k, r)
-        played = z[state.geometry.design.support]  # (s, r)
-        root = np.linalg.cholesky((played * episode.plays[:, None]).T @ played)  # V = L L^T
-        moved = np.linalg.solve(root, played.T)  # (r, s): V^{-1/2} a, up to a rotation
-        g = float(np.sqrt(np.max(np.einsum("ij,ij->j", moved, moved)))) * (1 + 1e-12)  # g_V, and rounding
-        directions = np.eye(len(played)) if self._early else moved.T / g  # (s, s) or (s, r)
-        table = np.zeros((len(state.arms), self.protocol.domain.dim))  # by arm; the dimension is the largest there is
-        table[episode.arms, : directions.shape[1]] = directions
-        released = yield SumQuery(protocol=self.protocol, at=table)
-        half = released.total[: directions.shape[1]]
-        half = moved @ half if self._early else g * half  # V^{-1/2} sum a r
-        values = z @ np.linalg.solve(root.T, half)  # <theta, b> of every active arm
-        keep = values.max() - values <= 2 * self.threshold(state.phase)
-        active = state.active[keep]
-        same = len(active) == len(state.active)
-        geometry = state.geometry if same else _geometry(state.arms, active)
-        return GOPEState(phase=state.phase + 1, arms=state.arms, active=active, geometry=geometry)
-
     def best(self, snapshot: GOPEState, contexts: Floats) -> Ints:
         """The first arm that is left."""
         return np.full(len(contexts), snapshot.active[0])
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendix H."""
         return linear.find_gope_bounds(setting)
 
-    def counts(self, state: GOPEState) -> dict[str, Ints]:
+    def _run_counts(self, state: GOPEState) -> dict[str, Ints]:
         """Released phases, and arms that may still be the best."""
         return {"phases": np.asarray(state.phase - 1), "arms left": np.asarray(len(state.active))}
 

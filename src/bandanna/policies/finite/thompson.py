@@ -15,7 +15,7 @@ from bandanna.device.domain import Box, Estimate, Statistic
 from bandanna.numeric.linalg import first_best
 from bandanna.numeric.rng import DeviceRandomness, draw_gamma
 from bandanna.policies.algorithm import register_algorithm
-from bandanna.policies.base import FixedLength, PlayedRounds, SumQuery
+from bandanna.policies.base import Execution, FixedLength, PlayedRounds, SumQuery
 from bandanna.policies.finite.base import ArmSums, FiniteArmedPolicy, make_empty_arm_sums, reward_guarantee
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.clear import Clear
@@ -97,11 +97,32 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
     no closed form, and is integrated when somebody asks.
     """
 
-    learns_every_round = True
-    side_by_side = True
-    player = "lockstep"
+    execution = Execution(learns_every_round=True, side_by_side=True, player="lockstep")
 
     privacy: Privacy = none()
+
+    def act(self, snapshot: ArmSums, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """The best arm of one draw from the posterior for every device, (*R, n)."""
+        shape = (*contexts.shape[:-2], 2 * self.n_arms)
+        counts = np.concatenate([1 + snapshot.sums, 1 + snapshot.pulls - snapshot.sums], axis=-1)  # (*R, 2K)
+        gammas = draw_gamma(np.broadcast_to(counts[..., None, :], shape), coins)
+        successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
+        arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
+        return SampledChoice(actions=arms, chances=lambda: compute_best_arm_probabilities(arms, counts))
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """Which arm it was, and whether it succeeded."""
+        bits = self.domain.bits(played, coins)
+        assert played.arms is not None
+        chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
+        values = np.concatenate([bits.values * chosen, chosen], axis=-1)
+        return ask.protocol.domain.sealed(values, clipped=bits.clipped)
+
+    def learn(self, state: ArmSums, episode: FixedLength) -> Generator[SumQuery, Estimate, ArmSums]:
+        """Successes and plays add up."""
+        released = yield self.ask
+        sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
+        return ArmSums(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)
 
     @cached_property
     def ask(self) -> SumQuery:
@@ -121,29 +142,6 @@ class Thompson(FiniteArmedPolicy[ArmSums]):
         """One round."""
         return FixedLength(number=state.rounds, users=1)
 
-    def act(self, snapshot: ArmSums, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """The best arm of one draw from the posterior for every device, (*R, n)."""
-        shape = (*contexts.shape[:-2], 2 * self.n_arms)
-        counts = np.concatenate([1 + snapshot.sums, 1 + snapshot.pulls - snapshot.sums], axis=-1)  # (*R, 2K)
-        gammas = draw_gamma(np.broadcast_to(counts[..., None, :], shape), coins)
-        successes, failures = gammas[..., : self.n_arms], gammas[..., self.n_arms :]
-        arms = first_best(successes / (successes + failures))  # Beta(a, b) = G_a / (G_a + G_b)
-        return SampledChoice(actions=arms, chances=lambda: compute_best_arm_probabilities(arms, counts))
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """Which arm it was, and whether it succeeded."""
-        bits = self.domain.bits(played, coins)
-        assert played.arms is not None
-        chosen = (np.arange(self.n_arms) == played.arms[..., None]).astype(float)  # (*R, n, K)
-        values = np.concatenate([bits.values * chosen, chosen], axis=-1)
-        return ask.protocol.domain.sealed(values, clipped=bits.clipped)
-
     def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
         """The largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
-
-    def learn(self, state: ArmSums, episode: FixedLength) -> Generator[SumQuery, Estimate, ArmSums]:
-        """Successes and plays add up."""
-        released = yield self.ask
-        sums, pulls = released.total[..., : self.n_arms], released.total[..., self.n_arms :]
-        return ArmSums(sums=state.sums + sums, pulls=state.pulls + pulls, rounds=state.rounds + 1)

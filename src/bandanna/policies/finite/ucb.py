@@ -15,7 +15,7 @@ from bandanna.errors import InvalidBudget
 from bandanna.numeric.linalg import first_best
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, PURE, register_algorithm
-from bandanna.policies.base import AssignedArms, PlayedRounds, SumQuery
+from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, SumQuery
 from bandanna.policies.finite.base import (
     BIT_DOMAIN,
     ArmSums,
@@ -46,9 +46,19 @@ from bandanna.types import Floats, Ints
 class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
     """A policy that decides in every round, from one released sum for every arm."""
 
-    side_by_side = True
+    execution = Execution(side_by_side=True)
 
     optimism: float = 4.0
+
+    def episode(self, state: ArmSums) -> AssignedArms:
+        """One round: every arm once, then the first with the largest index."""
+        arms = select_optimistic_arm(state, self.scale)[..., None]
+        return AssignedArms(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
+
+    def learn(self, state: ArmSums, episode: AssignedArms) -> Generator[SumQuery, Estimate, ArmSums]:
+        """The released reward of one round."""
+        released = yield self.ask
+        return state.plus(episode.arms[..., 0], released.total[..., 0])
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,19 +84,9 @@ class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
         """Nothing played yet."""
         return make_empty_arm_sums(self.n_arms, replicates)
 
-    def episode(self, state: ArmSums) -> AssignedArms:
-        """One round: every arm once, then the first with the largest index."""
-        arms = select_optimistic_arm(state, self.scale)[..., None]
-        return AssignedArms(number=state.rounds, arms=arms, plays=_ONCE[(None,) * (arms.ndim - 1)])
-
     def best(self, snapshot: ArmSums, contexts: Floats) -> Ints:
         """The largest mean."""
         return np.full(len(contexts), np.argmax(snapshot.means()))
-
-    def learn(self, state: ArmSums, episode: AssignedArms) -> Generator[SumQuery, Estimate, ArmSums]:
-        """The released reward of one round."""
-        released = yield self.ask
-        return state.plus(episode.arms[..., 0], released.total[..., 0])
 
 
 _ONCE: Ints = np.ones(1, dtype=np.int64)
@@ -98,7 +98,7 @@ _ONCE: Ints = np.ones(1, dtype=np.int64)
 class UCB1(PerRoundUCB):
     """Finite-armed UCB over `horizon` rounds; rewards are clipped into `reward_range`. There is no private one."""
 
-    player = "lockstep"
+    execution = Execution(player="lockstep", side_by_side=True)
 
     privacy: Privacy = none()
 
@@ -119,7 +119,7 @@ class LDPUCB(PerRoundUCB):
     """Finite-armed UCB on randomized bits, over `horizon` rounds; rewards are clipped into `reward_range`."""
 
     trusts = ("local",)
-    player = "lockstep"
+    execution = Execution(player="lockstep", side_by_side=True)
 
     privacy: Privacy
 
@@ -145,7 +145,7 @@ class LDPUCB(PerRoundUCB):
         return self.optimism / (2 * self.protocol.mechanism.truth**2)
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """The answer."""
         return self.protocol.bits_per_user
 
@@ -199,10 +199,33 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     """
 
     trusts = ("none", "central")
-    player = "assigned"
-    side_by_side = True
+    execution = Execution(player="assigned", side_by_side=True)
 
     optimism: float = 1.0
+
+    def episode(self, state: UCBEpisodesState) -> AssignedArms:
+        """The arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
+        unplayed = state.lengths == 0
+        fresh = unplayed.any(axis=-1)
+        if fresh.all():
+            arms = np.argmax(unplayed, axis=-1)
+        else:
+            best = first_best(np.where(unplayed, -math.inf, self.index(state)))
+            arms = np.where(fresh, np.argmax(unplayed, axis=-1), best)
+        before = np.take_along_axis(state.pulls, arms[..., None], axis=-1)
+        return AssignedArms(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
+
+    def learn(self, state: UCBEpisodesState, episode: AssignedArms) -> Generator[SumQuery, Estimate, UCBEpisodesState]:
+        """One release per arm and episode."""
+        released = yield self.ask
+        played = np.arange(self.n_arms) == episode.arms  # (*R, K)
+        return UCBEpisodesState(
+            estimates=np.where(played, released.total / episode.plays, state.estimates),
+            lengths=np.where(played, episode.plays, state.lengths),
+            pulls=state.pulls + np.where(played, episode.plays, 0),
+            rounds=state.rounds + episode.plays[..., 0],
+            episodes=state.episodes + 1,
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -243,40 +266,16 @@ class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
             bonus = np.sqrt((width**2 / (2 * n) + 2 * self.protocol.std(1) ** 2 / n**2) * log_t)  # [004, (14)]
         return np.where(state.lengths == 0, math.inf, state.estimates + bonus)
 
-    def episode(self, state: UCBEpisodesState) -> AssignedArms:
-        """The arm that is played next, as often as it was played before: (*R, 1), (*R, 1)."""
-        unplayed = state.lengths == 0
-        fresh = unplayed.any(axis=-1)
-        if fresh.all():
-            arms = np.argmax(unplayed, axis=-1)
-        else:
-            best = first_best(np.where(unplayed, -math.inf, self.index(state)))
-            arms = np.where(fresh, np.argmax(unplayed, axis=-1), best)
-        before = np.take_along_axis(state.pulls, arms[..., None], axis=-1)
-        return AssignedArms(number=int(state.episodes.max()), arms=arms[..., None], plays=np.maximum(before, 1))
-
-    def learn(self, state: UCBEpisodesState, episode: AssignedArms) -> Generator[SumQuery, Estimate, UCBEpisodesState]:
-        """One release per arm and episode."""
-        released = yield self.ask
-        played = np.arange(self.n_arms) == episode.arms  # (*R, K)
-        return UCBEpisodesState(
-            estimates=np.where(played, released.total / episode.plays, state.estimates),
-            lengths=np.where(played, episode.plays, state.lengths),
-            pulls=state.pulls + np.where(played, episode.plays, 0),
-            rounds=state.rounds + episode.plays[..., 0],
-            episodes=state.episodes + 1,
-        )
-
     def best(self, snapshot: UCBEpisodesState, contexts: Floats) -> Ints:
         """The largest noisy mean of a last episode."""
         known = np.where(snapshot.lengths > 0, snapshot.estimates, -np.inf)
         return np.full(len(contexts), np.argmax(known))
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendices C and G."""
         return finite.find_ucb_episodes_bounds(setting)
 
-    def counts(self, state: UCBEpisodesState) -> dict[str, Ints]:
+    def _run_counts(self, state: UCBEpisodesState) -> dict[str, Ints]:
         """Finished episodes."""
         return {"episodes": state.episodes}

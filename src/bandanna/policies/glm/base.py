@@ -17,7 +17,7 @@ from bandanna.device.domain import Box, Estimate, RawRowDomain, Statistic, clip_
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.numeric.linalg import first_best, inner
 from bandanna.numeric.rng import DeviceRandomness
-from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
+from bandanna.policies.base import Execution, FixedLength, PlayedRounds, Policy, SumQuery
 from bandanna.policies.glm.links import Link, Logistic, link_of
 from bandanna.policies.glm.optimisers import Points
 from bandanna.privacy.budgets import Budget
@@ -60,7 +60,7 @@ class GLMPolicy(Policy[State]):
     privacy: Privacy
 
     def __post_init__(self) -> None:
-        self.check_trust()
+        self._check_trust_model()
         validation.set_validated(self, validation.integer, "dim", "horizon")
         object.__setattr__(self, "link", link_of(self.link))
         validation.set_validated(self, validation.positive, "parameter_bound")
@@ -99,14 +99,16 @@ class GLMPolicy(Policy[State]):
         """In a user's report, where one is made."""
         return None
 
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """Features, clipped to the unit ball."""
         return clip_norm(contexts, 1.0)
 
     def best(self, snapshot: Any, contexts: Floats) -> Ints:
         """The largest <x, theta>: mu increases."""
-        theta = self.theta(snapshot)
-        return first_best(compute_linear_scores(self.seen(contexts), np.zeros(self.dim) if theta is None else theta))
+        theta = self._theta(snapshot)
+        return first_best(
+            compute_linear_scores(self.clip_features(contexts), np.zeros(self.dim) if theta is None else theta)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +128,16 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
         return Guarantee(trust="none", epsilon=math.inf, delta=0.0, protects="contexts and rewards")
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """Nothing is encoded."""
         return 0
 
     @cached_property
     def rows(self) -> RawRowDomain:
         """What a user tells."""
-        return RawRowDomain(size=self.dim, reward_bound=self.model.reward_bound, groups=max(1, len(self.keeps)))
+        return RawRowDomain(
+            size=self.dim, reward_bound=self.model.reward_bound, groups=max(1, len(self.execution.retained_groups))
+        )
 
     @cached_property
     def ask(self) -> SumQuery:
@@ -154,8 +158,7 @@ class NonPrivateGLMPolicy(GLMPolicy[State]):
 class PerRoundGLMPolicy(NonPrivateGLMPolicy[State]):
     """A policy that learns after every round; its state knows how many there were, in `rounds`."""
 
-    learns_every_round = True
-    side_by_side = True
+    execution = Execution(learns_every_round=True, side_by_side=True)
 
     def episode(self, state: Any) -> FixedLength | None:
         """One round."""

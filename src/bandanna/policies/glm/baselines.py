@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -71,8 +71,7 @@ class GLMUCBState:
 class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
     """GLM-UCB with the constants of a preset; `refit` asks for a new estimate every so many rounds, 1 as published."""
 
-    keeps = ("everybody",)
-    player = "every round"
+    execution = replace(PerRoundGLMPolicy.execution, retained_groups=("everybody",), player="every round")
 
     refit: int = 1
 
@@ -183,7 +182,7 @@ class GLOCState:
 class GLOC(PerRoundGLMPolicy[GLOCState]):
     """GLOC with the constants of a preset."""
 
-    player = "every round"
+    execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
         """lambda = d."""
@@ -287,7 +286,7 @@ class ECOLogState:
 class ECOLog(PerRoundGLMPolicy[ECOLogState]):
     """ECOLog with the constants of a preset; the logistic link only."""
 
-    player = "every round"
+    execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
     def __post_init__(self) -> None:
         super().__post_init__()

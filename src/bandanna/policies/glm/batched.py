@@ -18,7 +18,7 @@ from bandanna.errors import InvalidArgument
 from bandanna.numeric.linalg import positive_inverse
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import register_algorithm
-from bandanna.policies.base import FixedLength, SumQuery
+from bandanna.policies.base import Execution, FixedLength, SumQuery
 from bandanna.policies.glm.base import (
     GLMPolicy,
     NonPrivateGLMPolicy,
@@ -82,7 +82,7 @@ class BatchedGLMState:
 class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     """A batched policy; a subclass says how a batch is turned into an estimate."""
 
-    side_by_side = True
+    execution = Execution(side_by_side=True)
 
     warmup: int | None = None
     batches: int | None = None
@@ -134,7 +134,7 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         batch = len(state.estimates)
         return FixedLength(number=batch, users=self.sizes[batch], released=batch + 1 < len(self.sizes))
 
-    def following(self, episode: FixedLength) -> FixedLength | None:
+    def next_episode(self, episode: FixedLength) -> FixedLength | None:
         """Sizes are public."""
         batch = episode.number + 1
         last = batch + 1 == len(self.sizes)
@@ -146,11 +146,11 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         """The estimates."""
         return state.estimates
 
-    def theta(self, snapshot: tuple[BatchEstimate, ...]) -> Floats | None:
+    def _theta(self, snapshot: tuple[BatchEstimate, ...]) -> Floats | None:
         """Of the last batch."""
         return snapshot[-1].theta if snapshot else None
 
-    def counts(self, state: BatchedGLMState) -> dict[str, Ints]:
+    def _run_counts(self, state: BatchedGLMState) -> dict[str, Ints]:
         """Rounds of the warm-up, and estimates."""
         shape = state.repairs.shape
         counts = {"explorations": self.sizes[0], "switches": len(state.estimates)}

@@ -299,7 +299,7 @@ class GLMJDPBase(RareSwitchingPolicy[State]):
         return self.mechanisms.matrices
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """x and the reward, for leaf and gradients; explored or not."""
         return FLOAT_BITS * (self.dim + 1) + 1
 
@@ -423,9 +423,9 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
     pricing    "joint", or "separate": as if worst cases of leaf and gradients could meet, with more noise
     """
 
-    noise_stream = "refit noise"
-    stream_noise = "noise"
-    player = "blocks"
+    execution = replace(
+        RareSwitchingPolicy.execution, noise_stream="refit noise", stream_noise="noise", player="blocks"
+    )
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLMJDPState:
         """Nothing released."""
@@ -446,11 +446,11 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
         )
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Rates of [003]."""
         return linear.find_glm_jdp_bounds(setting)
 
-    def counts(self, state: GLMJDPState) -> dict[str, Ints]:
+    def _run_counts(self, state: GLMJDPState) -> dict[str, Ints]:
         """Calls of both estimates; who explored is not in the state."""
         return {"switches": state.calls_tau, "refits of theta_o": state.calls_o, "repairs": state.repairs}
 
@@ -463,7 +463,7 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
             theta_tau=state.theta_tau,
         )
 
-    def theta(self, snapshot: GLMJDPSnapshot) -> Floats:
+    def _theta(self, snapshot: GLMJDPSnapshot) -> Floats:
         """theta_tau."""
         return snapshot.theta_tau
 
@@ -477,7 +477,7 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
         assert features is not None
         if isinstance(domain, LeafDomain):
             assert played.groups is not None
-            weights = self.leaf_weights(ask.at, self.seen(features))
+            weights = self.leaf_weights(ask.at, self.clip_features(features))
             return domain.statistic(features, weights, played.groups == EXPLORED)
         assert isinstance(domain, Ball)
         return compute_gradients(self.model, domain, ask.at, features, played.rewards)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -203,7 +203,7 @@ class GLMSDP(BatchedGLMPolicy):
     """
 
     trusts = ("shuffle",)
-    has_several_queries = True
+    execution = replace(BatchedGLMPolicy.execution, has_several_queries=True)
 
     privacy: Privacy
     preset: str = "tuned"
@@ -266,7 +266,7 @@ class GLMSDP(BatchedGLMPolicy):
         return find_worst_guarantee([each.guarantee for each in self._calibrated.values()])
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """Of all N + 1 messages of a user."""
         return max(each.bits_per_user for each in self._calibrated.values())
 
@@ -300,7 +300,7 @@ class GLMSDP(BatchedGLMPolicy):
         return self.regulariser(batch) if self.preset == "paper" else 1.0
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Rates of [003]."""
         return linear.find_glm_sdp_bounds(setting)
 
@@ -310,7 +310,7 @@ class GLMSDP(BatchedGLMPolicy):
         assert features is not None
         if isinstance(domain, OuterProducts):
             outside = np.abs(self.domain.project(played.rewards) - played.rewards) > 1e-9
-            return domain.statistic(features, self.weigh_given_arms(self.seen(features), ask.at), outside)
+            return domain.statistic(features, self.weigh_given_arms(self.clip_features(features), ask.at), outside)
         assert isinstance(domain, Ball)
         return compute_gradients(self.model, domain, ask.at, features, played.rewards)
 

@@ -18,7 +18,7 @@ from bandanna.device.domain import Ball, Estimate, Statistic, check_all_finite, 
 from bandanna.numeric.linalg import first_best, upper_triangle
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import register_algorithm
-from bandanna.policies.base import FixedLength, SumQuery, merge_states, replace_states, select_states
+from bandanna.policies.base import Execution, FixedLength, SumQuery, merge_states, replace_states, select_states
 from bandanna.policies.glm.base import GLMPolicy, NonPrivateGLMPolicy
 from bandanna.policies.glm.estimation import maximum_likelihood, project_onto_ball, project_onto_intersection
 from bandanna.policies.theory import linear
@@ -67,9 +67,7 @@ class RoundBlock(Generic[State]):
 class RareSwitchingPolicy(GLMPolicy[State]):
     """Decisions of both algorithms; a subclass says with which constants, and how estimates are made."""
 
-    keeps = ("explored", "rest")
-    has_several_queries = True
-    learns_every_round = True
+    execution = Execution(retained_groups=("explored", "rest"), has_several_queries=True, learns_every_round=True)
 
     @property
     def stream(self) -> StreamProtocol | None:
@@ -352,10 +350,9 @@ class RSGLinUCBState:
 class RSGLinUCB(RSGLinUCBBase[RSGLinUCBState]):
     """RS-GLinUCB; without privacy."""
 
-    side_by_side = True
-    player = "blocks"
+    execution = replace(RareSwitchingPolicy.execution, side_by_side=True, player="blocks")
 
-    def theta(self, snapshot: RSGLinUCBState) -> Floats:
+    def _theta(self, snapshot: RSGLinUCBState) -> Floats:
         """theta_tau, as the next round has it."""
         return snapshot.next_tau
 
@@ -382,11 +379,11 @@ class RSGLinUCB(RSGLinUCBBase[RSGLinUCBState]):
         )
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """A rate."""
         return linear.find_rs_glinucb_bounds(setting)
 
-    def counts(self, state: RSGLinUCBState) -> dict[str, Ints]:
+    def _run_counts(self, state: RSGLinUCBState) -> dict[str, Ints]:
         """Switches that a round has used."""
         return {"switches": state.switches}
 

@@ -16,7 +16,7 @@ from bandanna.device.domain import Estimate, Statistic
 from bandanna.device.linear_report import RegressionReport
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import DeviceRandomness
-from bandanna.policies.base import FixedLength, PlayedRounds, RunningSumPolicy, SumQuery
+from bandanna.policies.base import Execution, FixedLength, PlayedRounds, RunningSumPolicy, SumQuery
 from bandanna.policies.linear.base import BatchedLinearPolicy, FixedBatches, LinearSnapshot
 from bandanna.policies.linear.base import LinearState as PhaseState
 from bandanna.privacy.budgets import ZCDP, ApproxDP
@@ -51,7 +51,7 @@ class Anytime(RunningSumPolicy[AnytimeState]):
     of any size, refused for continual streams and shuffled Gaussians, whose prices cover one phase only.
     """
 
-    player = "frozen"
+    execution = Execution(player="frozen")
 
     first: BatchedLinearPolicy
     _phases: dict[int, BatchedLinearPolicy] = field(default_factory=dict, repr=False, compare=False)
@@ -60,8 +60,8 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         if not isinstance(self.first, BatchedLinearPolicy):
             raise InvalidArgument("first", self.first, "bd.LinTS(...) or bd.LinUCB(...), the policy of the first phase")
         privacy = self.first.privacy
-        if privacy.noisy and self.first.spends.participations < privacy.participations:
-            most = self.first.spends.participations
+        if privacy.noisy and self.first._batch_privacy.participations < privacy.participations:
+            most = self.first._batch_privacy.participations
             allowed = f"at most {most}, the batches of the first phase, or horizon=None instead of phases"
             raise InvalidArgument("participations", privacy.participations, allowed)
         composed_in_phase = privacy.model == "central" or privacy.protocol == "gaussian"
@@ -86,9 +86,9 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         return self.first.privacy
 
     @property
-    def domain(self) -> RegressionReport:
+    def _domain(self) -> RegressionReport:
         """That of every phase."""
-        return self.first.domain
+        return self.first._domain
 
     @property
     def guarantee(self) -> Guarantee:
@@ -108,18 +108,18 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         return stated
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """That of the first phase."""
-        return self.first.bits_per_user
+        return self.first._bits_per_user
 
-    def phases(self) -> Iterator[BatchedLinearPolicy]:
+    def _iterate_phases(self) -> Iterator[BatchedLinearPolicy]:
         """Without end."""
         return map(self.phase, count())
 
     def phase(self, number: int) -> BatchedLinearPolicy:
         """The policy of a phase."""
         if number not in self._phases:
-            self._phases[number] = self.first.again(number)
+            self._phases[number] = self.first._for_phase(number)
         return self._phases[number]
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> AnytimeState:
@@ -129,44 +129,48 @@ class Anytime(RunningSumPolicy[AnytimeState]):
 
     def episode(self, state: AnytimeState) -> FixedLength:
         """The next batch of the phase; a phase has complete batches only."""
-        sizes = self.phase(state.phase).channel.sizes
+        sizes = self.phase(state.phase)._channel.sizes
         return FixedLength(number=state.batches + state.inner.batches, users=sizes[state.inner.batches])
 
-    def following(self, episode: FixedLength) -> FixedLength:
+    def next_episode(self, episode: FixedLength) -> FixedLength:
         """The schedules of all phases are public."""
         number = episode.number + 1
         phase, before = self._at(number)
-        return FixedLength(number=number, users=self.phase(phase).channel.sizes[number - before])
+        return FixedLength(number=number, users=self.phase(phase)._channel.sizes[number - before])
 
     def _at(self, number: int) -> tuple[int, int]:
         """The phase of a batch, and how many batches there were before that phase."""
         before = 0
         for phase in count():
-            batches = len(self.phase(phase).channel.sizes)
+            batches = len(self.phase(phase)._channel.sizes)
             if number < before + batches:
                 break
             before += batches
         return phase, before
 
-    def calibrated(self) -> dict[int, RunningSumProtocol]:
+    def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
         """Of all phases so far."""
-        return {number: channel for number, phase in self._phases.items() for channel in phase.calibrated().values()}
+        return {
+            number: channel
+            for number, phase in self._phases.items()
+            for channel in phase._calibrated_channels().values()
+        }
 
-    def recalibrate(self, phase: int, channel: RunningSumProtocol) -> None:
+    def _use_channel(self, phase: int, channel: RunningSumProtocol) -> None:
         """One phase."""
-        self.phase(phase).recalibrate(0, channel)
+        self.phase(phase)._use_channel(0, channel)
 
     def publish(self, state: AnytimeState) -> LinearSnapshot:
         """As the phase's policy."""
         return state.inner.snapshot
 
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """As the policy of every phase."""
-        return self.first.seen(contexts)
+        return self.first.clip_features(contexts)
 
-    def theta(self, snapshot: Any) -> Floats | None:
+    def _theta(self, snapshot: Any) -> Floats | None:
         """As the policy of every phase."""
-        return self.first.theta(snapshot)
+        return self.first._theta(snapshot)
 
     def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """As the policy of every phase."""
@@ -176,53 +180,53 @@ class Anytime(RunningSumPolicy[AnytimeState]):
         """As the policy of every phase."""
         return self.first.best(snapshot, contexts)
 
-    def favoured(self, snapshot: Any, arms: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    def _favoured_arms(self, snapshot: Any, arms: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """As the policy of every phase."""
-        return self.first.favoured(snapshot, arms)
+        return self.first._favoured_arms(snapshot, arms)
 
-    def tabulate(self, features: Floats) -> Any:
+    def _tabulate_arms(self, features: Floats) -> Any:
         """As the policy of every phase."""
-        return self.first.tabulate(features)
+        return self.first._tabulate_arms(features)
 
     @property
-    def steady(self) -> bool:
+    def _devices_agree(self) -> bool:
         """As the policy of every phase."""
-        return self.first.steady
+        return self.first._devices_agree
 
-    def draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
+    def _draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
         """As the policy of every phase."""
-        return self.first.draw_arms(snapshot, arms, users, coins)
+        return self.first._draw_arms(snapshot, arms, users, coins)
 
-    def centred(self, rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    def _centre_rewards(self, rewards: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """As the policy of every phase."""
-        return self.first.centred(rewards)
+        return self.first._centre_rewards(rewards)
 
-    def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
+    def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
         """As the policy of every phase."""
-        return self.first.statistic(features, rewards, arms)
+        return self.first._form_statistic(features, rewards, arms)
 
     def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
         """As the policy of every phase."""
         return self.first.report(ask, played, coins)
 
-    def ask(self, episode: FixedLength) -> SumQuery:
+    def _query(self, episode: FixedLength) -> SumQuery:
         """As the phase's policy; every phase is a stream of its own."""
         number, _ = self._at(episode.number)
-        ask = self.phase(number).ask(episode)
-        streams = [self.phase(before).channel.continual for before in range(number)]
+        ask = self.phase(number)._query(episode)
+        streams = [self.phase(before)._channel.continual for before in range(number)]
         alike = sum(stream is not None and stream.event == ask.protocol.event for stream in streams)
         return replace(ask, stream=number, begun=1 + alike)
 
     def learn(self, state: AnytimeState, episode: FixedLength) -> Generator[SumQuery, Estimate, AnytimeState]:
         """Release the batch; after the last one of a phase the next begins from nothing."""
         policy = self.phase(state.phase)
-        inner = policy.learned(state.inner, (yield self.ask(episode)))
-        if inner.batches < len(policy.channel.sizes):
+        inner = policy._update(state.inner, (yield self._query(episode)))
+        if inner.batches < len(policy._channel.sizes):
             return replace(state, inner=inner)
         fresh = self.phase(state.phase + 1).init(replicates=np.shape(state.repairs))
         before = state.repairs + state.inner.repairs  # the last snapshot of a phase is not used
         return AnytimeState(phase=state.phase + 1, inner=fresh, batches=state.batches + inner.batches, repairs=before)
 
-    def counts(self, state: AnytimeState) -> dict[str, Ints]:
+    def _run_counts(self, state: AnytimeState) -> dict[str, Ints]:
         """How often a released matrix was shifted, in all phases."""
         return {"repairs": state.repairs + state.inner.repairs}

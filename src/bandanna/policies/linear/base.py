@@ -13,14 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandanna import validation
-from bandanna.device.action_selection import ActionSelector
+from bandanna.device.action_selection import ActionSelector, Choice, pick_tied_arms
 from bandanna.device.domain import Domain, Estimate, Statistic
 from bandanna.device.linear_report import LinearReport, RegressionReport
 from bandanna.device.statistics import RegressionStatistic
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.exact_sums import RunLengthSizes
+from bandanna.numeric.linalg import find_best_arms, positive_inverse
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
-from bandanna.policies.base import FixedLength, PlayedRounds, RunningSumPolicy, SumQuery
+from bandanna.policies.base import FixedLength, PlayedRounds, Policy, RunningSumPolicy, State, SumQuery
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.privacy_model import Privacy
@@ -181,9 +182,234 @@ def plan_informed_batches(
     return InformedBatches(first=first, ratio=max(ratio, 2.0) if doubling else ratio)
 
 
-# What policies on running linear sums share: a schedule, a channel, one ask a batch, an estimate of its answers.
+# Linear policies: a public schedule of batches, a protocol for each batch size, one query a batch.
 #
-# Subclasses say how they estimate (`estimate`) and choose (`act`); everything that is released is released here.
+# `LinearPolicy` is the base for authors: its state is the released sums. `BatchedLinearPolicy` is the base of LinTS and
+# LinUCB: its state holds the snapshot too, and the simulator has shortcuts for it.
+
+
+_OFTEN = 3  # participations from which on independent batches need less noise than a stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduledLinearPolicy(Policy[State]):
+    """A policy with `dim` features over `horizon` rounds that queries sums of (x y, x x^T), one for every batch."""
+
+    trusts = ("none", "central", "local", "shuffle", "concurrent")
+    dim: int
+    horizon: int
+    privacy: Privacy
+    batch: int | str | Schedule | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised, to whom, against whom."""
+        return self._channel.guarantee
+
+    @cached_property
+    def batch_sizes(self) -> RunLengthSizes:
+        """The sizes of the complete batches: public, fixed before the first round."""
+        sizes = self._schedule.sizes(self._planned_rounds)
+        if not len(sizes):
+            raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
+        return sizes
+
+    def episode(self, state: Any) -> FixedLength | None:
+        """Return the next batch, then the rest of the horizon; None when nothing is left."""
+        return self._episode(state.batches)
+
+    def next_episode(self, episode: FixedLength) -> FixedLength | None:
+        """Return the batch after this one: the schedule is public."""
+        return self._episode(episode.number + 1)
+
+    def _episode(self, number: int) -> FixedLength | None:
+        sizes = self._channel.sizes
+        if number < len(sizes):
+            return FixedLength(number=number, users=sizes[number])
+        left = self._planned_rounds - sizes.users
+        return FixedLength(number=number, users=left, released=False) if left and number == len(sizes) else None
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """Device: report the features of the arm that was given, and the reward."""
+        assert played.features is not None
+        arms = played.arms
+        if arms is not None and played.answered is not None:
+            arms = np.where(played.answered, arms, -1)  # whose report is nothing
+        return self._form_statistic(played.features, played.rewards, arms)
+
+    def _form_statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
+        """Form reports (*R, n, dim); those whose features or reward had to be clipped are counted."""
+        return self._report_statistic.statistic(self._domain, features, rewards, arms, NoRandomness())
+
+    def _query(self, episode: FixedLength) -> SumQuery:
+        """Query the sum of a batch; of a stream, that of everybody so far."""
+        return SumQuery(protocol=self._channel.protocols[episode.users])
+
+    @cached_property
+    def _channel(self) -> RunningSumProtocol:
+        """The calibrated protocols for the schedule."""
+        return running_sum_protocol_for(self._batch_privacy, domain=self._domain, sizes=self.batch_sizes)
+
+    @cached_property
+    def _domain(self) -> RegressionReport:
+        """Reports of x y and x x^T, y in [0, 1]."""
+        return LinearReport(features=self.dim, isometric=self.privacy.isometric)
+
+    @cached_property
+    def _report_statistic(self) -> RegressionStatistic:
+        """How devices form a report."""
+        return RegressionStatistic()
+
+    @property
+    def _batch_privacy(self) -> Privacy:
+        """The privacy that batches are calibrated for.
+
+        A user is in a batch at most once, so in no more than there are. Who returns often is better off with noise of
+        its own for every batch than in one stream. Local reports take the protocol with less noise.
+        """
+        often = min(self.privacy.participations, len(self.batch_sizes))
+        apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
+        mechanism = "independent" if apart else self.privacy.mechanism
+        return replace(self.privacy, participations=often, mechanism=mechanism).with_default_protocol("auto")
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        """The batches that `batch` says."""
+        return self._plan_batches(dim=self.dim)
+
+    def _plan_batches(self, *, dim: int, blocks: int = 1) -> Schedule:
+        """Return the batches that `batch` says; None and "auto" plan them for `blocks` parameters of `dim` numbers."""
+        batch = self.batch
+        if isinstance(batch, Schedule):
+            return batch
+        if batch is not None and not isinstance(batch, str):
+            return self._fixed_batches(batch)
+        if batch not in (None, "auto"):
+            raise InvalidArgument("batch", batch, 'a whole number, a schedule or "auto"')
+        horizon = self._planned_rounds
+        if self.privacy.model == "concurrent" and self.privacy.noisy:
+            return FixedBatches(size=compute_concurrent_batch_size(horizon, self.privacy.shufflers))
+        return plan_informed_batches(self.privacy, domain=self._domain, dim=dim, horizon=horizon, blocks=blocks)
+
+    def _fixed_batches(self, size: Any) -> FixedBatches:
+        """Return batches of so many users."""
+        least = 2 if self.privacy.model in ("shuffle", "concurrent") else 1
+        if validation.integer("batch", size, least=least) > self._planned_rounds:
+            raise InvalidArgument("batch", size, f"at most the horizon, {self.horizon} rounds")
+        return FixedBatches(size=size)
+
+    @property
+    def _planned_rounds(self) -> int:
+        """How many rounds are planned for."""
+        return self.horizon
+
+    @property
+    def _bits_per_user(self) -> int:
+        """The longest message."""
+        return self._channel.bits_per_user
+
+    def _check_arguments(self, *, endless: bool = False) -> None:
+        """Check the arguments that all of them have; `endless`: a horizon may be None."""
+        validation.set_validated(self, validation.integer, "dim", most=1_000)
+        if not endless or self.horizon is not None:  # phases of an anytime policy double
+            validation.set_validated(self, validation.integer, "horizon", most=10**20)
+        self._check_trust_model()
+
+
+@stored_as("LinearSums")
+@dataclass(frozen=True, kw_only=True)
+class LinearSums:
+    """Released sums over `users` devices in `batches` batches, noise included. R = replicate axes.
+
+    vector     sum of x y
+    gram       sum of x x^T; symmetric, and positive definite only where it outweighs the noise
+    noise_std  standard deviation of the noise in an entry of `vector` and in the diagonal of `gram`
+    """
+
+    vector: Floats  # (*R, d)
+    gram: Floats  # (*R, d, d)
+    users: int = 0
+    batches: int = 0
+    noise_std: float = 0.0
+
+    def ridge(self, regularizer: float) -> Floats:
+        """Return the ridge estimate (G + rho I)^{-1} v, (*R, d), with rho = regularizer + noise_std sqrt(2 d).
+
+        The second term is about the largest eigenvalue of the noise in G. A matrix that is not positive definite all
+        the same is shifted until its least eigenvalue is `regularizer`.
+        """
+        dim = self.vector.shape[-1]
+        size = regularizer + self.noise_std * math.sqrt(2 * dim)
+        inverse, _ = positive_inverse(self.gram + size * np.eye(dim), floor=regularizer)
+        return np.asarray((inverse @ self.vector[..., None])[..., 0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearPolicy(ScheduledLinearPolicy[LinearSums]):
+    """Base of a linear policy of one's own: an author writes `publish(sums)` and `act(snapshot, contexts, rng)`.
+
+    1. The server publishes what devices need, computed from the released sums (`publish`).
+    2. Each of the batch's devices chooses an arm (`act`) and reports (x y, x x^T) of it, clipped.
+    3. The server queries the sum of the batch's reports and adds it to the others (`learn`).
+
+    Whatever an author computes from sums is post-processing: the guarantee is that of the releases.
+
+    Parameters
+    ----------
+    dim
+        Features of an arm.
+    horizon
+        Rounds.
+    privacy
+        `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)` or `bd.concurrent(...)`.
+    batch
+        Users of a batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or None: batches that grow,
+        the first of a size that stands out of the noise.
+    """
+
+    def __post_init__(self) -> None:
+        self._check_arguments()
+        _ = self._schedule
+
+    @abstractmethod
+    def publish(self, state: LinearSums) -> Any:
+        """Return all that devices need, computed from the released sums."""
+
+    @abstractmethod
+    def act(self, snapshot: Any, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """Device: choose an arm for every row of clipped features, (n, K, d)."""
+
+    def learn(self, state: LinearSums, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearSums]:
+        """Query the sum of a batch, and add it to the others."""
+        released = yield self._query(episode)
+        batches = state.batches + 1
+        users = self.batch_sizes.before(batches)
+        vector, gram = self._domain.sums(released.total, users)
+        if self._channel.stream is None:  # else it is the sum of everybody so far
+            vector, gram = state.vector + vector, state.gram + gram
+        noise_std = float(self._noise_stds[batches - 1])
+        return LinearSums(vector=vector, gram=gram, users=users, batches=batches, noise_std=noise_std)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinearSums:
+        """Return sums over nobody."""
+        vector, gram = self._domain.sums(np.zeros((*replicates, self._domain.dim)), 0)
+        return LinearSums(vector=vector, gram=gram)
+
+    def clip_features(self, contexts: Floats) -> Floats:
+        """Device: clip features to norm 1, as they are reported."""
+        return self._domain.clip_features(contexts)
+
+    @cached_property
+    def _noise_stds(self) -> Floats:
+        return self._channel.prefix_std()
+
+
+def argmax(scores: Floats, rng: DeviceRandomness) -> Choice:
+    """Choose the arm with the largest score, (..., K) -> (...).
+
+    Arms are tied whose scores are equal in single precision; `rng` decides between them, all being equally likely.
+    """
+    return pick_tied_arms(*find_best_arms(np.asarray(scores)), rng)
 
 
 class LinearSnapshot:
@@ -193,7 +419,7 @@ class LinearSnapshot:
 @stored_as("LinearState")
 @dataclass(frozen=True, kw_only=True)
 class LinearState:
-    """What was released: the sum of the reports of so many batches, and what follows from it. R = replicate axes."""
+    """The released sum of the reports of so many batches, and what follows from it. R = replicate axes."""
 
     total: Floats  # (*R, dim)
     batches: int
@@ -202,163 +428,55 @@ class LinearState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchedLinearPolicy(RunningSumPolicy[LinearState]):
-    """A policy with `dim` features over `horizon` rounds that learns from released sums of (x y, x x^T)."""
-
-    trusts = ("none", "central", "local", "shuffle", "concurrent")
-    dim: int
-    horizon: int
-    privacy: Privacy
-    batch: int | str | Schedule | None = None
-
-    @property
-    @abstractmethod
-    def choose(self) -> ActionSelector:
-        """How devices choose from a snapshot."""
-
-    @cached_property
-    def tell(self) -> RegressionStatistic:
-        """How devices report what came of it."""
-        return RegressionStatistic()
-
-    @property
-    @abstractmethod
-    def schedule(self) -> Schedule:
-        """When the policy learns."""
-
-    @abstractmethod
-    def estimate(self, total: Floats, batches: int) -> tuple[Any, NDArray[np.int64]]:
-        """A snapshot from the released sums (*R, dim) of so many batches, and which matrices were repaired (*R)."""
-
-    @property
-    def span(self) -> int:
-        """How many rounds are planned for."""
-        return self.horizon
-
-    @property
-    def spends(self) -> Privacy:
-        """What batches are calibrated for."""
-        return self.privacy
-
-    def again(self, doublings: int) -> Self:
-        """The same policy for a later phase of an anytime one: a horizon that was doubled so often."""
-        return replace(self, horizon=self.horizon << doublings)
-
-    @cached_property
-    def domain(self) -> RegressionReport:
-        """Reports of x y and x x^T, y in [0, 1]."""
-        return LinearReport(features=self.dim, isometric=self.privacy.isometric)
-
-    @cached_property
-    def channel(self) -> RunningSumProtocol:
-        """The calibrated protocols for the schedule."""
-        return running_sum_protocol_for(self.spends, domain=self.domain, sizes=self._sizes)
-
-    @cached_property
-    def _sizes(self) -> RunLengthSizes:
-        sizes = self.schedule.sizes(self.span)
-        if not len(sizes):
-            raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
-        return sizes
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What is promised, to whom, against whom."""
-        return self.channel.guarantee
-
-    @property
-    def bits_per_user(self) -> int:
-        """The longest message."""
-        return self.channel.bits_per_user
-
-    def phases(self) -> Iterator[Self]:
-        """Itself alone."""
-        yield self
-
-    def calibrated(self) -> dict[int, RunningSumProtocol]:
-        """Its own, if it was needed."""
-        return {0: self.channel} if "channel" in vars(self) else {}
-
-    def recalibrate(self, phase: int, channel: RunningSumProtocol) -> None:
-        """Where its cached property looks first."""
-        vars(self).setdefault("channel", channel)
+class BatchedLinearPolicy(ScheduledLinearPolicy[LinearState], RunningSumPolicy[LinearState]):
+    """Base of LinTS and LinUCB, for which the simulator and light clients have shortcuts."""
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinearState:
-        """Nothing released yet."""
-        total = np.zeros((*replicates, self.domain.dim))
-        snapshot, repairs = self.estimate(total, 0)
+        """Return the state before any release."""
+        total = np.zeros((*replicates, self._domain.dim))
+        snapshot, repairs = self._estimate(total, 0)
         return LinearState(total=total, batches=0, repairs=repairs, snapshot=snapshot)
 
-    def episode(self, state: LinearState) -> FixedLength | None:
-        """The next batch of the schedule, then what is left of the horizon; None when there is nothing left."""
-        return self._episode(state.batches)
-
-    def following(self, episode: FixedLength) -> FixedLength | None:
-        """The schedule is public."""
-        return self._episode(episode.number + 1)
-
-    def _episode(self, number: int) -> FixedLength | None:
-        sizes = self.channel.sizes
-        if number < len(sizes):
-            return FixedLength(number=number, users=sizes[number])
-        left = self.span - sizes.users
-        return FixedLength(number=number, users=left, released=False) if left and number == len(sizes) else None
-
-    def publish(self, state: LinearState) -> Any:
-        """The estimate after the batches so far, and how sure it is."""
-        return state.snapshot
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The report of the arm that was given."""
-        assert played.features is not None
-        arms = played.arms
-        if arms is not None and played.answered is not None:
-            arms = np.where(played.answered, arms, -1)  # whose report is nothing
-        return self.statistic(played.features, played.rewards, arms)
-
-    def statistic(self, features: Floats, rewards: Floats, arms: Ints | None = None) -> Statistic:
-        """Reports (*R, n, dim); those whose features or reward had to be clipped are counted."""
-        return self.tell.statistic(self.domain, features, rewards, arms, NoRandomness())
-
-    def centred(self, rewards: Floats) -> tuple[Floats, Bools]:
-        """Rewards as they are reported, and which had to be clipped to [0, 1]."""
-        return self.tell.centred(rewards)
-
-    def learn(self, state: LinearState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearState]:
-        """One batch, by the protocol of its size."""
-        return self.learned(state, (yield self.ask(episode)))
-
-    def ask(self, episode: FixedLength) -> SumQuery:
-        """For the sum of a batch; of a stream, for that of everybody so far."""
-        return SumQuery(protocol=self.channel.protocols[episode.users])
-
-    def learned(self, state: LinearState, released: Estimate) -> LinearState:
-        """The state after one more release; a matrix that noise made indefinite is repaired, counted, reported."""
-        total = released.total if self.channel.stream is not None else state.total + released.total
+    def _update(self, state: LinearState, released: Estimate) -> LinearState:
+        """Return the state after one more release; a matrix that noise made indefinite is repaired, and counted."""
+        total = released.total if self._channel.stream is not None else state.total + released.total
         batches = state.batches + 1
-        snapshot, repaired = self.estimate(total, batches)
+        snapshot, repaired = self._estimate(total, batches)
         used = self._episode(batches) is not None  # after the last round nobody asks for the snapshot
         return LinearState(total=total, batches=batches, repairs=state.repairs + used * repaired, snapshot=snapshot)
 
-    def counts(self, state: LinearState) -> dict[str, Ints]:
+    @abstractmethod
+    def _estimate(self, total: Floats, batches: int) -> tuple[Any, NDArray[np.int64]]:
+        """Return a snapshot of released sums (*R, dim) of so many batches, and which matrices were repaired (*R)."""
+
+    @property
+    @abstractmethod
+    def _selector(self) -> ActionSelector:
+        """How devices choose from a snapshot."""
+
+    def _run_counts(self, state: LinearState) -> dict[str, Ints]:
         """How often a released matrix was repaired."""
         return {"repairs": state.repairs}
 
-    def fixed_batches(self, size: Any) -> FixedBatches:
-        """Batches of so many users, as `batch` says it by a number."""
-        least = 2 if self.privacy.model in ("shuffle", "concurrent") else 1
-        if validation.integer("batch", size, least=least) > self.span:
-            raise InvalidArgument("batch", size, f"at most the horizon, {self.horizon} rounds")
-        return FixedBatches(size=size)
+    def _centre_rewards(self, rewards: Floats) -> tuple[Floats, Bools]:
+        """Return rewards as they are reported, and which had to be clipped to [0, 1]."""
+        return self._report_statistic.centred(rewards)
 
-    def check_batch(self, *, endless: bool = False) -> None:
-        """The arguments that all of them have; `endless`: a horizon may be None."""
-        validation.set_validated(self, validation.integer, "dim", most=1_000)
-        if not endless or self.horizon is not None:
-            validation.set_validated(
-                self, validation.integer, "horizon", most=10**20
-            )  # phases of an anytime policy double
-        self.check_trust()
+    def _iterate_phases(self) -> Iterator[Self]:
+        """Itself alone."""
+        yield self
+
+    def _for_phase(self, doublings: int) -> Self:
+        """Return the policy for a later phase of an anytime one: with a horizon that was doubled so often."""
+        return replace(self, horizon=self.horizon << doublings)
+
+    def _calibrated_channels(self) -> dict[int, RunningSumProtocol]:
+        """Its own, if it was needed."""
+        return {0: self._channel} if "_channel" in vars(self) else {}
+
+    def _use_channel(self, phase: int, channel: RunningSumProtocol) -> None:
+        """Store it where the cached property looks first."""
+        vars(self).setdefault("_channel", channel)
 
 
 # What a policy begins with: released sums of the reports of earlier people.

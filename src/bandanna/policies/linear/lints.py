@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -20,28 +21,313 @@ from bandanna.device.action_selection import (
     explore_actions,
     pick_tied_arms,
 )
+from bandanna.device.domain import Estimate
 from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport, RegressionReport
 from bandanna.device.statistics import RegressionStatistic
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.linalg import find_best_arms, first_best, inner
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import register_algorithm
-from bandanna.policies.base import FixedLength
+from bandanna.policies.base import Execution, FixedLength, SumQuery
 from bandanna.policies.linear.base import (
     BatchedLinearPolicy,
-    FixedBatches,
+    InformedBatches,
     LinearSnapshot,
+    LinearState,
     Schedule,
     UniformExploration,
     WarmStart,
-    compute_concurrent_batch_size,
-    plan_informed_batches,
 )
 from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.guarantee import Guarantee
-from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
+
+# LinTS in every trust model: a device draws a parameter from a posterior that knows the noise, and plays the best arm.
+#
+#     theta ~ N(theta_hat, alpha^2 P^{-1}) on the device,   action = argmax_x <x, theta>
+#
+# with theta_hat and P of `posterior`. One frozen batch so covers many arms, in proportion to how likely each is the
+# best:
+# what a single optimistic index cannot do while nothing is learned, and why batches may grow.
+#
+# Privacy: snapshots are computed from releases; a device's draw uses the snapshot, its own coins and its own features.
+# Whoever sees snapshots, other people's actions and their probabilities sees post-processing of releases and of data
+# that
+# are not the user's: the guarantee is that of the releases.
+#
+# References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports,
+# batches.
+
+
+_ENDLESS = 10**9
+_LARGEST = 10**5  # users of a batch without a horizon: whoever gathers them must hold them
+
+
+@stored_as("Posterior")
+@dataclass(frozen=True, kw_only=True)
+class Posterior(LinearSnapshot):
+    """What a device draws from: theta + root z, z standard normal. R = replicate axes, arms with own models."""
+
+    theta: Floats  # (*R, d)
+    root: Floats  # (*R, d, d): root root^T = alpha^2 P^{-1}
+    explore: float = 0.0  # the share of devices that take any arm
+
+
+_named = partial(register_algorithm, paper="-", protects="contexts and rewards")
+
+
+@_named("LinTS")
+@_named("LinTS-JDP", trust="central", guarantee="joint DP or zCDP")
+@_named("LinTS-LDP", trust="local", guarantee="local DP or zCDP")
+@_named("LinTS-SDP", trust="shuffle", guarantee="shuffle DP")
+@_named("LinTS-CSDP", trust="concurrent", guarantee="shuffle DP")
+@stored_as("LinTS")
+@dataclass(frozen=True, kw_only=True)
+class LinTS(BatchedLinearPolicy):
+    """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.
+
+    1. The server publishes the posterior of theta, N(theta_hat, alpha^2 P^{-1}), given the sums released so far
+       (`publish`; theta_hat and P are those of `compute_posterior`).
+    2. Each device of a batch draws a parameter from it and plays the arm with the largest <x, theta> (`act`).
+    3. Each device reports (x y, x x^T) of that arm, clipped, by the protocol of the privacy model (`report`).
+    4. The server queries the sum of the batch and computes the posterior anew (`learn`).
+
+    horizon    None: for ever, where batches are paid for by themselves (no privacy, local, shuffle); it learns from
+               the first 10^9 users, in batches of at most 10^5
+    n_arms, features  instead of `dim`: every arm has a parameter of its own, of so many features of the user and a
+               constant, which is added; all rows of a context are the user's features. (`PerArmReport`)
+    privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
+    intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
+               (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
+    batch      users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": batches
+               that grow, the first as large as the noise asks for, while enough users are left to learn
+               (`InformedBatches`)
+    alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/linear.md has
+               measurements); privacy does not depend on it
+    prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards
+               are centred, else 1
+    reward_std of one reward about its mean, at most
+    explore    `bd.policies.uniform(first=n, then=p)`: beside the draws, any arm in the first episodes, later with a
+               chance
+    start      released sums of earlier people to begin with: `log.start(policy, privacy=...)` makes them from a log
+
+    Rewards are clipped to [0, 1] before a statistic is formed.
+    """
+
+    execution = Execution(player="frozen")
+    _misplaced_arguments = (
+        ("protects", "contexts and rewards are; bd.policies.LinTSRewards(...) protects rewards, of public contexts"),
+    )
+
+    dim: int = None  # type: ignore[assignment]
+    horizon: int | None = None  # type: ignore[assignment]
+    n_arms: int | None = None
+    features: int | None = None
+    intercept: bool = False
+    batch: int | str | Schedule | None = "auto"
+    alpha: float = 0.5
+    prior: float | None = None
+    reward_std: float = 0.5
+    explore: UniformExploration | None = None
+    start: WarmStart | None = None
+
+    def publish(self, state: LinearState) -> LinearSnapshot:
+        """1. Publish the posterior of the sums released so far."""
+        return state.snapshot
+
+    def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """2. Device: draw a parameter and choose the best arm for it; (*R, rounds, K, d) -> (*R, rounds)."""
+        rows = self._selector.rows(contexts)
+        actions = self._selector.actions(snapshot, rows, coins)
+        return SampledChoice(actions=actions, chances=lambda: self._chances(snapshot, rows, actions, taken=True)[0])
+
+    def learn(self, state: LinearState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearState]:
+        """4. Query the sum of the batch, and compute the posterior anew."""
+        released = yield self._query(episode)
+        return self._update(state, released)
+
+    def _estimate(self, total: Floats, batches: int) -> tuple[Posterior, NDArray[np.int64]]:
+        """The posterior of the released sums (*R, dim) of so many batches, and whose matrices were cut (*R)."""
+        noise, (vector, matrix) = self._noise[batches], self._domain.variances
+        users = self._channel.sizes.before(batches)
+        size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
+        reports = users
+        if self.start is not None:  # other people's, with noise of its own
+            total, noise, reports = self.start.plus(total), noise + self.start.variance, users + self.start.users
+        mean, root, cut = compute_posterior(
+            *self._domain.sums(total, reports),
+            noise=(noise * vector, noise * matrix),
+            second_moments=size**2 * self._domain.second_moments,
+            reward_std=self.reward_std,
+        )
+        cuts = cut if self.n_arms is None else np.any(cut, axis=-1)
+        share = 0.0 if self.explore is None else self.explore.share(users)
+        return Posterior(theta=mean, root=self.alpha * root, explore=share), cuts.astype(np.int64)
+
+    def __post_init__(self) -> None:
+        if self.n_arms is not None or self.features is not None:
+            self._check_own()
+        if self.features is None and (self.dim is None or (type(self.dim) is int and self.dim == 0)):
+            words = "a whole number >= 1, how many features an arm has; or n_arms= and features= of users"
+            raise InvalidArgument("dim", self.dim, words)
+        self._check_arguments(endless=True)
+        if self.horizon is None and self.privacy.model in ("central", "concurrent"):
+            allowed = (
+                f"a number of rounds in the {self.privacy.model} model, or bd.policies.Anytime(first=bd.LinTS(...))"
+            )
+            raise InvalidArgument("horizon", None, allowed)
+        validation.set_validated(self, validation.boolean, "intercept")
+        validation.set_validated(self, validation.bounded_factor, "alpha", zero=True)
+        validation.set_validated(self, validation.bounded_factor, "reward_std")
+        if self.prior is not None:
+            validation.set_validated(self, validation.bounded_factor, "prior")
+        if self.explore is not None and not isinstance(self.explore, UniformExploration):
+            raise InvalidArgument("explore", self.explore, "bd.policies.uniform(first=..., then=...) or None")
+        if self.start is not None and not isinstance(self.start, WarmStart):
+            raise InvalidArgument(
+                "start", type(self.start).__name__, "what log.start(policy, privacy=...) gives, or None"
+            )
+        if self.intercept and self.dim < 2:
+            raise InvalidArgument("dim", self.dim, "at least 2 with an intercept, which is the last feature")
+        if self.start is not None:
+            self.start.check(self._domain.dim)
+        _ = self._schedule
+
+    def _check_own(self) -> None:
+        """Arms with models of their own."""
+        if self.n_arms is None or self.features is None or self.dim not in (None, 0, self.features):
+            given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
+            allowed = "n_arms and features, without dim: a constant is added"
+            raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
+        validation.set_validated(self, validation.integer, "n_arms", least=2)
+        validation.set_validated(self, validation.integer, "features")
+        object.__setattr__(self, "dim", self.features)
+
+    @cached_property
+    def _domain(self) -> RegressionReport:
+        """Reports of x y and x x^T, of (z, 1) and centred rewards, or of those of one arm."""
+        if self.n_arms is not None:
+            return PerArmReport(features=self.dim, n_arms=self.n_arms)
+        if self.intercept:
+            return InterceptReport(features=self.dim)
+        return LinearReport(features=self.dim, isometric=self.privacy.isometric)
+
+    @property
+    def _centre(self) -> float:
+        """What a reward is told from: 1/2 where there is a constant."""
+        return 0.5 if self.intercept or self.n_arms is not None else 0.0
+
+    @cached_property
+    def _report_statistic(self) -> RegressionStatistic:
+        """Rewards minus 1/2 where there is a constant."""
+        return RegressionStatistic(centre=self._centre)
+
+    @cached_property
+    def _selector(self) -> ThompsonSelector:
+        """How devices draw and choose."""
+        return ThompsonSelector(domain=self._domain)
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        """The batches that `batch` says; without a horizon they grow to 10^5 users, which somebody must hold."""
+        dim, blocks = (self.dim, 1) if self.n_arms is None else (self.dim + 1, self.n_arms)
+        batches = self._plan_batches(dim=dim, blocks=blocks)
+        if self.horizon is None and batches is not self.batch and isinstance(batches, InformedBatches):
+            return replace(batches, most=max(_LARGEST, batches.first))
+        return batches
+
+    @property
+    def _planned_rounds(self) -> int:
+        """The horizon, or as many rounds as anybody plans for."""
+        return _ENDLESS if self.horizon is None else self.horizon
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Without a horizon the budget itself, which every batch keeps; the shuffler may learn all in the end."""
+        budget = self.privacy.budget
+        computed = self.horizon is not None or self.privacy.participations > 1 or not self.privacy.noisy
+        if computed or not isinstance(budget, ApproxDP):
+            return super().guarantee
+        first = self._channel.protocols[self.batch_sizes[0]].guarantee
+        return replace(first, epsilon=budget.epsilon, delta=budget.delta, rho=math.inf, shuffler=None)
+
+    def _episode(self, number: int) -> FixedLength | None:
+        """Without a horizon, what comes after the last batch has no end."""
+        episode = super()._episode(number)
+        endless = episode is None and self.horizon is None and number == len(self.batch_sizes)
+        return FixedLength(number=number, users=_ENDLESS, released=False) if endless else episode
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """Variances of the coordinates of the running sum after 0, 1, ..., M batches."""
+        return np.append(0.0, self._channel.prefix_std() ** 2)
+
+    def clip_features(self, contexts: Floats) -> Floats:
+        """Features as they are reported."""
+        return self._selector.clip_features(contexts)
+
+    def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
+        """With which probability devices choose these arms, and its standard error: see `chances`."""
+        return self._chances(snapshot, self._selector.rows(contexts), actions)
+
+    def _chances(
+        self, snapshot: Posterior, contexts: Floats, actions: Ints, *, taken: bool = False
+    ) -> tuple[Floats, Floats]:
+        shape = actions.shape
+        axes = len(shape) - 1  # replicates
+        runs = zip(
+            snapshot.theta.reshape(-1, *snapshot.theta.shape[axes:]),
+            snapshot.root.reshape(-1, *snapshot.root.shape[axes:]),
+            contexts.reshape(-1, *contexts.shape[-3:]),
+            actions.reshape(-1, shape[-1]),
+            strict=True,
+        )
+        found, errors = zip(*(self._chances_of_one(*run, taken=taken) for run in runs), strict=True)
+        any_arm, own = snapshot.explore / contexts.shape[-2], 1 - snapshot.explore
+        return any_arm + own * np.array(found).reshape(shape), own * np.array(errors).reshape(shape)
+
+    def _chances_of_one(
+        self, mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool
+    ) -> tuple[Floats, Floats]:
+        """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
+        draws = self._selector.draws
+        if not isinstance(draws, PerArmDraw):
+            return shared_draw_probabilities(mean, root, contexts, actions, taken=taken)
+        found = per_arm_draw_probabilities(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
+        return found, np.zeros(found.shape)
+
+    def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
+        """The largest expected reward."""
+        return first_best(self._selector.draws.expected(snapshot.theta, self._selector.rows(contexts)))
+
+    @property
+    def _devices_agree(self) -> bool:
+        """Every device draws."""
+        return False
+
+    def _tabulate_arms(self, features: Floats) -> Floats:
+        """Arms that stay, as `act` sees them: (*R, K, d)."""
+        return self._selector.rows(features[..., None, :, :])[..., 0, :, :]
+
+    def _draw_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: DeviceRandomness) -> Ints:
+        """The arms of so many devices, of tabulated ones: (*R, users)."""
+        scores = self._selector.draws.draw_table_scores(snapshot.theta, snapshot.root, arms, users, coins)
+        actions = pick_tied_arms(*find_best_arms(scores), coins).actions
+        return explore_actions(actions, snapshot.explore, arms.shape[-2], coins) if snapshot.explore else actions
+
+    def _theta(self, snapshot: Posterior) -> Floats:
+        """The posterior's mean, in units of (z, 1) with an intercept."""
+        if not self._centre:
+            return snapshot.theta
+        back = np.zeros(snapshot.theta.shape[-1])
+        back[-1] = self._centre
+        return np.asarray(snapshot.theta + back)
+
+    def _result_facts(self) -> dict[str, Any]:
+        """What a result should remember."""
+        return {"batch": max(self._channel.sizes.counts()), "participations": self.privacy.participations}
+
 
 # What noisy sums say about a parameter: a Gaussian posterior that knows how much noise is in the sums.
 #
@@ -246,292 +532,3 @@ def _integrate(mean: Floats, spread: Floats, actions: Ints, count: int) -> Float
     below = special.ndtr(_divide_safely(at[:, None, :] - mean[..., None], spread[..., None]))  # (n, K, nodes)
     below[rows, actions] = 1.0
     return np.asarray(np.sum(np.prod(below, axis=1) * weights, axis=-1))
-
-
-# LinTS in every trust model: a device draws a parameter from a posterior that knows the noise, and plays the best arm.
-#
-#     theta ~ N(theta_hat, alpha^2 P^{-1}) on the device,   action = argmax_x <x, theta>
-#
-# with theta_hat and P of `posterior`. One frozen batch so covers many arms, in proportion to how likely each is the
-# best:
-# what a single optimistic index cannot do while nothing is learned, and why batches may grow.
-#
-# Privacy: snapshots are computed from releases; a device's draw uses the snapshot, its own coins and its own features.
-# Whoever sees snapshots, other people's actions and their probabilities sees post-processing of releases and of data
-# that
-# are not the user's: the guarantee is that of the releases.
-#
-# References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports,
-# batches.
-
-
-_ENDLESS = 10**9
-_LARGEST = 10**5  # users of a batch without a horizon: whoever gathers them must hold them
-_OFTEN = 3  # participations from which on independent batches need less noise than a stream
-
-
-@stored_as("Posterior")
-@dataclass(frozen=True, kw_only=True)
-class Posterior(LinearSnapshot):
-    """What a device draws from: theta + root z, z standard normal. R = replicate axes, arms with own models."""
-
-    theta: Floats  # (*R, d)
-    root: Floats  # (*R, d, d): root root^T = alpha^2 P^{-1}
-    explore: float = 0.0  # the share of devices that take any arm
-
-
-_named = partial(register_algorithm, paper="-", protects="contexts and rewards")
-
-
-@_named("LinTS")
-@_named("LinTS-JDP", trust="central", guarantee="joint DP or zCDP")
-@_named("LinTS-LDP", trust="local", guarantee="local DP or zCDP")
-@_named("LinTS-SDP", trust="shuffle", guarantee="shuffle DP")
-@_named("LinTS-CSDP", trust="concurrent", guarantee="shuffle DP")
-@stored_as("LinTS")
-@dataclass(frozen=True, kw_only=True)
-class LinTS(BatchedLinearPolicy):
-    """Thompson sampling for linear contextual bandits with `dim` features over `horizon` rounds.
-
-    horizon    None: for ever, where batches are paid for by themselves (no privacy, local, shuffle); it learns from
-               the first 10^9 users, in batches of at most 10^5
-    n_arms, features  instead of `dim`: every arm has a parameter of its own, of so many features of the user and a
-               constant, which is added; all rows of a context are the user's features. (`PerArmReport`)
-    privacy    `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
-    intercept  whether the last feature is a constant (any number > 0): then reports need about half the noise
-               (`InterceptReport`), features count as (z, 1) with |z| <= 1, and theta is in those units
-    batch      users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": batches
-               that grow, the first as large as the noise asks for, while enough users are left to learn
-               (`InformedBatches`)
-    alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/linear.md has
-               measurements); privacy does not depend on it
-    prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards
-               are centred, else 1
-    reward_std of one reward about its mean, at most
-    explore    `bd.policies.uniform(first=n, then=p)`: beside the draws, any arm in the first episodes, later with a
-               chance
-    start      released sums of earlier people to begin with: `log.start(policy, privacy=...)` makes them from a log
-
-    Rewards are clipped to [0, 1] before a statistic is formed.
-    """
-
-    player = "frozen"
-    misplaced_arguments = (
-        ("protects", "contexts and rewards are; bd.policies.LinTSRewards(...) protects rewards, of public contexts"),
-    )
-
-    dim: int = None  # type: ignore[assignment]
-    horizon: int | None = None  # type: ignore[assignment]
-    n_arms: int | None = None
-    features: int | None = None
-    intercept: bool = False
-    batch: int | str | Schedule | None = "auto"
-    alpha: float = 0.5
-    prior: float | None = None
-    reward_std: float = 0.5
-    explore: UniformExploration | None = None
-    start: WarmStart | None = None
-
-    def __post_init__(self) -> None:
-        if self.n_arms is not None or self.features is not None:
-            self._check_own()
-        if self.features is None and (self.dim is None or (type(self.dim) is int and self.dim == 0)):
-            words = "a whole number >= 1, how many features an arm has; or n_arms= and features= of users"
-            raise InvalidArgument("dim", self.dim, words)
-        self.check_batch(endless=True)
-        if self.horizon is None and self.privacy.model in ("central", "concurrent"):
-            allowed = (
-                f"a number of rounds in the {self.privacy.model} model, or bd.policies.Anytime(first=bd.LinTS(...))"
-            )
-            raise InvalidArgument("horizon", None, allowed)
-        validation.set_validated(self, validation.boolean, "intercept")
-        validation.set_validated(self, validation.bounded_factor, "alpha", zero=True)
-        validation.set_validated(self, validation.bounded_factor, "reward_std")
-        if self.prior is not None:
-            validation.set_validated(self, validation.bounded_factor, "prior")
-        if self.explore is not None and not isinstance(self.explore, UniformExploration):
-            raise InvalidArgument("explore", self.explore, "bd.policies.uniform(first=..., then=...) or None")
-        if self.start is not None and not isinstance(self.start, WarmStart):
-            raise InvalidArgument(
-                "start", type(self.start).__name__, "what log.start(policy, privacy=...) gives, or None"
-            )
-        if self.intercept and self.dim < 2:
-            raise InvalidArgument("dim", self.dim, "at least 2 with an intercept, which is the last feature")
-        if self.start is not None:
-            self.start.check(self.domain.dim)
-        _ = self.schedule
-
-    def _check_own(self) -> None:
-        """Arms with models of their own."""
-        if self.n_arms is None or self.features is None or self.dim not in (None, 0, self.features):
-            given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
-            allowed = "n_arms and features, without dim: a constant is added"
-            raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
-        validation.set_validated(self, validation.integer, "n_arms", least=2)
-        validation.set_validated(self, validation.integer, "features")
-        object.__setattr__(self, "dim", self.features)
-
-    @cached_property
-    def domain(self) -> RegressionReport:
-        """Reports of x y and x x^T, of (z, 1) and centred rewards, or of those of one arm."""
-        if self.n_arms is not None:
-            return PerArmReport(features=self.dim, n_arms=self.n_arms)
-        if self.intercept:
-            return InterceptReport(features=self.dim)
-        return LinearReport(features=self.dim, isometric=self.privacy.isometric)
-
-    @property
-    def _centre(self) -> float:
-        """What a reward is told from: 1/2 where there is a constant."""
-        return 0.5 if self.intercept or self.n_arms is not None else 0.0
-
-    @cached_property
-    def tell(self) -> RegressionStatistic:
-        """Rewards minus 1/2 where there is a constant."""
-        return RegressionStatistic(centre=self._centre)
-
-    @cached_property
-    def choose(self) -> ThompsonSelector:
-        """How devices draw and choose."""
-        return ThompsonSelector(domain=self.domain)
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """When the policy learns."""
-        batch, model = self.batch, self.privacy.model
-        if isinstance(batch, Schedule):
-            return batch
-        if batch is not None and not isinstance(batch, str):
-            return self.fixed_batches(batch)
-        if batch not in (None, "auto"):
-            raise InvalidArgument("batch", batch, 'a whole number, a schedule or "auto"')
-        if model == "concurrent" and self.privacy.noisy:
-            return FixedBatches(size=compute_concurrent_batch_size(self.span, self.privacy.shufflers))
-        dim, blocks = (self.dim, 1) if self.n_arms is None else (self.dim + 1, self.n_arms)
-        batches = plan_informed_batches(self.privacy, domain=self.domain, dim=dim, horizon=self.span, blocks=blocks)
-        return batches if self.horizon is not None else replace(batches, most=max(_LARGEST, batches.first))
-
-    @property
-    def span(self) -> int:
-        """The horizon, or as many rounds as anybody plans for."""
-        return _ENDLESS if self.horizon is None else self.horizon
-
-    @cached_property
-    def spends(self) -> Privacy:
-        """A user is in a batch at most once, so in no more than there are; who returns often is better off with noise
-        of its own for every batch than in one stream. Local reports take the protocol with less noise.
-        """
-        often = min(self.privacy.participations, len(self._sizes))
-        apart = self.privacy.model == "central" and often >= _OFTEN and self.privacy.calibration == "tight"
-        mechanism = "independent" if apart else self.privacy.mechanism
-        return replace(self.privacy, participations=often, mechanism=mechanism).with_default_protocol("auto")
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Without a horizon the budget itself, which every batch keeps; the shuffler may learn all in the end."""
-        budget = self.privacy.budget
-        computed = self.horizon is not None or self.privacy.participations > 1 or not self.privacy.noisy
-        if computed or not isinstance(budget, ApproxDP):
-            return super().guarantee
-        first = self.channel.protocols[self._sizes[0]].guarantee
-        return replace(first, epsilon=budget.epsilon, delta=budget.delta, rho=math.inf, shuffler=None)
-
-    def _episode(self, number: int) -> FixedLength | None:
-        """Without a horizon, what comes after the last batch has no end."""
-        episode = super()._episode(number)
-        endless = episode is None and self.horizon is None and number == len(self._sizes)
-        return FixedLength(number=number, users=_ENDLESS, released=False) if endless else episode
-
-    @cached_property
-    def _noise(self) -> Floats:
-        """Variances of the coordinates of the running sum after 0, 1, ..., M batches."""
-        return np.append(0.0, self.channel.prefix_std() ** 2)
-
-    def estimate(self, total: Floats, batches: int) -> tuple[Posterior, NDArray[np.int64]]:
-        """The posterior of the released sums (*R, dim) of so many batches, and whose matrices were cut (*R)."""
-        noise, (vector, matrix) = self._noise[batches], self.domain.variances
-        users = self.channel.sizes.before(batches)
-        size = (0.5 if self._centre else 1.0) if self.prior is None else self.prior
-        reports = users
-        if self.start is not None:  # other people's, with noise of its own
-            total, noise, reports = self.start.plus(total), noise + self.start.variance, users + self.start.users
-        mean, root, cut = compute_posterior(
-            *self.domain.sums(total, reports),
-            noise=(noise * vector, noise * matrix),
-            second_moments=size**2 * self.domain.second_moments,
-            reward_std=self.reward_std,
-        )
-        cuts = cut if self.n_arms is None else np.any(cut, axis=-1)
-        share = 0.0 if self.explore is None else self.explore.share(users)
-        return Posterior(theta=mean, root=self.alpha * root, explore=share), cuts.astype(np.int64)
-
-    def seen(self, contexts: Floats) -> Floats:
-        """Features as they are reported."""
-        return self.choose.seen(contexts)
-
-    def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Device: the best arm of its draw; (*R, rounds, K, d) -> (*R, rounds)."""
-        rows = self.choose.rows(contexts)
-        actions = self.choose.actions(snapshot, rows, coins)
-        return SampledChoice(actions=actions, chances=lambda: self._chances(snapshot, rows, actions, taken=True)[0])
-
-    def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
-        """With which probability devices choose these arms, and its standard error: see `chances`."""
-        return self._chances(snapshot, self.choose.rows(contexts), actions)
-
-    def _chances(
-        self, snapshot: Posterior, contexts: Floats, actions: Ints, *, taken: bool = False
-    ) -> tuple[Floats, Floats]:
-        shape = actions.shape
-        axes = len(shape) - 1  # replicates
-        runs = zip(
-            snapshot.theta.reshape(-1, *snapshot.theta.shape[axes:]),
-            snapshot.root.reshape(-1, *snapshot.root.shape[axes:]),
-            contexts.reshape(-1, *contexts.shape[-3:]),
-            actions.reshape(-1, shape[-1]),
-            strict=True,
-        )
-        found, errors = zip(*(self._chances_of_one(*run, taken=taken) for run in runs), strict=True)
-        any_arm, own = snapshot.explore / contexts.shape[-2], 1 - snapshot.explore
-        return any_arm + own * np.array(found).reshape(shape), own * np.array(errors).reshape(shape)
-
-    def _chances_of_one(
-        self, mean: Floats, root: Floats, contexts: Floats, actions: Ints, *, taken: bool
-    ) -> tuple[Floats, Floats]:
-        """Probabilities of these actions and their standard errors, of one run: (n, K, d), (n,) -> (n,)."""
-        draws = self.choose.draws
-        if not isinstance(draws, PerArmDraw):
-            return shared_draw_probabilities(mean, root, contexts, actions, taken=taken)
-        found = per_arm_draw_probabilities(draws.expected(mean, contexts), draws.spread(root, contexts), actions)
-        return found, np.zeros(found.shape)
-
-    def best(self, snapshot: Posterior, contexts: Floats) -> Ints:
-        """The largest expected reward."""
-        return first_best(self.choose.draws.expected(snapshot.theta, self.choose.rows(contexts)))
-
-    @property
-    def steady(self) -> bool:
-        """Every device draws."""
-        return False
-
-    def tabulate(self, features: Floats) -> Floats:
-        """Arms that stay, as `act` sees them: (*R, K, d)."""
-        return self.choose.rows(features[..., None, :, :])[..., 0, :, :]
-
-    def draw_arms(self, snapshot: Posterior, arms: Floats, users: int, coins: DeviceRandomness) -> Ints:
-        """The arms of so many devices, of tabulated ones: (*R, users)."""
-        scores = self.choose.draws.draw_table_scores(snapshot.theta, snapshot.root, arms, users, coins)
-        actions = pick_tied_arms(*find_best_arms(scores), coins).actions
-        return explore_actions(actions, snapshot.explore, arms.shape[-2], coins) if snapshot.explore else actions
-
-    def theta(self, snapshot: Posterior) -> Floats:
-        """The posterior's mean, in units of (z, 1) with an intercept."""
-        if not self._centre:
-            return snapshot.theta
-        back = np.zeros(snapshot.theta.shape[-1])
-        back[-1] = self._centre
-        return np.asarray(snapshot.theta + back)
-
-    def facts(self) -> dict[str, Any]:
-        """What a result should remember."""
-        return {"batch": max(self.channel.sizes.counts()), "participations": self.privacy.participations}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from bandanna import validation
 from bandanna.device import action_selection
 from bandanna.device.action_selection import Choice, OptimisticSelector, explore_actions, pick_tied_arms
-from bandanna.device.domain import clip_norm
+from bandanna.device.domain import Estimate, clip_norm
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.statistics import RegressionStatistic
 from bandanna.errors import InvalidArgument
@@ -21,10 +22,12 @@ from bandanna.numeric.compiled import OptimismTables
 from bandanna.numeric.linalg import upper_triangle
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
 from bandanna.policies.algorithm import register_algorithm
+from bandanna.policies.base import Execution, FixedLength, SumQuery
 from bandanna.policies.linear.base import (
     BatchedLinearPolicy,
     FixedBatches,
     LinearSnapshot,
+    LinearState,
     Schedule,
     UniformExploration,
     compute_concurrent_batch_size,
@@ -40,6 +43,7 @@ from bandanna.policies.linear.confidence import (
 from bandanna.policies.theory import contextual
 from bandanna.policies.theory.base import BoundCalls, RunSetting
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
+from bandanna.protocols.privacy_model import Privacy
 from bandanna.protocols.running_sum import lowest_batch_size
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
@@ -86,6 +90,12 @@ _shuffled = partial(_named, trust="shuffle", guarantee="shuffle DP", defaults={"
 class LinUCB(BatchedLinearPolicy):
     """Optimistic linear contextual bandit with `dim` features over `horizon` rounds.
 
+    1. The server publishes theta_hat = P^{-1} v, P^{-1} and the radius beta of a set that holds theta, given the sums
+       v and P - lambda I released so far (`publish`; lambda and beta are those of `radii`).
+    2. Each device of a batch plays the arm with the largest <x, theta_hat> + beta |x|_{P^{-1}} (`act`).
+    3. Each device reports (x y, x x^T) of that arm, clipped, by the protocol of the privacy model (`report`).
+    4. The server queries the sum of the batch and computes the set anew (`learn`).
+
     privacy          `bd.none()`, `bd.central(...)`, `bd.local(...)`, `bd.shuffle(...)`, `bd.concurrent(...)`
     batch            users per batch, or a schedule such as `bd.policies.geometric(first=100, ratio=1.3)`, or "paper":
                      T^{3/5} (shuffle; T^{2/3} for returning users), T^{3/4} (local), T^{1/2} (central), or "best":
@@ -117,7 +127,7 @@ class LinUCB(BatchedLinearPolicy):
     Features are clipped to the unit ball and rewards to [0, 1] before a statistic is formed.
     """
 
-    player = "frozen"
+    execution = Execution(player="frozen")
 
     failure: float = 0.05
     width: float = 1.0
@@ -129,8 +139,29 @@ class LinUCB(BatchedLinearPolicy):
     explore: UniformExploration | None = None
     reward_centre: float = 0.0
 
+    def publish(self, state: LinearState) -> LinearSnapshot:
+        """1. Publish the estimate and the set of parameters that the sums released so far allow."""
+        return state.snapshot
+
+    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """2. Device: choose an arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
+        return self._selector.act(snapshot, contexts, coins)
+
+    def learn(self, state: LinearState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinearState]:
+        """4. Query the sum of the batch, and compute the set anew."""
+        released = yield self._query(episode)
+        return self._update(state, released)
+
+    def _estimate(self, total: Floats, batches: int) -> tuple[OptimisticSnapshot, NDArray[np.int64]]:
+        """What the released sums (*R, dim) of so many batches allow, and which matrices were shifted (*R)."""
+        users = self._channel.sizes.before(batches)
+        vector, gram = self._domain.sums(total, users)
+        theta, inverse, radius, repaired = self.radii.estimate(vector, gram, batches)
+        share = 0.0 if self.explore is None else self.explore.share(users)
+        return OptimisticSnapshot(theta=theta, inverse=inverse, radius=self.width * radius, explore=share), repaired
+
     def __post_init__(self) -> None:
-        self.check_batch()
+        self._check_arguments()
         validation.set_validated(self, validation.open_probability, "failure", least=1e-100)
         validation.set_validated(self, validation.bounded_factor, "width", zero=True)
         validation.set_validated(self, validation.bounded_factor, "ridge", "parameter_bound")
@@ -144,31 +175,36 @@ class LinUCB(BatchedLinearPolicy):
         if self.growing and self.confidence not in ("exact", "lemma"):
             raise InvalidArgument("growing", self.growing, 'False, or confidence="exact" or "lemma"')
         if not isinstance(self.batch, str) or self.batch != "best":  # found when it is needed: it calibrates many sizes
-            _ = self.schedule
+            _ = self._schedule
 
     @cached_property
-    def domain(self) -> LinearReport:
+    def _domain(self) -> LinearReport:
         """Reports of x y and x x^T, y less its centre."""
         bound = max(self.reward_centre, 1 - self.reward_centre)
         return LinearReport(features=self.dim, reward_bound=bound, isometric=self.privacy.isometric)
 
     @cached_property
-    def tell(self) -> RegressionStatistic:
+    def _report_statistic(self) -> RegressionStatistic:
         """Rewards less their centre."""
         return RegressionStatistic(centre=self.reward_centre)
 
     @cached_property
-    def choose(self) -> OptimisticSelector:
+    def _selector(self) -> OptimisticSelector:
         """How devices choose."""
-        return OptimisticSelector(domain=self.domain, ties=self.ties)
+        return OptimisticSelector(domain=self._domain, ties=self.ties)
 
     @property
-    def steady(self) -> bool:
+    def _devices_agree(self) -> bool:
         """Unless some explore."""
         return self.explore is None
 
+    @property
+    def _batch_privacy(self) -> Privacy:
+        """As it was given: the papers' algorithms are calibrated for all participations."""
+        return self.privacy
+
     @cached_property
-    def schedule(self) -> Schedule:
+    def _schedule(self) -> Schedule:
         """When the policy learns."""
         model, batch = self.privacy.model, self.batch
         least = 2 if model in ("shuffle", "concurrent") else 1
@@ -179,11 +215,11 @@ class LinUCB(BatchedLinearPolicy):
         if isinstance(batch, Schedule):
             return batch
         if not isinstance(batch, str):
-            return self.fixed_batches(batch)
+            return self._fixed_batches(batch)
         if batch == "best":
             return FixedBatches(size=self._best_size(least))
         if batch == "paper" and model == "concurrent" and self.privacy.noisy:
-            return FixedBatches(size=lowest_batch_size(self.privacy, domain=self.domain, horizon=self.horizon))
+            return FixedBatches(size=lowest_batch_size(self.privacy, domain=self._domain, horizon=self.horizon))
         if batch == "paper":
             exponents = {"none": 1 / 2, "central": 1 / 2, "local": 3 / 4, "shuffle": 3 / 5, "concurrent": 1 / 3}
             exponent = 2 / 3 if model == "shuffle" and self.privacy.participations > 1 else exponents[model]
@@ -196,8 +232,8 @@ class LinUCB(BatchedLinearPolicy):
         Of sizes whose bounds all exceed T, and so say nothing, the one with the least bound of confidence="lemma".
         """
         paper = replace(self, batch="paper")
-        assert isinstance(paper.schedule, FixedBatches)
-        printed, most = paper.schedule.size, self.horizon
+        assert isinstance(paper._schedule, FixedBatches)
+        printed, most = paper._schedule.size, self.horizon
         if self.privacy.model == "concurrent":
             if isinstance(self.privacy.degrees, tuple):  # which say it
                 return printed
@@ -214,7 +250,7 @@ class LinUCB(BatchedLinearPolicy):
             if stated < self.horizon or self.confidence != "exact":
                 return stated, 0.0
             lemma = replace(policy, confidence="lemma")
-            lemma.recalibrate(0, policy.channel)
+            lemma._use_channel(0, policy._channel)
             return float(self.horizon), lemma.regret_bound
 
         return find_best_batch_size(rank, least=least, most=most, known=printed)
@@ -222,60 +258,48 @@ class LinUCB(BatchedLinearPolicy):
     @cached_property
     def radii(self) -> Confidence | Ellipsoid:
         """Regulariser and radius after every batch: public, known before the first round."""
-        stds, sizes, independent = self.channel.prefix_std(along=True), self.channel.sizes, self.channel.independent
+        stds, sizes, independent = self._channel.prefix_std(along=True), self._channel.sizes, self._channel.independent
         shared: dict[str, Any] = {
             "dim": self.dim,
             "failure": self.failure,
             "ridge": self.ridge,
             "parameter_bound": self.parameter_bound,
         }
-        noise: dict[str, Any] = {"independent": independent, "matrix_std": self.domain.matrix_std}
+        noise: dict[str, Any] = {"independent": independent, "matrix_std": self._domain.matrix_std}
         if self.confidence == "exact":
             return compute_ellipsoid(stds, sizes, reward_std=0.5, shrinks=self.width >= 1, **noise, **shared)
         if self.confidence == "lemma":
             return compute_confidence(stds, sizes, reward_std=0.5, growing=self.growing, **noise, **shared)
         printed = self.confidence if isinstance(self.confidence, PaperConfidence) else PaperConfidence()
-        if isinstance(self.channel.stream, ConcurrentShuffle):
+        if isinstance(self._channel.stream, ConcurrentShuffle):
             del shared["failure"]  # the theorem's is 1/n
-            delay = self.channel.stream.delay
+            delay = self._channel.stream.delay
             return printed.concurrent_radii(stds, sizes, horizon=self.horizon, delay=delay, reward_std=0.5, **shared)
         return printed.radii(stds, sizes, **shared)
 
     @property
     def regret_bound(self) -> float:
         """What Lemma A.2 of [000] promises at the horizon, with this radius and matrix (docs/bounds.md)."""
-        largest = max(self.channel.sizes.counts())
+        largest = max(self._channel.sizes.counts())
         explored = 0.0 if self.explore is None else self.explore.rounds(self.horizon, largest)
         return explored + self.radii.bound(horizon=self.horizon, batch=largest, dim=self.dim, width=self.width)
 
-    def again(self, doublings: int) -> LinUCB:
+    def _for_phase(self, doublings: int) -> LinUCB:
         """A longer horizon, and less failure: over all phases no more than one has."""
         return replace(self, horizon=self.horizon << doublings, failure=self.failure / 2 ** (doublings + 1))
 
-    def estimate(self, total: Floats, batches: int) -> tuple[OptimisticSnapshot, NDArray[np.int64]]:
-        """What the released sums (*R, dim) of so many batches allow, and which matrices were shifted (*R)."""
-        users = self.channel.sizes.before(batches)
-        vector, gram = self.domain.sums(total, users)
-        theta, inverse, radius, repaired = self.radii.estimate(vector, gram, batches)
-        share = 0.0 if self.explore is None else self.explore.share(users)
-        return OptimisticSnapshot(theta=theta, inverse=inverse, radius=self.width * radius, explore=share), repaired
-
-    def optimism(self, first: int, count: int) -> OptimismTables | None:
+    def _optimism_tables(self, first: int, count: int) -> OptimismTables | None:
         """The same as tables, for a kernel."""
-        if not (self.steady and self.domain.isometric):  # kernels unpack isometric reports
+        if not (self._devices_agree and self._domain.isometric):  # kernels unpack isometric reports
             return None
         ahead = self.radii.ahead(first, count)
         return replace(ahead, radii=self.width * ahead.radii, by_coins=self.ties == "random")
-
-    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Device: an arm with the largest index; (*R, rounds, K, d) -> (*R, rounds)."""
-        return self.choose.act(snapshot, contexts, coins)
 
     def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
         return self.act(replace(snapshot, radius=0.0, explore=0.0), contexts, NoRandomness()).actions
 
-    def favoured(
+    def _favoured_arms(
         self, snapshot: OptimisticSnapshot, arms: ArmTable
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
         """Of one tabulated set of arms, those between which coins choose: as `find_best_arms`, (*R) and (*R, K)."""
@@ -286,17 +310,17 @@ class LinUCB(BatchedLinearPolicy):
             spread = np.ascontiguousarray(matrix[..., *upper_triangle(self.dim)])[..., None, :] @ arms.squares
         np.sqrt(np.maximum(spread, 0.0, out=spread), out=spread)
         spread += snapshot.theta[..., None, :] @ arms.linear
-        return self.choose.favoured(spread[..., 0, :])
+        return self._selector.favoured(spread[..., 0, :])
 
-    def draw_arms(self, snapshot: OptimisticSnapshot, arms: ArmTable, users: int, coins: DeviceRandomness) -> Ints:
+    def _draw_arms(self, snapshot: OptimisticSnapshot, arms: ArmTable, users: int, coins: DeviceRandomness) -> Ints:
         """The favoured arms of so many devices, or any: (*R, users)."""
-        first, tied = self.favoured(snapshot, arms)
+        first, tied = self._favoured_arms(snapshot, arms)
         n_arms, shape = arms.linear.shape[-1], (*first.shape, users)
         each = None if tied is None else np.broadcast_to(tied[..., None, :], (*shape, n_arms))
         actions = pick_tied_arms(np.broadcast_to(first[..., None], shape).copy(), each, coins).actions
         return explore_actions(actions, snapshot.explore, n_arms, coins)
 
-    def tabulate(self, features: Floats) -> ArmTable:
+    def _tabulate_arms(self, features: Floats) -> ArmTable:
         """Arms that stay, clipped as in `act`: (*R, K, d)."""
         linear = np.ascontiguousarray(np.swapaxes(clip_norm(features, 1.0), -1, -2))
         rows, columns = upper_triangle(self.dim)
@@ -308,22 +332,22 @@ class LinUCB(BatchedLinearPolicy):
         return ArmTable(linear=linear, squares=squares)
 
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Lemma A.2 [000] for its own set of theta, or rates, and what every policy pays."""
         return contextual.find_linucb_bounds(setting)
 
-    def prepare(self) -> None:
+    def _prepare(self) -> None:
         """The radii too."""
         _ = self.guarantee, self.radii
 
-    def facts(self) -> dict[str, Any]:
+    def _result_facts(self) -> dict[str, Any]:
         """The numbers of its regret bound."""
         return {
-            "batch": max(self.channel.sizes.counts()),
+            "batch": max(self._channel.sizes.counts()),
             **({} if self.explore else self.radii.facts(self.width)),  # whoever explores is outside of it
             "participations": self.privacy.participations,
             "protocol": self.privacy.protocol,
-            "shufflers": getattr(self.channel.stream, "shufflers", None),
+            "shufflers": getattr(self._channel.stream, "shufflers", None),
         }
 
 

@@ -16,7 +16,7 @@ from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.numeric.linalg import first_best
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
-from bandanna.policies.base import PlayedRounds, Policy, StoppedByPublicData, SumQuery
+from bandanna.policies.base import Execution, PlayedRounds, PublicStoppingPolicy, StoppedByPublicData, SumQuery
 from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain, make_reward_domain, reward_guarantee
 from bandanna.policies.linear.confidence import vector_quantile
 from bandanna.policies.linear.linucb import OptimisticSnapshot, score_contexts
@@ -47,7 +47,7 @@ class OFULState:
 @register_algorithm("AdaC-OFUL", paper="004", trust="central", guarantee=ANY_BUDGET_WORDS, budgets=ANY_BUDGET)
 @stored_as("OFUL")
 @dataclass(frozen=True, kw_only=True)
-class OFUL(Policy[OFULState]):
+class OFUL(PublicStoppingPolicy[OFULState]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.
 
     privacy          `bd.none()` (RS-OFUL), or `bd.central(...)` for the rewards (AdaC-OFUL); contexts are public
@@ -59,9 +59,8 @@ class OFUL(Policy[OFULState]):
     """
 
     trusts = ("none", "central")
-    noise_stream = "oful"
-    player = "until"
-    steady = True  # users of an episode who see the same arms take the same one
+    execution = Execution(noise_stream="oful", player="until")
+    _devices_agree = True  # users of an episode who see the same arms take the same one
 
     dim: int
     horizon: int
@@ -77,6 +76,54 @@ class OFUL(Policy[OFULState]):
     confidence: str = "exact"
     eigenvalue: float | None = None
 
+    def publish(self, state: OFULState) -> OptimisticSnapshot:
+        """As of the last switch."""
+        return state.snapshot
+
+    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, self.feature_bound))))
+
+    def stopping_round(self, state: OFULState, features: Floats) -> int | None:
+        """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""
+        x = clip_norm(features, self.feature_bound)
+        limit = state.log_det + math.log1p(self.growth)
+
+        if not _log_det(state.gram + x.T @ x) > limit:
+            return None
+        low, high, below = 0, len(x), state.gram  # V after `low` rounds
+        while high - low > 1:
+            middle = (low + high) // 2
+            gram = below + x[low:middle].T @ x[low:middle]
+            if _log_det(gram) > limit:  # det V > (1 + C) det V_tau
+                high = middle
+            else:
+                low, below = middle, gram
+        return high
+
+    def advance_public(self, state: OFULState, features: Floats) -> OFULState:
+        """V after more rounds of the running episode, (n, d)."""
+        check_all_finite("features", features)
+        x = clip_norm(features, self.feature_bound)
+        return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """x r, both clipped."""
+        domain = ask.protocol.domain
+        assert played.features is not None
+        assert isinstance(domain, DirectionRewardDomain)
+        check_all_finite("features", played.features)
+        reported = domain.report(played, clip_norm(played.features, self.feature_bound))
+        long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
+        return replace(reported, clipped=np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards))))
+
+    def learn(self, state: OFULState, episode: StoppedByPublicData) -> Generator[SumQuery, Estimate, OFULState]:
+        """Switch: release the episode's sum, once, and publish a new snapshot."""
+        released = yield self.ask
+        vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
+        snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
+        return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
+
     def __post_init__(self) -> None:
         validation.set_validated(self, validation.integer, "dim", "horizon")
         validation.set_validated(self, validation.positive, "feature_bound", "parameter_bound", "ridge", "growth")
@@ -87,7 +134,7 @@ class OFUL(Policy[OFULState]):
         validation.one_of("confidence", self.confidence, ("exact", "paper"))
         if self.confidence == "paper" and self.eigenvalue is None:
             raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')
-        self.check_trust()
+        self._check_trust_model()
         if self.privacy.pure and self.privacy.noisy:
             raise InvalidBudget(
                 "privacy", self.privacy.budget, "a budget for Gaussian noise: rho, epsilon and delta > 0"
@@ -119,7 +166,7 @@ class OFUL(Policy[OFULState]):
         return replace(stated, observers=(*stated.observers, *public))
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """x and r."""
         return FLOAT_BITS * (self.dim + 1)
 
@@ -139,64 +186,16 @@ class OFUL(Policy[OFULState]):
         """Until V has grown."""
         return StoppedByPublicData(number=state.switches, users=self.horizon - state.rounds)
 
-    def publish(self, state: OFULState) -> OptimisticSnapshot:
-        """As of the last switch."""
-        return state.snapshot
-
-    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """The first arm with the largest index, of every round: (rounds, K, d)."""
-        return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, self.feature_bound))))
-
     def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
         return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
 
-    def crossing(self, state: OFULState, features: Floats) -> int | None:
-        """After how many of these rounds, (n, d), the policy switches; None if it does not. V only grows: bisection."""
-        x = clip_norm(features, self.feature_bound)
-        limit = state.log_det + math.log1p(self.growth)
-
-        if not _log_det(state.gram + x.T @ x) > limit:
-            return None
-        low, high, below = 0, len(x), state.gram  # V after `low` rounds
-        while high - low > 1:
-            middle = (low + high) // 2
-            gram = below + x[low:middle].T @ x[low:middle]
-            if _log_det(gram) > limit:  # det V > (1 + C) det V_tau
-                high = middle
-            else:
-                low, below = middle, gram
-        return high
-
-    def passed(self, state: OFULState, features: Floats) -> OFULState:
-        """V after more rounds of the running episode, (n, d)."""
-        check_all_finite("features", features)
-        x = clip_norm(features, self.feature_bound)
-        return replace(state, gram=state.gram + x.T @ x, rounds=state.rounds + len(x))
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """x r, both clipped."""
-        domain = ask.protocol.domain
-        assert played.features is not None
-        assert isinstance(domain, DirectionRewardDomain)
-        check_all_finite("features", played.features)
-        reported = domain.report(played, clip_norm(played.features, self.feature_bound))
-        long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
-        return replace(reported, clipped=np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards))))
-
-    def learn(self, state: OFULState, episode: StoppedByPublicData) -> Generator[SumQuery, Estimate, OFULState]:
-        """Switch: release the episode's sum, once, and publish a new snapshot."""
-        released = yield self.ask
-        vector, log_det, switches = state.vector + released.total, _log_det(state.gram), state.switches + 1
-        snapshot = self._snapshot(state.gram, vector, log_det, switches=switches, rounds=state.rounds)
-        return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
-
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Of [004], appendix F."""
         return contextual.find_oful_bounds(setting)
 
-    def counts(self, state: OFULState) -> dict[str, Ints]:
+    def _run_counts(self, state: OFULState) -> dict[str, Ints]:
         """How often it changed its mind."""
         return {"switches": np.asarray(state.switches)}
 

@@ -16,7 +16,7 @@ from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
 from bandanna.numeric.linalg import first_best, positive_inverse
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
-from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
+from bandanna.policies.base import Execution, FixedLength, PlayedRounds, Policy, SumQuery
 from bandanna.policies.finite.base import RewardDomain, make_reward_domain
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linear.linucb import OptimisticSnapshot, score_contexts
@@ -93,10 +93,7 @@ class OFULJDP(Policy[OFULJDPState]):
     """
 
     trusts = ("central",)
-    keeps = ("since the last switch",)
-    has_several_queries = True
-    noise_stream = "oful"
-    player = "plain"
+    execution = Execution(retained_groups=("since the last switch",), has_several_queries=True, noise_stream="oful")
 
     dim: int
     horizon: int
@@ -112,6 +109,46 @@ class OFULJDP(Policy[OFULJDPState]):
     width: float = 1.0
     pricing: str = "joint"
 
+    def publish(self, state: OFULJDPState) -> OptimisticSnapshot:
+        """As of the last switch."""
+        return state.snapshot
+
+    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, 1.0))))
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """x x^T, or x r, both clipped."""
+        assert played.features is not None
+        check_all_finite("features", played.features)
+        x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
+        long = np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9
+        domain = ask.protocol.domain
+        values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, RankOneDomain) else x * rewards.values
+        clipped = np.count_nonzero(long | self.domain.outside(played.rewards))
+        return domain.sealed(values, clipped=np.asarray(clipped))
+
+    def learn(self, state: OFULJDPState, episode: FixedLength) -> Generator[SumQuery, Estimate, OFULJDPState]:
+        """Release the matrix; if *it* has grown, the vector too."""
+        gram = (yield self._asks[0]).total
+        outer = self.matrix.domain
+        assert isinstance(outer, RankOneDomain)
+        grown = replace(state, released=outer.unpack(gram), batches=state.batches + 1)
+        sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + grown.released)
+        if not (sign > 0 and log_det > state.log_det + math.log1p(self.growth)):  # det V_m > (1 + C) det V
+            return grown
+        vector = state.vector + (yield self._asks[1]).total
+        switches, rounds = state.switches + 1, grown.batches * episode.users
+        snapshot, repaired = self._snapshot(grown.released, vector, switches=switches, rounds=rounds)
+        return replace(
+            grown,
+            vector=vector,
+            log_det=float(log_det),
+            switches=switches,
+            repairs=state.repairs + repaired,
+            snapshot=snapshot,
+        )
+
     def __post_init__(self) -> None:
         validation.set_validated(self, validation.integer, "dim", "horizon")
         size = round(math.sqrt(self.horizon)) if self.batch is None else validation.integer("batch", self.batch)
@@ -122,7 +159,7 @@ class OFULJDP(Policy[OFULJDPState]):
         validation.set_validated(self, validation.non_negative, "width")
         validation.set_validated(self, validation.open_probability, "failure", "share")
         validation.one_of("pricing", self.pricing, PRICINGS)
-        self.check_trust()
+        self._check_trust_model()
         if self.privacy.pure or not self.privacy.noisy:
             allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
             raise InvalidBudget("privacy", self.privacy.budget, allowed)
@@ -153,7 +190,13 @@ class OFULJDP(Policy[OFULJDPState]):
             vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
             asks = (
                 SumQuery(protocol=matrix, part="matrix" if joint else None),
-                SumQuery(protocol=vector, part="vector" if joint else None, of=self.keeps[0], last=True, step=1),
+                SumQuery(
+                    protocol=vector,
+                    part="vector" if joint else None,
+                    of=self.execution.retained_groups[0],
+                    last=True,
+                    step=1,
+                ),
             )
             if accountant.satisfies(_compose_asks(asks), budget):
                 vector.check_horizon(self.horizon)  # how many are in an episode's sum may be private
@@ -199,7 +242,7 @@ class OFULJDP(Policy[OFULJDPState]):
         return max(self.ridge, 2 * self.matrix_bound)
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """x r and x x^T."""
         return FLOAT_BITS * (self.dim + self.matrix.domain.dim)
 
@@ -217,61 +260,21 @@ class OFULJDP(Policy[OFULJDPState]):
         assert self.batch is not None
         return FixedLength.batch(state.batches, size=self.batch, horizon=self.horizon)
 
-    def following(self, episode: FixedLength) -> FixedLength | None:
+    def next_episode(self, episode: FixedLength) -> FixedLength | None:
         """Batches are public."""
         assert self.batch is not None
         return FixedLength.batch(episode.number + 1, size=self.batch, horizon=self.horizon)
-
-    def publish(self, state: OFULJDPState) -> OptimisticSnapshot:
-        """As of the last switch."""
-        return state.snapshot
-
-    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """The first arm with the largest index, of every round: (rounds, K, d)."""
-        return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, 1.0))))
 
     def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
         """The largest <x, theta>."""
         return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
 
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """x x^T, or x r, both clipped."""
-        assert played.features is not None
-        check_all_finite("features", played.features)
-        x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
-        long = np.einsum("ij,ij->i", played.features, played.features) > 1 + 1e-9
-        domain = ask.protocol.domain
-        values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, RankOneDomain) else x * rewards.values
-        clipped = np.count_nonzero(long | self.domain.outside(played.rewards))
-        return domain.sealed(values, clipped=np.asarray(clipped))
-
-    def learn(self, state: OFULJDPState, episode: FixedLength) -> Generator[SumQuery, Estimate, OFULJDPState]:
-        """Release the matrix; if *it* has grown, the vector too."""
-        gram = (yield self._asks[0]).total
-        outer = self.matrix.domain
-        assert isinstance(outer, RankOneDomain)
-        grown = replace(state, released=outer.unpack(gram), batches=state.batches + 1)
-        sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + grown.released)
-        if not (sign > 0 and log_det > state.log_det + math.log1p(self.growth)):  # det V_m > (1 + C) det V
-            return grown
-        vector = state.vector + (yield self._asks[1]).total
-        switches, rounds = state.switches + 1, grown.batches * episode.users
-        snapshot, repaired = self._snapshot(grown.released, vector, switches=switches, rounds=rounds)
-        return replace(
-            grown,
-            vector=vector,
-            log_det=float(log_det),
-            switches=switches,
-            repairs=state.repairs + repaired,
-            snapshot=snapshot,
-        )
-
     @classmethod
-    def bounds(cls, setting: RunSetting) -> BoundCalls:
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """A rate."""
         return contextual.find_oful_joint_bounds(setting)
 
-    def counts(self, state: OFULJDPState) -> dict[str, Ints]:
+    def _run_counts(self, state: OFULJDPState) -> dict[str, Ints]:
         """How often it changed its mind, and repaired a matrix."""
         return {"switches": np.asarray(state.switches), "repairs": np.asarray(state.repairs)}
 

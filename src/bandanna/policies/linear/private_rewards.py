@@ -19,7 +19,7 @@ from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import APPROX, PURE, register_algorithm
-from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
+from bandanna.policies.base import Execution, FixedLength, PlayedRounds, Policy, SumQuery
 from bandanna.policies.finite.base import PROTECTS
 from bandanna.policies.linear.base import FixedBatches, Schedule, plan_informed_batches
 from bandanna.policies.linear.lints import LinTS, Posterior, compute_posterior
@@ -73,7 +73,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     """
 
     trusts = ("none", "central", "local", "shuffle")
-    has_several_queries = True
+    execution = Execution(has_several_queries=True)
 
     dim: int
     horizon: int
@@ -85,8 +85,32 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     prior: float | None = None
     reward_std: float = 0.5
 
+    def publish(self, state: LinTSRewardsState) -> Posterior:
+        """What devices draw from."""
+        return state.snapshot
+
+    def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """Device: the best arm of its draw."""
+        return self.sampler.act(snapshot, contexts, coins)
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """By the tell of the ask."""
+        assert played.features is not None
+        private, public = self._report_statistic
+        tell = public if isinstance(ask.protocol.domain, LinearReport) else private
+        return tell.statistic(ask.protocol.domain, played.features, played.rewards, None, coins)
+
+    def learn(self, state: LinTSRewardsState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinTSRewardsState]:
+        """The private sum of a batch, and the public ones."""
+        answer = yield SumQuery(protocol=self._channel.protocols[episode.users])
+        features = yield self.public
+        released = answer.total if self._channel.stream is not None else state.released + answer.total
+        public, batches = state.public + features.total, state.batches + 1
+        snapshot = self._posterior(released, public, batches)
+        return LinTSRewardsState(released=released, public=public, batches=batches, snapshot=snapshot)
+
     def __post_init__(self) -> None:
-        self.check_trust()
+        self._check_trust_model()
         validation.set_validated(self, validation.integer, "dim", most=1_000)
         validation.set_validated(self, validation.integer, "horizon", most=10**15)
         validation.set_validated(self, validation.boolean, "intercept", "public_contexts")
@@ -98,7 +122,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
             raise InvalidArgument("calibration", self.privacy.calibration, '"tight": there is no printed noise')
         if self.privacy.model == "local" and self.privacy.protocol not in ("default", "auto"):
             raise InvalidArgument("protocol", self.privacy.protocol, "left out: a reward is answered with one bit")
-        _ = self.schedule
+        _ = self._schedule
 
     @cached_property
     def sampler(self) -> LinTS:
@@ -134,7 +158,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         return 0.5 if self.intercept else 1.0
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def _schedule(self) -> Schedule:
         """When the policy learns."""
         if isinstance(self.batch, Schedule):
             return self.batch
@@ -155,13 +179,13 @@ class LinTSRewards(Policy[LinTSRewardsState]):
 
     @cached_property
     def _sizes(self) -> RunLengthSizes:
-        sizes = self.schedule.sizes(self.horizon)
+        sizes = self._schedule.sizes(self.horizon)
         if not len(sizes):
             raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
         return sizes
 
     @cached_property
-    def channel(self) -> RunningSumProtocol:
+    def _channel(self) -> RunningSumProtocol:
         """The calibrated protocols for the private sums."""
         privacy = self.privacy
         if not self._answers:
@@ -175,14 +199,14 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     @cached_property
     def guarantee(self) -> Guarantee:
         """What is promised for a reward, and that features are public."""
-        stated = self.channel.guarantee
+        stated = self._channel.guarantee
         observers = (*stated.observers, *_PUBLIC)
         return replace(stated, protects=PROTECTS, adjacency="replacement of one user's reward", observers=observers)
 
     @property
-    def bits_per_user(self) -> int:
+    def _bits_per_user(self) -> int:
         """The longest message about a reward."""
-        return self.channel.bits_per_user
+        return self._channel.bits_per_user
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinTSRewardsState:
         """Nothing known; contexts that were not declared public are refused."""
@@ -201,7 +225,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         """The next batch of the schedule, then what is left of the horizon."""
         return self._episode(state.batches)
 
-    def following(self, episode: FixedLength) -> FixedLength | None:
+    def next_episode(self, episode: FixedLength) -> FixedLength | None:
         """The schedule is public."""
         return self._episode(episode.number + 1)
 
@@ -211,17 +235,9 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         left = self.horizon - self._sizes.users
         return FixedLength(number=number, users=left, released=False) if left and number == len(self._sizes) else None
 
-    def publish(self, state: LinTSRewardsState) -> Posterior:
-        """What devices draw from."""
-        return state.snapshot
-
-    def seen(self, contexts: Floats) -> Floats:
+    def clip_features(self, contexts: Floats) -> Floats:
         """Features as they are reported."""
-        return self.sampler.seen(contexts)
-
-    def act(self, snapshot: Posterior, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Device: the best arm of its draw."""
-        return self.sampler.act(snapshot, contexts, coins)
+        return self.sampler.clip_features(contexts)
 
     def probabilities(self, snapshot: Posterior, contexts: Floats, actions: Ints) -> tuple[Floats, Floats]:
         """With which probability devices choose these arms, and its standard error: see `chances`."""
@@ -231,54 +247,38 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         """The largest expected reward."""
         return self.sampler.best(snapshot, contexts)
 
-    def theta(self, snapshot: Posterior) -> Floats:
+    def _theta(self, snapshot: Posterior) -> Floats:
         """The posterior's mean, in units of (z, 1) with an intercept."""
-        return self.sampler.theta(snapshot)
+        return self.sampler._theta(snapshot)
 
     @property
-    def choose(self) -> ThompsonSelector:
+    def _selector(self) -> ThompsonSelector:
         """As those of LinTS."""
-        return self.sampler.choose
+        return self.sampler._selector
 
     @cached_property
-    def tell(self) -> tuple[WeightedStatistic, PublicStatistic]:
+    def _report_statistic(self) -> tuple[WeightedStatistic, PublicStatistic]:
         """Of the private ask: w x (r - 1/2), its sign answered at random in the local model; of the public one, x/2
         and x x^T.
         """
-        seen, weights = self.sampler.domain, tuple(self._weights.tolist())
+        seen, weights = self.sampler._domain, tuple(self._weights.tolist())
         return WeightedStatistic(seen=seen, weights=weights, bits=self._answers), PublicStatistic(
             seen=seen, scale=self._scale
         )
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """By the tell of the ask."""
-        assert played.features is not None
-        private, public = self.tell
-        tell = public if isinstance(ask.protocol.domain, LinearReport) else private
-        return tell.statistic(ask.protocol.domain, played.features, played.rewards, None, coins)
-
-    def learn(self, state: LinTSRewardsState, episode: FixedLength) -> Generator[SumQuery, Estimate, LinTSRewardsState]:
-        """The private sum of a batch, and the public ones."""
-        answer = yield SumQuery(protocol=self.channel.protocols[episode.users])
-        features = yield self.public
-        released = answer.total if self.channel.stream is not None else state.released + answer.total
-        public, batches = state.public + features.total, state.batches + 1
-        snapshot = self._posterior(released, public, batches)
-        return LinTSRewardsState(released=released, public=public, batches=batches, snapshot=snapshot)
 
     @cached_property
     def _noise(self) -> Floats:
         """Variances of a coordinate of the released sum after 0, 1, ..., M batches; answers are in `_reward_std`."""
         if self._answers:
             return np.zeros(1 + len(self._sizes))
-        return np.append(0.0, self.channel.prefix_std() ** 2)
+        return np.append(0.0, self._channel.prefix_std() ** 2)
 
     @property
     def _reward_std(self) -> float:
         """Of a reward as it is learned from: c/2 of answers."""
         if not self._answers:
             return self.reward_std
-        (answered,) = set(self.channel.protocols.values())
+        (answered,) = set(self._channel.protocols.values())
         assert isinstance(answered, LocalSigns)
         return 0.5 / answered.mechanism.truth
 
@@ -295,11 +295,11 @@ class LinTSRewards(Policy[LinTSRewardsState]):
             vector,
             gram / self._scale**2,
             noise=(self._noise[batches] / self._weights**2, np.zeros_like(gram)),
-            second_moments=size**2 * self.sampler.domain.second_moments,
+            second_moments=size**2 * self.sampler._domain.second_moments,
             reward_std=self._reward_std,
         )
         return Posterior(theta=mean, root=self.alpha * root)
 
-    def facts(self) -> dict[str, Any]:
+    def _result_facts(self) -> dict[str, Any]:
         """What a result should remember."""
         return {"batch": max(self._sizes.counts()), "participations": self.privacy.participations}

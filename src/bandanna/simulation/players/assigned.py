@@ -31,7 +31,7 @@ _TABLE = 1 << 20  # chances of all values of all arms of all seeds, if there are
 def play_assigned(policy: Policy[Any], world: World, tally: Tally, rounds: int, *, path: str) -> RunTotals:
     """Play `rounds` rounds; nothing is released of an episode that the horizon cuts short."""
     pulls = ArmPulls(world, getattr(policy, "domain", None), tally, path=path)
-    played = _play_side_by_side if policy.side_by_side else _play_one_by_one
+    played = _play_side_by_side if policy.execution.side_by_side else _play_one_by_one
     releases, users, counts = played(policy, world, pulls, rounds, path)
     return RunTotals(releases=releases, users=users, clipped=pulls.clipped, numbers_per_user=1, counts=counts)
 
@@ -178,7 +178,7 @@ def _play_side_by_side(
         ended = (playing == plays) & (pulls.played < rounds)  # what ends with the run decides nothing: not released
         state = merge_states(ended, answers.learn(state, episode, rows), state)
         releases, users = releases + ended, np.where(ended, pulls.played, users)
-    return int(releases.max()), int(users.max()), policy.counts(state)
+    return int(releases.max()), int(users.max()), policy._run_counts(state)
 
 
 def _play_one_by_one(
@@ -187,7 +187,7 @@ def _play_one_by_one(
     """Play seed by seed, for policies whose seeds have episodes of different kinds."""
     arms, coins = world.contexts(0, 1)[:, 0], StreamRandomness(world.streams)
     releases, users, counts = [], [], []
-    for seed, rng in enumerate(world.streams.generators(policy.noise_stream)):
+    for seed, rng in enumerate(world.streams.generators(policy.execution.noise_stream)):
         answers = QueryAnswerer(policy, FastNoise(rng), coins.of(seed), path)
         state, last = policy.init(arms[seed]), 0
         while pulls.played[seed] < rounds:
@@ -200,5 +200,5 @@ def _play_one_by_one(
                 state, last = answers.learn(state, episode, rows), int(pulls.played[seed])
         releases.append(answers.releases)
         users.append(last)
-        counts.append(policy.counts(state))
+        counts.append(policy._run_counts(state))
     return max(releases), max(users), {name: np.array([int(each[name]) for each in counts]) for name in counts[0]}

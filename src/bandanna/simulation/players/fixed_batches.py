@@ -60,16 +60,16 @@ class FixedArmsPlayer:
     def __init__(self, policy: RunningSumPolicy[Any], world: World) -> None:
         contexts, block = read_block(world, 0, 1)  # (S, 1, K, d), (S, 1, K)
         features, means = contexts[:, 0], block[:, 0]  # (S, K, d), (S, K)
-        self.world, self.lead, self.coins = world, policy.domain.lead, StreamRandomness(world.streams)
-        self.centred, self.n_arms = policy.centred, means.shape[1]
-        ends, moved = policy.centred(np.array([0.0, 1.0]))
+        self.world, self.lead, self.coins = world, policy._domain.lead, StreamRandomness(world.streams)
+        self.centred, self.n_arms = policy._centre_rewards, means.shape[1]
+        ends, moved = policy._centre_rewards(np.array([0.0, 1.0]))
         self.binary, self.none, self.one = world.binary and not moved.any(), ends[0], ends[1]
-        self.arms = policy.tabulate(features)
+        self.arms = policy._tabulate_arms(features)
         self.means, self.gaps = means.ravel(), (means.max(axis=1, keepdims=True) - means).ravel()
         self.first = means.shape[1] * np.arange(len(means))  # where each seed's arms begin in the tables
-        inside, moved = policy.domain.inside(features)
-        self.domain, self.features = policy.domain, inside.reshape(-1, inside.shape[-1])  # (S K, d)
-        fits = 8 * self.n_arms * policy.domain.dim <= _TABLE
+        inside, moved = policy._domain.inside(features)
+        self.domain, self.features = policy._domain, inside.reshape(-1, inside.shape[-1])  # (S K, d)
+        fits = 8 * self.n_arms * policy._domain.dim <= _TABLE
         self.reports = self._pack(np.arange(means.size)) if fits else None  # (S K, dim): at a centred reward of 1
         self.clips = moved.ravel()
         self.clipped = np.zeros(len(means), dtype=np.int64)
@@ -94,7 +94,7 @@ class FixedArmsPlayer:
         place, ties = self._choose(policy, snapshot, rounds, tally)
         if grouped and self.binary and rounds > self.few:
             return self._grouped(policy, self._groups(place, ties, rounds, tally), before)
-        if grouped and self.binary and policy.steady and ties is None and policy.privacy.model == "concurrent":
+        if grouped and self.binary and policy._devices_agree and ties is None and policy.privacy.model == "concurrent":
             sums = self._added(place, rounds, tally)
             return self._grouped(policy, [SameArmUsers(places=place, counts=np.array([rounds]), rewards=sums)], before)
         whole = rounds <= _PART or policy.privacy.model == "concurrent"  # whose shufflers read a batch several times
@@ -102,7 +102,7 @@ class FixedArmsPlayer:
         parts = self._one_by_one(policy, users, tally, before)
         if whole:
             return next(parts)
-        return StreamedStatistic(policy.domain, users=rounds, source=parts, replicates=before.shape)
+        return StreamedStatistic(policy._domain, users=rounds, source=parts, replicates=before.shape)
 
     def _grouped(self, policy: RunningSumPolicy[Any], groups: list[SameArmUsers], before: Ints) -> Statistic:
         """Return the reports of each group's users with reward 1 and with reward 0; `before` is the clip count."""
@@ -114,7 +114,7 @@ class FixedArmsPlayer:
                 values[-1][:, : self.lead] *= reward
                 counts.append(number)
         stacked = np.stack(values, axis=1)
-        return policy.domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
+        return policy._domain.sealed(stacked, clipped=self.clipped - before, counts=np.stack(counts, axis=1))
 
     def _one_by_one(
         self, policy: RunningSumPolicy[Any], users: Iterator[Ints], tally: Tally, before: Ints
@@ -123,7 +123,7 @@ class FixedArmsPlayer:
         for places in users:
             rewards = self._rewards(places, tally)
             values = self._reports(places, self._told(rewards, 1) if self.binary else rewards)
-            yield policy.domain.sealed(values, clipped=self.clipped - before)
+            yield policy._domain.sealed(values, clipped=self.clipped - before)
             before = self.clipped.copy()
 
     def _choose(
@@ -132,7 +132,7 @@ class FixedArmsPlayer:
         """Return the arm of each seed as an index into the tables, (S,), and the tied seeds, whose losses are added
         later.
         """
-        first, tied = policy.favoured(snapshot, self.arms)
+        first, tied = policy._favoured_arms(snapshot, self.arms)
         place, begin = self.first + first, tally.done
         gaps, ties = self.gaps[place], None
         if tied is not None:
@@ -238,14 +238,14 @@ class FixedArmsPlayer:
         """Run a policy whose releases are exact sums plus `noise` for up to `rounds` rounds; return releases, repairs
         (S,).
         """
-        total = np.zeros((len(self.first), policy.domain.dim))
+        total = np.zeros((len(self.first), policy._domain.dim))
         vector, gram = total[:, : self.lead], total[:, self.lead :]
         released: Floats = total
         end, batches, repairs = tally.done + rounds, 0, np.zeros(len(total), dtype=np.int64)
-        for size in policy.channel.sizes:
+        for size in policy._channel.sizes:
             if tally.done == end:
                 return batches, repairs
-            snapshot, repaired = policy.estimate(released, batches)
+            snapshot, repaired = policy._estimate(released, batches)
             repairs += repaired
             playing = min(size, end - tally.done)
             groups = self.play(policy, snapshot, playing, tally)
@@ -258,7 +258,7 @@ class FixedArmsPlayer:
                 released = total + next(noise)
                 batches += 1
         if tally.done < end:
-            snapshot, repaired = policy.estimate(released, batches)
+            snapshot, repaired = policy._estimate(released, batches)
             repairs += repaired
             counted = self.clipped.copy()
             self.play(policy, snapshot, end - tally.done, tally)
@@ -289,7 +289,7 @@ class SampledArmsPlayer(FixedArmsPlayer):
         self, policy: RunningSumPolicy[Any], snapshot: Any, rounds: int, tally: Tally
     ) -> tuple[Ints, TiedEpisode | None]:
         """Return how each seed's users draw their arm; losses are added with the draws."""
-        self._draw = lambda users: policy.draw_arms(snapshot, self.arms, users, self.coins)
+        self._draw = lambda users: policy._draw_arms(snapshot, self.arms, users, self.coins)
         return self.first, None
 
     def _users(self, place: Ints, ties: TiedEpisode | None, rounds: int, most: int, tally: Tally) -> Iterator[Ints]:
@@ -350,8 +350,8 @@ def play_fixed_batches(
         reports=users,
         clipped=clipped,
         repairs=repairs,
-        bits_per_user=policy.bits_per_user,
-        numbers_per_user=policy.domain.dim,
+        bits_per_user=policy._bits_per_user,
+        numbers_per_user=policy._domain.dim,
     )
 
 
@@ -364,13 +364,13 @@ def _play_by_noise(
     """
     source, arms = ReplicatedNoise(world.streams), None
     releases, users, (clipped, repairs) = 0, 0, np.zeros((2, tally.n_seeds), dtype=np.int64)
-    for running in policy.phases():
-        left, sizes = rounds - tally.done, running.channel.sizes
+    for running in policy._iterate_phases():
+        left, sizes = rounds - tally.done, running._channel.sizes
         playing = min(left, sizes.users) if policy.horizon is None else left
         alone = world.fixed or running is policy
         kernel = kernel_for(running, world, playing) if alone else None
-        ahead = PredrawnNoise.of(running.channel, source, tally.n_seeds, running.domain.dim) if kernel else None
-        noise = running_noise(running.channel, source, (tally.n_seeds,)) if world.fixed and not kernel else None
+        ahead = PredrawnNoise.of(running._channel, source, tally.n_seeds, running._domain.dim) if kernel else None
+        noise = running_noise(running._channel, source, (tally.n_seeds,)) if world.fixed and not kernel else None
         if ahead is None and noise is None:
             return None
         if kernel and ahead is not None:
@@ -404,12 +404,12 @@ def _play_by_releases(
             users, releases = users + playing, releases + 1
         else:  # a shorter last batch is played, but never released
             deque(statistic.parts(), maxlen=0)
-    return releases, users, server.clipped, policy.counts(state)["repairs"]
+    return releases, users, server.clipped, policy._run_counts(state)["repairs"]
 
 
 def _fixed_arm_set(policy: RunningSumPolicy[Any], world: World) -> FixedArmsPlayer:
     """Return the player for a world of fixed arms."""
-    return FixedArmsPlayer(policy, world) if policy.steady else SampledArmsPlayer(policy, world)
+    return FixedArmsPlayer(policy, world) if policy._devices_agree else SampledArmsPlayer(policy, world)
 
 
 class _EpisodeAnswerer:
@@ -432,7 +432,7 @@ class _EpisodeAnswerer:
 
 def _users_at_once(policy: RunningSumPolicy[Any]) -> int:
     """Return how many users' reports are held at once: fewer where reports are long."""
-    return min(_PART, max(1, _REPORT_BYTES // (8 * policy.domain.dim)))
+    return min(_PART, max(1, _REPORT_BYTES // (8 * policy._domain.dim)))
 
 
 def _collect_episode(
@@ -444,7 +444,7 @@ def _collect_episode(
         return _collect_part(policy, world, snapshot, rounds, tally)
     sizes = (min(most, rounds - begin) for begin in range(0, rounds, most))
     parts = (_collect_part(policy, world, snapshot, size, tally) for size in sizes)
-    return StreamedStatistic(policy.domain, users=rounds, source=parts, replicates=(tally.n_seeds,))
+    return StreamedStatistic(policy._domain, users=rounds, source=parts, replicates=(tally.n_seeds,))
 
 
 def _collect_part(policy: RunningSumPolicy[Any], world: World, snapshot: Any, rounds: int, tally: Tally) -> Statistic:
@@ -462,8 +462,8 @@ def _collect_part(policy: RunningSumPolicy[Any], world: World, snapshot: Any, ro
         tally.add_losses(means.max(axis=2) - chosen)
         tally.add_arms(actions)
         tally.rewards += rewards.sum(axis=1)
-        parts.append(policy.statistic(features, rewards, actions))
+        parts.append(policy._form_statistic(features, rewards, actions))
     if len(parts) == 1:
         return parts[0]
     values = np.concatenate([part.values for part in parts], axis=-2)
-    return policy.domain.sealed(values, clipped=np.sum([part.clipped for part in parts], axis=0))
+    return policy._domain.sealed(values, clipped=np.sum([part.clipped for part in parts], axis=0))

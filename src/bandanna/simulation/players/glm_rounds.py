@@ -95,7 +95,7 @@ def _clip_contexts(contexts: Floats, policy: Any) -> tuple[Floats, NDArray[np.bo
     shared = contexts.strides[0] == 0  # the same for all seeds
     once = contexts[:1] if shared else contexts
     check_all_finite("contexts", once)
-    features = policy.seen(once)
+    features = policy.clip_features(once)
     unmoved = np.zeros((1, *once.shape[1:-1]), dtype=bool)
     moved = unmoved if features is once else np.any(np.abs(features - once) > 1e-9, axis=-1)
     return (np.broadcast_to(features, contexts.shape) if shared else features), moved
@@ -109,7 +109,7 @@ def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, pat
     everyone = np.arange(tally.n_seeds)
     coins, source = StreamRandomness(world.streams), ReplicatedNoise(world.streams)
     state, clipped, done = policy.init(replicates=(tally.n_seeds,)), np.zeros(tally.n_seeds, dtype=np.int64), 0
-    room = rounds if policy.keeps else 0
+    room = rounds if policy.execution.retained_groups else 0
     features, rewards = np.zeros((tally.n_seeds, room, policy.dim)), np.zeros((tally.n_seeds, room))
 
     def answer(ask: SumQuery) -> Estimate:
@@ -128,12 +128,12 @@ def play_glm_rounds(policy: Any, world: World, tally: Tally, rounds: int, *, pat
                 features=seen[everyone, 0, arms][:, None], rewards=chunk.outcomes[everyone, t, arms][:, None]
             )
             done += 1
-            if policy.keeps:
+            if policy.execution.retained_groups:
                 features[:, done - 1], rewards[:, done - 1] = row.features[:, 0], row.rewards[:, 0]  # type: ignore[index]
             state = drive_learning(policy.learn(state, policy.episode(state)), answer)
         clipped += chunk.played(actions, tally)[2]
     releases = 0 if policy.privacy.model == "none" else rounds
-    return RunTotals(releases=releases, users=rounds, reports=rounds, clipped=clipped, counts=policy.counts(state))
+    return RunTotals(releases=releases, users=rounds, reports=rounds, clipped=clipped, counts=policy._run_counts(state))
 
 
 class SeedPrefixSums:
@@ -194,7 +194,7 @@ def play_blocks(policy: Any, world: World, tally: Tally, rounds: int, *, path: s
                 sums.draw(span.stop)
             run.in_blocks(chunk, sums)
         clipped += chunk.played(run.actions[:, span.start : span.stop], tally)[2]
-    counts = {"explorations": np.sum(run.groups == 0, axis=1)} | policy.counts(run.state)
+    counts = {"explorations": np.sum(run.groups == 0, axis=1)} | policy._run_counts(run.state)
     return RunTotals(
         releases=0 if policy.privacy.model == "none" else rounds,
         users=rounds,
@@ -222,7 +222,7 @@ class _BlockSeeds:
 
     def __init__(self, policy: Any, world: World, seeds: int, rounds: int, path: str) -> None:
         self.policy, self.path, self.coins, self.desk = policy, path, StreamRandomness(world.streams), RunnerState()
-        self.sources = [FastNoise(rng) for rng in world.streams.generators(policy.noise_stream)]
+        self.sources = [FastNoise(rng) for rng in world.streams.generators(policy.execution.noise_stream)]
         self.state = policy.init(replicates=(seeds,))
         self.position = np.zeros(seeds, dtype=np.int64)
         self.features, self.rewards = np.zeros((seeds, rounds, policy.dim)), np.zeros((seeds, rounds))
@@ -276,7 +276,7 @@ class _BlockSeeds:
         """Compute the estimates that are due, for all these seeds at once, or seed by seed where noise is drawn per
         seed.
         """
-        groups = [seeds] if self.policy.side_by_side and len(seeds) else seeds
+        groups = [seeds] if self.policy.execution.side_by_side and len(seeds) else seeds
         for each in groups:
             settled = drive_learning(self.policy.settled(select_states(self.state, each)), self._answers(each))
             self.state = replace_states(self.state, each, settled)
@@ -288,7 +288,7 @@ class _BlockSeeds:
         def answer(ask: SumQuery) -> Estimate:
             assert isinstance(ask.protocol, BatchProtocol)
             if ask.of not in held:
-                held[ask.of] = self._kept(seeds, self.policy.keeps.index(ask.of))
+                held[ask.of] = self._kept(seeds, self.policy.execution.retained_groups.index(ask.of))
             statistic = self.policy.report(ask, held[ask.of], self.coins)
             source = self.sources[int(np.ravel(seeds)[0])]  # several seeds share none: there is no noise
             estimate = ask.protocol.release(statistic, source, path=self.path)

@@ -35,7 +35,7 @@ def play_population(policy: Policy[Any], world: World, tally: Tally, rounds: int
         raise InvalidArgument("env.size", size, allowed)
     means = world.global_means()  # (S, K)
     best, seeds = means.max(axis=1), []
-    for place, rng in enumerate(world.streams.generators(policy.noise_stream)):
+    for place, rng in enumerate(world.streams.generators(policy.execution.noise_stream)):
         asked, own = (
             ClientInquiry(policy, world, place, FastNoise(rng), path),
             Tally(checkpoints=tally.checkpoints, n_seeds=1, n_arms=tally.n_arms),
@@ -71,7 +71,7 @@ def _play_seed(policy: Policy[Any], asked: ClientInquiry, tally: Tally, rounds: 
             asked.counts.update({"phases": 1, "actions": len(episode.arms)})
         elif episode.clients is None:  # whoever was asked has answered
             asked.count(left, numbers=1, bits=FLOAT_BITS, counted=1)
-    asked.counts.update({name: int(number) for name, number in policy.counts(state).items()})
+    asked.counts.update({name: int(number) for name, number in policy._run_counts(state).items()})
     asked.counts["best_kept"] = int(np.any(gaps[state.active] == 0))
 
 

@@ -19,6 +19,7 @@ from bandanna.policies.base import (
     FixedLength,
     PlayedRounds,
     Policy,
+    PublicStoppingPolicy,
     RunnerState,
     StoppedByPublicData,
     SumQuery,
@@ -60,7 +61,7 @@ class QueryAnswerer:
     def learn(self, state: Any, episode: Episode, played: PlayedRounds) -> Any:
         """Return the state after an episode with these rows."""
         check_batch_size(episode, played)
-        self.desk = self.desk.keep(self.policy.keeps, played)
+        self.desk = self.desk.keep(self.policy.execution.retained_groups, played)
         return drive_learning(self.policy.learn(state, episode), lambda ask: self._answer(ask, played))
 
     def end(self, state: Any, episode: Episode, played: PlayedRounds) -> None:
@@ -159,7 +160,7 @@ def play_reference(
     seeds = [ReferenceRun(policy, world, tally, place, path, counterfactual) for place in range(tally.n_seeds)]
     for seed in seeds:
         seed.run(rounds)
-    counts = [policy.counts(seed.state) for seed in seeds]
+    counts = [policy._run_counts(seed.state) for seed in seeds]
     return RunTotals(
         releases=max(seed.releases for seed in seeds),
         users=max(seed.users for seed in seeds),
@@ -178,7 +179,7 @@ class ReferenceRun:
         own = Streams([world.streams.seeds[place]])
         self.policy, self.tally, self.place = policy, tally, place
         self.world = world.environment.begin(own)
-        names = policy.noise_stream, policy.stream_noise or policy.noise_stream
+        names = policy.execution.noise_stream, policy.execution.stream_noise or policy.execution.noise_stream
         noise, stream = (FastNoise(own.generators(name)[0]) for name in names)
         self.answers = QueryAnswerer(policy, noise, StreamRandomness(own).of(0), path, stream=stream)
         self.counterfactual, self.each = counterfactual, path == "messages"
@@ -219,8 +220,9 @@ class ReferenceRun:
             parts.append(self.frozen(1))
             features = parts[-1].features
             assert features is not None
-            ended = self.policy.crossing(self.state, features) is not None
-            self.state = self.policy.passed(self.state, features)
+            assert isinstance(self.policy, PublicStoppingPolicy)
+            ended = self.policy.stopping_round(self.state, features) is not None
+            self.state = self.policy.advance_public(self.state, features)
             if ended:
                 return PlayedRounds.joined(parts), True
         return PlayedRounds.joined(parts), False
@@ -230,7 +232,7 @@ class ReferenceRun:
         snapshot, parts = self.policy.publish(self.state), []
         for begin in range(0, users, _PART):
             contexts, means = self._look(min(_PART, users - begin))
-            choice = self.policy.act(snapshot, self.policy.seen(contexts), self.answers.coins)
+            choice = self.policy.act(snapshot, self.policy.clip_features(contexts), self.answers.coins)
             features = np.take_along_axis(contexts, choice.actions[:, None, None], axis=1)[:, 0]
             rewards = self._draw_rewards(means, choice.actions)
             parts.append(PlayedRounds(rewards=rewards, features=features, arms=choice.actions, groups=choice.groups))

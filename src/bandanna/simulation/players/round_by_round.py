@@ -56,12 +56,14 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
     switches, users, clipped = (np.zeros(tally.n_seeds, dtype=np.int64) for _ in range(3))
     most = max(1, _CHUNK // (world.n_arms * policy.dim)) if path == "law" else 1
     coins = StreamRandomness(world.streams)
-    noise = world.streams.generators(policy.noise_stream)
+    noise = world.streams.generators(policy.execution.noise_stream)
     for place, (seed, rng) in enumerate(zip(world.streams.seeds, noise, strict=True)):
         own = _StoppingRun(world.environment.begin(Streams([seed])), tally, place)
         answers = QueryAnswerer(policy, FastNoise(rng), coins.of(place), path)
         state, parts = policy.init(), []
-        same = own.world.fixed and policy.steady  # of one episode: all users see the same arms, and none flips a coin
+        same = (
+            own.world.fixed and policy._devices_agree
+        )  # of one episode: all users see the same arms, and none flips a coin
         while own.played < rounds:
             contexts, means = own.look(min(most, rounds - own.played, max(16, own.played // _SHARE)))
             while len(contexts):
@@ -69,9 +71,9 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
                 actions = policy.act(policy.publish(state), seen, answers.coins).actions
                 actions = np.broadcast_to(actions, len(contexts))
                 features = contexts[np.arange(len(actions)), actions]
-                cut = policy.crossing(state, features)
+                cut = policy.stopping_round(state, features)
                 n = len(actions) if cut is None else cut
-                state = policy.passed(state, features[:n])
+                state = policy.advance_public(state, features[:n])
                 parts.append(PlayedRounds(features=features[:n], rewards=own.play(means[:n], actions[:n])))
                 if cut is not None:
                     rows, parts, users[place] = PlayedRounds.joined(parts), [], own.played
@@ -79,7 +81,7 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
                 contexts, means = contexts[n:], means[n:]
         if parts:
             answers.end(state, policy.episode(state), PlayedRounds.joined(parts))
-        switches[place] = policy.counts(state)["switches"]
+        switches[place] = policy._run_counts(state)["switches"]
         clipped[place] = answers.clipped
     return RunTotals(
         releases=int(switches.max()),

@@ -114,9 +114,9 @@ _BYTES = 16 << 20  # of noise, or of fresh contexts, at once
 def kernel_for(policy: Any, world: World, rounds: int) -> Callable[..., int] | None:
     """Return the kernel that plays this policy in this world, None where NumPy plays it."""
     drawn = isinstance(world.environment.reward, Bernoulli) and type(world).rewards is World.rewards
-    sizes = policy.channel.sizes
+    sizes = policy._channel.sizes
     single = len(sizes.runs) == 1 and sizes.runs[0][0] == 1 and len(sizes) >= rounds
-    if not (drawn and single and policy.dim <= SMALL) or policy.optimism(0, 1) is None:
+    if not (drawn and single and policy.dim <= SMALL) or policy._optimism_tables(0, 1) is None:
         return None
     return find_kernel("optimist", rounds=rounds)
 
@@ -128,10 +128,10 @@ class UCBKernelRun:
         self, kernel: Callable[..., int], policy: Any, world: World, noise: PredrawnNoise, tally: Tally
     ) -> None:
         self.kernel, self.policy, self.world, self.noise, self.tally = kernel, policy, world, noise, tally
-        seeds, dim = tally.n_seeds, policy.domain.dim
+        seeds, dim = tally.n_seeds, policy._domain.dim
         self.repairs, self.clipped = np.zeros(seeds, dtype=np.int64), np.zeros(seeds, dtype=np.int64)
         self.total, self.released = np.zeros((seeds, dim)), np.zeros((seeds, dim))
-        self.told = policy.centred(np.array([0.0, 1.0]))[0]
+        self.told = policy._centre_rewards(np.array([0.0, 1.0]))[0]
         self.theta, self.inverse = np.empty(policy.dim), np.empty((policy.dim, policy.dim))
         self.fixed = _to_contiguous(*read_block(world, 0, 1)) if world.fixed else None
 
@@ -146,7 +146,7 @@ class UCBKernelRun:
     def _span(self, first: int, count: int) -> None:
         """Play rounds whose noise, rewards and coins are drawn together."""
         seeds, streams, reward = self.tally.n_seeds, self.world.streams, self.world.environment.reward
-        ahead = self.policy.optimism(first, count)
+        ahead = self.policy._optimism_tables(first, count)
         assert isinstance(reward, Bernoulli)
         coins, noise = streams.next_uniform(TIES, count), self.noise.take(count)
         used, actions = np.zeros(seeds, dtype=np.int64), np.empty((seeds, count), dtype=np.int64)
@@ -201,11 +201,11 @@ class UCBKernelRun:
             features = np.take_along_axis(
                 np.broadcast_to(arms[0], (*chosen.shape[:2], *seen.shape[2:])), chosen, axis=2
             )
-            self.clipped += np.count_nonzero(self.policy.domain.inside(features[:, :, 0])[1], axis=1)
+            self.clipped += np.count_nonzero(self.policy._domain.inside(features[:, :, 0])[1], axis=1)
 
     def _repair(self, seed: int, batches: int) -> None:
         """Repair the estimate of a seed whose matrix the noise made indefinite."""
-        snapshot, repaired = self.policy.estimate(self.released[seed : seed + 1], batches)
+        snapshot, repaired = self.policy._estimate(self.released[seed : seed + 1], batches)
         self.theta[:], self.inverse[:] = snapshot.theta[0], snapshot.inverse[0]
         self.repairs[seed] += repaired[0]
 

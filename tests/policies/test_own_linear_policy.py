@@ -1,0 +1,129 @@
+"""`bd.policies.LinearPolicy`: what its base supplies to an author's `publish` and `act`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bandanna as bd
+from bandanna.errors import InvalidArgument
+from bandanna.numeric.rng import GeneratorRandomness, NoRandomness
+from bandanna.policies.base import drive_learning
+
+from .conformance.own_policy import Ridge
+
+DP = {"epsilon": 1.0, "delta": 1e-5}
+MODELS = {
+    "none": bd.none(),
+    "central": bd.central(**DP),
+    "local": bd.local(**DP),
+    "shuffle": bd.shuffle(**DP),
+    "concurrent": bd.concurrent(**DP),
+}
+WORLD = bd.environments.LinearContextual(dim=3, n_arms=6)
+
+
+def ridge(**given: Any) -> Any:
+    """The policy of the page."""
+    return Ridge(**{"dim": 2, "horizon": 100, "batch": 25, "privacy": bd.none(), **given})
+
+
+def learned(policy: Any, *released: bd.device.Estimate) -> Any:
+    """The sums after these releases."""
+    sums = policy.init()
+    for each in released:
+        steps = policy.learn(sums, policy.episode(sums))
+        sums = drive_learning(steps, lambda ask, answer=each: answer)
+    return sums
+
+
+@pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS)
+def test_every_privacy_model_is_supported(privacy: bd.Privacy) -> None:
+    """The base calibrates every privacy model within its budget, and the simulator plays the policy."""
+    result = bd.simulate(Ridge(dim=3, horizon=200, privacy=privacy), WORLD, n_seeds=1)
+    assert result.regret.shape[0] == 1
+    assert not privacy.noisy or result.guarantee.epsilon <= 1.0 + 1e-9
+
+
+def test_sums_of_batches_are_added() -> None:
+    """Without noise the sums are those of all rows, and ridge regression on them is the textbook's."""
+    rng = np.random.default_rng(0)
+    rows, rewards, policy = rng.normal(size=(50, 2)) / 4, rng.random(50), ridge()
+    parts = [
+        bd.device.Estimate(total=policy._form_statistic(rows[part], rewards[part]).total(), count=25, variance=0.0)
+        for part in (slice(0, 25), slice(25, 50))
+    ]
+    sums = learned(policy, *parts)
+    assert (sums.users, sums.batches, sums.noise_std) == (50, 2, 0.0)
+    np.testing.assert_allclose(sums.vector, rows.T @ rewards)
+    np.testing.assert_allclose(sums.gram, rows.T @ rows)
+    np.testing.assert_allclose(sums.ridge(0.5), np.linalg.solve(rows.T @ rows + 0.5 * np.eye(2), rows.T @ rewards))
+
+
+def test_sums_of_a_stream_replace_each_other() -> None:
+    """A stream protocol releases the sum of everybody so far: it is not added to the last one."""
+    policy = ridge(privacy=bd.central(**DP))
+    assert policy._channel.stream is not None
+    first, second = (bd.device.Estimate(total=np.full(5, value), count=25, variance=1.0) for value in (1.0, 3.0))
+    np.testing.assert_array_equal(learned(policy, first, second).vector, [3.0, 3.0])
+
+
+def test_the_noise_of_the_sums_is_stated() -> None:
+    """`noise_std` is that of the released sums after as many batches, known in advance."""
+    policy = ridge(privacy=bd.shuffle(**DP))
+    releases = [bd.device.Estimate(total=np.zeros(5), count=25, variance=1.0)] * 3
+    assert learned(policy, *releases).noise_std == policy._channel.prefix_std()[2]
+    assert learned(policy).noise_std == 0.0
+
+
+def test_an_indefinite_matrix_is_repaired() -> None:
+    """A matrix with an eigenvalue far below zero gives an estimate no longer than |v| / regularizer."""
+    sums = bd.policies.LinearSums(vector=np.array([1.0, 0.0]), gram=np.diag([-50.0, 3.0]))
+    assert np.linalg.norm(sums.ridge(2.0)) <= 0.5 + 1e-12
+
+
+def test_argmax_breaks_ties_by_coins() -> None:
+    """The largest score is chosen for certain; equal scores are equally likely, and say so."""
+    sure = bd.policies.argmax(np.array([[0.0, 2.0, 1.0]]), NoRandomness())
+    assert (sure.actions.tolist(), sure.probabilities.tolist()) == ([1], [1.0])
+    rng = np.random.default_rng(0)
+    tied = bd.policies.argmax(np.tile([1.0, 1.0, 0.0], (400, 1)), GeneratorRandomness(lambda _: rng))
+    assert set(tied.probabilities.tolist()) == {0.5}
+    assert 140 < np.count_nonzero(tied.actions == 0) < 260  # five standard errors are 50
+
+
+def test_an_author_adds_arguments() -> None:
+    """A subclass that is a dataclass has fields of its own beside those of the base."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Weighted(bd.policies.LinearPolicy):
+        weight: float = 2.0
+
+        def publish(self, state: Any) -> Any:
+            return self.weight * state.ridge(1.0)
+
+        def act(self, snapshot: Any, contexts: Any, coins: Any) -> Any:
+            return bd.policies.argmax(contexts @ snapshot, coins)
+
+    policy = Weighted(dim=3, horizon=100, privacy=bd.none(), weight=3.0)
+    assert bd.simulate(policy, WORLD, n_seeds=1).regret.shape[0] == 1
+    with pytest.raises(InvalidArgument, match="weight"):
+        Weighted(dim=3, horizon=100, privacy=bd.none(), wieght=3.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("wrong", [{"dim": 0}, {"horizon": 0}, {"batch": 101}, {"batch": "paper"}, {"privacy": None}])
+def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
+    """The base checks its arguments when a policy is made."""
+    with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+        ridge(**wrong)
+
+
+def test_a_policy_has_few_public_names() -> None:
+    """An author meets at most ten methods; LinTS and LinUCB have at most 25 public attributes."""
+    methods = [name for name in vars(bd.Policy) if not name.startswith("_") and name not in ("trusts", "execution")]
+    assert len(methods) <= 10
+    for kind in (bd.LinTS, bd.LinUCB):
+        assert len([name for name in dir(kind) if not name.startswith("_")]) <= 25
