@@ -350,7 +350,7 @@ def test_threads_that_decide_for_many_lose_no_decision() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].policy.execution.learns_every_round])
 def test_every_round_is_an_episode_of_one_user(name: str) -> None:
-    """Policies with `every_round` have episodes of one device that chooses, and number them one by one."""
+    """Policies that learn every round have episodes of one device that chooses, and number them one by one."""
     agent = agent_for(name)
     for number in range(12):
         given = contexts_for(agent, 1, number)

@@ -34,7 +34,7 @@ _CERTAIN.setflags(write=False)
 class Choice:
     """The arm of each device, and the probability with which the policy chose it. R = replicate axes.
 
-    groups: the name under which the runner keeps a device's row, an index into `Execution.retained_groups`; None: the first.
+    groups: the index into `Execution.retained_groups` under which the runner keeps a device's row; None: the first.
     """
 
     actions: Ints  # (*R, n)

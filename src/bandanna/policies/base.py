@@ -351,6 +351,8 @@ class PublicStoppingPolicy(Policy[State]):
 class RunningSumPolicy(Policy[State]):
     """A policy on reports (x y, x x^T) that asks for one sum in each episode of a public schedule.
 
+    Its methods with an underscore are called by the simulator, agents and deployments; authors meet none of them.
+
     Its player has exact shortcuts: for arms that never change, and for noise that does not depend on the data.
     """
 
@@ -363,7 +365,7 @@ class RunningSumPolicy(Policy[State]):
 
     @abstractmethod
     def _iterate_phases(self) -> Iterator[Any]:
-        """The policies that run one after the other, each from nothing, with a `channel` and `estimate(total, m)`."""
+        """The policies that run one after the other, each from nothing, with a `_channel` and `_estimate(total, m)`."""
 
     @abstractmethod
     def _query(self, episode: FixedLength) -> SumQuery:
@@ -401,14 +403,14 @@ class RunningSumPolicy(Policy[State]):
 
     @abstractmethod
     def _tabulate_arms(self, features: Floats) -> Any:
-        """A fixed set of arms, (*R, K, d), as `favoured` and `draw_arms` take it."""
+        """A fixed set of arms, (*R, K, d), as `_favoured_arms` and `_draw_arms` take it."""
 
     def _favoured_arms(self, snapshot: Any, arms: Any) -> tuple[Ints, Bools | None]:
-        """Of a `steady` policy: those arms between which coins choose, as `linalg.find_best_arms`, (*R) and (*R, K)."""
+        """Where `_devices_agree`: the arms between which coins choose, by `linalg.find_best_arms`, (*R) and (*R, K)."""
         raise TypeError(f"devices of {type(self).__name__} draw their arms")
 
     def _draw_arms(self, snapshot: Any, arms: Any, users: int, coins: DeviceRandomness) -> Ints:
-        """Of one that is not: the arms that so many devices choose, (*R, users)."""
+        """Where they do not: the arms that so many devices choose, (*R, users)."""
         raise TypeError(f"devices of {type(self).__name__} all choose the same")
 
 

@@ -360,6 +360,12 @@ class Phase(AssignedArms):
 class PhasedElimination(Policy[PhasedEliminationState]):
     """Phased elimination over a finite set of actions with `dim` features, for `horizon` rounds.
 
+    1. The server takes a near-G-optimal design pi of the active actions: x is played T(x) = ceil(2^l pi(x)) times by
+       each of ceil(2^{alpha l}) clients (`episode`).
+    2. Each client reports its average reward of every played action, clipped to [-B, B] (`report`).
+    3. The server queries the sum, fits theta by least squares, and drops the actions whose value is more than twice the
+       width below the largest (`learn`).
+
     privacy     `bd.none()`, `bd.central(...)` (with delta=0.0: pure, by discrete Laplace noise), `bd.local(...)`,
                 `bd.shuffle(...)`; local reports are random directions where these have less noise than Gaussian
                 ones (`choose_local_protocol`), unless `protocol` or `confidence="paper"` says otherwise

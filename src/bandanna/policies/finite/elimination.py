@@ -45,6 +45,12 @@ class EliminationState:
 class Elimination(FiniteArmedPolicy[EliminationState]):
     """Finite-armed successive elimination over `horizon` rounds.
 
+    1. The server plays all active arms in turn, `users(epoch)` times each; the last one that is left, to the end
+       (`episode`).
+    2. Each device reports its reward; in the shuffle model, a bit with that mean (`report`).
+    3. The server queries the sum of every active arm and drops the arms whose mean is more than 2 `width(epoch)` below
+       the largest (`learn`).
+
     privacy       `bd.none()`, `bd.central(...)` (delta=0.0: DP-SE) or `bd.shuffle(...)` (SDP-SE)
     reward_range  rewards are clipped into it; the noise scales with its width
     failure       b above, 1/T by default

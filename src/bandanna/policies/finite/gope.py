@@ -58,6 +58,11 @@ class GOPEState:
 class GOPE(Policy[GOPEState]):
     """Linear bandit with fixed arms in R^`dim`, over `horizon` rounds.
 
+    1. The server plays a G-optimal design pi of the active arms, ceil(c pi(a)) times arm a (`episode`; c is `length`).
+    2. Each device reports its reward times the public direction of its arm (`report`).
+    3. The server queries the sum of the phase, solves for theta, and drops the arms whose value is more than
+       2 `threshold(phase)` below the largest (`learn`).
+
     privacy       `bd.none()` (GOPE), or `bd.central(...)` with a budget for Gaussian noise
     noise         "intermediate" (AdaC-GOPE) or "beginning" (AdaC-GOPE-early)
     reward_range  rewards are clipped into it; the noise scales with its width

@@ -44,7 +44,12 @@ from bandanna.types import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class PerRoundUCB(FiniteArmedPolicy[ArmSums]):
-    """A policy that decides in every round, from one released sum for every arm."""
+    """A policy that decides in every round, from one released sum for every arm.
+
+    1. The server plays every arm once, then the arm with the largest index (`episode`).
+    2. The device reports its reward, clipped (`report`).
+    3. The server queries it and adds it to the sum of its arm (`learn`).
+    """
 
     execution = Execution(side_by_side=True)
 
@@ -192,6 +197,11 @@ class UCBEpisodesState:
 @dataclass(frozen=True, kw_only=True)
 class UCBEpisodes(FiniteArmedPolicy[UCBEpisodesState]):
     """Finite-armed UCB in doubling episodes over `horizon` rounds.
+
+    1. The server plays every arm once, then the arm with the largest `index` as often as it was played before
+       (`episode`).
+    2. Each device of the episode reports its reward, clipped (`report`).
+    3. The server queries the sum of the episode's rewards, which replaces what it knew of the arm (`learn`).
 
     privacy       `bd.none()`, `bd.central(...)`: rho, (epsilon, delta) or Renyi (AdaC-UCB), or delta=0.0 (AdaP-UCB)
     reward_range  rewards are clipped into it; the noise scales with its width

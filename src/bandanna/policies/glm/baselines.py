@@ -75,6 +75,28 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
 
     refit: int = 1
 
+    def act(self, snapshot: GLMUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """Optimism around the estimate."""
+        theta = (
+            snapshot.theta if self.preset == "published" else project_onto_ball(snapshot.theta, self.parameter_bound)
+        )
+        spread = np.sqrt(compute_squared_norms(contexts, snapshot.inverse[..., None, :, :]))
+        return choose_optimistic(
+            self.model.mean(compute_linear_scores(contexts, theta)), self.bonus(snapshot.rounds) * spread
+        )
+
+    def learn(self, state: GLMUCBState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLMUCBState]:
+        """One more row, and the estimate of all."""
+        features, rewards = self.row((yield self.ask))
+        theta, near = state.theta, state.near
+        if near is not None:
+            near = near.add(self.model, features.reshape(-1, self.dim), rewards.reshape(-1))
+        if (state.rounds + 1) % self.refit == 0:
+            theta, near = yield from self._estimate(theta, near)
+        return GLMUCBState(
+            rounds=state.rounds + 1, inverse=update_inverse(state.inverse, features), theta=theta, near=near
+        )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         validation.set_validated(self, validation.integer, "refit")
@@ -100,28 +122,6 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
             inverse=np.broadcast_to(np.eye(self.dim) / self.regulariser, (*replicates, self.dim, self.dim)),
             theta=np.zeros((*replicates, self.dim)),
             near=make_empty_expansion(math.prod(replicates), self.dim) if is_expandable(self.model, self.dim) else None,
-        )
-
-    def act(self, snapshot: GLMUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Optimism around the estimate."""
-        theta = (
-            snapshot.theta if self.preset == "published" else project_onto_ball(snapshot.theta, self.parameter_bound)
-        )
-        spread = np.sqrt(compute_squared_norms(contexts, snapshot.inverse[..., None, :, :]))
-        return choose_optimistic(
-            self.model.mean(compute_linear_scores(contexts, theta)), self.bonus(snapshot.rounds) * spread
-        )
-
-    def learn(self, state: GLMUCBState, episode: FixedLength) -> Generator[SumQuery, Estimate, GLMUCBState]:
-        """One more row, and the estimate of all."""
-        features, rewards = self.row((yield self.ask))
-        theta, near = state.theta, state.near
-        if near is not None:
-            near = near.add(self.model, features.reshape(-1, self.dim), rewards.reshape(-1))
-        if (state.rounds + 1) % self.refit == 0:
-            theta, near = yield from self._estimate(theta, near)
-        return GLMUCBState(
-            rounds=state.rounds + 1, inverse=update_inverse(state.inverse, features), theta=theta, near=near
         )
 
     @property
@@ -184,30 +184,6 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
 
     execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
-        """lambda = d."""
-        eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
-        first = 2 / self.curvature * self.parameter_bound**2 * self.dim  # B_0
-        return GLOCState(
-            rounds=0,
-            matrix=self.dim * eye,
-            inverse=eye / self.dim,
-            theta=np.zeros((*replicates, self.dim)),
-            vector=np.zeros((*replicates, self.dim)),
-            bound=np.full(replicates, first),
-        )
-
-    def radius(self, bound: Floats) -> Floats:
-        """From B, (*R)."""
-        kappa, q = self.curvature, self._q
-        inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
-        log = math.log(2 / self.failure) + 0.5 * np.log(inside)
-        return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
-
-    @property
-    def _q(self) -> float:
-        return float(self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2)
-
     def act(self, snapshot: GLOCState, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Optimism, with the iterate or with V^{-1} z."""
         inverse, radius = snapshot.inverse, self.radius(snapshot.bound)
@@ -244,6 +220,30 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
             vector=state.vector + z[..., None] * features,
             bound=state.bound + gained * self.curvature / 2,
         )
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLOCState:
+        """lambda = d."""
+        eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
+        first = 2 / self.curvature * self.parameter_bound**2 * self.dim  # B_0
+        return GLOCState(
+            rounds=0,
+            matrix=self.dim * eye,
+            inverse=eye / self.dim,
+            theta=np.zeros((*replicates, self.dim)),
+            vector=np.zeros((*replicates, self.dim)),
+            bound=np.full(replicates, first),
+        )
+
+    def radius(self, bound: Floats) -> Floats:
+        """From B, (*R)."""
+        kappa, q = self.curvature, self._q
+        inside = 1 + 2 * kappa * bound + 4 * (q * kappa) ** 4 / self.failure**2
+        log = math.log(2 / self.failure) + 0.5 * np.log(inside)
+        return np.asarray(np.sqrt(1 + 4 * kappa * bound + 8 * (q * kappa) ** 2 * log))  # Jun et al. 2017, Theorem 1
+
+    @property
+    def _q(self) -> float:
+        return float(self.model.slope_bound**2 if self.preset == "published" else self.model.reward_bound / 2)
 
 
 # ECOLog: constant work a round, logistic rewards only (ada-OFU-ECOLog; Faury, Abeille, Jun and Calauzenes 2022).
@@ -288,26 +288,6 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
 
     execution = replace(PerRoundGLMPolicy.execution, player="every round")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.model.name != "logistic":
-            raise InvalidArgument("link", self.link, "logistic: ECOLog is made for it alone")
-
-    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ECOLogState:
-        """W = lambda I."""
-        eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
-        zero = np.zeros((*replicates, self.dim))
-        return ECOLogState(
-            rounds=0, matrix=_LAMBDA * eye, inverse=eye / _LAMBDA, theta=zero, correction=np.zeros(replicates)
-        )
-
-    def radius(self, state: ECOLogState) -> Floats:
-        """From C and the number of rounds, (*R)."""
-        s, root = self.parameter_bound, math.sqrt(_LAMBDA)
-        inside = math.log(2 / self.failure) + 0.5 * math.log(1 + (state.rounds + 1) / (4 * _LAMBDA))
-        gamma = root / 2 + 2 / root * inside
-        return np.asarray(np.sqrt(2 * _LAMBDA * s**2 + (1 + s) ** 2 * gamma + state.correction))
-
     def act(self, snapshot: ECOLogState, contexts: Floats, coins: DeviceRandomness) -> Choice:
         """Optimism around the iterate."""
         z = compute_linear_scores(contexts, snapshot.theta)
@@ -339,6 +319,26 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
             theta=theta,
             correction=correction,
         )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model.name != "logistic":
+            raise InvalidArgument("link", self.link, "logistic: ECOLog is made for it alone")
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ECOLogState:
+        """W = lambda I."""
+        eye = np.broadcast_to(np.eye(self.dim), (*replicates, self.dim, self.dim))
+        zero = np.zeros((*replicates, self.dim))
+        return ECOLogState(
+            rounds=0, matrix=_LAMBDA * eye, inverse=eye / _LAMBDA, theta=zero, correction=np.zeros(replicates)
+        )
+
+    def radius(self, state: ECOLogState) -> Floats:
+        """From C and the number of rounds, (*R)."""
+        s, root = self.parameter_bound, math.sqrt(_LAMBDA)
+        inside = math.log(2 / self.failure) + 0.5 * math.log(1 + (state.rounds + 1) / (4 * _LAMBDA))
+        gamma = root / 2 + 2 / root * inside
+        return np.asarray(np.sqrt(2 * _LAMBDA * s**2 + (1 + s) ** 2 * gamma + state.correction))
 
 
 def _minimize_proximal(

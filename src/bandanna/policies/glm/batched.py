@@ -87,6 +87,26 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
     warmup: int | None = None
     batches: int | None = None
 
+    def publish(self, state: BatchedGLMState) -> tuple[BatchEstimate, ...]:
+        """The estimates."""
+        return state.estimates
+
+    def act(self, snapshot: tuple[BatchEstimate, ...], contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """A draw from the design of every context."""
+        shape = contexts.shape[:-1]
+        alive, scaled = self.alive(contexts, snapshot), contexts
+        if snapshot:
+            scaled = np.sqrt(self.arm_weights(contexts, snapshot[0]))[..., None] * contexts
+        flat = scaled.reshape(-1, *scaled.shape[-2:])
+        weights = compute_designs(flat, alive.reshape(-1, shape[-1])).reshape(shape)
+        uniforms = coins.uniform(shape[:-1], "designs")
+        passed = np.cumsum(weights, axis=-1) <= uniforms[..., None] * weights.sum(axis=-1, keepdims=True)
+        drawn = np.minimum(passed.sum(axis=-1), shape[-1] - 1)
+        held = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0] > 0
+        drawn = np.where(held, drawn, np.argmax(weights, axis=-1))  # rounding at the end of the sum
+        chances = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0]
+        return Choice(actions=drawn, probabilities=chances)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         validation.set_validated(self, validation.integer, "horizon", least=8)
@@ -142,10 +162,6 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
             FixedLength(number=batch, users=self.sizes[batch], released=not last) if batch < len(self.sizes) else None
         )
 
-    def publish(self, state: BatchedGLMState) -> tuple[BatchEstimate, ...]:
-        """The estimates."""
-        return state.estimates
-
     def _theta(self, snapshot: tuple[BatchEstimate, ...]) -> Floats | None:
         """Of the last batch."""
         return snapshot[-1].theta if snapshot else None
@@ -176,22 +192,6 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         if first is None:
             return np.ones(features.shape[:-1])
         return self.arm_weights(features[..., None, :], first)[..., 0]
-
-    def act(self, snapshot: tuple[BatchEstimate, ...], contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """A draw from the design of every context."""
-        shape = contexts.shape[:-1]
-        alive, scaled = self.alive(contexts, snapshot), contexts
-        if snapshot:
-            scaled = np.sqrt(self.arm_weights(contexts, snapshot[0]))[..., None] * contexts
-        flat = scaled.reshape(-1, *scaled.shape[-2:])
-        weights = compute_designs(flat, alive.reshape(-1, shape[-1])).reshape(shape)
-        uniforms = coins.uniform(shape[:-1], "designs")
-        passed = np.cumsum(weights, axis=-1) <= uniforms[..., None] * weights.sum(axis=-1, keepdims=True)
-        drawn = np.minimum(passed.sum(axis=-1), shape[-1] - 1)
-        held = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0] > 0
-        drawn = np.where(held, drawn, np.argmax(weights, axis=-1))  # rounding at the end of the sum
-        chances = np.take_along_axis(weights, drawn[..., None], axis=-1)[..., 0]
-        return Choice(actions=drawn, probabilities=chances)
 
 
 # B-GLinUCB: few batches, without privacy (Sawarni, Das, Barman and Sinha 2024, Algorithm 1).

@@ -427,6 +427,30 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
         RareSwitchingPolicy.execution, noise_stream="refit noise", stream_noise="noise", player="blocks"
     )
 
+    def publish(self, state: GLMJDPState) -> GLMJDPSnapshot:
+        """The inverses that decisions need."""
+        return GLMJDPSnapshot(
+            v_inverse=self.v_inverse(state.released)[0],
+            h_inverse=state.h_inverse,
+            theta_o=state.theta_o,
+            theta_tau=state.theta_tau,
+        )
+
+    def act(self, snapshot: GLMJDPSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """Criterion I, or the index around theta_tau; which of them is the device's secret."""
+        return self.decided(contexts, snapshot.v_inverse, snapshot.theta_o, snapshot.theta_tau, snapshot.h_inverse)
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """The leaf, with the public theta_o; or the gradient at theta."""
+        domain, features = ask.protocol.domain, played.features
+        assert features is not None
+        if isinstance(domain, LeafDomain):
+            assert played.groups is not None
+            weights = self.leaf_weights(ask.at, self.clip_features(features))
+            return domain.statistic(features, weights, played.groups == EXPLORED)
+        assert isinstance(domain, Ball)
+        return compute_gradients(self.model, domain, ask.at, features, played.rewards)
+
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> GLMJDPState:
         """Nothing released."""
         stack, nothing = np.zeros((*replicates, self.stream.domain.dim)), np.zeros((*replicates, self.dim))
@@ -454,33 +478,9 @@ class GLMJDP(GLMJDPBase[GLMJDPState]):
         """Calls of both estimates; who explored is not in the state."""
         return {"switches": state.calls_tau, "refits of theta_o": state.calls_o, "repairs": state.repairs}
 
-    def publish(self, state: GLMJDPState) -> GLMJDPSnapshot:
-        """The inverses that decisions need."""
-        return GLMJDPSnapshot(
-            v_inverse=self.v_inverse(state.released)[0],
-            h_inverse=state.h_inverse,
-            theta_o=state.theta_o,
-            theta_tau=state.theta_tau,
-        )
-
     def _theta(self, snapshot: GLMJDPSnapshot) -> Floats:
         """theta_tau."""
         return snapshot.theta_tau
-
-    def act(self, snapshot: GLMJDPSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Criterion I, or the index around theta_tau; which of them is the device's secret."""
-        return self.decided(contexts, snapshot.v_inverse, snapshot.theta_o, snapshot.theta_tau, snapshot.h_inverse)
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """The leaf, with the public theta_o; or the gradient at theta."""
-        domain, features = ask.protocol.domain, played.features
-        assert features is not None
-        if isinstance(domain, LeafDomain):
-            assert played.groups is not None
-            weights = self.leaf_weights(ask.at, self.clip_features(features))
-            return domain.statistic(features, weights, played.groups == EXPLORED)
-        assert isinstance(domain, Ball)
-        return compute_gradients(self.model, domain, ask.at, features, played.rewards)
 
     def make_round_query(self, state: GLMJDPState) -> SumQuery:
         """The leaf."""

@@ -212,6 +212,41 @@ class GLMSDP(BatchedGLMPolicy):
     width: float = 0.25
     pricing: str = "joint"
 
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """w(x) x x^T with the estimate of batch 1, or the gradient at theta."""
+        domain, features = ask.protocol.domain, played.features
+        assert features is not None
+        if isinstance(domain, OuterProducts):
+            outside = np.abs(self.domain.project(played.rewards) - played.rewards) > 1e-9
+            return domain.statistic(features, self.weigh_given_arms(self.clip_features(features), ask.at), outside)
+        assert isinstance(domain, Ball)
+        return compute_gradients(self.model, domain, ask.at, features, played.rewards)
+
+    def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
+        """N + 1 shuffles of the batch's users."""
+        mechanisms, regulariser = self.mechanisms(episode.number), self.regulariser(episode.number)
+        first = state.estimates[0] if state.estimates else None
+        gram = (yield SumQuery(protocol=mechanisms.matrix, at=first, part=mechanisms.matrix_part)).total
+        matrix = mechanisms.outer.unpack(gram) + regulariser * np.eye(self.dim)
+        inverse, repaired = positive_inverse(matrix, regulariser / 4)
+        newton = None
+        if self.preset == "tuned":  # batch 1: L_mu V bounds the Hessian; later: twice H_k
+            scale = self.model.slope_bound if first is None else 2.0
+            newton = scale * np.asarray(np.linalg.inv(inverse), dtype=float)
+        start = np.zeros((*state.repairs.shape, self.dim)) if first is None else first.theta
+        points = mechanisms.optimiser.descend(
+            start, count=episode.users, ridge=self._ridge(episode.number), matrix=newton
+        )
+        theta = yield from query_descent(points, mechanisms.optimiser.protocol, part=mechanisms.gradient_part)
+        steepness = self.curvature if first is None else 1.0
+        estimate = BatchEstimate(
+            theta=theta,
+            inverse=inverse,
+            width=self.gamma * math.sqrt(steepness),
+            blur=self._blur(mechanisms, episode.number),
+        )
+        return state.plus(estimate, repaired)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta; B-GLinUCB has no privacy")
@@ -303,41 +338,6 @@ class GLMSDP(BatchedGLMPolicy):
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
         """Rates of [003]."""
         return linear.find_glm_sdp_bounds(setting)
-
-    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
-        """w(x) x x^T with the estimate of batch 1, or the gradient at theta."""
-        domain, features = ask.protocol.domain, played.features
-        assert features is not None
-        if isinstance(domain, OuterProducts):
-            outside = np.abs(self.domain.project(played.rewards) - played.rewards) > 1e-9
-            return domain.statistic(features, self.weigh_given_arms(self.clip_features(features), ask.at), outside)
-        assert isinstance(domain, Ball)
-        return compute_gradients(self.model, domain, ask.at, features, played.rewards)
-
-    def learn(self, state: BatchedGLMState, episode: FixedLength) -> Generator[SumQuery, Estimate, BatchedGLMState]:
-        """N + 1 shuffles of the batch's users."""
-        mechanisms, regulariser = self.mechanisms(episode.number), self.regulariser(episode.number)
-        first = state.estimates[0] if state.estimates else None
-        gram = (yield SumQuery(protocol=mechanisms.matrix, at=first, part=mechanisms.matrix_part)).total
-        matrix = mechanisms.outer.unpack(gram) + regulariser * np.eye(self.dim)
-        inverse, repaired = positive_inverse(matrix, regulariser / 4)
-        newton = None
-        if self.preset == "tuned":  # batch 1: L_mu V bounds the Hessian; later: twice H_k
-            scale = self.model.slope_bound if first is None else 2.0
-            newton = scale * np.asarray(np.linalg.inv(inverse), dtype=float)
-        start = np.zeros((*state.repairs.shape, self.dim)) if first is None else first.theta
-        points = mechanisms.optimiser.descend(
-            start, count=episode.users, ridge=self._ridge(episode.number), matrix=newton
-        )
-        theta = yield from query_descent(points, mechanisms.optimiser.protocol, part=mechanisms.gradient_part)
-        steepness = self.curvature if first is None else 1.0
-        estimate = BatchEstimate(
-            theta=theta,
-            inverse=inverse,
-            width=self.gamma * math.sqrt(steepness),
-            blur=self._blur(mechanisms, episode.number),
-        )
-        return state.plus(estimate, repaired)
 
     def _blur(self, mechanisms: GLMSDPMechanisms, batch: int) -> float:
         """One standard deviation of the averaged gradient noise along H^{-1} x; none in the theorem's form."""

@@ -352,6 +352,11 @@ class RSGLinUCB(RSGLinUCBBase[RSGLinUCBState]):
 
     execution = replace(RareSwitchingPolicy.execution, side_by_side=True, player="blocks")
 
+    def act(self, snapshot: RSGLinUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """Criterion I, or the index around the centre."""
+        centre = self._centre(snapshot)
+        return self.decided(contexts, snapshot.v_inverse, snapshot.next_o, centre, snapshot.h_inverse)
+
     def _theta(self, snapshot: RSGLinUCBState) -> Floats:
         """theta_tau, as the next round has it."""
         return snapshot.next_tau
@@ -386,11 +391,6 @@ class RSGLinUCB(RSGLinUCBBase[RSGLinUCBState]):
     def _run_counts(self, state: RSGLinUCBState) -> dict[str, Ints]:
         """Switches that a round has used."""
         return {"switches": state.switches}
-
-    def act(self, snapshot: RSGLinUCBState, contexts: Floats, coins: DeviceRandomness) -> Choice:
-        """Criterion I, or the index around the centre."""
-        centre = self._centre(snapshot)
-        return self.decided(contexts, snapshot.v_inverse, snapshot.next_o, centre, snapshot.h_inverse)
 
     def _centre(self, state: RSGLinUCBState) -> Floats:
         """Of the next index."""

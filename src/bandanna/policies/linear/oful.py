@@ -50,6 +50,13 @@ class OFULState:
 class OFUL(PublicStoppingPolicy[OFULState]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.
 
+    1. The server publishes the estimate, V^{-1} and the radius as of the last switch (`publish`).
+    2. Each device plays the first arm with the largest index <x, theta> + radius |x|_{V^{-1}} (`act`).
+    3. The episode ends when det V > (1 + C) det V_tau, V_tau that of the last switch (`stopping_round`); until then V
+       grows by the public features (`advance_public`).
+    4. Each device reports x r, both clipped (`report`).
+    5. The server queries the sum of the episode and switches (`learn`).
+
     privacy          `bd.none()` (RS-OFUL), or `bd.central(...)` for the rewards (AdaC-OFUL); contexts are public
     reward_range     rewards are clipped into it; the noise scales with its width
     feature_bound    features are clipped to this norm

@@ -85,6 +85,12 @@ class OFULJDPState:
 class OFULJDP(Policy[OFULJDPState]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds; features (norm at most 1) and rewards are private.
 
+    1. The server publishes the estimate, the inverse matrix and the radius as of the last switch (`publish`).
+    2. Each device of a batch plays the first arm with the largest index (`act`).
+    3. Each device reports x x^T and x r, both clipped (`report`).
+    4. The server queries the matrix of all rounds. If its determinant has grown by the factor 1 + C, it queries the
+       vector of the rounds since the last switch too, and switches (`learn`).
+
     privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
     batch         rounds between two releases of the matrix, sqrt(horizon) by default
     share         the matrix's part of the budget, in units of mu^2 (rho)

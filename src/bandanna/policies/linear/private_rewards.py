@@ -64,6 +64,11 @@ _named = partial(register_algorithm, paper="-", protects="rewards")
 class LinTSRewards(Policy[LinTSRewardsState]):
     """Thompson sampling with `dim` features over `horizon` rounds that protects rewards; features are public.
 
+    1. The server publishes the posterior of theta given the released sums (`publish`).
+    2. Each device of a batch draws a parameter from it and plays the best arm (`act`).
+    3. Each device reports w x (r - 1/2) by the protocol, and x/2 and x x^T in the clear (`report`).
+    4. The server queries both sums and computes the posterior anew (`learn`).
+
     privacy          `bd.central(...)`, `bd.local(...)` (pure: delta is not spent), `bd.shuffle(...)`, `bd.none()`
     public_contexts  True says that everybody may know every user's features; else arms must stay: `Agent(arms=...)`,
                      a world with fixed arms

@@ -61,9 +61,7 @@ def play_until_stopped(policy: Any, world: World, tally: Tally, rounds: int, *, 
         own = _StoppingRun(world.environment.begin(Streams([seed])), tally, place)
         answers = QueryAnswerer(policy, FastNoise(rng), coins.of(place), path)
         state, parts = policy.init(), []
-        same = (
-            own.world.fixed and policy._devices_agree
-        )  # of one episode: all users see the same arms, and none flips a coin
+        same = own.world.fixed and policy._devices_agree  # all users of an episode choose the same arm
         while own.played < rounds:
             contexts, means = own.look(min(most, rounds - own.played, max(16, own.played // _SHARE)))
             while len(contexts):
