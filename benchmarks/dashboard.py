@@ -94,11 +94,13 @@ class Task:
 
     def _state(self, batches: int) -> dict[str, str]:
         """After so many batches."""
+        from bandanna.policies.linear.base import LinearState
         from bandanna.policies.serialization import make_encoding
 
         policy: Any = self.task.policy
         total = 50.0 * batches + self._rng.normal(size=policy._domain.dim) * 8 * batches**0.5
-        state = policy.restored(0, total, batches, np.zeros((), dtype=np.int64))
+        snapshot, repairs = policy._estimate(total, batches)
+        state = LinearState(total=total, batches=batches, repairs=repairs, snapshot=snapshot)
         encoding = make_encoding()
         return {"state": encoding.dumps(state), "snapshot": encoding.dumps(policy.publish(state))}
 

@@ -72,5 +72,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first - pages whose examples are run, then processes - so that no worker waits at the end."""
-    long = ("docs/test_examples", "deploy/test_page", "roles/test_processes", "faults/test_kills", "test_demo_deployed")
+    long = (
+        "docs/test_examples",
+        "deploy/test_page",
+        "deployment/test_processes",
+        "faults/test_kills",
+        "test_demo_deployed",
+    )
     items.sort(key=lambda item: next((n for n, name in enumerate(long) if name in item.nodeid), len(long)))

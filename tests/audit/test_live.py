@@ -15,8 +15,8 @@ from bandanna.device import randomizers
 from bandanna.device.randomizers import BinomialCounts
 from bandanna.errors import InvalidArgument
 
-from ..roles.inside import Inside, a_task
-from ..roles.test_processes import on_disk
+from ..deployment.inside import Inside, a_task
+from ..deployment.test_processes import on_disk
 
 ENV = bd.environments.LinearContextual(dim=2, n_arms=3)
 

@@ -19,8 +19,8 @@ from bandanna.device.noise import FastNoise
 from bandanna.numeric.rng import NumberedRandomness
 from bandanna.policies.serialization import make_encoding
 
-from ..roles.inside import a_task
-from ..roles.simulated import case
+from ..deployment.inside import a_task
+from ..deployment.simulated import case
 from .test_session import POLICIES
 
 RNG = np.random.default_rng(8)

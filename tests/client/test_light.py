@@ -9,7 +9,7 @@ from pathlib import Path
 
 import bandanna as bd
 
-from ..roles.inside import a_task
+from ..deployment.inside import a_task
 
 PROGRAM = """
 import json, sys
@@ -35,7 +35,7 @@ print(json.dumps([session.report(decision, 1.0).kept, sorted(sys.modules)]))
 
 def test_a_report_needs_no_accountant_and_no_scipy(tmp_path: Path) -> None:
     """A whole act and report of a LinTS task loads SciPy, the accountant, a policy, a server or another party."""
-    from ..roles.inside import Inside
+    from ..deployment.inside import Inside
 
     privacy = bd.shuffle(epsilon=2.0, delta=1e-4)
     policy = bd.LinTS(dim=3, horizon=64, batch=16, intercept=True, privacy=privacy)

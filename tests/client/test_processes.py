@@ -16,7 +16,7 @@ from bandanna.deployment.client.outbox import Outbox
 from bandanna.deployment.client.session import AsyncSession, RegistrarClient, Session
 from bandanna.deployment.processes import RunningDeployment
 
-from ..roles.test_processes import on_disk
+from ..deployment.test_processes import on_disk
 
 BATCH = 16
 

@@ -30,8 +30,8 @@ from bandanna.policies.base import FixedLength
 from bandanna.policies.serialization import make_encoding
 from bandanna.protocols.factory import make_mixer_encoding
 
-from ..roles.inside import shown, signed
-from ..roles.simulated import case, simulated
+from ..deployment.inside import shown, signed
+from ..deployment.simulated import case, simulated
 from ..trouble import in_a_fork
 from .town import Town
 

@@ -17,7 +17,7 @@ from bandanna.deployment.messages.report import Fields, Ticket, split_records
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.policies.base import Policy
 
-from ..roles.inside import Inside, a_task, headers_of, shown
+from ..deployment.inside import Inside, a_task, headers_of, shown
 
 URLS = {role: f"http://{role}.test" for role in ("analyzer", "shuffler", "helper", "registrar")}
 Fault = Callable[[httpx.Request], str]  # "", "lost" (it never arrives), "unanswered" (it does, the answer does not)

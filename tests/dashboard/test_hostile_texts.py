@@ -16,7 +16,7 @@ from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.task.document import Task
 from bandanna.policies.serialization import make_encoding
 
-from ..roles.inside import headers_of, signed
+from ..deployment.inside import headers_of, signed
 from .payloads import PAYLOADS, harmless
 from .test_pages import Read
 from .town import TOKEN, Seen, Town, run

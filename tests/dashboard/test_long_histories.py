@@ -14,7 +14,7 @@ from bandanna.deployment.dashboard.views import MOST, PAGE, HistoryPoint, Public
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.deployment.messages.publication import chain_document
 
-from ..roles.inside import signed
+from ..deployment.inside import signed
 from .town import ROLES, Seen, Town, run
 
 MANY = 20_000

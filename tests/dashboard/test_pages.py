@@ -17,7 +17,7 @@ from bandanna.deployment.dashboard.app import CONTENT_POLICY
 from bandanna.deployment.task import document, export
 from bandanna.deployment.task.export import describe_progress, fetch_progress
 
-from ..roles.inside import headers_of, shown
+from ..deployment.inside import headers_of, shown
 from .town import TOKEN, Seen, Town, run, url
 
 

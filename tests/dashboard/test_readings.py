@@ -20,9 +20,9 @@ from bandanna.policies.base import PlayedRounds, RunnerState, drive_learning
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.serialization import make_encoding
 
-from ..roles.inside import a_task
-from ..roles.simulated import RUNS as CATALOGUE
-from ..roles.simulated import case
+from ..deployment.inside import a_task
+from ..deployment.simulated import RUNS as CATALOGUE
+from ..deployment.simulated import case
 from .town import Town
 
 TEA = {"green": [0.9, 0.1, 1.0], "black": [0.1, 0.9, 1.0], "mint": [0.5, 0.2, 1.0]}

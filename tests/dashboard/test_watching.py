@@ -21,7 +21,7 @@ from bandanna.deployment.messages.canonical import dumps, encode_base64url, load
 from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.errors import BandannaError
 
-from ..roles.inside import headers_of, shown, signed
+from ..deployment.inside import headers_of, shown, signed
 from .test_pages import Read
 from .town import ROLES, Seen, Town, run
 

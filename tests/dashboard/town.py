@@ -22,7 +22,7 @@ from bandanna.deployment.messages.canonical import sealing_key
 from bandanna.deployment.task import creation
 from bandanna.deployment.task.document import Secrets, Task
 
-from ..roles.inside import Inside
+from ..deployment.inside import Inside
 
 TOKEN = "the administrator's-token".replace(" ", "-")
 ROLES = {"registrar": 9700, "analyzer": 9701, "shuffler": 9702, "helper": 9703}

@@ -15,7 +15,7 @@ from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.errors import BandannaError
 
-from ..roles.inside import Inside, a_task
+from ..deployment.inside import Inside, a_task
 from .worlds import bold, clinic, trial
 
 

@@ -37,11 +37,11 @@ from bandanna.privacy.stores.database import LEDGER_SCHEMA
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.schema import open_database
 
+from ..deployment.inside import a_task, headers_of, shown
 from ..nursery import Child, nursery
 from ..postgres import server
-from ..roles.inside import a_task, headers_of, shown
 
-LAUNCHER = Path(__file__).parents[1] / "roles" / "faults" / "launcher.py"
+LAUNCHER = Path(__file__).parents[1] / "deployment" / "faults" / "launcher.py"
 USERS = 7
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bandanna.deployment.messages.report import FINAL, ZERO, Record, join_records
 
-from ..roles.collector.batches import SLOTS, Collecting, record, tagged
+from ..deployment.collector.batches import SLOTS, Collecting, record, tagged
 
 
 def of(own: Collecting, number: int, **others: Any) -> Record:

@@ -39,8 +39,8 @@ from bandanna.policies.registry import ALGORITHMS
 from bandanna.policies.serialization import make_encoding
 
 from ..client.town import Town
-from ..roles.inside import a_task, signed
-from ..roles.simulated import case, simulated
+from ..deployment.inside import a_task, signed
+from ..deployment.simulated import case, simulated
 
 NOT_DEPLOYABLE = {"RS-OFUL", "AdaC-OFUL"}  # devices would have to act one after the other
 # A client of these answers for all plays of a batch: they have no sessions.

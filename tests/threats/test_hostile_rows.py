@@ -13,7 +13,7 @@ from bandanna.device.noise import SecureNoise
 from bandanna.numeric.rng import SecureRandomness
 from bandanna.policies.base import RunnerState
 
-from ..roles.simulated import case
+from ..deployment.simulated import case
 
 BAD = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e90, -1.0, 0.5, 2.0**40, -(2.0**70), 0.0, 7.0)
 

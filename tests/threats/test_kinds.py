@@ -13,11 +13,11 @@ from bandanna.deployment.messages.canonical import Kind, dumps, loads, sign, sig
 from bandanna.deployment.messages.share import check_receipt
 from bandanna.errors import BandannaError, Unreadable
 
-from ..roles.hostile.attacked import Attacked
-from ..roles.hostile.test_shares import _closed as closed_share
-from ..roles.hostile.test_shares import _task as a_split_task
-from ..roles.served import Served
-from ..roles.test_processes import on_disk
+from ..deployment.hostile.attacked import Attacked
+from ..deployment.hostile.test_shares import _closed as closed_share
+from ..deployment.hostile.test_shares import _task as a_split_task
+from ..deployment.served import Served
+from ..deployment.test_processes import on_disk
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

@@ -25,8 +25,8 @@ from bandanna.protocols.gaussian import LocalGaussian, ShuffleGaussian
 from bandanna.protocols.mixers import MixerState
 from bandanna.simulation.environments.linear import LinearContextual
 
-from ..roles.hostile.attacked import Attack, Attacked, with_body
-from ..roles.inside import a_task
+from ..deployment.hostile.attacked import Attack, Attacked, with_body
+from ..deployment.inside import a_task
 
 BATCH = 8
 WORLD = LinearContextual(dim=3, n_arms=4)

@@ -35,14 +35,14 @@ from bandanna.errors import BandannaError
 from bandanna.storage.database.schema import open_database
 
 from ..client.town import Town as Devices
-from ..roles.faults.machine import check_history, task_of
-from ..roles.faults.test_disks import copied, rolled_back
-from ..roles.faults.test_points import begun, finish, work
-from ..roles.faults.town import _SCRIPTS, Town
-from ..roles.hostile.test_hostile_analyzer import Liar, shuffler_of
-from ..roles.inside import Inside, shown, signed
-from ..roles.served import Served
-from ..roles.test_processes import on_disk
+from ..deployment.faults.machine import check_history, task_of
+from ..deployment.faults.test_disks import copied, rolled_back
+from ..deployment.faults.test_points import begun, finish, work
+from ..deployment.faults.town import _SCRIPTS, Town
+from ..deployment.hostile.test_hostile_analyzer import Liar, shuffler_of
+from ..deployment.inside import Inside, shown, signed
+from ..deployment.served import Served
+from ..deployment.test_processes import on_disk
 
 POLICY = bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
 ARMS = [[0.1, 0.2, 0.3], [0.3, -0.1, 0.2]]

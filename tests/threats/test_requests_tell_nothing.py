@@ -20,7 +20,7 @@ from bandanna.deployment.messages.report import FINAL, ZERO, write_seal_key
 from bandanna.errors import BandannaError, InvalidArgument
 
 from ..client.town import URLS, Town
-from ..roles.inside import a_task, signed
+from ..deployment.inside import a_task, signed
 
 POLICY = bd.LinTS(dim=2, horizon=64, batch=16, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
 ARMS = [[0.1, 0.2], [0.3, 0.4]]

@@ -48,9 +48,9 @@ from bandanna.numeric.rng import SecureRandomness
 from bandanna.protocols.factory import make_mixer_encoding, mix_messages
 from bandanna.storage.database.schema import open_database
 
-from ..roles.inside import Inside, a_task
-from ..roles.served import Served
-from ..roles.test_processes import on_disk
+from ..deployment.inside import Inside, a_task
+from ..deployment.served import Served
+from ..deployment.test_processes import on_disk
 
 PEOPLE = 30
 

@@ -28,10 +28,10 @@ from bandanna.deployment.messages.report import (
 from bandanna.deployment.messages.tickets import COLLECTOR, prove_unused
 
 from ..client.town import Town as Devices
-from ..roles.collector.batches import SLOTS, Collecting, proof, receipt, record
-from ..roles.faults.people import People
-from ..roles.faults.test_points import begun, work
-from ..roles.faults.town import GRACE, Town
+from ..deployment.collector.batches import SLOTS, Collecting, proof, receipt, record
+from ..deployment.faults.people import People
+from ..deployment.faults.test_points import begun, work
+from ..deployment.faults.town import GRACE, Town
 
 
 def told(town: Town, content: bytes) -> RecordAnswer:

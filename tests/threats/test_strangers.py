@@ -27,8 +27,8 @@ from bandanna.storage.database.base import StorageError
 from bandanna.storage.database.schema import open_database
 from bandanna.storage.database.sqlite import SQLiteDatabase
 
+from ..deployment.serving.running import ADMIN, Running, rest, running
 from ..postgres import server
-from ..roles.serving.running import ADMIN, Running, rest, running
 from .asked import URLS, Asked, Nowhere, a_task, alive, built, settle
 
 MANY = 1100

@@ -15,10 +15,10 @@ from bandanna.errors import BandannaError, Unreadable
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.storage.database.schema import open_database
 
-from ..roles.faults.people import People
-from ..roles.faults.test_points import begun, finish
-from ..roles.faults.town import GRACE, Town
-from ..roles.helper.parties import SCHEMA, Users, give, helper, receipt, streamed
+from ..deployment.faults.people import People
+from ..deployment.faults.test_points import begun, finish
+from ..deployment.faults.town import GRACE, Town
+from ..deployment.helper.parties import SCHEMA, Users, give, helper, receipt, streamed
 
 
 @pytest.mark.parametrize("answer", [{}, {"receipt": None}, {"receipt": {"outcome": "burned"}}, "signed burned"])

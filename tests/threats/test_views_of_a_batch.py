@@ -15,8 +15,8 @@ from bandanna.deployment.messages.share import write_share
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.protocols.mixers import FullBatches, MixerState
 
-from ..roles.inside import Inside, a_task
-from ..roles.simulated import case
+from ..deployment.inside import Inside, a_task
+from ..deployment.simulated import case
 
 Views = Callable[[Batch, Part], Any]
 

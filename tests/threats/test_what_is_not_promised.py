@@ -24,7 +24,7 @@ from bandanna.policies.serialization import make_encoding
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.protocols.mixers import MixerState
 
-from ..roles.inside import Inside, a_task
+from ..deployment.inside import Inside, a_task
 from .test_one_report_counts_once import BATCH, closed, forwarded, sealed
 from .test_shuffler_two_mixers import PEOPLE, Deployed
 

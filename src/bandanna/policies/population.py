@@ -43,10 +43,9 @@ from bandanna.types import Floats, Ints
 
 # How the clients' averages of one phase reach the server: a protocol for every trust model, and one promise for all.
 #
-# An average per played action, in [-B, B]: the report of a client is a point of the box [-B, B]^s, of l2 diameter
-# 2 B sqrt s and l1 diameter 2 B s. Clients are fresh in every phase, so each is in one release, and the promise to
-# each
-# is that of the phase with the largest price: `promise` states it in advance, and no protocol is opened that the
+# An average per played action, in [-B, B]: the report of a client is a point of the box [-B, B]^s, of l2 diameter 2 B
+# sqrt s and l1 diameter 2 B s. Clients are fresh in every phase, so each is in one release, and the promise to each is
+# that of the phase with the largest price: `promise` states it in advance, and no protocol is opened that the
 # accountant does not find within it.
 #
 #     model      protocol                                    noise on the mean of U clients
@@ -57,8 +56,7 @@ from bandanna.types import Floats, Ints
 #     shuffle    binomial vector sum                         within 2 % of the central one
 #
 # In the local model `choose_local_protocol` takes the one of less noise, by public numbers only; a direction needs two
-# actions
-# or more, so phases with one action have Gaussian reports.
+# actions or more, so phases with one action have Gaussian reports.
 #
 # Reference: Li, Zhou and Ji 2024 [001], section IV; derivations in docs/calibration.md.
 
@@ -195,18 +193,16 @@ def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
 #
 #     W = max_b min_t (log(1/beta) + t^2 v_b/2 + n_b f(t a_b)) / t,   f(y) = -log(1 - y^2),
 #
-# with a_b = l max_x |c_bx| and n_b = l^2 sum_x c_bx^2 / a_b^2 (f is convex in y^2: equal terms are the worst case).
-# The estimate from a random direction u is (r/m) u. Its noise along c_b depends on the report: `std` is the mean over
-# all
-# directions, and only `std_along` bounds it for every report. With a = (r/m) |c_b|, Y = (r/m) <u, c_b> <= a and
-# E Y^2 <= (std_along |c_b|)^2, so log E exp(t (Y - E Y)) <= E Y^2 (exp(t a) - 1 - t a) / a^2 (Bennett), and
+# with a_b = l max_x |c_bx| and n_b = l^2 sum_x c_bx^2 / a_b^2 (f is convex in y^2: equal terms are the worst case). The
+# estimate from a random direction u is (r/m) u. Its noise along c_b depends on the report: `std` is the mean over all
+# directions, and only `std_along` bounds it for every report. With a = (r/m) |c_b|, Y = (r/m) <u, c_b> <= a and E Y^2
+# <= (std_along |c_b|)^2, so log E exp(t (Y - E Y)) <= E Y^2 (exp(t a) - 1 - t a) / a^2 (Bennett), and
 #
 #     W = max_b min_t (log(1/beta) + t^2 v_b/2 + n (exp(t a_b) - 1 - t a_b)) / t,
 #
 # a_b = a/U, n = U (std_along m/r)^2. For many clients this is sqrt(2 (v_b + std_along^2 |c_b|^2/U) log(1/beta)); for
-# few
-# it is wider, because directions of few clients are not Gaussian: the left tail of <u, c> can be heavier.
-# As printed, for d features and phase parameter h: W = (sqrt(2 d tau^2/(U h)) + sigma/sqrt U + 2 s sqrt(S d)) sqrt(2
+# few it is wider, because directions of few clients are not Gaussian: the left tail of <u, c> can be heavier. As
+# printed, for d features and phase parameter h: W = (sqrt(2 d tau^2/(U h)) + sigma/sqrt U + 2 s sqrt(S d)) sqrt(2
 # log(1/beta)), S = 4 d log log d + 16.
 #
 # Symbols: U `clients`, T `plays`, tau `noise`, s std of the noise on a mean, beta `failure`, t multiplier, r radius of
@@ -292,12 +288,10 @@ def printed_width(known: Uncertainty, protocol: BatchProtocol, log: float, *, di
 #     estimate  V_l = sum_x T_l(x) x x^T,   theta_l = V_l^{-1} sum_x T_l(x) x y_l(x)
 #     leave     x with max_b <theta_l, b - x> > 2 W_l
 #
-# A phase that the horizon cuts short is not released. Symbols: alpha `alpha`, sigma `sigma`, B `bound`, beta
-# `failure`.
-# Privacy: a client is in one phase and sends one report; see `promise`.
-# Reference: Li, Zhou and Ji 2024 [001], Algorithm 1.
-# Deviations: W_l from the design and noise in use (`confidence="exact"`); tight noise; local reports may be random
-# directions; for delta = 0 the Laplace noise is discrete.
+# A phase that the horizon cuts short is not released. Symbols: alpha `alpha`, sigma `sigma`, B `bound`, beta `failure`.
+# Privacy: a client is in one phase and sends one report; see `promise`. Reference: Li, Zhou and Ji 2024 [001],
+# Algorithm 1. Deviations: W_l from the design and noise in use (`confidence="exact"`); tight noise; local reports may
+# be random directions; for delta = 0 the Laplace noise is discrete.
 
 
 _ALGORITHM_DEFAULTS: dict[str, Any] = {"paper": "001", "protects": "local rewards"}

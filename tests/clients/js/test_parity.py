@@ -22,8 +22,8 @@ from bandanna.deployment.messages.report import Ticket
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError, InvalidArgument
 
-from ...roles.inside import Inside, a_task, signed
-from ...roles.simulated import case
+from ...deployment.inside import Inside, a_task, signed
+from ...deployment.simulated import case
 from ...threats.test_devices_are_total import spoilt
 from .recorded import RecordedCoins, RecordedNoise, Words
 from .running import node

@@ -23,7 +23,7 @@ from bandanna.deployment.processes import RunningDeployment
 from bandanna.policies.serialization import make_encoding
 from bandanna.protocols.mixers import MixerState
 
-from ...roles.test_processes import on_disk
+from ...deployment.test_processes import on_disk
 from .running import node
 
 pytestmark = pytest.mark.browser

@@ -16,8 +16,8 @@ from bandanna.deployment.messages.canonical import Opener, encode_base64url, exp
 from bandanna.deployment.messages.report import sealing_info, split_records
 from bandanna.deployment.task.document import Secrets, Task
 
-from ...roles.inside import Inside, a_task
-from ...roles.simulated import case
+from ...deployment.inside import Inside, a_task
+from ...deployment.simulated import case
 from .running import node
 
 pytestmark = pytest.mark.browser

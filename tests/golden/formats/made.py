@@ -22,9 +22,9 @@ from bandanna.policies.base import AssignedArms, Policy
 from bandanna.policies.registry import ALGORITHMS
 from bandanna.storage import encoding
 
+from ...deployment.inside import Inside, a_task
+from ...deployment.simulated import case
 from ...policies.conformance.catalogue import CASES
-from ...roles.inside import Inside, a_task
-from ...roles.simulated import case
 
 PLACE = Path(__file__).parent
 NAMES = "names.txt"  # every stored name of the package

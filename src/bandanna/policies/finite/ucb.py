@@ -168,14 +168,13 @@ class LDPUCB(PerRoundUCB):
 #     (14)]
 #     I_a(t) = (sum of the last episode + noise_a) / n + w sqrt(b log t/(2n)) + (l/n) b log t          Laplace, scale l
 #
-# Symbols: b `optimism`; rho-zCDP is s^2 = w^2/(2 rho), pure epsilon is l = w/epsilon. With w = 1 as printed.
-# Privacy: each reward is in one episode, and each episode is released once; which one follows from earlier releases
-# only. So a changed reward changes one release, and the promise is that of a single one, against an adversary who sees
-# all of them and chooses later data accordingly ([004], appendix D).
-# References: Azize and Basu 2024 [004], Algorithm 4, appendices C-E; Azize and Basu 2022 (AdaP-UCB).
-# Deviations: n is the real length of the last episode (the printed N/2 is 1/2 after the first pull); the noise is
-# drawn
-# once per arm and episode; any range; Gaussian noise is calibrated exactly, not by sqrt(2 log(1.25/delta))/epsilon.
+# Symbols: b `optimism`; rho-zCDP is s^2 = w^2/(2 rho), pure epsilon is l = w/epsilon. With w = 1 as printed. Privacy:
+# each reward is in one episode, and each episode is released once; which one follows from earlier releases only. So a
+# changed reward changes one release, and the promise is that of a single one, against an adversary who sees all of them
+# and chooses later data accordingly ([004], appendix D). References: Azize and Basu 2024 [004], Algorithm 4, appendices
+# C-E; Azize and Basu 2022 (AdaP-UCB). Deviations: n is the real length of the last episode (the printed N/2 is 1/2
+# after the first pull); the noise is drawn once per arm and episode; any range; Gaussian noise is calibrated exactly,
+# not by sqrt(2 log(1.25/delta))/epsilon.
 
 
 @stored_as("UCBEpisodesState")

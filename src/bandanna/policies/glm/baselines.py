@@ -42,8 +42,7 @@ from bandanna.types import Floats
 #     rho_t   = 2 L_mu kappa R c sqrt(2 d log(t) log(2 d T / failure)),   c = sqrt(3 + 2 log(1 + 2/lambda)),   lambda =
 #     d.
 #
-# Presets: `published`, as run by the authors of [003]: ridge = 2 lambda (their penalty multiplies |theta|^2), no
-# factor
+# Presets: `published`, as run by the authors of [003]: ridge = 2 lambda (their penalty multiplies |theta|^2), no factor
 # sqrt(log t) for the logistic link, no projection; `corrected`: ridge = lambda, sqrt(log t) for all links, theta
 # projected onto |theta| <= S. Deviation from the published run: theta_0 = 0 instead of a normal draw (one round).
 
@@ -157,10 +156,8 @@ class GLMUCB(PerRoundGLMPolicy[GLMUCBState]):
 #     radius^2 = 1 + (4/c) B + 8 (q/c)^2 log( (2/failure) sqrt(1 + 2B/c + 4 (q/c)^4 / failure^2) ).
 #
 # Presets: `published`, as run by the authors of [003]: index mu(<x, theta>) + radius |x|_{V^{-1}} of the Newton
-# iterate,
-# q = L_mu^2, and theta always rescaled to the sphere |theta| = S; `corrected`: index <x, V^{-1} z> + radius |x|, q =
-# R/2
-# (rewards in [0, R]), and the projection onto the ball in the norm of V.
+# iterate, q = L_mu^2, and theta always rescaled to the sphere |theta| = S; `corrected`: index <x, V^{-1} z> + radius
+# |x|, q = R/2 (rewards in [0, R]), and the projection onto the ball in the norm of V.
 
 
 @stored_as("GLOCState")
@@ -260,8 +257,7 @@ class GLOC(PerRoundGLMPolicy[GLOCState]):
 # Presets: `published`, as run by the authors of [003]: w = 1/2, theta'' regularised at theta', n the norm |.|_W;
 # `corrected`: w = 1/(2 + 2S), theta'' regularised at theta, n the squared norm; the index <x, theta> + radius |x|.
 # Deviations: both minima are found exactly - without the constraint they lie on the line theta - a W^{-1} x, a one-
-# dimensional equation - where the published run makes a number of gradient steps towards them; C is kept >= 0; the
-# stop
+# dimensional equation - where the published run makes a number of gradient steps towards them; C is kept >= 0; the stop
 # with an error when s'(theta'')/s'(theta') > 2 is left out.
 
 

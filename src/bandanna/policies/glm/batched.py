@@ -200,10 +200,9 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
 #     tau_1  = ( sqrt(kappa) e^{3S} d^2 gamma^2 alpha / S )^{2/3}, at most T/4
 #
 # The theorem's tau_1 exceeds every feasible horizon (7e7 at T = 1e5, d = 3, S = 2), so that we cut it off, and its
-# gamma
-# rules out nothing there. Presets: `published`, the printed constants with R in place of the self-concordance
-# constant;
-# `corrected`: that constant (erratum P8), lambda = d log T, and `width` times the gamma that concentration asks for,
+# gamma rules out nothing there. Presets: `published`, the printed constants with R in place of the self-concordance
+# constant; `corrected`: that constant (erratum P8), lambda = d log T, and `width` times the gamma that concentration
+# asks for,
 #
 #     gamma = (R/2) sqrt((d log(1 + T/d) + 2 log(T/failure)) / L_mu) + S sqrt(lambda), in the norm of H.
 #

@@ -177,8 +177,7 @@ def _backtrack(rows: _RegressionData, theta: Floats, move: Floats, promised: Flo
 #     g(a + D) = sum_i (mu(<x_i, a + D>) - r_i) x_i = sum_{|m| <= p} D^m / m! G_m + rest,
 #     G_m      = sum_i mu^(|m|)(<x_i, a>) x_i^m x_i   (and - r_i x_i in G_0),
 #
-# over multi-indices m of d variables: a new row is added to G in constant time, and the Hessian's polynomial is that
-# of
+# over multi-indices m of d variables: a new row is added to G in constant time, and the Hessian's polynomial is that of
 # g, differentiated. With C = sup |mu^(p+1) / mu'|, the rest moves the minimum by at most about C |D|^{p+1} / (p+1)!
 # (times the square root of the Hessian's condition number): `reach` is the |D| at which this is 1e-7.
 

@@ -57,8 +57,7 @@ if TYPE_CHECKING:
 # They belong to mu, where mu^2 is the sum of the squared prices of matrices and estimates (`parts_mu`).
 #
 # Theory (glm.md 3.5-3.8): with n_V and n_H bounds on the noise of V and H in norm for all rounds, M the self-
-# concordance
-# constant, z = `failure`:
+# concordance constant, z = `failure`:
 #
 #     lambda  = max(d log(T/z)/R^2, 6 n_V, 6 n_H),                               of both matrices and of the losses
 #     N       = rho_estimates T^2 / (2 calls (d + log(1/z))), at most 500         steps of an estimate (Lemma U.4)
@@ -71,8 +70,7 @@ if TYPE_CHECKING:
 #     beta    = sqrt(l_max/lambda) (4 a + 2 sqrt nu_tau)
 #     criterion I at 1/(gamma^2 kappa M^2), never if M = 0,     elimination gamma sqrt(kappa)
 #
-# The cap is ours: uncapped, an estimate would take N T gradients, which is of order T^3. nu and so the widths are
-# those
+# The cap is ours: uncapped, an estimate would take N T gradients, which is of order T^3. nu and so the widths are those
 # of the capped number.
 
 
@@ -345,11 +343,9 @@ class GLMJDPBase(RareSwitchingPolicy[State]):
 # Symbols: w = min(mu'(<x, theta_o>), L_mu)/e; G the residuals' bound; V_o, H_tau the matrices at the last refit.
 #
 # What the paper prints leaks: its criterion I reads the raw contexts of user t and, when it fires, calls the optimiser
-# and advances a counter at once, so that "a call" against "no call" is seen by everybody with infinite divergence.
-# Here
+# and advances a counter at once, so that "a call" against "no call" is seen by everybody with infinite divergence. Here
 # criterion I decides only which arm user t gets and into which part the leaf goes. Both refits are decided from
-# released
-# matrices, so their times are post-processing.
+# released matrices, so their times are post-processing.
 #
 # Privacy, for the replacement of user t's contexts and reward, unconditionally:
 #

@@ -165,20 +165,17 @@ def calibrate_glm_sdp(
 # w(x) x x^T (for V or H_k) and N of gradients (for theta_k). While a batch is collected nothing changes.
 #
 # Privacy: users are in one batch each, so batches do not compose. A user's matrix is positive semi-definite of
-# Frobenius
-# norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2 times that;
-# a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their tails
-# (calibration.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2, because
-# they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing
-# rests on a high-probability event, and what a user sends is calibrated exactly instead of by the printed constants.
+# Frobenius norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2
+# times that; a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their
+# tails (calibration.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2,
+# because they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing rests on a high-probability
+# event, and what a user sends is calibrated exactly instead of by the printed constants.
 #
 # Constants (`preset`): "tuned", ours and disclosed in docs/glm.md - warm-up T^{2/3}, lambda twice the noise's bound,
 # Newton steps with the released matrix, bounds from the law of the noise and a `width` that is not a theorem's;
-# "paper":
-# the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), lambda also of the losses and
-# nu
-# the excess loss after the `steps` that run (`descent`; Lemma U.3's number of steps is not run), for the worst batch.
-# With it nothing is ever ruled out at a horizon that one can run.
+# "paper": the theorem's form, gamma = 30 R S sqrt(d log T) + S sqrt(lambda) + sqrt(2(1 + MS) nu), lambda also of the
+# losses and nu the excess loss after the `steps` that run (`descent`; Lemma U.3's number of steps is not run), for the
+# worst batch. With it nothing is ever ruled out at a horizon that one can run.
 
 
 @register_algorithm(

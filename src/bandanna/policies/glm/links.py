@@ -88,8 +88,7 @@ def cumulants(chances: Floats, values: Floats, order: int) -> Floats:
 
 # Proven suprema of the truncated Poisson family: of its variance, and of |third cumulant| / variance.
 #
-# The law is P(k | z) proportional to e^{kz} / k! on 0, ..., R. Write m for its mean, k_2 and k_3 for its cumulants,
-# m_4
+# The law is P(k | z) proportional to e^{kz} / k! on 0, ..., R. Write m for its mean, k_2 and k_3 for its cumulants, m_4
 # for its fourth central moment and g = k_3 / k_2. All of these are functions of z, and
 #
 #     k_2 = m - (e^z - m)(R - m) <= R,     (log k_2)' = g,     g' = m_4 / k_2 - 3 k_2 - g^2 >= -2 k_2 >= -2 R,
@@ -100,9 +99,8 @@ def cumulants(chances: Floats, values: Floats, order: int) -> Floats:
 #     |g| <= max(g(b), -g(a)) + 2 R h,     k_2 <= e^{M h} k_2(a).
 #
 # Branch and bound: intervals whose bound is below a value that is attained elsewhere are dropped, the others are
-# halved.
-# Below z = -12, or 12 above log R, all but a share e^{-12} of the law is at 0 (or at R), and each chance is that many
-# times smaller than its neighbour's: there k_2 < 1e-5, and |g| <= 1.0001.
+# halved. Below z = -12, or 12 above log R, all but a share e^{-12} of the law is at 0 (or at R), and each chance is
+# that many times smaller than its neighbour's: there k_2 < 1e-5, and |g| <= 1.0001.
 
 
 _REACH = 12.0
@@ -196,8 +194,7 @@ def _cumulants(z: Floats, most: int) -> tuple[Floats, Floats]:
 #     loss      l(theta; x, r) = b(z) - r z,     mu = b',     gradient (mu(z) - r) x,     Hessian mu'(z) x x^T
 #
 # The loss is convex for every increasing mu, and E[gradient] = 0 at the true theta whatever the law of r: for the
-# canonical families it is the negative log-likelihood, for the probit link it is the matching ("integrated link")
-# loss.
+# canonical families it is the negative log-likelihood, for the probit link it is the matching ("integrated link") loss.
 # Every function is elementwise, finite and free of warnings for |z| up to 500 and beyond.
 #
 # Reference: paper [003], section 4 and Lemma H.1. Deviation: for the probit link, which is not canonical,

@@ -28,10 +28,8 @@ from bandanna.types import Bools, Floats
 #
 # A is (eta/t) I with eta = 2S/(L sqrt N), L = G + ridge S/t, the rule of Lemma U.4 [003], and the answer the mean of
 # theta_1..theta_N; or A is the inverse of a public matrix (noisy Newton steps) and the answer the mean of the later
-# half
-# of the iterates. `descend` reads no data: everything is post-processing of the sums g_j. What a device adds to them
-# is
-# `gradients`, clipped: |x| <= 1, residuals in [-G, G], so a user's gradient lies in the ball of radius G.
+# half of the iterates. `descend` reads no data: everything is post-processing of the sums g_j. What a device adds to
+# them is `gradients`, clipped: |x| <= 1, residuals in [-G, G], so a user's gradient lies in the ball of radius G.
 #
 # Utility (Lemma U.2 [003], derived anew: our copy lacks its formulas). Let F = (loss)/t with minimum F* on
 # |theta| <= S, D = 2S, and let the noise of a sum have independent coordinates that are sub-Gaussian with standard
@@ -226,15 +224,12 @@ def lipschitz(residual_bound: float, ridge: float, parameter_bound: float, count
 #     g_j = sum_i clip(mu(<x_i, theta_j>) - r_i) x_i + z_j,       z_j ~ N(0, std^2 I),
 #
 # with the steps of `descent`. Symbols: N `steps`; S `parameter_bound`; G = sup |mu - r| the residuals' bound; t
-# `count`,
-# a public number.
+# `count`, a public number.
 #
 # Privacy. Features are clipped to |x| <= 1 and residuals to [-G, G], so one user's gradient has norm at most G and the
 # sum moves by at most 2G when a user is replaced, by at most G when one is added or removed. Step sizes, N, the start
-# and
-# the projection depend on public quantities only, the regulariser on no data at all. Hence every step is a Gaussian
-# release of price 2G/std, and a call costs rho = N (2G)^2 / (2 std^2) in zCDP; later gradients are taken at points
-# that
+# and the projection depend on public quantities only, the regulariser on no data at all. Hence every step is a Gaussian
+# release of price 2G/std, and a call costs rho = N (2G)^2 / (2 std^2) in zCDP; later gradients are taken at points that
 # depend on earlier releases, which adaptive composition allows.
 #
 # Utility. For the lemma's rule the excess of the mean loss is bounded in `descent`; in expectation by
@@ -306,8 +301,7 @@ def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int =
 # Private estimation in the shuffle model: every gradient is a shuffled vector sum (paper [003], Algorithm 7).
 #
 # All n users of a batch take part in each of N rounds: in round j they receive theta_j, form their clipped gradients,
-# and
-# the binomial vector sum (`protocols.shuffle_binomial`) turns these into a noisy total. The regulariser and the
+# and the binomial vector sum (`protocols.shuffle_binomial`) turns these into a noisy total. The regulariser and the
 # projection are the analyzer's. Deviations: our tight binomial noise with its composable price (calibration.md A.3b)
 # instead of the printed constants, numerical composition over the rounds instead of advanced composition, and sums.
 #

@@ -204,12 +204,10 @@ def select_features(contexts: Floats, actions: Ints) -> Floats:
 # first switch); H_tau is a copy.
 #
 # `published`, as run by the authors of [003]: V += x x^T / (1 + |x|^2_{V^{-1}}), a misplaced denominator (erratum K1);
-# no
-# projection of estimates that next to nothing penalises (K10); theta_tau on all rounds, the centre
-# (theta_o + theta_tau)/2; and H_tau an alias of H, so that the criterion fires once and the bonus follows H in every
-# round after that (K6). Deviation from that run: estimates by Newton's method on the matching loss, where theirs
-# stopped
-# early in some rounds (K7).
+# no projection of estimates that next to nothing penalises (K10); theta_tau on all rounds, the centre (theta_o +
+# theta_tau)/2; and H_tau an alias of H, so that the criterion fires once and the bonus follows H in every round after
+# that (K6). Deviation from that run: estimates by Newton's method on the matching loss, where theirs stopped early in
+# some rounds (K7).
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,10 +311,8 @@ class RSGLinUCBBase(NonPrivateGLMPolicy[State], RareSwitchingPolicy[State]):
 # RS-GLinUCB: kappa only where it explores, few estimates (Sawarni, Das, Barman and Sinha 2024, Algorithm 2).
 #
 # The rules of `RareSwitchingPolicy`, with rows in the clear and the constants of `rs_rules`. theta_o is that of all
-# explored
-# rows, theta_tau is fitted when criterion II holds; both begin at what the last round without exploration used: it
-# does
-# not matter how often they are fitted in between.
+# explored rows, theta_tau is fitted when criterion II holds; both begin at what the last round without exploration
+# used: it does not matter how often they are fitted in between.
 
 
 @stored_as("RSGLinUCBState")
@@ -510,9 +506,8 @@ class RSGLinUCB(RSGLinUCBBase[RSGLinUCBState]):
 # What a round of GLM-JDP adds to the stream: one of two matrices, the other being zero.
 #
 # A leaf is (x x^T, 0) if the round explored, else (0, w x x^T) with 0 <= w <= 1: a block-diagonal positive semi-
-# definite
-# matrix of Frobenius norm at most 1. Two of them have <A, B> >= 0, so |A - B| <= sqrt 2, whichever blocks they are in.
-# Stacked, each block by its upper triangle, with off-diagonal entries times sqrt 2: an isometry.
+# definite matrix of Frobenius norm at most 1. Two of them have <A, B> >= 0, so |A - B| <= sqrt 2, whichever blocks they
+# are in. Stacked, each block by its upper triangle, with off-diagonal entries times sqrt 2: an isometry.
 
 
 @stored_as("Leaves")

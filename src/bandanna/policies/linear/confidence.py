@@ -28,8 +28,7 @@ from bandanna.types import Floats
 #     beta_m = s sqrt(2 log(3/a) + d log(1 + t_m / (d lambda_min))) + S sqrt(lambda_max) + nu        [000, Lemma A.2]
 #
 # except with probability a (`failure`), a third each for rewards, matrix and vector. The noise law is known, so its
-# quantiles are computed, not bounded by constants: an isotropic symmetric matrix whose packed coordinates have
-# standard
+# quantiles are computed, not bounded by constants: an isotropic symmetric matrix whose packed coordinates have standard
 # deviation 1 has sup_x x^T N x with variance 1 in every direction, so |N|, the supremum over x and both signs, exceeds
 # its mean by more than sqrt(2 log(1/p)) with probability at most p (Borell-TIS), and |h| is chi-distributed. For sums
 # of independent symmetric batches, Levy's inequality P(max_m |N_m| > x) <= 2 P(|N_M| > x) lets one quantile serve all
@@ -41,8 +40,7 @@ from bandanna.types import Floats
 #     beta_m = sqrt(2 log(2/a) + d log(1 + t_m / (d lambda_min))) + S sqrt(lambda_max) + nu          [000, Lemma A.4]
 #
 # and for concurrent shufflers over n users, with a = 1/n, s the rewards' standard deviation, and sigma' an error that
-# no
-# entry of a running sum exceeds but with probability 1/(n^2 (d^2 + d)), the d_low - 1 users included whose batch is
+# no entry of a running sum exceeds but with probability 1/(n^2 (d^2 + d)), the d_low - 1 users included whose batch is
 # open,
 #
 #     sigma' = c1 (d_low - 1 + sigma sqrt(2 log(2 n^2 (d^2 + d)))),     lambda = 2 sigma' d,
@@ -285,10 +283,8 @@ def compute_confidence(
 
 # Where theta must be, given released sums whose noise is known: the summed ellipsoid (docs/bounds.md).
 #
-# After m batches of t users v = sum x y + h and G = sum x x^T + N are released, so v - G theta* = e + h - N theta*
-# with
-# the rewards' e = sum x eta. With s the rewards' and sigma the noise's standard deviation, |theta*| <= S, |N| <=
-# Sigma,
+# After m batches of t users v = sum x y + h and G = sum x x^T + N are released, so v - G theta* = e + h - N theta* with
+# the rewards' e = sum x eta. With s the rewards' and sigma the noise's standard deviation, |theta*| <= S, |N| <= Sigma,
 # and k sigma that of u^T N u for |u| = 1 (k = 1, or sqrt 2 for reports that are not isometric),
 #
 #     omega = sigma^2 (1 + k^2 S^2/2) + s^2 ridge,    R = (omega + s^2 Sigma) I + s^2 G,    rho = omega / s^2,

@@ -48,13 +48,11 @@ from bandanna.types import Floats, Ints
 #     theta ~ N(theta_hat, alpha^2 P^{-1}) on the device,   action = argmax_x <x, theta>
 #
 # with theta_hat and P of `posterior`. One frozen batch so covers many arms, in proportion to how likely each is the
-# best:
-# what a single optimistic index cannot do while nothing is learned, and why batches may grow.
+# best: what a single optimistic index cannot do while nothing is learned, and why batches may grow.
 #
 # Privacy: snapshots are computed from releases; a device's draw uses the snapshot, its own coins and its own features.
 # Whoever sees snapshots, other people's actions and their probabilities sees post-processing of releases and of data
-# that
-# are not the user's: the guarantee is that of the releases.
+# that are not the user's: the guarantee is that of the releases.
 #
 # References: Thompson 1933; Agrawal and Goyal 2013. Deviations: the posterior of noisy sums, intercept reports,
 # batches.
@@ -391,8 +389,7 @@ def _outer(scale: Floats) -> Floats:
 #   probability is exact; it is averaged over DIRECTIONS fixed directions, with the standard error of that average.
 #
 # Of an arm that was taken the probability is not 0. Where none of the directions meets the region in which it wins,
-# MORE
-# times as many are averaged; if all of them miss it, half of one counts as having met it, with as large an error.
+# MORE times as many are averaged; if all of them miss it, half of one counts as having met it, with as large an error.
 #
 # With a parameter of its own for each arm the scores are independent: one integral over that of arm k.
 

@@ -328,10 +328,9 @@ def _linucb_upper(setting: RunSetting) -> BoundCalls:
 
 # Linear contextual bandits whose contexts are public and whose rewards are private: AdaC-OFUL.
 #
-# Symbols: T `horizon`, d `dim`, rho, delta of the paper `failure`, lambda `ridge`, C `growth` (an episode ends when
-# the
-# determinant has grown by 1 + C), lambda_0 `least_eigenvalue` of E[A A^T], w `width` of the rewards' range.
-# Reference: Azize and Basu 2024 [004], Table I, Theorems 5 and 14, appendix F.
+# Symbols: T `horizon`, d `dim`, rho, delta of the paper `failure`, lambda `ridge`, C `growth` (an episode ends when the
+# determinant has grown by 1 + C), lambda_0 `least_eigenvalue` of E[A A^T], w `width` of the rewards' range. Reference:
+# Azize and Basu 2024 [004], Table I, Theorems 5 and 14, appendix F.
 
 
 @register_bound(

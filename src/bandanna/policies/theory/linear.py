@@ -13,9 +13,8 @@ from bandanna.policies.theory.base import BoundCalls, RunSetting, check_above, f
 # Linear bandits with a fixed set of arms and rho-Interactive zCDP: AdaC-GOPE from above, every policy from below.
 #
 # Symbols: T `horizon`, K `n_arms`, d `dim`, rho, delta of the paper `failure`, w `width` of the rewards' range (2 in
-# the
-# paper: rewards in [-1, 1]).
-# Reference: Azize and Basu 2024 [004], Tables I and II, Theorems 4 and 9, appendices E and G.
+# the paper: rewards in [-1, 1]). Reference: Azize and Basu 2024 [004], Tables I and II, Theorems 4 and 9, appendices E
+# and G.
 
 
 _LARGEST_PHASES = 64
@@ -149,17 +148,13 @@ def find_gope_bounds(setting: RunSetting) -> BoundCalls:
 # Generalised linear contextual bandits: rates of paper 003, logarithms as the abstract has them.
 #
 # Symbols: T `horizon`, K `n_arms`, d `dim`, epsilon. The instance's kappa is in lower-order terms only, which are left
-# out. Reference: paper [003], abstract, Theorems 5.1 and 6.2, Lemma 7.1; Sawarni et al. 2024. The displayed formulas
-# of
+# out. Reference: paper [003], abstract, Theorems 5.1 and 6.2, Lemma 7.1; Sawarni et al. 2024. The displayed formulas of
 # our copy of [003] are lost: the upper rates are those of its abstract.
 #
 # The lower rate. Section 7 of [003] adds two bounds. The first, d sqrt(T) of Abeille et al. 2021 (Theorem 2), is for
-# the
-# unit ball as the set of arms. The second, d/epsilon of Lemma 7.1, is for the 2d arms +e_i and -e_i, scaled. Neither
-# is
-# for K arms, and d sqrt(T) is false for few of them: SupLinUCB has sqrt(d T) times logarithms at K = 2 (Chu et al.
-# 2011).
-# Contexts that take turns give a bound for every K >= 2 (ours, not the paper's). Let b = min(d, log2 K):
+# the unit ball as the set of arms. The second, d/epsilon of Lemma 7.1, is for the 2d arms +e_i and -e_i, scaled.
+# Neither is for K arms, and d sqrt(T) is false for few of them: SupLinUCB has sqrt(d T) times logarithms at K = 2 (Chu
+# et al. 2011). Contexts that take turns give a bound for every K >= 2 (ours, not the paper's). Let b = min(d, log2 K):
 #
 # * Split the d coordinates into d/b blocks of b, and show block after block, its 2^b <= K arms being the signs over
 #   sqrt b. A block is a bandit of dimension b with T b/d rounds, whose regret is of order b sqrt(T b/d) (Dani et al.

@@ -16,14 +16,7 @@ from bandanna.numeric import search
 from bandanna.privacy import amplification, blanket, gdp, shuffled_gaussian
 
 from ..drawn import examples
-from .shuffle_enumeration import (
-    hockey_stick,
-    k_ary_response,
-    local_epsilon,
-    neighbours,
-    random_randomizer,
-    worst_delta,
-)
+from .shuffle_enumeration import hockey_stick, k_ary_response, local_epsilon, neighbours, random_randomizer, worst_delta
 
 FRACTIONS = np.array([0.0, 0.1, 0.25, 0.5, 0.75, 0.9])  # of eps0, at which divergences are compared
 SENSITIVITY = math.sqrt(4.5)

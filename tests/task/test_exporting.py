@@ -23,7 +23,7 @@ from bandanna.deployment.task.export import describe_progress, export_task, fetc
 from bandanna.errors import BandannaError
 from bandanna.simulation.environments.linear import LinearContextual
 
-from ..roles.inside import Inside, a_task, headers_of, shown, signed
+from ..deployment.inside import Inside, a_task, headers_of, shown, signed
 
 POLICY = {"dim": 2, "horizon": 60, "epsilon": 5.0, "delta": 1e-3, "batch": 20}
 
