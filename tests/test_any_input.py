@@ -422,6 +422,9 @@ def test_every_public_name_is_here() -> None:
         "FixedLength",
         "PlayedRounds",
         "StoppedByPublicData",
+        "LinearPolicy",
+        "LinearSums",
+        "argmax",
         "stored_as",
     }  # of a policy: code, not input
     simple = {"Bits", "MemoryStore", "SecureNoise", "none"}  # without arguments
