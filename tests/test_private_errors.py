@@ -611,7 +611,7 @@ def test_a_session_shows_nothing(tmp_path: Path) -> None:
     town = Town(policy, tmp_path)
     session = town.session()
     decision = session.act(np.zeros((4, 3)))
-    with pytest.raises(InvalidStatistic, match=r"^reward = a str is not allowed: a finite number"):
+    with pytest.raises(InvalidStatistic, match=r"^reward must be a finite number.*, got a str"):
         session.report(decision, TEXT)  # type: ignore[arg-type]
     for value in WHOLES:
         session = town.session()
@@ -655,13 +655,13 @@ def test_simulations_of_recorded_tables_show_nothing(name: str) -> None:
 
 def test_what_is_configured_is_still_quoted() -> None:
     """Errors about arguments that are nobody's data show what was given, as before."""
-    with pytest.raises(InvalidArgument, match=r"epsilon = -987654.321 is not allowed"):
+    with pytest.raises(InvalidArgument, match=r"epsilon must be .*, got -987654.321"):
         bd.privacy.ApproxDP(epsilon=-NUMBER, delta=1e-5)
-    with pytest.raises(InvalidArgument, match=r"horizon = 0.5 is not allowed"):
+    with pytest.raises(InvalidArgument, match=r"horizon must be .*, got 0.5"):
         bd.LinUCB(dim=3, horizon=0.5, privacy=PRIVACY)
-    with pytest.raises(InvalidArgument, match=r"target = 'arm:c' is not allowed: .*the arms a, b"):
+    with pytest.raises(InvalidArgument, match=r"target must be .*the arms a, b.*, got 'arm:c'"):
         bd.ope.snips(LOG, "arm:c")
-    with pytest.raises(InvalidArgument, match=r"reward = 'rewards' is not allowed: column 1 has a similar name"):
+    with pytest.raises(InvalidArgument, match=r"reward must be column 1 has a similar name.*, got 'rewards'"):
         bd.Log.from_frame(PLAIN, arm="arm", reward="rewards", propensity="p")
 
 
@@ -676,7 +676,7 @@ def test_what_is_configured_is_still_quoted() -> None:
 def test_a_value_is_described_by_type_and_shape(value: Any, told: str) -> None:
     """A summary names the type and the shape; the error's text and attribute are the summary."""
     error = InvalidStatistic("reward", value, "a number")
-    assert (str(error), error.value) == (f"reward = {told} is not allowed: a number", told)
+    assert (str(error), error.value) == (f"reward must be a number.*, got {told}", told)
     assert type(error.value) is ValueSummary
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.value, type(again.value)) == (str(error), told, ValueSummary)

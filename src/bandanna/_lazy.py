@@ -65,18 +65,18 @@ class UnknownName(AttributeError):
 
     def __str__(self) -> str:
         hint = "" if self._name.startswith("_") else self._suggest()
-        return f"module {self._package!r} has no attribute {self._name!r}{': ' * bool(hint)}{hint}"
+        return f"module {self._package!r} has no attribute {self._name!r}{'. ' * bool(hint)}{hint}"
 
     def _suggest(self) -> str:
         from bandanna.errors import did_you_mean, find_nearest_word
 
         homes = _list_names_of_packages(self._package)
         if self._name in homes:
-            return f"write bd.{homes[self._name]}"
+            return f"Write bd.{homes[self._name]}"
         near, far = find_nearest_word(self._name, self._public), find_nearest_word(self._name, homes)
         if near and (near.lower() == self._name.lower() or far.lower() != self._name.lower()):
-            return did_you_mean(self._name, self._public).strip()
-        return f"did you mean bd.{homes[far]}?" if far else ""
+            return did_you_mean(self._name, self._public)
+        return f"Did you mean bd.{homes[far]}?" if far else ""
 
 
 def _list_names_of_packages(asking: str) -> dict[str, str]:

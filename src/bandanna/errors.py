@@ -103,20 +103,66 @@ def describe_json_error(error: Exception) -> str:
 
 
 class InvalidArgument(BandannaError, ValueError):
-    """An argument has a value that is not allowed; the message names argument, value and what is allowed.
+    """An argument has a value that is not allowed: "X must be Y, got Z".
 
-    `value` is the object as it was given; the message shows it on one line, shortened.
+    Parameters
+    ----------
+    argument
+        The name of the argument.
+    value
+        The object as it was given. The message shows it on one line, shortened.
+    allowed
+        What the argument must be: a noun phrase such as "a number in (0, 1)".
+    hint
+        One sentence that says what to do; empty where `allowed` says it.
     """
 
-    def __init__(self, argument: str, value: Any, allowed: str) -> None:
+    def __init__(self, argument: str, value: Any, allowed: str, hint: str = "") -> None:
         self.argument = argument
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{argument} = {format_value(value)} is not allowed: {allowed}")
+        self.hint = hint
+        super().__init__(f"{argument} must be {allowed}, got {format_value(value)}{hint and f'. {hint}'}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle by the three parts, so that the error survives the way between processes."""
-        return type(self), (self.argument, self.value, self.allowed)
+        """Pickle by the parts, so that the error survives the way between processes."""
+        return type(self), (self.argument, self.value, self.allowed, self.hint)
+
+    def rename(self, argument: str) -> InvalidArgument:
+        """Return the same error about an argument that the caller knows by another name."""
+        return type(self)(argument, self.value, self.allowed, self.hint)
+
+
+class UnknownArgument(InvalidArgument):
+    """A function, class or table was given an argument that it does not have.
+
+    Parameters
+    ----------
+    argument
+        The name that was given.
+    value
+        The value that was given with it.
+    owner
+        The function, class or table, as the caller writes it.
+    known
+        The names that exist, joined by commas.
+    hint
+        "Did you mean 'seed'?", or empty.
+    """
+
+    def __init__(self, argument: str, value: Any, owner: str, known: str, hint: str = "") -> None:
+        super().__init__(argument, value, "left out", hint)
+        self.owner = owner
+        self.known = known
+        self.args = (f"{owner} has no argument {argument!r}. {hint}{hint and ' '}It takes {known}",)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the parts."""
+        return type(self), (self.argument, self.value, self.owner, self.known, self.hint)
+
+    def rename(self, argument: str) -> UnknownArgument:
+        """Return the same error about an argument that the caller knows by another name."""
+        return type(self)(argument, self.value, self.owner, self.known, self.hint)
 
 
 class InvalidBudget(InvalidArgument):
@@ -130,8 +176,8 @@ class InvalidStatistic(InvalidArgument):
     the program has declared: neither holds a user's value. A text is not shown, unless it is a `ValueSummary`.
     """
 
-    def __init__(self, argument: str, value: Any, allowed: str) -> None:
-        super().__init__(argument, ValueSummary.of(value), allowed)
+    def __init__(self, argument: str, value: Any, allowed: str, hint: str = "") -> None:
+        super().__init__(argument, ValueSummary.of(value), allowed, hint)
 
 
 class OutsideTheorem(InvalidArgument):
@@ -236,15 +282,15 @@ _NEAR = 0.65  # resemblance, from 0 to 1, below which a word is not meant
 
 
 def did_you_mean(word: Any, known: Iterable[str]) -> str:
-    """Return a question with the nearest known word, to stand before all of them; empty if none is near."""
+    """Return a question that names the nearest known word; empty if none is near."""
     close = find_nearest_word(word, known)
-    return f"did you mean {close!r}? " if close else ""
+    return f"Did you mean {close!r}?" if close else ""
 
 
 def suggest_column(name: str, columns: Sequence[Any]) -> str:
     """Say where a column of a similar name is, without its name, which may be a cell of a file without header."""
     close = find_nearest_word(name, [each for each in columns if isinstance(each, str)])
-    return f"column {list(columns).index(close)} has a similar name; " if close else ""
+    return f"Column {list(columns).index(close)} has a similar name." if close else ""
 
 
 def find_nearest_word(word: Any, known: Iterable[str]) -> str:

@@ -21,7 +21,15 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from bandanna.errors import BandannaError, InvalidArgument, InvalidBudget, InvalidStatistic, ValueSummary, did_you_mean
+from bandanna.errors import (
+    BandannaError,
+    InvalidArgument,
+    InvalidBudget,
+    InvalidStatistic,
+    UnknownArgument,
+    ValueSummary,
+    did_you_mean,
+)
 from bandanna.types import Floats
 
 # Arguments
@@ -191,7 +199,7 @@ def one_of(argument: str, value: Any, allowed: tuple[str, ...]) -> str:
     """Return one of a few words; the error about a misspelt one suggests the nearest."""
     if not isinstance(value, str) or value not in allowed:
         words = ", ".join(repr(word) for word in allowed)
-        raise InvalidArgument(argument, value, f"{did_you_mean(value, allowed)}one of {words}")
+        raise InvalidArgument(argument, value, f"one of {words}", did_you_mean(value, allowed))
     return str(value)
 
 
@@ -227,14 +235,13 @@ def checked_keywords(called: str) -> Callable[[Callable[P, Answer]], Callable[P,
     def decorate(function: Callable[P, Answer]) -> Callable[P, Answer]:
         expected = signature(function)
         known = [name for name in expected.parameters if name not in _BOUND]
-        takes = f"it takes {', '.join(known)}"
 
         @wraps(function)
         def checked(*arguments: P.args, **named: P.kwargs) -> Answer:
             for name, value in named.items():
                 if name not in known:
                     hint = did_you_mean(name, (each for each in known if each not in named))
-                    raise InvalidArgument(name, ValueSummary.of(value), f"{called} has no such argument: {hint}{takes}")
+                    raise UnknownArgument(name, ValueSummary.of(value), called, ", ".join(known), hint)
             try:
                 expected.bind(*arguments, **named)
             except TypeError:
@@ -276,16 +283,15 @@ def _describe_bad_arguments(
     places = [name for name in parameters if parameters[name].kind is not Parameter.KEYWORD_ONLY]
     if len(given) > len(places):
         rest = next((name for name in known if name not in places and name not in named), "...")
-        return InvalidArgument(
-            "arguments", f"{len(given) - len({*_BOUND} & {*places})} without names", f"{called}({rest}=...)"
-        )
+        unnamed = len(given) - len({*_BOUND} & {*places})
+        return InvalidArgument("arguments", f"{unnamed} without names", "named", f"Write {called}({rest}=...)")
     absent = [
         name
         for name in known
         if parameters[name].default is Parameter.empty and name not in named and name not in places[: len(given)]
     ]
     missing = absent[0] if absent else "arguments"
-    return InvalidArgument(missing, None, f"{called} needs it: it takes {', '.join(known)}")
+    return InvalidArgument(missing, None, "given", f"{called} takes {', '.join(known)}")
 
 
 # Tables read from files
@@ -320,8 +326,9 @@ def check_keys(
     for key, value in table.items():
         if key not in list(known):
             shown = "a table" if isinstance(value, Mapping) else value
-            allowed = f"unknown key{owner}, {did_you_mean(key, known)}known are {', '.join(known)}"
-            raise InvalidArgument(f"{prefix}{key}", shown, allowed)
+            raise InvalidArgument(
+                f"{prefix}{key}", shown, f"one of the keys{owner}: {', '.join(known)}", did_you_mean(key, known)
+            )
     for key in needed:
         if key not in table:
             raise BandannaError(f"{prefix}{key} is missing: needed are {', '.join(needed)}")
@@ -349,7 +356,7 @@ def prefix_errors(where: str) -> Iterator[None]:
     try:
         yield
     except InvalidArgument as error:
-        raise type(error)(f"{where}{error.argument}", error.value, error.allowed) from error
+        raise error.rename(f"{where}{error.argument}") from error
     except BandannaError as error:
         raise BandannaError(f"{where.rstrip('.: ')}: {error}") from error
 

@@ -48,7 +48,7 @@ def test_json_has_the_promised_columns(
         (("--gallery", "--view", "snapshot"), "--view"),
         (("gaussian", "--trials", "10"), "trials"),
         (("gaussian", "--epsilon", "-1"), "epsilon"),
-        (("gaussian", "--view", "snapshot"), "TARGET = 'gaussian' is not allowed: a policy"),
+        (("gaussian", "--view", "snapshot"), "TARGET must be a policy, got 'gaussian'"),
         (("gaussian", "--trust", "local"), "--trust"),
         (("shuffle_binomial", "--trust", "local"), "--trust"),
         (("LinUCB-JDP", "--view", "snapshots"), "view"),

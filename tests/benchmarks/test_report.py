@@ -90,7 +90,7 @@ def test_what_changed_is_named() -> None:
 @pytest.mark.parametrize("threshold", [1.0, 0.5, -1.0, float("nan"), "much"])
 def test_a_threshold_is_above_one(threshold: float) -> None:
     """A threshold that would call everything slower is taken."""
-    with pytest.raises(InvalidArgument, match=r"threshold = .* is not allowed: a finite number > 1: how many times"):
+    with pytest.raises(InvalidArgument, match=r"threshold must be a finite number > 1: how many times"):
         compare(report(), report(), threshold=threshold)
 
 

@@ -146,8 +146,8 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "PLACE = 'nowhere' is not allowed: an analyzer's address"),
-        (["."], "is not allowed: at least 16 letters"),
+        (["nowhere"], "PLACE must be an analyzer's address, got 'nowhere'"),
+        (["."], " must be at least 16 letters"),
         ([".", "--port", "70000"], "--port = 70000"),
     ],
 )

@@ -107,7 +107,7 @@ def test_what_is_no_number_is_refused_by_its_place() -> None:
     x, y, _ = sample()
     spoilt = x.copy()
     spoilt[3, 1] = np.nan
-    with pytest.raises(InvalidStatistic, match=r"features\[3, 1\] = a float that is not finite is not allowed"):
+    with pytest.raises(InvalidStatistic, match=r"features\[3, 1\] must be .*, got a float that is not finite"):
         maximum_likelihood(Logistic(), spoilt, y, ridge=0.5)
     with pytest.raises(InvalidStatistic, match=r"rewards\[0\] = a float that is not finite"):
         maximum_likelihood(Logistic(), x, np.where(np.arange(len(y)) == 0, np.inf, y), ridge=0.5)

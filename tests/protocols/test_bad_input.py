@@ -76,7 +76,7 @@ def refused(
     assert caught.value.argument == argument
     given_ = str(caught.value.value) if error is InvalidStatistic else caught.value.value
     assert given_ == value or (value != value and given_ != given_)
-    assert str(caught.value) == f"{argument} = {caught.value.value!r} is not allowed: {caught.value.allowed}"
+    assert str(caught.value) == f"{argument} must be {caught.value.allowed}, got {caught.value.value!r}"
     assert caught.value.allowed
 
 

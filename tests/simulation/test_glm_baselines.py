@@ -117,7 +117,7 @@ def test_equal_arms_and_certain_rewards_are_harmless(kind: type, preset: str) ->
 
 def test_a_kappa_below_every_slope_is_refused() -> None:
     """A bound on 1/mu' that no arm can keep would pass, and make every confidence set too small."""
-    with pytest.raises(InvalidArgument, match=r"kappa = 3.9 is not allowed: .* at least 1/sup mu' = 4"):
+    with pytest.raises(InvalidArgument, match=r"kappa must be .* at least 1/sup mu' = 4.*, got 3.9"):
         GLOC(dim=2, horizon=10, kappa=3.9)
     assert GLOC(dim=2, horizon=10, kappa=4.0).curvature == 4.0
     assert GLOC(dim=2, horizon=10, link="linear", kappa=1.0).curvature == 1.0

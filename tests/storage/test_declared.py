@@ -110,7 +110,7 @@ def test_an_agent_refuses_a_policy_without_a_name() -> None:
 def test_two_kinds_with_one_name_are_refused() -> None:
     """A name that another class has is refused, and the error names that class; a later definition takes the name."""
     first = stored_as("TakenOnce")(make_dataclass("First", []))
-    with pytest.raises(InvalidArgument, match=r"'TakenOnce' is not allowed: a name that is not taken: .*First has"):
+    with pytest.raises(InvalidArgument, match=r"'TakenOnce'  must be a name that is not taken: .*First has"):
         stored_as("TakenOnce")(make_dataclass("Second", []))
     with pytest.raises(InvalidArgument, match=r"LinUCB has this one"):
         stored_as("LinUCB")(make_dataclass("Second", []))

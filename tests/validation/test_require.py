@@ -141,7 +141,7 @@ def test_numbers_beyond_the_floats(value: Any) -> None:
         validation.open_probability,
         validation.integer,
     ):
-        with pytest.raises(InvalidArgument, match=r"^x = .* is not allowed: "):
+        with pytest.raises(InvalidArgument, match=r"^x must be "):
             check("x", value)
     with pytest.raises(InvalidArgument):
         validation.positive("x", value, infinite=True)
@@ -164,7 +164,7 @@ def test_a_count_has_a_limit_unless_it_is_lifted() -> None:
     """A count at which floats skip whole numbers passes, or a long seed does not."""
     with pytest.raises(InvalidArgument, match="at most 9,007,199,254,740,992"):
         validation.integer("n", 2**53 + 1)
-    with pytest.raises(InvalidArgument, match="n = 11 is not allowed: a whole number >= 1, at most 10"):
+    with pytest.raises(InvalidArgument, match="n must be a whole number >= 1, at most 10.*, got 11"):
         validation.integer("n", 11, most=10)
     assert validation.integer("seed", 2**127, most=None) == 2**127
 
@@ -203,7 +203,7 @@ def test_truth_values_and_factors() -> None:
 @pytest.mark.parametrize("value", ["ab", b"ab", {"a": 1}, {"a"}, 3, None, np.array(1.0), np.ma.array([1], mask=[1])])
 def test_what_is_no_list(value: Any) -> None:
     """A text is taken for its letters, a mask is lost, or something that is no list ends in a foreign error."""
-    with pytest.raises(InvalidArgument, match=r"users = (an? \w+( of .*)?|None) is not allowed: a list"):
+    with pytest.raises(InvalidArgument, match=r"users must be a list.*, got (an? \w+( of .*)?|None)"):
         validation.list_entries("users", value, "a list")
     assert validation.list_entries("users", (each for each in "ab"), "a list") == ["a", "b"]
 

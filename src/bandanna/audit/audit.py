@@ -372,8 +372,7 @@ def _resolve_policy(
         raise InvalidArgument("target", target, "a policy: nobody publishes or acts where there is none")
     if not isinstance(target, str) or not (target in targets.list_algorithms() or is_import_path(target)):
         hint = suggest_import_path(target) or did_you_mean(target, known_targets())
-        allowed = f"{hint}one of {', '.join(known_targets())}, or module:Class"
-        raise InvalidArgument("target", target, allowed)
+        raise InvalidArgument("target", target, f"one of {', '.join(known_targets())}, or module:Class", hint)
     at = {"epsilon": EPSILON if epsilon is None else epsilon, "delta": DELTA if delta is None else delta}
     given = epsilon is not None or delta is not None
     try:
@@ -381,5 +380,5 @@ def _resolve_policy(
     except InvalidArgument as error:
         if error.argument != "name":
             raise
-        raise type(error)("target", error.value, error.allowed) from error  # as it is called here
+        raise error.rename("target") from error  # as it is called here
     return target, policy, env or setting.env, rounds or setting.rounds

@@ -114,16 +114,16 @@ def _asked() -> tuple[Any, str]:
 
 def _error_words(error: Exception) -> str:
     """Return an error in words of the command line: arguments are options, and None means not given."""
-    from bandanna.errors import InvalidArgument, ValueSummary
+    from bandanna.errors import InvalidArgument, UnknownArgument, ValueSummary
 
     if isinstance(error, MemoryError):
         return "not enough memory for this"
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, InvalidArgument):
+    if isinstance(error, InvalidArgument) and not isinstance(error, UnknownArgument):
         name = _option_of_error(error)
         if error.value is None or (isinstance(error.value, ValueSummary) and error.value == "None"):
-            return _option_spelling(f"{name} is missing: {error.allowed}")
+            return _option_spelling(f"{name} is missing: {error.allowed}{error.hint and f'. {error.hint}'}")
         return _option_spelling(f"{name}{str(error).removeprefix(error.argument)}")
     return _option_spelling(str(error))
 

@@ -595,8 +595,8 @@ def read(
     """
     file = validation.path("path", path)
     if label is None and arm is None and not file.exists():
-        near = did_you_mean(str(file), [card.name for card in cards()]).strip()
-        raise BandannaError(f"{file} is neither a file nor a data set of `bandanna datasets`{near and f': {near}'}")
+        near = did_you_mean(str(file), [card.name for card in cards()])
+        raise BandannaError(f"{file} is neither a file nor a data set of `bandanna datasets`{near and f'. {near}'}")
     if (label is None) == (arm is None):
         allowed = "--arm, --reward and --propensity for a log, or --label for a table of right arms"
         raise BandannaError(f"{file.name}: which columns? {allowed}")

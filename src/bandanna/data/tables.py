@@ -119,7 +119,8 @@ def read_csv_columns(
         raise BandannaError(f"{of} is not a CSV file in UTF-8")
     for name in wanted:
         if name not in header:
-            raise BandannaError(f"{of} has no column {name!r}: {suggest_column(name, header)}is it the right file?")
+            hint = suggest_column(name, header) or "Check that it is the right file."
+            raise BandannaError(f"{of} has no column {name!r}. {hint}")
     places = [header.index(name) for name in wanted]
     short = next((number for number, row in enumerate(table, start=2) if len(row) < len(header)), None)
     if short is not None or not table:
@@ -272,7 +273,7 @@ class ColumnTable:
         """Return the column of that name, (n,); an error suggests the nearest name."""
         if not self.has(name):
             hint = suggest_column(name, self.names)
-            raise InvalidArgument(argument, name, f"{hint}one of the {len(self.names)} columns of the table")
+            raise InvalidArgument(argument, name, f"one of the {len(self.names)} columns of the table", hint)
         if self.names.count(name) > 1:
             raise InvalidArgument(argument, name, "a name that one column has: the table has it several times")
         column = self._array(name)
@@ -549,7 +550,7 @@ def _check_columns_exist(given: Sequence[Any], wanted: Sequence[str]) -> None:
         if given.count(name) != 1:
             near = suggest_column(name, given)
             what = ValueSummary("there twice" if given.count(name) else "not there")
-            raise InvalidStatistic(f"records[{name!r}]", what, f"{near}a table has every column of the map, once")
+            raise InvalidStatistic(f"records[{name!r}]", what, "a column of the table, once", near)
 
 
 def _to_plain_array(values: Any) -> RawColumn:

@@ -92,8 +92,7 @@ def check_name(table: Any, where: str, known: Iterable[str], what: str) -> str:
         raise BandannaError(f"{where}.name is missing: one of the {what} {', '.join(known)}")
     name = table["name"]
     if name not in list(known) and not (where.startswith("algorithm") and is_import_path(name)):
-        allowed = f"{did_you_mean(name, known)}one of {', '.join(known)}"
-        raise InvalidArgument(f"{where}.name", name, allowed)
+        raise InvalidArgument(f"{where}.name", name, f"one of {', '.join(known)}", did_you_mean(name, known))
     return str(name)
 
 
@@ -283,7 +282,7 @@ class ExperimentCurve:
             key = error.argument.removeprefix(f"{self.series.table}.")
             if key not in places or key in self.arguments:
                 raise
-            raise type(error)(places[key], error.value, error.allowed) from error
+            raise error.rename(places[key]) from error
 
 
 @dataclass(frozen=True, kw_only=True)

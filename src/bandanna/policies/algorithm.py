@@ -192,7 +192,7 @@ def add_import_folder(folder: Path) -> None:
 
 
 def suggest_import_path(name: Any) -> str:
-    """A question, to stand before what is allowed, where a module or a file with a policy is named, but no class of it.
+    """Return a hint where a module or a file with a policy is named, but no class of it.
 
     Nothing is imported: its text is read.
     """
@@ -208,7 +208,7 @@ def suggest_import_path(name: Any) -> str:
         return ""
     derived = [each.name for each in classes if each.bases] if "bandanna" in text else []
     named = [each for each in derived if "Policy" in each] or derived
-    return f"did you mean {f'{where}:{named[-1]}'!r}? " if named else ""
+    return f"Did you mean {f'{where}:{named[-1]}'!r}?" if named else ""
 
 
 def _to_module_name(where: str) -> str:
@@ -282,10 +282,8 @@ def _import_policy(place: str) -> type[Any]:
     policies = [each for each, value in vars(module).items() if _is_policy(value)]
     kind: Any = getattr(module, name, None)
     if name not in vars(module):
-        allowed = (
-            f"{did_you_mean(name, policies)}one of the policies of {where}: {', '.join(policies) or 'there are none'}"
-        )
-        raise InvalidArgument("name", place, allowed)
+        allowed = f"one of the policies of {where}: {', '.join(policies) or 'there are none'}"
+        raise InvalidArgument("name", place, allowed, did_you_mean(name, policies))
     if not _is_policy(kind):
         raise InvalidArgument("name", place, "a subclass of bd.Policy that is a dataclass, with all of its methods")
     return kind  # type: ignore[no-any-return]

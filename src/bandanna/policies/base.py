@@ -14,7 +14,7 @@ from bandanna.device.action_selection import Choice
 from bandanna.device.domain import Ball, Estimate, Statistic
 from bandanna.device.linear_report import RegressionReport
 from bandanna.device.noise import NoiseSource
-from bandanna.errors import InvalidArgument, InvalidStatistic, ValueSummary, did_you_mean
+from bandanna.errors import InvalidArgument, InvalidStatistic, UnknownArgument, ValueSummary, did_you_mean
 from bandanna.numeric.compiled import OptimismTables
 from bandanna.numeric.exact_sums import assigned_arms
 from bandanna.numeric.rng import DeviceRandomness, NumberedRandomness
@@ -271,14 +271,11 @@ class Policy(ABC, Generic[State]):
                 if name not in known:
                     hint = did_you_mean(name, [each for each in known if each not in named])
                     takes = ", ".join(each for each in known if not each.startswith("_"))
-                    allowed = f"{cls.__name__} has no such argument: {hint}it takes {takes}"
-                    raise InvalidArgument(name, named[name], allowed)
+                    raise UnknownArgument(name, named[name], cls.__name__, takes, hint)
             if (
                 named and "privacy" not in named and "privacy" in _list_required_arguments(cls)
             ):  # a copy is made without arguments
-                raise InvalidArgument(
-                    "privacy", None, f"{cls.__name__} needs privacy={_format_trust_models(cls.trusts)}"
-                )
+                raise InvalidArgument("privacy", None, _format_trust_models(cls.trusts), f"{cls.__name__} requires it")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -289,7 +286,7 @@ class Policy(ABC, Generic[State]):
         if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
             shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
             allowed = ", ".join(f"bd.{each}({'...' * (each != 'none')})" for each in self.trusts)
-            raise InvalidArgument("privacy", shown, f"{type(self).__name__} has {allowed}")
+            raise InvalidArgument("privacy", shown, f"one that {type(self).__name__} has: {allowed}")
         horizon = getattr(self, "horizon", None)
         if isinstance(horizon, int | np.integer) and not isinstance(horizon, np.timedelta64):
             self.privacy.warn_if_delta_exceeds(int(horizon))

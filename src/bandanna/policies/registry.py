@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bandanna.errors import InvalidArgument, did_you_mean
+from bandanna.errors import InvalidArgument, UnknownArgument, did_you_mean
 from bandanna.policies import finite, glm, linear
 from bandanna.policies import population as population  # registers its algorithms
 from bandanna.policies.algorithm import ALGORITHMS as ALGORITHMS
@@ -60,8 +60,8 @@ def find_algorithm(name: Any) -> Algorithm:
     if is_import_path(name):
         return import_algorithm(name)
     if not isinstance(name, str) or name not in ALGORITHMS:
-        allowed = f"{did_you_mean(name, ALGORITHMS)}one of {', '.join(ALGORITHMS)}, or module:Class"
-        raise InvalidArgument("name", name, allowed)
+        allowed = f"one of {', '.join(ALGORITHMS)}, or module:Class"
+        raise InvalidArgument("name", name, allowed, did_you_mean(name, ALGORITHMS))
     return ALGORITHMS[name]
 
 
@@ -79,7 +79,7 @@ def make(name: str, **arguments: Any) -> Any:
     for given in arguments:
         if given not in known and given not in elsewhere:
             hint = did_you_mean(given, (each for each in known if each not in arguments))
-            raise InvalidArgument(given, arguments[given], f"{name} has no such argument: {hint}{takes}")
+            raise UnknownArgument(given, arguments[given], name, ", ".join(known), hint)
     try:
         return entry.make(**arguments)
     except TypeError as error:
@@ -89,7 +89,7 @@ def make(name: str, **arguments: Any) -> Any:
 def _unknown_argument_error(name: str, arguments: dict[str, Any], complaint: str, takes: str) -> InvalidArgument:
     """Python's complaint about keywords that are not there, with those that are."""
     if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
-        return InvalidArgument(absent[0], None, f"{name} needs {' and '.join(absent)}: {takes}")
+        return InvalidArgument(absent[0], None, "given", f"{name} needs {' and '.join(absent)}; {takes}")
     return InvalidArgument("arguments", sorted(arguments), f"those of {name}: {complaint}")
 
 

@@ -88,7 +88,7 @@ def test_a_role_that_cannot_start_says_why(tmp_path: Path) -> None:
     with running(tmp_path, start="fails") as server:
         assert server.port == 0
         assert server.stop() == 1
-    assert "db = 'nowhere' is not allowed: a database that is there" in server.errors.read_text()
+    assert "db must be a database that is there, got 'nowhere'" in server.errors.read_text()
 
 
 @pytest.fixture(scope="module")

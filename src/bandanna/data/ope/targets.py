@@ -132,7 +132,7 @@ def _target_by_name(log: Log, given: str, name: str) -> TargetPolicy:
     if not given.startswith("arm:") or given[4:] not in known:
         near = did_you_mean(given, ["uniform", *(f"arm:{each}" for each in known if not log.found)])
         allowed = "arm:NAME" if given.startswith("arm:") else _ALLOWED
-        raise InvalidArgument(name, given, f"{near}{allowed}, for one of {list_arms(known[:20], found=log.found)}")
+        raise InvalidArgument(name, given, f"{allowed}, for one of {list_arms(known[:20], found=log.found)}", near)
     constant = np.zeros(arms)
     constant[known.index(given[4:])] = 1.0
     chances = _check_target(log, np.broadcast_to(constant, (n, arms)), name)
@@ -207,9 +207,7 @@ def load_learned_policy(place: str) -> LearnedPolicy:
 
         agent = Agent.load(path, release="manual")
         return LearnedPolicy(policy=agent.policy, snapshot=agent.snapshot, arms=agent.arms, features=agent.features)
-    raise InvalidArgument(
-        "target", place, f"there is no such file; {did_you_mean(path.name, _read_beside(path))}{_PLACES_ALLOWED}"
-    )
+    raise InvalidArgument("target", place, _PLACES_ALLOWED, did_you_mean(path.name, _read_beside(path)))
 
 
 def _read_beside(path: Path) -> list[str]:
