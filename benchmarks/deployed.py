@@ -1,7 +1,7 @@
 """A deployment under load: CPU seconds of a real shuffler per acknowledged report, beside a bare ASGI application.
 
 LinTS-SDP with 5 features: a report has 20 counts. The roles are processes of their own, with SQLite and
-with PostgreSQL (if one can be begun), and this one sends records that it has made beforehand. A report is acknowledged
+with PostgreSQL (if one can be begun), and this one sends reports that it has made beforehand. A report is acknowledged
 when it is durable. `python -m benchmarks.deployed` has more: latency, the time of a release and of a restart
 with many open reports, all by the clock on the wall; and memory over a million of them.
 """
@@ -83,7 +83,7 @@ class Deployed:
 
     def requests(self, count: int, *, each: int = 1, epoch: int = 0) -> list[bytes]:
         """So many HTTP requests, of so many fresh users' reports each."""
-        from bandanna.deployment.messages.report import FINAL, Record, join_records
+        from bandanna.deployment.messages.report import FINAL, TaggedReport, join_reports
         from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys
         from bandanna.deployment.task.query_plan import first_batches
 
@@ -92,14 +92,14 @@ class Deployed:
         counts = self._rng.binomial(101, 0.5, size=(count * each, 20)) + self._rng.integers(0, 50, (count * each, 20))
         bodies = [row.tobytes() for row in counts.astype("<u4")]
         drawn, tickets = [secrets.token_bytes(16) for _ in bodies], TicketKeys(self._key, self.task.digest, COLLECTOR)
-        records = [
-            Record.tagged(
+        reports = [
+            TaggedReport.make(
                 tickets.key(epoch, slot), digest, slot=slot, epoch=epoch, round_=0, version=FINAL, body=body
             ).to_bytes()
             for slot, body in zip(drawn, bodies, strict=True)
         ]  # fmt: skip
         head = f"POST /tasks/{self.task.id}/reports HTTP/1.1\r\nhost: localhost\r\n"
-        contents = [join_records(records[begin : begin + each]) for begin in range(0, len(records), each)]
+        contents = [join_reports(reports[begin : begin + each]) for begin in range(0, len(reports), each)]
         return [posted(head, content) for content in contents]
 
 

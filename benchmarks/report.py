@@ -302,7 +302,7 @@ PROSE = {
         "model for every arm; our LinUCB has one model for all arms. Many seeds: theirs run one after another, ours "
         "side by side. Above 1 in the last column: slower than ours."
     ),
-    "serving": "## Serving\n\nCPU time of the server for one record over a kept connection.",
+    "serving": "## Serving\n\nCPU time of the server for one report over a kept connection.",
     "floor": (
         "## Floors\n\nWhat cannot be done without. A simulation's floor is drawing its arms and rewards where arms "
         "are fresh, and one product of arms and a vector with its argmax where they stay; the floor of drawing and of "

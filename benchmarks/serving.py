@@ -1,4 +1,4 @@
-"""CPU seconds of a server per request of one record, beside a bare ASGI application on the same server.
+"""CPU seconds of a server per request of one report, beside a bare ASGI application on the same server.
 
 Four processes under the same settings, asked in turn by this one over keep-alive connections of raw sockets. A server
 says how much CPU it has used so far whenever a line comes in on its standard input. `python -m benchmarks.serving KIND`
@@ -100,7 +100,7 @@ def child(kind: str) -> None:
     serve(app, host="127.0.0.1", port=0, cert=None, key=None, log=log, ready=ready)
 
 
-BODY = bytes(120)  # a record of 20 counts
+BODY = bytes(120)  # a report of 20 counts
 CONNECTIONS, REQUESTS, ROUNDS = 8, 125, 5
 HEAD = "POST /tasks/t/{kind} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/octet-stream\r\n"
 EXTRA, BARE = "serve", "the bare ASGI server"

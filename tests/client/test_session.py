@@ -105,10 +105,10 @@ def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
     town.fault = lambda request: ""
     assert sum(user.flush() for user in users) == 0
     assert len(users[0].decisions) == 1  # the first has not answered
-    finals = {record[0]: record[6] for record in town.records(FINAL)}
-    zeros = {record[0]: record[6] for record in town.records(ZERO)}
+    finals = {report[0]: report[6] for report in town.reports(FINAL)}
+    zeros = {report[0]: report[6] for report in town.reports(ZERO)}
     assert len(finals) == 15
-    for slot, body in ((r[0], r[6]) for r in town.records(FINAL)):
+    for slot, body in ((r[0], r[6]) for r in town.reports(FINAL)):
         assert body == finals[slot]  # the same bytes every time
     counted = [finals.get(slot, body) for slot, body in zeros.items()]
     part = town.inside.learner.now.batches[0].rounds[0].parts[0]
@@ -130,7 +130,7 @@ def test_a_killed_client_sends_the_same_bytes_again(tmp_path: Path) -> None:
     town.fault = lambda request: ""
     again = town.session(tmp_path / "outbox.db")
     assert again.flush() == 0
-    one, two = (record[6] for record in town.records(FINAL))
+    one, two = (report[6] for report in town.reports(FINAL))
     assert one == two
     assert not again.report(decision, 1.0).kept  # over
 
@@ -147,7 +147,7 @@ def test_a_session_goes_on_where_the_last_one_died(tmp_path: Path) -> None:
     later = town.session(tmp_path / "outbox.db")
     assert later.report(decision.id, 0.0).pending
     assert later.flush() == 0
-    zeros = [record for record in town.records(ZERO) if record[0] in {r[0] for r in town.records(FINAL)}]
+    zeros = [report for report in town.reports(ZERO) if report[0] in {r[0] for r in town.reports(FINAL)}]
     assert len(zeros) == 2
     assert zeros[0] == zeros[1]
 
@@ -165,7 +165,7 @@ def test_offline_reports_are_kept_and_sent_later(tmp_path: Path) -> None:
     assert session.pending == 1
     town.fault = lambda request: ""
     assert session.flush() == 0
-    assert len(town.records(FINAL)) == 1
+    assert len(town.reports(FINAL)) == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -190,7 +190,7 @@ def test_who_answers_does_not_decide_who_takes_part(method: str, tmp_path: Path)
         assert len(town.tickets) == before
         seen.append(asked)
     assert seen[0] == [*seen[1], "POST"]  # the final report alone, to the collector
-    assert len({record[0] for record in town.records(ZERO)}) == 3
+    assert len({report[0] for report in town.reports(ZERO)}) == 3
 
 
 def test_a_late_reward_is_told_that_its_batch_is_closed(tmp_path: Path) -> None:
@@ -303,10 +303,10 @@ def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
     told = {"number": 1, "previous": previous, "state": state, "snapshot": snapshot, "batches": [batch.to_dict()]}
     town.replayed = resigned(town, **told)
     two.act(RNG.uniform(-0.3, 0.3, (3, dim)))  # by which the outbox has seen it
-    sent = len(town.records(FINAL))
+    sent = len(town.reports(FINAL))
     with pytest.raises(BandannaError, match="another plan"):
         one.report(decision, 1.0)
-    assert len(town.records(FINAL)) == sent
+    assert len(town.reports(FINAL)) == sent
 
 
 def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_zero_and_final_reports_have_coins_of_their_own(tmp_path: Path) -> None:
     town = Town(bd.LinTS(dim=3, horizon=64, batch=16, privacy=SHUFFLE), tmp_path)
     session = town.session()
     session.report(session.act(np.zeros((2, 3))), 0.0)  # whose statistic is that of the zero report
-    (zero,), (final,) = town.records(ZERO), town.records(FINAL)
+    (zero,), (final,) = town.reports(ZERO), town.reports(FINAL)
     assert zero[6] != final[6]
 
 
@@ -460,7 +460,7 @@ def test_the_async_session_is_the_same(tmp_path: Path) -> None:
         return outcome.kept, left
 
     assert asyncio.run(play()) == (True, 0)
-    assert len(town.records(FINAL)) == 1
+    assert len(town.reports(FINAL)) == 1
 
 
 @pytest.mark.parametrize(
@@ -511,7 +511,7 @@ def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch:
     outcome = first.report(decision, 1.0)
     assert others[1].kept
     assert not outcome.pending
-    assert len({record[6] for record in town.records(FINAL)}) == 1
+    assert len({report[6] for report in town.reports(FINAL)}) == 1
 
 
 @pytest.mark.parametrize("place", [":memory:", "outbox.db"])
@@ -549,7 +549,7 @@ def test_a_report_between_looking_and_keeping_is_not_drawn_again(tmp_path: Path,
 
     monkeypatch.setattr(first.outbox, "find", find)
     assert first.report(decision, 1.0).kept
-    assert len({record[6] for record in town.records(FINAL)}) == 1
+    assert len({report[6] for report in town.reports(FINAL)}) == 1
 
 
 def test_two_flushes_at_once_draw_one_report(tmp_path: Path, monkeypatch: Any) -> None:
@@ -572,7 +572,7 @@ def test_two_flushes_at_once_draw_one_report(tmp_path: Path, monkeypatch: Any) -
 
     monkeypatch.setattr(first, "_asked", asked)
     assert first.flush() == 0
-    assert len({record[6] for record in town.records(FINAL)}) == 1
+    assert len({report[6] for report in town.reports(FINAL)}) == 1
 
 
 def test_what_is_over_is_not_on_the_disk(tmp_path: Path) -> None:
@@ -719,8 +719,8 @@ def test_nobody_has_more_reports_under_way_than_participations(tmp_path: Path) -
     for decision in taken:
         if decision.taking_part:
             person.report(decision, 1.0)
-    finals = again.records(FINAL)
-    assert len({record[0] for record in finals}) == len({record[6] for record in finals}) <= 2
+    finals = again.reports(FINAL)
+    assert len({report[0] for report in finals}) == len({report[6] for report in finals}) <= 2
 
 
 def test_only_the_collector_sees_who_answers(tmp_path: Path) -> None:

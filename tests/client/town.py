@@ -13,7 +13,7 @@ from bandanna.deployment.analyzer import publication
 from bandanna.deployment.client.outbox import Outbox
 from bandanna.deployment.client.session import Session
 from bandanna.deployment.messages.publication import SignedPublication
-from bandanna.deployment.messages.report import Fields, Ticket, split_records
+from bandanna.deployment.messages.report import ReportFields, Ticket, split_reports
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.policies.base import Policy
 
@@ -81,6 +81,6 @@ class Town:
             return httpx.Response(status, content=content)
         return httpx.Response(404)
 
-    def records(self, version: int) -> list[Fields]:
+    def reports(self, version: int) -> list[ReportFields]:
         """All that arrived, repeats included."""
-        return [record for body in self.bodies for record in split_records(body, 1000) if record[4] == version]
+        return [report for body in self.bodies for report in split_reports(body, 1000) if report[4] == version]

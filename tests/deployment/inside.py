@@ -23,11 +23,11 @@ from bandanna.deployment.messages.publication import (
     cosigned_statement,
 )
 from bandanna.deployment.messages.report import (
-    Record,
-    RecordAnswer,
+    ReportAnswer,
+    TaggedReport,
     Ticket,
     encode_verdicts,
-    join_records,
+    join_reports,
     parse_answers,
 )
 from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
@@ -155,17 +155,17 @@ class Inside:
         keys = {verifier: each.key(epoch, slot) for verifier, each in self._tickets.items()}
         return Ticket(slot=slot, epoch=epoch, **keys)
 
-    def tagged(self, record: Record) -> bytes:
+    def tagged(self, report: TaggedReport) -> bytes:
         """With the tag that whoever has the ticket of its slot can make."""
-        plan = next((each.digest for each in self.learner.now.batches if each.epoch == record.epoch), bytes(32))
-        parts = {name: getattr(record, name) for name in ("slot", "epoch", "version", "key_id", "body")}
-        key = self._tickets[COLLECTOR].key(record.epoch, record.slot)
-        return Record.tagged(key, plan, round_=record.round, **parts).to_bytes()
+        plan = next((each.digest for each in self.learner.now.batches if each.epoch == report.epoch), bytes(32))
+        parts = {name: getattr(report, name) for name in ("slot", "epoch", "version", "key_id", "body")}
+        key = self._tickets[COLLECTOR].key(report.epoch, report.slot)
+        return TaggedReport.make(key, plan, round_=report.round, **parts).to_bytes()
 
-    def upload(self, records: Any) -> list[RecordAnswer]:
+    def upload(self, reports: Any) -> list[ReportAnswer]:
         """One request."""
-        (verdicts,) = self.collector.accept([join_records(list(records))])
-        return parse_answers(*encode_verdicts(verdicts), len(records))
+        (verdicts,) = self.collector.accept([join_reports(list(reports))])
+        return parse_answers(*encode_verdicts(verdicts), len(reports))
 
     def pump(self) -> None:
         """Close, forward, learn."""

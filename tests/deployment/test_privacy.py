@@ -13,7 +13,7 @@ from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.helper import JobRefused
 from bandanna.deployment.messages.batch_plan import Batch, Round
 from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url, loads
-from bandanna.deployment.messages.report import FINAL, ZERO, Record
+from bandanna.deployment.messages.report import FINAL, ZERO, TaggedReport
 from bandanna.deployment.messages.tickets import COLLECTOR, prove_unused
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.deployment.registrar_service import make_registrar
@@ -49,10 +49,10 @@ def after_one_batch(folder: Path, name: str = "LinTS-CSDP") -> Inside:
 def said(inside: Inside, batch: Batch, own: Any, version: int, body: int) -> tuple[int, str]:
     """What the collector answers to a report of equal numbers."""
     content = np.full(batch.rounds[0].parts[0].length, body).astype("<u4").tobytes()
-    record = Record.tagged(
+    report = TaggedReport.make(
         own.collector, batch.digest, slot=own.slot, epoch=batch.epoch, round_=0, version=version, body=content
     )
-    answer = inside.upload([record.to_bytes()])[0]
+    answer = inside.upload([report.to_bytes()])[0]
     return answer.place, answer.reason
 
 
@@ -60,10 +60,10 @@ def alone(inside: Inside, batch: Batch) -> None:
     """One user of the analyzer's reports zeros."""
     (own,) = inside.tickets(["somebody"], batch.epoch)
     body = bytes(batch.rounds[0].size)
-    record = Record.tagged(
+    report = TaggedReport.make(
         own.collector, batch.digest, slot=own.slot, epoch=batch.epoch, round_=0, version=FINAL, body=body
     )
-    assert not inside.upload([record.to_bytes()])[0].reason
+    assert not inside.upload([report.to_bytes()])[0].reason
 
 
 def test_levels_that_are_not_full_stay_with_the_shuffler(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> N
     batch, upload = inside.learner.now.batches[0], inside.upload
     nonsense = [bytes(batch.rounds[0].size)]
 
-    def hostile(records: Any) -> Any:
-        honest = Record.from_bytes(records[0])
-        return upload([inside.tagged(replace(honest, body=nonsense.pop()))] if nonsense else records)
+    def hostile(reports: Any) -> Any:
+        honest = TaggedReport.from_bytes(reports[0])
+        return upload([inside.tagged(replace(honest, body=nonsense.pop()))] if nonsense else reports)
 
     inside.upload = hostile  # type: ignore[method-assign]
     SimulatedUsers(task, inside, env, rounds=batch.slots, concurrency=1, wait=20.0).run()

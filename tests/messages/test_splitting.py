@@ -1,4 +1,4 @@
-"""Requests of records, quick where all have one length, and the same where they have not."""
+"""Requests of reports, quick where all have one length, and the same where they have not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandanna.deployment.messages.report import HEADER, Record, join_records, split_records
+from bandanna.deployment.messages.report import HEADER, TaggedReport, join_reports, split_reports
 from bandanna.errors import InvalidArgument
 
-records = st.builds(
-    Record,
+reports = st.builds(
+    TaggedReport,
     slot=st.binary(min_size=16, max_size=16),
     tag=st.binary(min_size=16, max_size=16),
     epoch=st.integers(0, 2**32 - 1),
@@ -21,36 +21,38 @@ records = st.builds(
 )
 
 
-def fields(record: Record) -> tuple[object, ...]:
+def fields(report: TaggedReport) -> tuple[object, ...]:
     """As `split` gives them."""
-    return (record.slot, record.tag, record.epoch, record.round, record.version, record.key_id, record.body)
+    return (report.slot, report.tag, report.epoch, report.round, report.version, report.key_id, report.body)
 
 
-@given(st.lists(records, max_size=8))
-def test_split_is_the_inverse_of_joined(some: list[Record]) -> None:
-    """What was joined is split into the same records, of equal lengths or not."""
-    assert split_records(join_records([each.to_bytes() for each in some]), most=8) == [fields(each) for each in some]
+@given(st.lists(reports, max_size=8))
+def test_split_is_the_inverse_of_joined(some: list[TaggedReport]) -> None:
+    """What was joined is split into the same reports, of equal lengths or not."""
+    assert split_reports(join_reports([each.to_bytes() for each in some]), most=8) == [fields(each) for each in some]
 
 
-@given(st.lists(records, min_size=1, max_size=4), st.data())
-def test_a_damaged_request_is_refused_or_split_into_whole_records(some: list[Record], data: st.DataObject) -> None:
-    """Whatever a length says, every byte of a request belongs to one record, or the request is refused."""
-    content = bytearray(join_records([each.to_bytes() for each in some]))
+@given(st.lists(reports, min_size=1, max_size=4), st.data())
+def test_a_damaged_request_is_refused_or_split_into_whole_reports(
+    some: list[TaggedReport], data: st.DataObject
+) -> None:
+    """Whatever a length says, every byte of a request belongs to one report, or the request is refused."""
+    content = bytearray(join_reports([each.to_bytes() for each in some]))
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] = data.draw(st.integers(0, 255))
     cut = bytes(content[: data.draw(st.integers(1, len(content)))])
     try:
-        found = split_records(cut, most=10)
+        found = split_reports(cut, most=10)
     except InvalidArgument:
         return
     assert sum(4 + HEADER + len(each[6]) for each in found) == len(cut)
 
 
 @pytest.mark.parametrize("bodies", [[b"same"] * 3, [b"same", b"other", b"x"]])
-def test_too_many_records_are_refused(bodies: list[bytes]) -> None:
-    """More records than are allowed are no request, of equal lengths or not."""
+def test_too_many_reports_are_refused(bodies: list[bytes]) -> None:
+    """More reports than are allowed are no request, of equal lengths or not."""
     parts = {"slot": bytes(16), "tag": bytes(16), "epoch": 0, "round": 0, "version": 1, "key_id": 0}
-    content = join_records([Record(**parts, body=body).to_bytes() for body in bodies])  # type: ignore[arg-type]
-    assert len(split_records(content, most=3)) == 3
+    content = join_reports([TaggedReport(**parts, body=body).to_bytes() for body in bodies])  # type: ignore[arg-type]
+    assert len(split_reports(content, most=3)) == 3
     with pytest.raises(InvalidArgument, match="more than 2"):
-        split_records(content, most=2)
+        split_reports(content, most=2)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bandanna.deployment.messages.canonical import agreed_key, encode_base64url, sealing_key
-from bandanna.deployment.messages.report import FINAL, HEADER, Record, is_tagged, split_records
+from bandanna.deployment.messages.report import FINAL, HEADER, TaggedReport, is_tagged, split_reports
 from bandanna.deployment.messages.tickets import (
     COLLECTOR,
     HELPER,
@@ -48,29 +48,29 @@ def test_keys_of_slots_are_hmacs(key: bytes, task: bytes, verifier: str, some: l
 
 
 @given(SLOTS, KEYS, SLOTS, st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), st.binary(max_size=40))
-def test_the_tag_of_a_record_is_an_hmac_of_everything_else(
+def test_the_tag_of_a_report_is_an_hmac_of_everything_else(
     key: bytes, plan: bytes, slot: bytes, epoch: int, round_: int, body: bytes
 ) -> None:
-    """The tag of a record is an HMAC of all its other bytes and of the plan: no bit of either can be changed."""
-    made = Record.tagged(key, plan, slot=slot, epoch=epoch, round_=round_, version=FINAL, key_id=7, body=body)
+    """The tag of a report is an HMAC of all its other bytes and of the plan: no bit of either can be changed."""
+    made = TaggedReport.make(key, plan, slot=slot, epoch=epoch, round_=round_, version=FINAL, key_id=7, body=body)
     content = made.to_bytes()
-    assert made.tag == _hmac(key, "record", content[:16], content[32:], plan)
-    assert Record.from_bytes(content) == made
-    (fields,) = split_records(len(content).to_bytes(4, "little") + content, 1)
+    assert made.tag == _hmac(key, "tag", content[:16], content[32:], plan)
+    assert TaggedReport.from_bytes(content) == made
+    (fields,) = split_reports(len(content).to_bytes(4, "little") + content, 1)
     assert is_tagged(fields, key, plan)
     for place in range(len(content)):
         changed = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        (fields,) = split_records(len(content).to_bytes(4, "little") + changed, 1)
+        (fields,) = split_reports(len(content).to_bytes(4, "little") + changed, 1)
         assert not is_tagged(fields, key, plan)
     assert not is_tagged(
-        split_records(len(content).to_bytes(4, "little") + content, 1)[0], key, bytes([plan[0] ^ 1]) + plan[1:]
+        split_reports(len(content).to_bytes(4, "little") + content, 1)[0], key, bytes([plan[0] ^ 1]) + plan[1:]
     )
     assert len(content) == HEADER + len(body)
 
 
 def test_purposes_are_as_long_as_each_other() -> None:
     """Every purpose has 32 bytes, so that no message for one is a message for another."""
-    purposes = ("pair", "record", "refused", "seed", "report", f"ticket {COLLECTOR}", f"ticket {HELPER}")
+    purposes = ("pair", "tag", "refused", "seed", "report", f"ticket {COLLECTOR}", f"ticket {HELPER}")
     assert {len(encode_label(purpose)) for purpose in purposes} == {32}
     assert len({encode_label(purpose) for purpose in purposes}) == len(purposes)
 

@@ -26,7 +26,7 @@ from bandanna.deployment.analyzer import processor
 from bandanna.deployment.analyzer.processor import BatchProcessor
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.messages.canonical import dumps, loads, sign
-from bandanna.deployment.messages.report import FINAL, Record, join_records, slots_checksum
+from bandanna.deployment.messages.report import FINAL, TaggedReport, join_reports, slots_checksum
 from bandanna.deployment.messages.tickets import COLLECTOR, SLOT, TicketKeys
 from bandanna.deployment.processes import FENCED, free_ports
 from bandanna.deployment.registrar import Notary
@@ -146,8 +146,8 @@ class Scene:
         (part,) = plan.rounds[0].parts
         low, high = make_mixer_encoding().loads(part.mixer or "").likely
         body = ((low + high) // 2).astype(part.dtype).tobytes()
-        record = Record.tagged(key, plan.digest, slot=slot, epoch=0, round_=0, version=FINAL, body=body)
-        return slot, join_records([record.to_bytes()])
+        report = TaggedReport.make(key, plan.digest, slot=slot, epoch=0, round_=0, version=FINAL, body=body)
+        return slot, join_reports([report.to_bytes()])
 
     def report(self, client: httpx.Client) -> None:
         """Somebody new, who is acknowledged."""

@@ -25,7 +25,7 @@ from bandanna.deployment.client.policy_device import BodyEncoder, PolicyDevice
 from bandanna.deployment.messages.batch_plan import Batch, Part, Round
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.deployment.messages.publication import chain_document
-from bandanna.deployment.messages.report import Ticket, parse_answers, split_records
+from bandanna.deployment.messages.report import Ticket, parse_answers, split_reports
 from bandanna.deployment.task.query_plan import make_batch
 from bandanna.device.base import Device
 from bandanna.device.domain import Ball, Bits, Box, Domain, Estimate
@@ -267,13 +267,13 @@ def test_a_reporter_makes_no_row_for_a_task_that_trusts_no_server() -> None:
 
 
 def accomplice(town: Town) -> None:
-    """A shuffler that takes every record, so that devices go on as far as they do."""
+    """A shuffler that takes every report, so that devices go on as far as they do."""
     honest = town._answer
 
     def answered(request: httpx.Request) -> httpx.Response:
         if not request.url.path.endswith("/reports"):
             return honest(request)
-        return httpx.Response(201, json={"places": [0] * len(split_records(request.content, 1000))})
+        return httpx.Response(201, json={"places": [0] * len(split_reports(request.content, 1000))})
 
     town._answer = answered  # type: ignore[method-assign]
 

@@ -14,7 +14,7 @@ from scipy import stats
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.messages.canonical import ENCAPSULATION, decode_base64url, dumps, encode_base64url, loads, seal
-from bandanna.deployment.messages.report import Record, report_info
+from bandanna.deployment.messages.report import TaggedReport, report_info
 from bandanna.device.domain import Ball, Box
 from bandanna.device.linear_report import LinearReport
 from bandanna.device.noise import SecureNoise
@@ -100,14 +100,14 @@ def test_honest_sealed_reports_are_learned_from(tmp_path: Path) -> None:
 
 def test_a_client_cannot_spoil_a_batch_by_a_copy(tmp_path: Path) -> None:
     """A client that sends another's ciphertext for its own slot is refused, and the batch is released."""
-    seen: list[Record] = []
+    seen: list[TaggedReport] = []
 
-    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
+    def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
         kept = [body for _, _, body in inside.collector.entries(0, 0)[1]]  # type: ignore[index]
-        seen.append(record)
+        seen.append(report)
         return [
-            [with_body(record, kept[0])],
-            [with_body(record, kept[0][:ENCAPSULATION] + record.body[ENCAPSULATION:])],
+            [with_body(report, kept[0])],
+            [with_body(report, kept[0][:ENCAPSULATION] + report.body[ENCAPSULATION:])],
         ]
 
     inside, share = closed(tmp_path, attack=attack)
@@ -144,13 +144,13 @@ def test_a_huge_report_is_refused_in_the_local_model(tmp_path: Path) -> None:
     """A collector that sees reports refuses one beyond reach and noise, of either sign and of any coordinate."""
     attacks = (2**61, -(2**61), 2**40)
 
-    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
-        (part,) = inside.plan_of(record.epoch).rounds[0].parts
+    def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
+        (part,) = inside.plan_of(report.epoch).rounds[0].parts
         made = []
         for number in attacks:
-            honest = np.frombuffer(record.body, dtype=part.dtype).copy()
+            honest = np.frombuffer(report.body, dtype=part.dtype).copy()
             honest[-1] = number
-            made.append([with_body(record, honest.tobytes())])
+            made.append([with_body(report, honest.tobytes())])
         return made
 
     inside, _ = closed(tmp_path, "LinTS-LDP", attack)

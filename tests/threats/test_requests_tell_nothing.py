@@ -125,7 +125,7 @@ def test_no_device_asks_the_helper_for_anything(rotated: bool, tmp_path: Path) -
         session.report(session.act(ARMS), 1.0)
         session.flush()
     assert hosts == {"analyzer.test", "shuffler.test"}
-    assert {record[5] for record in town.records(ZERO) + town.records(FINAL)} == {int(rotated)}
+    assert {report[5] for report in town.reports(ZERO) + town.reports(FINAL)} == {int(rotated)}
 
 
 @pytest.mark.parametrize("change", [{"id": 2}, {"public": "A" * 43}, {"signature": "A" * 86}, {"more": 1}])
@@ -160,7 +160,7 @@ def test_a_device_goes_back_to_no_older_key_of_the_helper(back: str, tmp_path: P
     assert (len(town.bodies), len(town.tickets)) == (sent, asked)
     town.replayed = first
     session.act(ARMS)
-    assert {record[5] for record in town.records(ZERO)} == {2}
+    assert {report[5] for report in town.reports(ZERO)} == {2}
 
 
 def resigned(town: Town, **changes: Any) -> SignedPublication:

@@ -29,7 +29,7 @@ from bandanna.deployment.messages.canonical import (
     sign,
 )
 from bandanna.deployment.messages.report import (
-    Record,
+    TaggedReport,
     Ticket,
     read_seal_key,
     sealing_info,
@@ -332,13 +332,13 @@ def test_an_analyzer_publishes_no_key_that_the_helper_has_not_signed(tmp_path: P
 
 
 def test_a_shuffler_never_sees_the_helpers_key_of_a_ticket(tmp_path: Path) -> None:
-    """Neither key of a ticket is in a record, nor in what the shuffler passes on; and what is sealed opens for nobody
+    """Neither key of a ticket is in a report, nor in what the shuffler passes on; and what is sealed opens for nobody
     but the helper.
     """
     place = Deployed(tmp_path)
     (ticket,) = place.given(1)
     body = place.body(ticket)
-    record = Record.tagged(
+    report = TaggedReport.make(
         ticket.collector, place.batch.digest, slot=ticket.slot, epoch=ticket.epoch, round_=0, version=1, body=body
     ).to_bytes()
     job = write_job(
@@ -347,7 +347,7 @@ def test_a_shuffler_never_sees_the_helpers_key_of_a_ticket(tmp_path: Path) -> No
     )  # fmt: skip
     for key in (ticket.collector, ticket.helper):
         assert key is not None
-        assert key not in record
+        assert key not in report
         assert encode_base64url(key).encode() not in job
     info = sealing_info(place.task.digest, place.batch, 0, ticket.slot)
     with pytest.raises(BandannaError):

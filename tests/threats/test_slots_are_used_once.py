@@ -16,30 +16,30 @@ from bandanna.deployment.messages.canonical import decode_base64url, encode_base
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
-    Fields,
-    Record,
-    RecordAnswer,
-    RecordVerdict,
+    ReportAnswer,
+    ReportFields,
+    ReportVerdict,
+    TaggedReport,
     encode_verdicts,
-    join_records,
+    join_reports,
     parse_answers,
-    split_records,
+    split_reports,
 )
 from bandanna.deployment.messages.tickets import COLLECTOR, prove_unused
 
 from ..client.town import Town as Devices
-from ..deployment.collector.batches import SLOTS, Collecting, proof, receipt, record
+from ..deployment.collector.batches import SLOTS, Collecting, proof, receipt, report
 from ..deployment.faults.people import People
 from ..deployment.faults.test_points import begun, work
 from ..deployment.faults.town import GRACE, Town
 
 
-def told(town: Town, content: bytes) -> RecordAnswer:
-    """What the collector says of a record, from a process that is alive."""
+def told(town: Town, content: bytes) -> ReportAnswer:
+    """What the collector says of a report, from a process that is alive."""
     for _ in range(3):
         town.start("shuffler")
         try:
-            status, said = town.upload(join_records([content]))
+            status, said = town.upload(join_reports([content]))
         except RoleUnreachable:  # it has died
             continue
         return parse_answers(status, said, 1)[0]
@@ -58,10 +58,10 @@ def late_record(town: Town, people: People) -> bytes:
     assert known is not None
     plan = town.alive["analyzer"]["learner"].now.batches[0].digest
     key = decode_base64url(given["collector"], 16)
-    size = len(Record.from_bytes(known.sent[0].content).body)
+    size = len(TaggedReport.from_bytes(known.sent[0].content).body)
     slot = decode_base64url(given["slot"], 16)
-    record = Record.tagged(key, plan, slot=slot, epoch=0, round_=0, version=ZERO, body=bytes(size))
-    return record.to_bytes()
+    report = TaggedReport.make(key, plan, slot=slot, epoch=0, round_=0, version=ZERO, body=bytes(size))
+    return report.to_bytes()
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -83,8 +83,8 @@ def test_tickets_are_no_more_than_participations(point: str, number: int, tmp_pa
         assert (said.reason in ("full", "closed"), len(said.refusal)) == (True, 16)
     work(town)
     said = told(town, late)
-    record = Record.from_bytes(late)
-    proof = [0, encode_base64url(record.slot), encode_base64url(said.refusal)]
+    report = TaggedReport.from_bytes(late)
+    proof = [0, encode_base64url(report.slot), encode_base64url(said.refusal)]
     assert said.reason == "closed"
     assert wish(town, "late", 1, []) == {"refused": "participations"}
     assert "slot" in wish(town, "late", 1, [proof])
@@ -108,8 +108,8 @@ def test_a_collector_ends_while_it_sends(role: str, tmp_path: Path) -> None:
         collector = town.alive["shuffler"]["collector"]
         for person in people.persons:
             assert person.slot is not None
-            (verdicts,) = collector.accept([join_records([person.slot.sent[-1].content])])
-            assert parse_answers(*encode_verdicts(verdicts), 1)[0] == RecordAnswer(reason="closed")
+            (verdicts,) = collector.accept([join_reports([person.slot.sent[-1].content])])
+            assert parse_answers(*encode_verdicts(verdicts), 1)[0] == ReportAnswer(reason="closed")
         assert len(told(town, late).refusal) == 16
         work(town)
 
@@ -122,19 +122,19 @@ def test_a_shuffler_that_lies_gets_one_report_about_a_reward(lies: set[int], rea
     """
     policy = bd.LinTS(dim=2, horizon=64, batch=16, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
     town = Devices(policy, tmp_path)
-    honest, seen = town._answer, list[Fields]()
+    honest, seen = town._answer, list[ReportFields]()
 
     def lying(request: httpx.Request) -> httpx.Response:
         if not request.url.path.endswith("/reports"):
             return honest(request)
-        (sent,) = split_records(request.content, 1000)
+        (sent,) = split_reports(request.content, 1000)
         slot, _, epoch, _, version, *_ = sent
         moved = version == ZERO and bool(seen)  # to another batch, which takes it
         seen.append(sent)
         if version not in lies or moved:
             return httpx.Response(201, json={"places": [0]})
         proof = prove_unused(town.inside.keys[COLLECTOR], town.task.digest, epoch, slot)
-        status, content = encode_verdicts([RecordVerdict(reason=reason, refusal=proof)])
+        status, content = encode_verdicts([ReportVerdict(reason=reason, refusal=proof)])
         return httpx.Response(status, content=content)
 
     town._answer = lying  # type: ignore[method-assign]
@@ -160,7 +160,7 @@ class Life(Collecting):
 
     def come(self, user: int, epoch: int) -> None:
         """Somebody with a ticket, who may have come before."""
-        sent = [record(user, epoch=epoch, round_=each) for each in range(len(self.first.rounds))]
+        sent = [report(user, epoch=epoch, round_=each) for each in range(len(self.first.rounds))]
         for verdict in self.send(*sent):
             if verdict.place >= 0:
                 self.placed.add((epoch, user))

@@ -14,7 +14,7 @@ from bandanna.deployment.client.client_task import ClientTask
 from bandanna.deployment.client.device_logic import DocumentDevice, PlayedArm, ReportSlot
 from bandanna.deployment.collector import mix_bodies
 from bandanna.deployment.messages.canonical import decode_base64url, encode_base64url, loads
-from bandanna.deployment.messages.report import FINAL, Record, report_info
+from bandanna.deployment.messages.report import FINAL, TaggedReport, report_info
 from bandanna.deployment.messages.share import JobEntry
 from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.device.noise import SecureNoise
@@ -72,7 +72,7 @@ class Filled(Inside):
         slot, given = ReportSlot(batch=self.batch, ticket=ticket, key=None), PlayedArm(features=(0.6, 0.3), arm=0)
         body, error = self.guide.final(content, 0, slot, given, 1.0, SecureNoise(), SecureRandomness())
         assert error is None
-        made = Record.tagged(
+        made = TaggedReport.make(
             ticket.collector, self.batch.digest, slot=ticket.slot, epoch=0, round_=0, version=FINAL, body=body
         )
         assert [each.reason for each in self.upload([made.to_bytes()])] == [""]

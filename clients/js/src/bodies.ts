@@ -1,4 +1,4 @@
-/** The bodies of a user's records: of every round, what was told, protected, and split or not. */
+/** The bodies of a user's reports: of every round, what was told, protected, and split or not. */
 import { type Bytes, joined } from "./canonical.js";
 import { dimOf, encoded } from "./devices.js";
 import { full, type Plain } from "./domains.js";
@@ -6,7 +6,7 @@ import type { Entropy } from "./entropy.js";
 import { lacks, Refused } from "./errors.js";
 import { sealed } from "./hpke.js";
 import { type Batch, batchDigest, checkBatch, type Part } from "./publication.js";
-import { label, little, numbers, record, request, type Slot } from "./record.js";
+import { label, little, numbers, request, type Slot, taggedReport } from "./report.js";
 import { SEED, share } from "./shares.js";
 import type { Task } from "./task.js";
 import { type Played, told } from "./tell.js";
@@ -40,7 +40,7 @@ export interface Made {
 }
 
 /**
- * Records for all rounds of a batch, as one request: of what was played, or of nothing. Fresh noise at every call.
+ * Reports for all rounds of a batch, as one request: of what was played, or of nothing. Fresh noise at every call.
  *
  * Messages about nothing are drawn first: whatever fails when what was played is looked at, they are sent instead.
  */
@@ -49,7 +49,7 @@ export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealK
   const plan = await checkBatch(task, batch);
   const digest = await batchDigest(batch);
   let told = true;
-  const records = batch.rounds.map(async ({ parts }, round) => {
+  const reports = batch.rounds.map(async ({ parts }, round) => {
     const devices = plan.devices[round] ?? []; // of one part, where everybody reports for the own arm
     const asks = devices.map((device, place) => {
       const [tell, part] = [task.device.tells[round]?.[place], parts[place]];
@@ -67,9 +67,9 @@ export async function drawn(with_: Drawing, batch: Batch, slot: Slot, key: SealK
       observe({ epoch: slot.epoch, slot: slot.slot, round, part: place, version, message });
     });
     const info = joined(label("seed"), task.digest, little(4, slot.epoch), little(2, round), slot.slot, digest);
-    return record(slot, digest, round, version, key?.id ?? 0, await bodyOf(messages, own, key, slot.helper, info));
+    return taggedReport(slot, digest, round, version, key?.id ?? 0, await bodyOf(messages, own, key, slot.helper, info));
   });
-  return { bytes: request(await Promise.all(records)), told };
+  return { bytes: request(await Promise.all(reports)), told };
 }
 
 type Message = Float64Array | BigInt64Array;

@@ -1,4 +1,4 @@
-/** A deployment as a device reaches it: documents, and uploads that are answered record by record. */
+/** A deployment as a device reaches it: documents, and uploads that are answered report by report. */
 import type { Bytes } from "./canonical.js";
 import { parsed } from "./canonical.js";
 import { Unreachable } from "./errors.js";
@@ -39,7 +39,7 @@ export async function asked(fetch: Fetch, role: string, address: string, body?: 
   return { status, content, signature, witness };
 }
 
-/** Send records; the first reason why one is not kept, or their place. */
+/** Send reports; the first reason why one is not kept, or their place. */
 export async function uploaded(fetch: Fetch, task: Task, body: Bytes): Promise<Verdict> {
   const role = task.mixers ? "shuffler" : "analyzer";
   const { status, content } = await asked(fetch, role, at(task.urls[role], task.id, "/reports"), body);

@@ -10,7 +10,7 @@ export * from "./entropy.js";
 export * from "./hpke.js";
 export * from "./index.js";
 export * from "./publication.js";
-export * from "./record.js";
+export * from "./report.js";
 export * from "./shares.js";
 export * from "./task.js";
 export * from "./tell.js";

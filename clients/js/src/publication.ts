@@ -100,7 +100,7 @@ const chained = async (previous: string, hash: Bytes): Promise<string> => digest
 const otherHistory = (made: { number: number }, pin: Pin): Refused =>
   new Refused("rollback", `Publication ${made.number} is older than ${pin.number}, or of another history: nothing is reported.`);
 
-/** Whether it is a whole number that 32 bits can write, as records write epochs. */
+/** Whether it is a whole number that 32 bits can write, as reports write epochs. */
 const whole = (value: unknown): boolean => typeof value === "number" && value >>> 0 === value;
 
 /** Whether the owner of a key has signed this, as a document of this kind and of this task: both are what the caller expects. */

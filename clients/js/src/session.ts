@@ -9,7 +9,7 @@ import { Refused, unlessUnreachable, Unreachable } from "./errors.js";
 import { asked, at, type Fetch, type Shown, uploaded, type Verdict } from "./http.js";
 import { indexedStore, type Kept, memoryStore, type Store } from "./outbox.js";
 import { armAt, type Batch, byPlace, checkBatch, checkBetween, type Pin, type Publication, readPublication, sealKey } from "./publication.js";
-import { FINAL, type Slot, ZERO } from "./record.js";
+import { FINAL, type Slot, ZERO } from "./report.js";
 import { readTask, type Task } from "./task.js";
 import { decoded } from "./values.js";
 

@@ -161,7 +161,7 @@ export class Fake {
     return pathname === `/tasks/${this.task}` ? new Response(this.document) : new Response("{}", { status: 404 });
   }
 
-  /** The collector's verdict about one record. */
+  /** The collector's verdict about one report. */
   taken(body) {
     const { slot, epoch, version, bytes } = parsed(body);
     const refuse = (reason, proof) =>
@@ -192,7 +192,7 @@ export class Fake {
   }
 }
 
-/** A request of one record. */
+/** A request of one report. */
 export function parsed(body) {
   const view = new DataView(body.buffer, body.byteOffset);
   return {

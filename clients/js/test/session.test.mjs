@@ -128,7 +128,7 @@ test("where no announced batch has room, the next snapshot chooses again", async
   assert.deepEqual(fake.asked.map(([epoch]) => epoch), [0, 1, 2]);
 });
 
-test("an early record is sent again as it is", async () => {
+test("an early report is sent again as it is", async () => {
   const { fake, session } = await begun();
   fake.options.slots = 1;
   fake.slots.set(0, new Map());
@@ -221,13 +221,13 @@ test("what was private is deleted when a report is over", async () => {
   for (const name of ["features", "reward", "sending", "batch"]) assert.equal(value[name], undefined);
 });
 
-test("a record's tag is of all the rest and of the plan that it was made for, by the ticket's key, which stays", async () => {
+test("a report's tag is of all the rest and of the plan that it was made for, by the ticket's key, which stays", async () => {
   const { fake, session } = await begun();
   await session.report(await session.act(ARMS), 1);
   const [batch] = JSON.parse(new TextDecoder().decode(fake.published[0].bytes)).batches;
   const plan = new Uint8Array(await crypto.subtle.digest("SHA-256", canonical(batch)));
   const own = new Uint8Array(16).fill(7);
-  const label = Buffer.from("bandanna/3 record".padEnd(32, "\0"));
+  const label = Buffer.from("bandanna/3 tag".padEnd(32, "\0"));
   for (const body of fake.sent) {
     const tag = createHmac("sha256", own).update(label).update(body.slice(4, 20)).update(body.slice(36)).update(plan);
     assert.deepEqual(Buffer.from(body.slice(20, 36)), tag.digest().subarray(0, 16));
@@ -666,7 +666,7 @@ test("whoever reports asks nobody but the collector, after a reload too", async 
   }
 });
 
-test("announced batches have whole numbers that records can write", async () => {
+test("announced batches have whole numbers that reports can write", async () => {
   const { fake, session } = await begun();
   const batch = { epoch: 1, episode: 1, slots: 3, rounds: fake.rounds, arms: [], plays: [], in_turn: false, clients: false };
   for (const change of [{ epoch: 5.5 }, { epoch: -1 }, { epoch: 2 ** 32 }, { epoch: 2 ** 32 + 5 }, { epoch: "1" }, { epoch: null }, { slots: 3.5 }, { slots: -3 }, { slots: "3" }]) {

@@ -51,9 +51,9 @@ const tasks = {
     const share = await inside.share(numbers, bytes(seed));
     return { share: [...share].map(String), bytes: packed(inside.numbers(share, "<u8")) };
   },
-  async record({ slot, plan, round, version, key, body }) {
+  async report({ slot, plan, round, version, key, body }) {
     const [own, collector] = [bytes(slot.slot), bytes(slot.collector)];
-    return { record: packed(await inside.record({ ...slot, slot: own, collector }, bytes(plan), round, version, key, bytes(body))) };
+    return { report: packed(await inside.taggedReport({ ...slot, slot: own, collector }, bytes(plan), round, version, key, bytes(body))) };
   },
   async drawn({ device, task, batch, slot, key }) {
     const messages = [];

@@ -20,11 +20,11 @@ from bandanna.deployment.messages.report import (
     FINAL,
     MALFORMED,
     ZERO,
-    Fields,
-    RecordVerdict,
+    ReportFields,
+    ReportVerdict,
     is_tagged,
     slots_checksum,
-    split_records,
+    split_reports,
 )
 from bandanna.deployment.messages.share import write_share
 from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
@@ -274,10 +274,10 @@ class ClosedRound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _AcceptedRecords:
+class _AcceptedReports:
     """The new rows of the requests of one transaction.
 
-    wrong  records, by identity, whose numbers no honest device sends;  seals: whose sealed reports they are
+    wrong  reports, by identity, whose numbers no honest device sends;  seals: whose sealed reports they are
     """
 
     wrong: set[int]
@@ -296,7 +296,7 @@ class Collector:
     name       who forwards;  finish: what a mixer does before it closes a batch, for mixers that draw noise
     """
 
-    MOST = 1000  # records in a request
+    MOST = 1000  # reports in a request
 
     def __init__(
         self,
@@ -412,13 +412,13 @@ class Collector:
         store_used_slots(rows, epoch, plan)
         self._used[epoch] = plan
 
-    def accept(self, requests: Sequence[bytes]) -> list[list[RecordVerdict]]:
+    def accept(self, requests: Sequence[bytes]) -> list[list[ReportVerdict]]:
         """Keep what may be kept of these requests in one transaction, which is durable when this returns."""
         with self._consistent_memory():
             parsed = [self._parse_request(request) for request in requests]
-            new = _AcceptedRecords(wrong=self._find_out_of_range(parsed))
+            new = _AcceptedReports(wrong=self._find_out_of_range(parsed))
             before = self._is_running_full()
-            verdicts = [[MALFORMED] if records is None else self._judge_records(records, new) for records in parsed]
+            verdicts = [[MALFORMED] if reports is None else self._judge_reports(reports, new) for reports in parsed]
             if new.reports:
                 begins = self._is_running_full() and not before
                 with self._database.transaction() as written:
@@ -440,64 +440,64 @@ class Collector:
         filling = self._fillings.get(self.running[0])
         return filling is not None and (filling.full or self.running[1] >= len(filling.sizes))
 
-    def _parse_request(self, request: bytes) -> list[Fields] | None:
+    def _parse_request(self, request: bytes) -> list[ReportFields] | None:
         try:
-            return split_records(request, self.MOST) or None
+            return split_reports(request, self.MOST) or None
         except InvalidArgument:
             return None
 
-    def _find_out_of_range(self, parsed: Sequence[list[Fields] | None]) -> set[int]:
-        """Return the records (by identity) whose numbers no honest device sends, where a mixer sees them."""
-        groups: dict[tuple[int, int], list[Fields]] = {}
-        for records in parsed:
-            for record in records or ():
-                groups.setdefault((record[2], record[3]), []).append(record)
+    def _find_out_of_range(self, parsed: Sequence[list[ReportFields] | None]) -> set[int]:
+        """Return the reports (by identity) whose numbers no honest device sends, where a mixer sees them."""
+        groups: dict[tuple[int, int], list[ReportFields]] = {}
+        for reports in parsed:
+            for report in reports or ():
+                groups.setdefault((report[2], report[3]), []).append(report)
         wrong: set[int] = set()
         for (epoch, number), group in groups.items():
             filling = self._fillings.get(epoch)
             if filling is None or number >= len(filling.plan.rounds):
                 continue
             round_, size = filling.plan.rounds[number], filling.sizes[number]
-            whole = [record for record in group if len(record[6]) == size]
-            if whole and not are_bodies_in_range(round_, [record[6] for record in whole]):
+            whole = [report for report in group if len(report[6]) == size]
+            if whole and not are_bodies_in_range(round_, [report[6] for report in whole]):
                 wrong.update(id(one) for one in whole if not are_bodies_in_range(round_, [one[6]]))
         return wrong
 
-    def _judge_records(self, records: list[Fields], new: _AcceptedRecords) -> list[RecordVerdict]:
-        """Return one verdict for each record of a request."""
-        refused = [self._checked(record, new) for record in records]
+    def _judge_reports(self, reports: list[ReportFields], new: _AcceptedReports) -> list[ReportVerdict]:
+        """Return one verdict for each report of a request."""
+        refused = [self._checked(report, new) for report in reports]
         offered: dict[tuple[int, bytes], set[int]] = {}  # the rounds for which a request has good reports of a slot
         if any(len(filling.sizes) > 1 for filling in self._fillings.values()):
-            for record, verdict in zip(records, refused, strict=True):
+            for report, verdict in zip(reports, refused, strict=True):
                 if verdict is None:
-                    offered.setdefault((record[2], record[0]), set()).add(record[3])
+                    offered.setdefault((report[2], report[0]), set()).add(report[3])
         return [
-            self._placed(record, offered, new) if verdict is None else verdict
-            for record, verdict in zip(records, refused, strict=True)
+            self._placed(report, offered, new) if verdict is None else verdict
+            for report, verdict in zip(reports, refused, strict=True)
         ]
 
-    def _checked(self, record: Fields, new: _AcceptedRecords) -> RecordVerdict | None:
-        """Return what is wrong with a record, whatever its slot has sent before; None if nothing is."""
-        slot, _, epoch, round_, version, _, body = record
+    def _checked(self, report: ReportFields, new: _AcceptedReports) -> ReportVerdict | None:
+        """Return what is wrong with a report, whatever its slot has sent before; None if nothing is."""
+        slot, _, epoch, round_, version, _, body = report
         filling = self._fillings.get(epoch)
         plan = self._used.get(epoch) if filling is None else filling.plan.digest
         if plan is None:  # without its plan a tag cannot be told from a forged one: both are told as little
-            return RecordVerdict(reason="closed" if self._told and epoch <= self.running[0] else "early")
-        if not is_tagged(record, self._tickets.key(epoch, slot), plan):  # forged, changed, or of another plan
-            return RecordVerdict(reason="ticket")
+            return ReportVerdict(reason="closed" if self._told and epoch <= self.running[0] else "early")
+        if not is_tagged(report, self._tickets.key(epoch, slot), plan):  # forged, changed, or of another plan
+            return ReportVerdict(reason="ticket")
         if filling is None:
             return self._verdict_on_closed_batch(epoch, slot)
         if round_ >= len(filling.sizes) or version > FINAL or len(body) != filling.sizes[round_]:
-            return RecordVerdict(reason="length")
-        if new.wrong and id(record) in new.wrong:
-            return RecordVerdict(reason="range")
-        if filling.sealed[round_] and self._is_copy(filling, record, new):
-            return RecordVerdict(reason="copy")
+            return ReportVerdict(reason="length")
+        if new.wrong and id(report) in new.wrong:
+            return ReportVerdict(reason="range")
+        if filling.sealed[round_] and self._is_copy(filling, report, new):
+            return ReportVerdict(reason="copy")
         return None
 
-    def _is_copy(self, filling: BatchIndex, record: Fields, new: _AcceptedRecords) -> bool:
+    def _is_copy(self, filling: BatchIndex, report: ReportFields, new: _AcceptedReports) -> bool:
         """Tell whether a sealed report, or the key that sealed it, is that of another slot."""
-        slot, _, epoch, round_, _, _, body = record
+        slot, _, epoch, round_, _, _, body = report
         place = filling.places.get(slot)
         for seal in read_encapsulations(filling.plan.rounds[round_], body):
             if filling.seals[round_].get(seal, place) != place or (
@@ -507,35 +507,35 @@ class Collector:
         return False
 
     def _placed(
-        self, record: Fields, offered: dict[tuple[int, bytes], set[int]], new: _AcceptedRecords
-    ) -> RecordVerdict:
-        """Give a place to a good record, if there is one."""
-        slot, _, epoch, round_, version, key_id, body = record
+        self, report: ReportFields, offered: dict[tuple[int, bytes], set[int]], new: _AcceptedReports
+    ) -> ReportVerdict:
+        """Give a place to a good report, if there is one."""
+        slot, _, epoch, round_, version, key_id, body = report
         filling, running = self._fillings[epoch], self.running
         over = (epoch, round_) < running or (self._closed and (epoch, round_) == running)
         place = filling.places.get(slot)
         if place is None:
             if epoch > running[0] and not self._is_running_full():
-                return RecordVerdict(reason="early")
+                return ReportVerdict(reason="early")
             if len(filling.places) >= filling.plan.slots:
-                return RecordVerdict(reason="full", refusal=prove_unused(self._key, self._task, epoch, slot))
+                return ReportVerdict(reason="full", refusal=prove_unused(self._key, self._task, epoch, slot))
             if over:
-                return RecordVerdict(reason="closed")
+                return ReportVerdict(reason="closed")
             if len(filling.sizes) > 1 and len(offered[epoch, slot]) != len(filling.sizes):
-                return RecordVerdict(reason="incomplete")
+                return ReportVerdict(reason="incomplete")
             place = filling.open(slot)
             new.slots.append((epoch, place, slot))
         else:
             known = filling.has(round_, place, version, body)
             if known or known is None:
-                return RecordVerdict(place) if known else RecordVerdict(reason="other")
+                return ReportVerdict(place) if known else ReportVerdict(reason="other")
             if over:
-                return RecordVerdict(reason="closed")
+                return ReportVerdict(reason="closed")
         filling.put(round_, place, version, body)
         new.reports.append((epoch, round_, place, version, key_id, body))
-        return RecordVerdict(place)
+        return ReportVerdict(place)
 
-    def _verdict_on_closed_batch(self, epoch: int, slot: bytes) -> RecordVerdict:
+    def _verdict_on_closed_batch(self, epoch: int, slot: bytes) -> ReportVerdict:
         """Return a proof that a slot was not in a batch that is over."""
         if epoch not in self._slots_used:
             while len(self._slots_used) >= _KEPT:
@@ -543,8 +543,8 @@ class Collector:
             with self._database.reading() as rows:
                 self._slots_used[epoch] = select_used_slots(rows, epoch)
         if is_used(slot, self._slots_used[epoch]):
-            return RecordVerdict(reason="closed")
-        return RecordVerdict(reason="closed", refusal=prove_unused(self._key, self._task, epoch, slot))
+            return ReportVerdict(reason="closed")
+        return ReportVerdict(reason="closed", refusal=prove_unused(self._key, self._task, epoch, slot))
 
     def close_due(self) -> bool:
         """Close the running round if it is due: compute its share from the rows and store it."""

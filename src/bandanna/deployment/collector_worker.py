@@ -15,7 +15,7 @@ from bandanna.deployment.http.limits import Limits
 from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import RequestRefused, Route, Upload, json_response, locate_error, run_in_thread
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.report import HEADER, RecordVerdict, encode_verdicts
+from bandanna.deployment.messages.report import HEADER, ReportVerdict, encode_verdicts
 
 # The worker
 
@@ -176,9 +176,9 @@ class CollectorRoutes:
         ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._collector, self._task, self._ready = collector, task_id, ready
-        self._commits: GroupCommit[bytes, list[RecordVerdict]] = GroupCommit(collector.accept)
-        self._records = Counter("records_total", "Records by what became of them.", ["result"], registry=metrics)
-        self._kept = self._records.labels(result="kept")
+        self._commits: GroupCommit[bytes, list[ReportVerdict]] = GroupCommit(collector.accept)
+        self._reports = Counter("reports_total", "Reports by what became of them.", ["result"], registry=metrics)
+        self._kept = self._reports.labels(result="kept")
         for index, (name, meaning) in enumerate(_GAUGES.items()):
             Gauge(name, meaning, registry=metrics).set_function(partial(self._glance, index))
 
@@ -201,7 +201,7 @@ class CollectorRoutes:
         return ["POST /tasks/{task}/reports", "GET /tasks/{task}/open"]
 
     async def reports(self, body: bytes, params: dict[str, str], headers: dict[bytes, bytes]) -> Any:
-        """Records, acknowledged when they are durable."""
+        """Reports, acknowledged when they are durable."""
         if params["task"] != self._task:
             raise RequestRefused(404, "task")
         if not self._ready():
@@ -212,7 +212,7 @@ class CollectorRoutes:
             self._kept.inc(len(verdicts))
         else:
             for verdict in verdicts:
-                self._records.labels(result=verdict.reason or "kept").inc()
+                self._reports.labels(result=verdict.reason or "kept").inc()
         return status, content, None
 
     async def open(self, request: Any) -> Any:

@@ -56,7 +56,7 @@ class Keyring:
 
     One key is active. Every share tells the analyzer which, and devices learn it from publications, which are the same
     for all of them. A key that is not deleted opens what was sealed for it; a deleted one opens nothing again. Number 0
-    is the task's own. Records name a key in one byte, so a task has at most 256.
+    is the task's own. Reports name a key in one byte, so a task has at most 256.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import Opener, encode_base64url, expand_mask
-from bandanna.deployment.messages.report import sealing_info, split_records
+from bandanna.deployment.messages.report import sealing_info, split_reports
 from bandanna.deployment.task.document import Secrets, Task
 
 from ...deployment.inside import Inside, a_task
@@ -93,7 +93,7 @@ def _text(content: bytes) -> str:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_batch_of_browsers_is_learned_from(name: str, tmp_path: Path) -> None:
-    """A record of a browser is refused by the real collector, or cannot be learned from, at first or later."""
+    """A report of a browser is refused by the real collector, or cannot be learned from, at first or later."""
     arms = FIXED if "stay" in name else None
     task, secrets = a_task(POLICIES[name], seed=None, arms=arms, urls=URLS)
     inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(7)
@@ -138,7 +138,7 @@ def test_python_opens_what_browsers_seal(name: str, tmp_path: Path) -> None:
     for each in played(inside, secrets, None, rng):
         assert "error" not in each, each
         for version, request in enumerate((each["zero"], each["final"])):
-            ((slot, _, epoch, round_, sent, key_id, body),) = split_records(base64.b64decode(request), 1)
+            ((slot, _, epoch, round_, sent, key_id, body),) = split_reports(base64.b64decode(request), 1)
             assert (epoch, round_, sent, key_id, len(body)) == (batch.epoch, 0, version, 0, batch.rounds[0].size)
             sealed = batch.rounds[0].sealed(body)
             opened = opener.open(sealed, sealing_info(task.digest, batch, 0, slot))

@@ -12,7 +12,7 @@ import pytest
 from bandanna.deployment.messages import batch_plan, canonical
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import Opener, expand_mask, expand_masks, sealing_key
-from bandanna.deployment.messages.report import Record, is_tagged, sealing_info, split_records
+from bandanna.deployment.messages.report import TaggedReport, is_tagged, sealing_info, split_reports
 from bandanna.device.base import to_plain_value
 from bandanna.device.samplers import binomial_cdf_bounds
 
@@ -230,21 +230,21 @@ def _b64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def test_records_are_equal() -> None:
-    """A browser's record has another tag, or other bytes, than Python's of the same ticket, plan and fields."""
+def test_tagged_reports_are_equal() -> None:
+    """A browser's report has another tag, or other bytes, than Python's of the same ticket, plan and fields."""
     rng, made = np.random.default_rng(6), []
     for _ in range(200):
         slot, key, plan, body = (rng.bytes(n) for n in (16, 16, 32, int(rng.integers(0, 200))))
         epoch, round_, version, key_id = (int(rng.integers(0, top)) for top in (2**32, 2**16, 2, 256))
-        record = Record.tagged(
+        report = TaggedReport.make(
             key, plan, slot=slot, epoch=epoch, round_=round_, version=version, key_id=key_id, body=body
         )
-        given = {"what": "record", "slot": {"slot": _b64(slot), "collector": _b64(key), "epoch": epoch},
+        given = {"what": "report", "slot": {"slot": _b64(slot), "collector": _b64(key), "epoch": epoch},
                  "plan": _b64(plan), "round": round_, "version": version, "key": key_id,
                  "body": _b64(body)}  # fmt: skip
-        made.append((record, given))
+        made.append((report, given))
     found = answers([given for _, given in made])
-    assert [base64.b64decode(each["record"]) for each in found] == [record.to_bytes() for record, _ in made]
+    assert [base64.b64decode(each["report"]) for each in found] == [report.to_bytes() for report, _ in made]
 
 
 def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
@@ -263,17 +263,17 @@ def test_one_seed_is_sealed_for_all_parts_of_a_round() -> None:
     (found,) = answers([{"what": "drawn", "device": device, "task": _b64(task), "batch": batch, "slot": keys,
                          "key": _b64(canonical.decode_base64url(public))}])  # fmt: skip
     read, messages, opener = Batch.from_dict(batch), iter(found["messages"]), Opener(secret)
-    records = split_records(base64.b64decode(found["request"]), rounds)
-    for record, asked in zip(records, read.rounds, strict=True):
-        assert is_tagged(record, own, read.digest)
-        assert (record[0], record[2], record[4:6]) == (slot, 0, (0, 3))
-        opened = opener.open(asked.sealed(record[6]), sealing_info(task, read, record[3], slot))
+    reports = split_reports(base64.b64decode(found["request"]), rounds)
+    for report, asked in zip(reports, read.rounds, strict=True):
+        assert is_tagged(report, own, read.digest)
+        assert (report[0], report[2], report[4:6]) == (slot, 0, (0, 3))
+        opened = opener.open(asked.sealed(report[6]), sealing_info(task, read, report[3], slot))
         assert opened[16:] == helper
-        shares = [own.numbers([body])[0] for own, body in zip(asked.own, asked.cut(record[6]), strict=True)]
+        shares = [own.numbers([body])[0] for own, body in zip(asked.own, asked.cut(report[6]), strict=True)]
         hidden = expand_masks(opened[:16], asked.lengths)
         sums = [(share + mask).tolist() for share, mask in zip(shares, hidden, strict=True)]
         assert sums == [[int(number) for number in next(messages)] for _ in sizes]
-    assert [len(record[6]) for record in records] == [each.size for each in read.rounds] == [8 * 7 + 80] * rounds
+    assert [len(report[6]) for report in reports] == [each.size for each in read.rounds] == [8 * 7 + 80] * rounds
 
 
 def test_shares_and_masks_add_up() -> None:

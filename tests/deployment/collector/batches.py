@@ -1,4 +1,4 @@
-"""A collector of small batches, and records for it."""
+"""A collector of small batches, and reports for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bandanna.deployment import collector
 from bandanna.deployment.collector import Collector
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import dumps
-from bandanna.deployment.messages.report import FINAL, Record, RecordVerdict, join_records
+from bandanna.deployment.messages.report import FINAL, ReportVerdict, TaggedReport, join_reports
 from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.deployment.task.query_plan import first_batches
 from bandanna.storage.database.base import Database
 from bandanna.storage.database.schema import open_database
 
 KEY, TASK, SLOTS = b"k" * 32, b"t" * 32, 6
-HONEST = bytes(16)  # stands for the tag that a record's fields must have, until it is sent
+HONEST = bytes(16)  # stands for the tag that a report's fields must have, until it is sent
 TICKETS = TicketKeys(KEY, TASK, COLLECTOR)
 
 
@@ -38,14 +38,14 @@ def slot(number: int) -> bytes:
     return number.to_bytes(16, "little")
 
 
-def record(
+def report(
     number: int, value: int = 100, *, epoch: int = 0, round_: int = 0, version: int = FINAL, **other: Any
 ) -> bytes:
     """A report of user `number`, all counts of which are `value`."""
     own = slot(number)
     parts: dict[str, Any] = {"body": np.full(5, value, dtype="<u4").tobytes(), "key_id": 0, **other}
     parts.setdefault("tag", HONEST)
-    return Record(slot=own, epoch=epoch, round=round_, version=version, **parts).to_bytes()
+    return TaggedReport(slot=own, epoch=epoch, round=round_, version=version, **parts).to_bytes()
 
 
 def proof(number: int, epoch: int = 0) -> bytes:
@@ -58,13 +58,13 @@ def receipt(number: int) -> bytes:
     return dumps({"number": number, "chain": "c" * 8})
 
 
-def tagged(record: Record, plans: Sequence[Batch]) -> Record:
+def tagged(report: TaggedReport, plans: Sequence[Batch]) -> TaggedReport:
     """With the tag of its fields where it has none of its own, by the ticket of its slot."""
-    plan = next((each.digest for each in plans if each.epoch == record.epoch), bytes(32))
-    if record.tag != HONEST:
-        return record
-    parts = {name: getattr(record, name) for name in ("slot", "epoch", "version", "key_id", "body")}
-    return Record.tagged(TICKETS.key(record.epoch, record.slot), plan, round_=record.round, **parts)
+    plan = next((each.digest for each in plans if each.epoch == report.epoch), bytes(32))
+    if report.tag != HONEST:
+        return report
+    parts = {name: getattr(report, name) for name in ("slot", "epoch", "version", "key_id", "body")}
+    return TaggedReport.make(TICKETS.key(report.epoch, report.slot), plan, round_=report.round, **parts)
 
 
 class Clock:
@@ -98,18 +98,18 @@ class Collecting:
         self.database.close()
         self.begin()
 
-    def send(self, *records: bytes) -> list[RecordVerdict]:
+    def send(self, *reports: bytes) -> list[ReportVerdict]:
         """One request."""
-        return self.collector.accept([self.request(*records)])[0]
+        return self.collector.accept([self.request(*reports)])[0]
 
-    def request(self, *records: bytes) -> bytes:
-        """Records with tags for the plans of their batches."""
-        return join_records([tagged(Record.from_bytes(each), self.plans).to_bytes() for each in records])
+    def request(self, *reports: bytes) -> bytes:
+        """Reports with tags for the plans of their batches."""
+        return join_reports([tagged(TaggedReport.from_bytes(each), self.plans).to_bytes() for each in reports])
 
     def fill(self, epoch: int = 0, first: int = 0, users: int = SLOTS) -> list[int]:
         """Places of so many users, each with a report for every round."""
         rounds = range(len(self.plans[0].rounds))
-        sent = [self.send(*(record(user, epoch=epoch, round_=each) for each in rounds))
+        sent = [self.send(*(report(user, epoch=epoch, round_=each) for each in rounds))
                 for user in range(first, first + users)]  # fmt: skip
         return [verdicts[0].place for verdicts in sent]
 

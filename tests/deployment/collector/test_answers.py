@@ -1,4 +1,4 @@
-"""What devices are told of their records."""
+"""What devices are told of their reports."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import json
 import pytest
 
 from bandanna.deployment.messages.canonical import encode_base64url
-from bandanna.deployment.messages.report import MALFORMED, REASONS, RecordVerdict, encode_verdicts
+from bandanna.deployment.messages.report import MALFORMED, REASONS, ReportVerdict, encode_verdicts
 
 
 def test_places_of_what_is_kept() -> None:
-    """Records that are all kept are answered 201, with their places in their order."""
-    assert encode_verdicts([RecordVerdict(3), RecordVerdict(0), RecordVerdict(12)]) == (201, b'{"places":[3,0,12]}')
+    """Reports that are all kept are answered 201, with their places in their order."""
+    assert encode_verdicts([ReportVerdict(3), ReportVerdict(0), ReportVerdict(12)]) == (201, b'{"places":[3,0,12]}')
 
 
-def test_what_is_no_record() -> None:
+def test_what_is_no_report() -> None:
     """A request that is none is answered 400."""
     status, content = encode_verdicts([MALFORMED])
     assert (status, json.loads(content)["reason"]) == (400, "malformed")
@@ -23,8 +23,8 @@ def test_what_is_no_record() -> None:
 
 @pytest.mark.parametrize("reason", [each for each in REASONS if each != "malformed"])
 def test_every_reason_is_told_beside_what_is_kept(reason: str) -> None:
-    """A refused record has its reason, those beside it their places; a fault of the client's own is 422, else 409."""
-    status, content = encode_verdicts([RecordVerdict(5), RecordVerdict(reason=reason, refusal=b"proof")])
+    """A refused report has its reason, those beside it their places; a fault of the client's own is 422, else 409."""
+    status, content = encode_verdicts([ReportVerdict(5), ReportVerdict(reason=reason, refusal=b"proof")])
     own = reason in ("length", "range", "copy", "ticket", "incomplete")
     assert status == (422 if own else 409)
     told = {"reason": reason, "error": REASONS[reason], "refusal": encode_base64url(b"proof")}

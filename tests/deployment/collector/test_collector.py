@@ -11,81 +11,81 @@ import pytest
 from bandanna.deployment.collector import Collector
 from bandanna.deployment.messages.batch_plan import Round
 from bandanna.deployment.messages.canonical import loads
-from bandanna.deployment.messages.report import FINAL, ZERO, Record, RecordVerdict, join_records
+from bandanna.deployment.messages.report import FINAL, ZERO, ReportVerdict, TaggedReport, join_reports
 from bandanna.errors import BandannaError
 from bandanna.storage.database.base import StorageError
 
 from ...postgres import server
-from .batches import KEY, SLOTS, TASK, Collecting, proof, receipt, record, slot, tagged
+from .batches import KEY, SLOTS, TASK, Collecting, proof, receipt, report, slot, tagged
 
 Made = Callable[..., Collecting]
 
 
-def reasons(verdicts: list[RecordVerdict]) -> list[str]:
-    """Of each record, why it was refused."""
+def reasons(verdicts: list[ReportVerdict]) -> list[str]:
+    """Of each report, why it was refused."""
     return [verdict.reason for verdict in verdicts]
 
 
 def test_a_report_has_a_place_and_is_kept(collecting: Made) -> None:
     """An acknowledged report has a place, counted from 0, and is among the rows."""
     own = collecting()
-    assert [own.send(record(7))[0].place, own.send(record(8))[0].place] == [0, 1]
+    assert [own.send(report(7))[0].place, own.send(report(8))[0].place] == [0, 1]
     assert own.rows() == [(0, 0, 0, 1, slot(7)), (0, 0, 1, 1, slot(8))]
 
 
 def test_repeats_are_acknowledged_and_not_kept_again(collecting: Made) -> None:
     """The same bytes have the same answer as often as they come, also after a restart, and are kept once."""
     own = collecting()
-    first = own.send(record(7), record(8))
-    assert own.send(record(7), record(8)) == first
+    first = own.send(report(7), report(8))
+    assert own.send(report(7), report(8)) == first
     own.restart()
-    assert own.send(record(7), record(8)) == first
-    assert own.send(record(7), record(7)) == [first[0], first[0]]
+    assert own.send(report(7), report(8)) == first
+    assert own.send(report(7), report(7)) == [first[0], first[0]]
     assert len(own.rows()) == 2
 
 
 def test_a_final_report_replaces_the_zero_report(collecting: Made) -> None:
     """A later version is kept at the same place; an earlier one that comes after it changes nothing."""
     own = collecting()
-    own.send(record(7, 1, version=ZERO))
-    assert own.send(record(7, 2)) == own.send(record(7, 1, version=ZERO)) == [RecordVerdict(place=0)]
+    own.send(report(7, 1, version=ZERO))
+    assert own.send(report(7, 2)) == own.send(report(7, 1, version=ZERO)) == [ReportVerdict(place=0)]
     assert [row[3] for row in own.rows()] == [0, 1]
 
 
 def test_of_two_reports_of_a_version_the_first_stands(collecting: Made) -> None:
     """Another report of a version that is kept is refused, also after a restart."""
     own = collecting()
-    own.send(record(7, 1))
-    assert reasons(own.send(record(7, 2))) == ["other"]
+    own.send(report(7, 1))
+    assert reasons(own.send(report(7, 2))) == ["other"]
     own.restart()
-    assert reasons(own.send(record(7, 2))) == ["other"]
+    assert reasons(own.send(report(7, 2))) == ["other"]
     assert len(own.rows()) == 1
 
 
 def test_what_is_not_a_report_is_refused_by_its_reason(collecting: Made) -> None:
-    """Every fault of a record has its reason, and nothing of it is kept."""
+    """Every fault of a report has its reason, and nothing of it is kept."""
     own = collecting()
     for reason, bad in {
-        "ticket": record(1, tag=b"m" * 16),
-        "early": record(1, epoch=1),
-        "length": record(1, body=b"short"),
-        "range": record(1, 2**31),
+        "ticket": report(1, tag=b"m" * 16),
+        "early": report(1, epoch=1),
+        "length": report(1, body=b"short"),
+        "range": report(1, 2**31),
     }.items():
-        assert own.send(bad) == [RecordVerdict(reason=reason)]
+        assert own.send(bad) == [ReportVerdict(reason=reason)]
     for other in ({"round_": 1}, {"version": 2}, {"epoch": 9}):
-        assert reasons(own.send(record(1, **other))) in (["length"], ["early"])
+        assert reasons(own.send(report(1, **other))) in (["length"], ["early"])
     assert (
-        own.collector.accept([b"", b"\1", join_records([record(1)])[:-1]]) == [[RecordVerdict(reason="malformed")]] * 3
+        own.collector.accept([b"", b"\1", join_reports([report(1)])[:-1]]) == [[ReportVerdict(reason="malformed")]] * 3
     )
     assert own.rows() == []
 
 
-def test_a_bad_record_does_not_harm_its_neighbours(collecting: Made) -> None:
-    """Verdicts of a request and of a transaction are of each record by itself."""
+def test_a_bad_report_does_not_harm_its_neighbours(collecting: Made) -> None:
+    """Verdicts of a request and of a transaction are of each report by itself."""
     own = collecting()
-    mixed = [record(1), record(2, 2**31), record(3, tag=b"m" * 16), record(4)]
+    mixed = [report(1), report(2, 2**31), report(3, tag=b"m" * 16), report(4)]
     assert reasons(own.send(*mixed)) == ["", "range", "ticket", ""]
-    told = own.collector.accept([own.request(record(5, 2**31)), b"no", own.request(record(6))])
+    told = own.collector.accept([own.request(report(5, 2**31)), b"no", own.request(report(6))])
     assert [reasons(one) for one in told] == [["range"], ["malformed"], [""]]
     assert [row[4] for row in own.rows()] == [slot(1), slot(4), slot(6)]
 
@@ -95,29 +95,29 @@ def test_a_report_for_another_plan_is_refused(collecting: Made) -> None:
     own = collecting()
     plan = own.plans[0]
     for other in (replace(plan, slots=SLOTS + 1), replace(plan, episode=7), replace(plan, rounds=plan.rounds * 2)):
-        made = Record.from_bytes(record(1))
+        made = TaggedReport.from_bytes(report(1))
         sent = tagged(made, [other]).to_bytes()
-        assert reasons(own.collector.accept([join_records([sent])])[0]) == ["ticket"]
-        assert reasons(own.collector.accept([join_records([made.to_bytes()])])[0]) == ["ticket"]  # for none at all
+        assert reasons(own.collector.accept([join_reports([sent])])[0]) == ["ticket"]
+        assert reasons(own.collector.accept([join_reports([made.to_bytes()])])[0]) == ["ticket"]  # for none at all
     assert own.rows() == []
-    assert reasons(own.send(record(1))) == [""]
+    assert reasons(own.send(report(1))) == [""]
 
 
-def test_a_request_has_so_many_records_at_most(collecting: Made) -> None:
-    """1,000 records are taken, one more is no request."""
+def test_a_request_has_so_many_reports_at_most(collecting: Made) -> None:
+    """1,000 reports are taken, one more is no request."""
     own = collecting()
-    many = [record(7)] * own.collector.MOST
-    assert own.send(*many) == [RecordVerdict(place=0)] * own.collector.MOST
-    assert own.send(*many, record(7)) == [RecordVerdict(reason="malformed")]
+    many = [report(7)] * own.collector.MOST
+    assert own.send(*many) == [ReportVerdict(place=0)] * own.collector.MOST
+    assert own.send(*many, report(7)) == [ReportVerdict(reason="malformed")]
 
 
 def test_a_full_batch_refuses_with_proof_and_the_next_one_opens_at_once(collecting: Made) -> None:
     """Who comes after the last slot has a proof that it was not used; the batch after it takes slots at once."""
     own = collecting()
-    assert reasons(own.send(record(10, epoch=1))) == ["early"]
+    assert reasons(own.send(report(10, epoch=1))) == ["early"]
     assert own.fill() == list(range(SLOTS))
-    assert own.send(record(9)) == [RecordVerdict(reason="full", refusal=proof(9))]
-    assert own.send(record(10, epoch=1)) == [RecordVerdict(place=0)]
+    assert own.send(report(9)) == [ReportVerdict(reason="full", refusal=proof(9))]
+    assert own.send(report(10, epoch=1)) == [ReportVerdict(place=0)]
     assert own.collector.progress() == {
         "epoch": 0, "round": 0, "open": 1, "slots": SLOTS, "of": SLOTS, "closes_at": own.clock.now + 5.0,
     }  # fmt: skip
@@ -127,14 +127,14 @@ def test_a_batch_closes_when_grace_has_passed_and_never_before(collecting: Made)
     """Final reports replace zero reports until the batch is closed, and not after it."""
     own = collecting()
     for user in range(SLOTS):
-        own.send(record(user, 1, version=ZERO))
+        own.send(report(user, 1, version=ZERO))
     own.clock.now += 4.9
     assert not own.collector.close_due()
-    assert own.send(record(0, 2)) == [RecordVerdict(place=0)]
+    assert own.send(report(0, 2)) == [ReportVerdict(place=0)]
     own.clock.now += 0.2
     assert own.collector.close_due()
-    assert reasons(own.send(record(1, 2))) == ["closed"]
-    assert own.send(record(1, 1, version=ZERO)) == [RecordVerdict(place=1)]  # what is kept is known
+    assert reasons(own.send(report(1, 2))) == ["closed"]
+    assert own.send(report(1, 1, version=ZERO)) == [ReportVerdict(place=1)]  # what is kept is known
     assert not own.collector.close_due()
     (closed,) = own.collector.waiting()
     assert (closed.epoch, closed.round, loads(closed.share)["count"]) == (0, 0, SLOTS)
@@ -153,17 +153,17 @@ def test_the_closing_time_survives_a_restart(collecting: Made) -> None:
     share = own.collector.waiting()
     own.restart()
     assert own.collector.waiting() == share
-    assert reasons(own.send(record(0, 7, version=ZERO))) == [""]  # a lower version than it has
-    assert reasons(own.send(record(0, 7))) == ["other"]
+    assert reasons(own.send(report(0, 7, version=ZERO))) == [""]  # a lower version than it has
+    assert reasons(own.send(report(0, 7))) == ["other"]
 
 
 def test_answered_batches_close_without_waiting(collecting: Made) -> None:
     """With close = "answered", a batch closes as soon as every slot has its final report, and not before."""
     own = collecting(grace=0.0, answered=True)
     own.fill(users=SLOTS - 1)
-    own.send(record(SLOTS - 1, version=ZERO))
+    own.send(report(SLOTS - 1, version=ZERO))
     assert not own.collector.close_due()
-    own.send(record(SLOTS - 1))
+    own.send(report(SLOTS - 1))
     assert own.collector.close_due()
 
 
@@ -171,14 +171,14 @@ def test_receipted_reports_are_gone_and_the_plan_moves_on(collecting: Made) -> N
     """With its receipt a batch's reports are deleted; late comers are told so, with proof if they were not in it."""
     own = collecting(grace=0.0)
     own.fill()
-    own.send(record(20, epoch=1))
+    own.send(report(20, epoch=1))
     assert own.collector.close_due()
     own.collector.receipted(0, 0, receipt(1))
     assert own.collector.waiting() == []
     assert [row[:3] for row in own.rows()] == [(1, 0, 0)]
     own.collector.plan(own.plans[1:], (1, 0))
-    assert own.send(record(9)) == [RecordVerdict(reason="closed", refusal=proof(9))]
-    assert own.send(record(0)) == [RecordVerdict(reason="closed")]
+    assert own.send(report(9)) == [ReportVerdict(reason="closed", refusal=proof(9))]
+    assert own.send(report(0)) == [ReportVerdict(reason="closed")]
     assert own.fill(epoch=1, first=21, users=SLOTS - 1) == list(range(1, SLOTS))
     assert (own.collector.running, own.collector.closes_at) == ((1, 0), own.clock.now)
     assert own.collector.last_receipt() == loads(receipt(1))
@@ -188,8 +188,8 @@ def test_memory_after_a_restart_is_as_before(collecting: Made) -> None:
     """What a collector remembers is what its rows say: slots, places, versions, progress."""
     own = collecting()
     own.fill(users=4)
-    own.send(record(4, 1, version=ZERO))
-    own.send(record(2, 9, version=ZERO))
+    own.send(report(4, 1, version=ZERO))
+    own.send(report(2, 9, version=ZERO))
     fillings = own.collector._fillings
     before = {epoch: (f.places, f.versions, f.prints, f.finals) for epoch, f in fillings.items()}
     progress = own.collector.progress()
@@ -202,10 +202,10 @@ def test_memory_after_a_restart_is_as_before(collecting: Made) -> None:
 def test_a_slot_opens_with_a_report_for_every_round(collecting: Made) -> None:
     """Of a batch with two rounds, no slot has a report for one of them only."""
     own = collecting(rounds=2)
-    assert reasons(own.send(record(1))) == ["incomplete"]
-    assert reasons(own.send(record(1), record(2, round_=1))) == ["incomplete"] * 2
-    assert reasons(own.send(record(1), record(1, round_=1))) == ["", ""]
-    assert reasons(own.send(record(1, 2, round_=1))) == ["other"]
+    assert reasons(own.send(report(1))) == ["incomplete"]
+    assert reasons(own.send(report(1), report(2, round_=1))) == ["incomplete"] * 2
+    assert reasons(own.send(report(1), report(1, round_=1))) == ["", ""]
+    assert reasons(own.send(report(1, 2, round_=1))) == ["other"]
     assert own.rows() == [(0, 0, 0, 1, slot(1)), (0, 1, 0, 1, slot(1))]
 
 
@@ -213,8 +213,8 @@ def test_a_slot_opens_with_a_report_for_every_round(collecting: Made) -> None:
 def test_a_report_that_is_refused_completes_no_slot(collecting: Made, bad: dict[str, object]) -> None:
     """A slot opens only with reports that are kept for every round: else its batch could never close."""
     own = collecting(rounds=2)
-    second = record(1, **{"round_": 1, **bad})  # type: ignore[arg-type]
-    told = reasons(own.send(record(1), second))
+    second = report(1, **{"round_": 1, **bad})  # type: ignore[arg-type]
+    told = reasons(own.send(report(1), second))
     assert told[0] == "incomplete"
     assert told[1] in ("range", "ticket", "length")
     assert (own.rows(), own.collector.progress()["slots"]) == ([], 0)
@@ -226,14 +226,14 @@ def test_rounds_close_one_after_the_other(collecting: Made) -> None:
     """A round that is over takes no report; those after it do, and each is forwarded once."""
     own = collecting(rounds=2, grace=0.0)
     for user in range(SLOTS):
-        own.send(record(user), record(user, 1, round_=1, version=ZERO))
+        own.send(report(user), report(user, 1, round_=1, version=ZERO))
     assert own.collector.close_due()
     own.collector.receipted(0, 0, receipt(1))
     own.restart()
     assert own.collector.running == (0, 1)
     own.collector.plan(own.plans, (0, 1))
-    assert reasons(own.send(record(0, 5))) == ["closed"]  # whose round is over
-    assert reasons(own.send(record(0, 5, round_=1))) == [""]
+    assert reasons(own.send(report(0, 5))) == ["closed"]  # whose round is over
+    assert reasons(own.send(report(0, 5, round_=1))) == [""]
     assert own.collector.close_due()
     assert [(each.epoch, each.round) for each in own.collector.waiting()] == [(0, 1)]
 
@@ -241,26 +241,26 @@ def test_rounds_close_one_after_the_other(collecting: Made) -> None:
 def test_a_failed_transaction_leaves_nothing(collecting: Made) -> None:
     """Reports whose transaction fails are not kept, not remembered, and can be sent again."""
     own = collecting()
-    own.send(record(1))
+    own.send(report(1))
     with own.database.transaction() as rows:
         rows.execute("alter table reports rename to elsewhere")
     with pytest.raises(StorageError):
-        own.send(record(2))
+        own.send(report(2))
     with pytest.raises(StorageError):
-        own.send(record(3))
+        own.send(report(3))
     with own.database.transaction() as rows:
         rows.execute("alter table elsewhere rename to reports")
-    assert own.send(record(2)) == [RecordVerdict(place=1)]
-    assert own.send(record(1)) == [RecordVerdict(place=0)]
+    assert own.send(report(2)) == [ReportVerdict(place=1)]
+    assert own.send(report(1)) == [ReportVerdict(place=0)]
 
 
 def test_totals_are_of_the_newest_versions(collecting: Made) -> None:
     """What is forwarded is the sum of every slot's newest report, whatever order they came in."""
     own = collecting(grace=0.0)
     for user in range(SLOTS):
-        own.send(record(user, 200, version=ZERO))
-    own.send(*(record(user, 10 + user) for user in (5, 3)))
-    own.send(record(5, 200, version=ZERO))
+        own.send(report(user, 200, version=ZERO))
+    own.send(*(report(user, 10 + user) for user in (5, 3)))
+    own.send(report(5, 200, version=ZERO))
     assert own.collector.close_due()
     _, entries = own.collector.entries(0, 0)
     values = [np.frombuffer(body, "<u4")[0] for _, _, body in entries]
@@ -274,9 +274,9 @@ def test_a_batch_that_is_over_opens_no_slots(collecting: Made) -> None:
     assert own.collector.close_due()
     own.collector.receipted(0, 0, receipt(1))
     own.restart()
-    assert [own.send(record(user)) for user in range(SLOTS)] == [[RecordVerdict(reason="closed")]] * SLOTS
-    assert own.send(record(9)) == [RecordVerdict(reason="full", refusal=proof(9))]
-    assert own.send(record(20, epoch=1)) == [RecordVerdict(place=0)]
+    assert [own.send(report(user)) for user in range(SLOTS)] == [[ReportVerdict(reason="closed")]] * SLOTS
+    assert own.send(report(9)) == [ReportVerdict(reason="full", refusal=proof(9))]
+    assert own.send(report(20, epoch=1)) == [ReportVerdict(place=0)]
     assert not own.collector.close_due()
     own.collector.plan(own.plans[1:], (1, 0))
     assert own.fill(epoch=1, first=21, users=SLOTS - 1) == list(range(1, SLOTS))
@@ -309,11 +309,11 @@ def test_a_process_with_an_old_memory_gives_nobody_a_place(collecting: Made, use
     stale, fresh = own.collector, Collector(own.database, task_id="t", task=TASK, key=KEY, grace=5.0, clock=own.clock)
     own.collector = fresh
     fresh.plan(own.plans, (0, 0))
-    assert own.send(record(2)) == [RecordVerdict(place=2)]
+    assert own.send(report(2)) == [ReportVerdict(place=2)]
     own.collector = stale
     with pytest.raises(StorageError, match=r"(?i)unique"):
-        own.send(record(user, version=version))
-    assert own.send(record(user, version=version)) == [RecordVerdict(place=user)]
+        own.send(report(user, version=version))
+    assert own.send(report(user, version=version)) == [ReportVerdict(place=user)]
     assert [row[4] for row in own.rows()] == [slot(number) for number in range(user + 1)]
 
 
@@ -334,8 +334,8 @@ def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: 
     own = collecting(grace=0.0)
 
     def told() -> None:
-        assert [own.send(record(user)) for user in range(SLOTS)] == [[RecordVerdict(reason="closed")]] * SLOTS
-        assert own.send(record(9))[0].refusal == proof(9)
+        assert [own.send(report(user)) for user in range(SLOTS)] == [[ReportVerdict(reason="closed")]] * SLOTS
+        assert own.send(report(9))[0].refusal == proof(9)
 
     own.fill()
     assert own.collector.close_due()
@@ -353,8 +353,8 @@ def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: 
     own.collector.plan((replace(own.plans[1], epoch=2),), (2, 0))
     own.restart()
     told()
-    assert own.send(record(20, epoch=1)) == [RecordVerdict(reason="closed")]
-    assert own.send(record(9, epoch=1)) == [RecordVerdict(reason="closed", refusal=proof(9, 1))]
+    assert own.send(report(20, epoch=1)) == [ReportVerdict(reason="closed")]
+    assert own.send(report(9, epoch=1)) == [ReportVerdict(reason="closed", refusal=proof(9, 1))]
     with own.database.reading() as rows:
         assert rows.execute("select count(*) from slots") == [(0,)]
     own.collector.plan((), (2, 0))  # the task is over: no proof is of any use
@@ -390,7 +390,7 @@ def test_a_sealed_report_counts_for_one_slot(collecting: Made) -> None:
     own.collector.plan(own.plans, (0, 0))
 
     def sealed(number: int, body: bytes, **others: int) -> bytes:
-        return record(number, body=body.ljust(round_.size, b"-"), **others)
+        return report(number, body=body.ljust(round_.size, b"-"), **others)
 
     one, same = b"1" * 32 + b"one", b"1" * 32 + b"other"
     assert reasons(own.send(sealed(1, one), sealed(2, one), sealed(3, same))) == ["", "copy", "copy"]

@@ -20,10 +20,10 @@ from bandanna.deployment.messages.canonical import encode_base64url, loads
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
-    Record,
+    TaggedReport,
     Ticket,
     encode_body,
-    join_records,
+    join_reports,
     parse_answers,
     ticket_from_plain,
 )
@@ -37,7 +37,7 @@ Numbers = tuple[float, ...]
 
 @dataclass
 class Sent:
-    """A record, and what is known of it: kept for certain, or perhaps."""
+    """A report, and what is known of it: kept for certain, or perhaps."""
 
     round: int
     version: int
@@ -143,7 +143,7 @@ class People:
         while person.outbox:
             group = person.outbox[0]
             try:
-                status, content = self.town.upload(join_records([each.content for each in group]))
+                status, content = self.town.upload(join_reports([each.content for each in group]))
             except RoleUnreachable:
                 for each in group:
                     each.perhaps = True
@@ -161,7 +161,7 @@ class People:
     def again(self, person: Person, sent: Sent) -> None:
         """Bytes that were answered before, once more: nothing changes."""
         try:
-            (told,) = parse_answers(*self.town.upload(join_records([sent.content])), 1)
+            (told,) = parse_answers(*self.town.upload(join_reports([sent.content])), 1)
         except RoleUnreachable:
             return
         assert told.reason in (("", "closed") if sent.kept else ("full", "closed", "early", "incomplete")), told
@@ -187,8 +187,8 @@ class People:
         key = task.content["keys"].get("seal helper" if wanted.split else "seal analyzer")
         body = encode_body(rows, task=task.digest, batch=plan, round_=round_, ticket=ticket, key=key)
         parts: dict[str, Any] = {"slot": ticket.slot, "epoch": plan.epoch, "body": body}
-        record = Record.tagged(ticket.collector, plan.digest, round_=round_, version=version, **parts)
-        made = Sent(round_, version, numbers, body, record.to_bytes())
+        report = TaggedReport.make(ticket.collector, plan.digest, round_=round_, version=version, **parts)
+        made = Sent(round_, version, numbers, body, report.to_bytes())
         person.slot.sent.append(made)
         return made
 

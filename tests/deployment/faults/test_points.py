@@ -10,9 +10,9 @@ import pytest
 import bandanna as bd
 from bandanna.deployment.messages.report import (
     ZERO,
-    Record,
+    TaggedReport,
     encode_verdicts,
-    join_records,
+    join_reports,
     parse_answers,
     ticket_from_plain,
 )
@@ -166,14 +166,14 @@ def test_no_proof_for_who_took_part(tmp_path: Path) -> None:
         late.append(ticket)
     for ticket in late[1:]:
         assert member.slot is not None
-        other = Record.from_bytes(member.slot.sent[0].content)
+        other = TaggedReport.from_bytes(member.slot.sent[0].content)
         own = ticket_from_plain(ticket)
-        record = Record.tagged(
+        report = TaggedReport.make(
             own.collector, people.plans[0].digest, slot=own.slot, epoch=0, round_=0, version=ZERO, body=other.body
         )
-        collector.accept([join_records([record.to_bytes()])])
+        collector.accept([join_reports([report.to_bytes()])])
     assert member.slot is not None
-    (verdicts,) = collector.accept([join_records([member.slot.sent[0].content])])
+    (verdicts,) = collector.accept([join_reports([member.slot.sent[0].content])])
     assert verdicts[0].refusal == b""
     finish(town, people)
 
@@ -188,11 +188,11 @@ def test_a_slot_with_half_its_rounds(tmp_path: Path) -> None:
     own, plan = ticket_from_plain(ticket), people.plans[0].digest
     bodies = [each.body for each in person.slot.sent]
     bodies[1] += b"more"
-    records = [
-        Record.tagged(own.collector, plan, slot=own.slot, epoch=0, round_=n, version=ZERO, body=body).to_bytes()
+    reports = [
+        TaggedReport.make(own.collector, plan, slot=own.slot, epoch=0, round_=n, version=ZERO, body=body).to_bytes()
         for n, body in enumerate(bodies)
     ]
-    told = parse_answers(*encode_verdicts(collector.accept([join_records(records)])[0]), len(records))
+    told = parse_answers(*encode_verdicts(collector.accept([join_reports(reports)])[0]), len(reports))
     assert {each.reason for each in told} == {"length", "incomplete"}
     finish(town, people)
 

@@ -223,7 +223,7 @@ def test_a_shuffler_cannot_invent_users(file: Database) -> None:
 
 
 @pytest.mark.parametrize("other", ["nothing", "task", "slot", "round", "epoch", "plan", "purpose"])
-def test_a_seal_is_good_for_one_record_alone(file: Database, other: str) -> None:
+def test_a_seal_is_good_for_one_report_alone(file: Database, other: str) -> None:
     """A seal that was made for another task, slot, round, epoch, plan or purpose does not open, though all else in it
     is right: the ticket's key too, and whoever has sent it.
     """
@@ -453,7 +453,7 @@ def test_what_was_deleted_is_nowhere_in_the_files(file: Database, tmp_path: Path
 
 
 def test_there_are_256_keys(file: Database) -> None:
-    """False if a key could get a number that records cannot name."""
+    """False if a key could get a number that reports cannot name."""
     keys = Keyring(file, first=(SEAL, SEAL_PUBLIC), delay=0)
     assert [keys.rotate() for _ in range(255)] == list(range(1, 256))
     with pytest.raises(BandannaError, match="another task"):

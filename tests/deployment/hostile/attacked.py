@@ -10,12 +10,12 @@ import numpy as np
 
 from bandanna.deployment.client.load_simulation import SimulatedUsers, SimulationTotals
 from bandanna.deployment.messages.batch_plan import DTYPES, Batch, Part, Round
-from bandanna.deployment.messages.report import FINAL, Record, RecordAnswer
+from bandanna.deployment.messages.report import FINAL, ReportAnswer, TaggedReport
 from bandanna.simulation.environments.finite import FiniteArms
 
 from ..inside import Inside, a_task
 
-Attack = Callable[["Attacked", Record], Sequence[Sequence[bytes]]]  # requests to be sent instead of one record
+Attack = Callable[["Attacked", TaggedReport], Sequence[Sequence[bytes]]]  # requests to be sent instead of one report
 
 
 class Attacked(Inside):
@@ -34,10 +34,10 @@ class Attacked(Inside):
         """As it was announced."""
         return next(batch for batch in self.learner.now.batches if batch.epoch == epoch)
 
-    def upload(self, records: Any) -> list[RecordAnswer]:
+    def upload(self, reports: Any) -> list[ReportAnswer]:
         """The attack, then what the honest device under it would have sent: a slot that was not taken is used."""
         self._count += 1
-        read = [Record.from_bytes(each) for each in records]
+        read = [TaggedReport.from_bytes(each) for each in reports]
         if self._attack is not None and self._count % self._every == 0:
             target = next((each for each in read if each.version == FINAL), None)
             for request in () if target is None else self._attack(self, target):
@@ -45,23 +45,23 @@ class Attacked(Inside):
                 whole = made if self._bare else _completed(made, read, target)
                 for said in super().upload(whole):
                     self.said[said.reason] = self.said.get(said.reason, 0) + 1
-        return super().upload(records)
+        return super().upload(reports)
 
-    def _made(self, target: Record, content: bytes) -> bytes:
+    def _made(self, target: TaggedReport, content: bytes) -> bytes:
         """By somebody with a ticket: a tag that was copied is made anew."""
-        record = Record.from_bytes(content)
-        return self.tagged(record) if record.tag == target.tag else content
+        report = TaggedReport.from_bytes(content)
+        return self.tagged(report) if report.tag == target.tag else content
 
 
-def _completed(request: Sequence[bytes], read: Sequence[Record], target: Record | None) -> list[bytes]:
+def _completed(request: Sequence[bytes], read: Sequence[TaggedReport], target: TaggedReport | None) -> list[bytes]:
     """With the other rounds of the honest request, so that the slot can be opened."""
     return [*request, *(each.to_bytes() for each in read if each is not target)]
 
 
-def with_body(record: Record, body: bytes, **others: Any) -> bytes:
+def with_body(report: TaggedReport, body: bytes, **others: Any) -> bytes:
     """The same header, another body."""
-    fields = {name: getattr(record, name) for name in ("slot", "tag", "epoch", "round", "version", "key_id")}
-    return Record(**{**fields, "body": body, **others}).to_bytes()
+    fields = {name: getattr(report, name) for name in ("slot", "tag", "epoch", "round", "version", "key_id")}
+    return TaggedReport(**{**fields, "body": body, **others}).to_bytes()
 
 
 def parts_of(round_: Round) -> tuple[Part, ...]:

@@ -15,7 +15,7 @@ import bandanna as bd
 from bandanna.deployment.collector import SCHEMA, Collector
 from bandanna.deployment.collector_worker import GroupCommit
 from bandanna.deployment.http.requests import RequestRefused
-from bandanna.deployment.messages.report import FINAL, ZERO, Record, join_records
+from bandanna.deployment.messages.report import FINAL, ZERO, TaggedReport, join_reports
 from bandanna.deployment.messages.tickets import COLLECTOR
 from bandanna.storage.database.schema import open_database
 
@@ -85,8 +85,8 @@ def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) 
 
     def send(given: Any, version: int) -> None:
         parts: dict[str, Any] = {"slot": given.slot, "epoch": 0, "round_": 0, "body": bytes(size)}
-        record = Record.tagged(given.collector, batch.digest, version=version, **parts)
-        (verdicts,) = collector.accept([join_records([record.to_bytes()])])
+        report = TaggedReport.make(given.collector, batch.digest, version=version, **parts)
+        (verdicts,) = collector.accept([join_reports([report.to_bytes()])])
         assert not verdicts[0].reason
 
     people = inside.tickets(range(10), 0)

@@ -12,7 +12,7 @@ import pytest
 import bandanna as bd
 from bandanna import environments as worlds
 from bandanna.deployment.messages.canonical import seal, sealing_key
-from bandanna.deployment.messages.report import Record, report_info
+from bandanna.deployment.messages.report import TaggedReport, report_info
 from bandanna.policies.glm.glm_jdp import GLMJDPConstants
 
 from ..inside import a_task
@@ -84,10 +84,10 @@ def rows(changes: Sequence[Callable[[Row], Row]]) -> Any:
     """Attackers who take turns; each sends one changed row."""
     count = [0]
 
-    def attack(_: Attacked, record: Record) -> list[list[bytes]]:
+    def attack(_: Attacked, report: TaggedReport) -> list[list[bytes]]:
         count[0] += 1
-        row = np.frombuffer(record.body, dtype="<f8")
-        return [[with_body(record, changes[count[0] % len(changes)](row).tobytes())]]
+        row = np.frombuffer(report.body, dtype="<f8")
+        return [[with_body(report, changes[count[0] % len(changes)](row).tobytes())]]
 
     return attack
 
@@ -138,9 +138,9 @@ def test_a_report_that_cannot_be_opened_counts_as_nothing(tmp_path: Path) -> Non
     policy = bd.make("LinUCB-SDP-Amp", dim=3, horizon=60, width=0.2, **DP)
     other, kinds = sealing_key()[1], [0]
 
-    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
-        part = inside.plan_of(record.epoch).rounds[record.round].parts[0]
-        key, info = inside.task.key("seal analyzer"), report_info(inside.task.digest, record.epoch, record.round)
+    def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
+        part = inside.plan_of(report.epoch).rounds[report.round].parts[0]
+        key, info = inside.task.key("seal analyzer"), report_info(inside.task.digest, report.epoch, report.round)
         kinds[0] += 1
         full = np.full(part.length, 2**63 - 1, dtype="<i8").tobytes()
         bodies = [
@@ -148,9 +148,9 @@ def test_a_report_that_cannot_be_opened_counts_as_nothing(tmp_path: Path) -> Non
             seal(key, bytes(part.size - 48), b"something else"),
             seal(other, bytes(part.size - 48), info),
             seal(key, full, info),  # opens, and is out of range
-            record.body[:-1] + bytes([record.body[-1] ^ 1]),
+            report.body[:-1] + bytes([report.body[-1] ^ 1]),
         ]
-        return [[with_body(record, bodies[kinds[0] % len(bodies)])]]
+        return [[with_body(report, bodies[kinds[0] % len(bodies)])]]
 
     plain, _ = played(policy, FRESH, 60, tmp_path / "plain", seed=None)
     account, inside = played(policy, FRESH, 60, tmp_path / "attacked", seed=None, attack=attack)
@@ -167,24 +167,24 @@ def test_a_slot_has_a_report_for_every_round_or_is_not_opened(tmp_path: Path) ->
     policy = bd.make("GLM-SDP", **LOGISTIC, epsilon=20.0, delta=1e-2, warmup=30, steps=2)
     kinds = [0]
 
-    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
-        if record.round:
+    def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
+        if report.round:
             return []
-        plan = inside.plan_of(record.epoch)
+        plan = inside.plan_of(report.epoch)
         kinds[0] += 1
         if len(plan.rounds) == 1:
             return []
         out_of_range = filled(plan.rounds[1], 2**32 - 1)
         size = plan.rounds[1].size
         second = [
-            with_body(record, out_of_range, round=1),
-            with_body(record, bytes(size - 1), round=1),
-            with_body(record, bytes(size), round=1, tag=bytes(16)),
-            with_body(record, bytes(size), round=1, version=7),
-            with_body(record, bytes(size), round=60_000),
+            with_body(report, out_of_range, round=1),
+            with_body(report, bytes(size - 1), round=1),
+            with_body(report, bytes(size), round=1, tag=bytes(16)),
+            with_body(report, bytes(size), round=1, version=7),
+            with_body(report, bytes(size), round=60_000),
         ][kinds[0] % 5]
-        others = [with_body(record, bytes(each.size), round=n) for n, each in enumerate(plan.rounds) if n > 1]
-        return [[record.to_bytes(), second, *others]]
+        others = [with_body(report, bytes(each.size), round=n) for n, each in enumerate(plan.rounds) if n > 1]
+        return [[report.to_bytes(), second, *others]]
 
     plain, _ = played(policy, GLM, 60, tmp_path / "plain", seed=None)
     account, inside = played(policy, GLM, 60, tmp_path / "attacked", seed=None, attack=attack, every=2, bare=True)
@@ -214,11 +214,11 @@ def test_extreme_reports_stop_no_batch(name: str, tmp_path: Path) -> None:
     made, env = LOCAL[name]
     count = [0]
 
-    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
-        round_ = inside.plan_of(record.epoch).rounds[record.round]
+    def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
+        round_ = inside.plan_of(report.epoch).rounds[report.round]
         count[0] += 1
         with np.errstate(all="ignore"):
-            return [[with_body(record, filled(round_, np.int64(EXTREMES[count[0] % len(EXTREMES)])))]]
+            return [[with_body(report, filled(round_, np.int64(EXTREMES[count[0] % len(EXTREMES)])))]]
 
     plain, _ = played(made(), env, made().horizon, tmp_path / "plain", seed=None)
     account, inside = played(made(), env, made().horizon, tmp_path / "attacked", seed=None, every=2, attack=attack)

@@ -13,11 +13,11 @@ from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.deployment.messages.canonical import encode_base64url
 from bandanna.deployment.messages.report import (
     FINAL,
-    Record,
-    RecordAnswer,
+    ReportAnswer,
+    TaggedReport,
     Ticket,
     encode_verdicts,
-    join_records,
+    join_reports,
     parse_answers,
     ticket_from_plain,
 )
@@ -66,14 +66,14 @@ class Registered(Inside):
         assert all(isinstance(each, Ticket) for each in made)
         return [each for each in made if isinstance(each, Ticket)]
 
-    def report(self, given: Ticket) -> RecordAnswer:
+    def report(self, given: Ticket) -> ReportAnswer:
         """A report of zeros."""
         plan = next(each for each in self.learner.now.batches if each.epoch == given.epoch)
-        record = Record.tagged(
+        report = TaggedReport.make(
             given.collector, plan.digest, slot=given.slot, epoch=given.epoch, round_=0, version=FINAL,
             body=bytes(plan.rounds[0].size),
         )  # fmt: skip
-        return self.upload([record.to_bytes()])[0]
+        return self.upload([report.to_bytes()])[0]
 
 
 def fill(inside: Registered, epoch: int, first: int = 0, count: int = 10) -> None:
@@ -84,7 +84,7 @@ def fill(inside: Registered, epoch: int, first: int = 0, count: int = 10) -> Non
         assert not inside.report(given).reason
 
 
-def late(inside: Registered) -> tuple[Ticket, RecordAnswer]:
+def late(inside: Registered) -> tuple[Ticket, ReportAnswer]:
     """Somebody whose batch is full."""
     given = inside.wish("late", 0)
     assert isinstance(given, Ticket)
@@ -121,10 +121,10 @@ def test_a_slot_that_was_refused_is_never_taken(tmp_path: Path) -> None:
     assert (taken.reason, taken.refusal) == ("closed", b"")  # whose slot was used gets none
 
 
-def _again(inside: Registered, given: Ticket) -> RecordAnswer:
+def _again(inside: Registered, given: Ticket) -> ReportAnswer:
     plan = inside.collector._used[0]
-    record = Record.tagged(given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=bytes(4))
-    (verdicts,) = inside.collector.accept([join_records([record.to_bytes()])])
+    report = TaggedReport.make(given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=bytes(4))
+    (verdicts,) = inside.collector.accept([join_reports([report.to_bytes()])])
     return parse_answers(*encode_verdicts(verdicts), 1)[0]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bandanna.deployment.messages.canonical import dumps, loads, sign
-from bandanna.deployment.messages.report import join_records
+from bandanna.deployment.messages.report import join_reports
 
 from ..sight.watched import Deployed
 
@@ -32,11 +32,11 @@ BODIES: list[bytes] = [
     f'{{"{MARK}": "{MARK}"}}'.encode(),
     f'{{"tickets": [{{"user": "{MARK}", "epoch": "{MARK}"}}]}}'.encode(),
     f'{{"tickets": [{{"user": "{MARK}", "epoch": 0, "refused": ["{MARK}"]}}, "{MARK}"]}}'.encode(),
-    f'{{"action": "{MARK}", "number": "{MARK}"}}'.encode(), join_records([MARK.encode()]), f'["{MARK}'.encode(),
+    f'{{"action": "{MARK}", "number": "{MARK}"}}'.encode(), join_reports([MARK.encode()]), f'["{MARK}'.encode(),
     b"", b"\0", b"{}", b"[]", b"NaN", b'{"tickets": NaN}', b'{"tickets": []}', b'{"a": 1, "a": 2}', b"\xff\xfe",
     b"[" * 100_000, b'{"tickets": [{"user": "\\ud800", "epoch": 0}]}', b'{"number": 1e999}', b"9" * 5000,
     b'{"tickets": [{"user": "u", "epoch": 1e400}]}', np.random.default_rng(1).bytes(500), bytes(4000),
-    join_records([bytes(40)] * 1001),
+    join_reports([bytes(40)] * 1001),
     (2**32 - 1).to_bytes(4, "little") + bytes(100),
 ]  # fmt: skip
 WRONG: list[Any] = [MARK, {MARK: MARK}, None, True, -1, 2**31, 10**30, 1.5, "", "x" * 300, [], {}, [[]], {"a": None}]
@@ -190,9 +190,9 @@ def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any]
             assert sum(reasons.values()) > 100
             assert not [name for name in reasons if 'reason="internal"' in name]
         collector = attacker.metrics(deployed.task.collector)
-        records = {name: value for name, value in collector.items() if "records_total{" in name}
-        assert any('"malformed"' in name for name in records)
-        assert any('"kept"' in name for name in records)
+        reports = {name: value for name, value in collector.items() if "reports_total{" in name}
+        assert any('"malformed"' in name for name in reports)
+        assert any('"kept"' in name for name in reports)
         attacker.close()
     finally:
         deployed.end()
@@ -202,14 +202,14 @@ def test_nothing_that_is_sent_is_a_failure(algorithm: str, rules: dict[str, Any]
 
 
 def _floods(attacker: Attacker, deployed: Deployed) -> None:
-    """Many at once, each a full request of forged records: all are answered, and memory stays where it was."""
+    """Many at once, each a full request of forged reports: all are answered, and memory stays where it was."""
     role, rng = deployed.task.collector, np.random.default_rng(5)
-    request = join_records([rng.bytes(40) + bytes(8)] * 1000)
+    request = join_reports([rng.bytes(40) + bytes(8)] * 1000)
     path = f"/tasks/{deployed.task.id}/reports"
     attacker.send(role, "POST", path, request)
     before = deployed.memory(role)
     with ThreadPoolExecutor(16) as pool:
         said = list(pool.map(lambda _: attacker.send(role, "POST", path, request), range(64)))
-    assert deployed.memory(role) - before < 100 << 20  # bytes: 64 requests of 1000 records leave nothing behind
+    assert deployed.memory(role) - before < 100 << 20  # bytes: 64 requests of 1000 reports leave nothing behind
     assert set(said) <= {409, 422, 503}
     assert attacker.send(role, "POST", path, bytes(2 << 20)) == 413

@@ -14,7 +14,7 @@ import bandanna as bd
 from bandanna.deployment.client.load_simulation import SimulatedUsers, SimulationTotals
 from bandanna.deployment.helper import SCHEMA, Helper, JobRefused, Keyring
 from bandanna.deployment.messages.canonical import dumps, encode_base64url, loads, sign, signing_key
-from bandanna.deployment.messages.report import Record
+from bandanna.deployment.messages.report import TaggedReport
 from bandanna.deployment.messages.share import read_job, write_job
 from bandanna.deployment.messages.tickets import HELPER
 from bandanna.deployment.shuffler import Shuffler
@@ -114,11 +114,11 @@ def test_two_mixers_learn(tmp_path: Path) -> None:
 
 
 GARBAGE: dict[str, Any] = {
-    "a seed that does not open": lambda record, width: record.body[:width] + bytes(len(record.body) - width),
-    "another's seed": lambda record, width: record.body[:-1] + bytes([record.body[-1] ^ 1]),
-    "a share of all bits": lambda record, width: b"\xff" * width + record.body[width:],
-    "a large count": lambda record, width: _raised(record.body, width, 2**40),
-    "a negative count": lambda record, width: _raised(record.body, width, -(2**40)),
+    "a seed that does not open": lambda report, width: report.body[:width] + bytes(len(report.body) - width),
+    "another's seed": lambda report, width: report.body[:-1] + bytes([report.body[-1] ^ 1]),
+    "a share of all bits": lambda report, width: b"\xff" * width + report.body[width:],
+    "a large count": lambda report, width: _raised(report.body, width, 2**40),
+    "a negative count": lambda report, width: _raised(report.body, width, -(2**40)),
 }
 
 
@@ -132,11 +132,11 @@ def test_garbage_burns_one_batch_and_the_next_one_begins(garbage: str, tmp_path:
     """A share or a seed of garbage would be learned from, or would end the task."""
     sent: list[bytes] = []
 
-    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
+    def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
         if sent:
             return []
-        part = inside.plan_of(record.epoch).rounds[0].parts[0]
-        sent.append(with_body(record, GARBAGE[garbage](record, 8 * part.length)))
+        part = inside.plan_of(report.epoch).rounds[0].parts[0]
+        sent.append(with_body(report, GARBAGE[garbage](report, 8 * part.length)))
         return [[sent[0]]]
 
     two = Two(_task(), tmp_path, attack)
@@ -154,10 +154,10 @@ def test_a_stream_with_a_burned_batch_ends(tmp_path: Path) -> None:
     """Concurrent shufflers would go on with sums that have a hole in them: one garbage share ends such a task."""
     sent: list[bytes] = []
 
-    def attack(inside: Attacked, record: Record) -> list[list[bytes]]:
+    def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
         if sent:
             return []
-        sent.append(with_body(record, bytes(len(record.body))))
+        sent.append(with_body(report, bytes(len(report.body))))
         return [[sent[0]]]
 
     two = Two(_task("LinTS-CSDP"), tmp_path, attack)

@@ -15,7 +15,7 @@ import pytest
 
 from bandanna.deployment.http.metrics import FORBIDDEN_KEYS
 from bandanna.deployment.messages.canonical import SEED, Opener, decode_base64url, expand_mask
-from bandanna.deployment.messages.report import Record, report_info, sealing_info
+from bandanna.deployment.messages.report import TaggedReport, report_info, sealing_info
 
 from .taps import SOURCE
 from .traces import seen, seen_numbers
@@ -124,11 +124,11 @@ def _plain(found: Deployed) -> list[np.ndarray[Any, Any]]:
     """Single reports: the counts that devices meant."""
     keys = found.secrets
     made = []
-    for record in found.known.records:
-        width = 8 * _length(found) if found.task.mixers == 2 else len(record.body)
-        numbers = np.frombuffer(record.body[:width], dtype="<u8" if found.task.mixers == 2 else "<u4").astype(np.int64)
+    for report in found.known.reports:
+        width = 8 * _length(found) if found.task.mixers == 2 else len(report.body)
+        numbers = np.frombuffer(report.body[:width], dtype="<u8" if found.task.mixers == 2 else "<u4").astype(np.int64)
         if found.task.mixers == 2:
-            numbers = numbers + expand_mask(_seed(found, record, Opener(keys["helper"].seal)), len(numbers))
+            numbers = numbers + expand_mask(_seed(found, report, Opener(keys["helper"].seal)), len(numbers))
         made.append(numbers)
     return made
 
@@ -137,10 +137,10 @@ def _length(found: Deployed) -> int:
     return found.plans[0].rounds[0].parts[0].length
 
 
-def _seed(found: Deployed, record: Record, opener: Opener) -> bytes:
-    plan = next(each for each in found.plans if each.epoch == record.epoch)
-    sealed = record.body[8 * _length(found) :]
-    return opener.open(sealed, sealing_info(found.task.digest, plan, record.round, record.slot))[:SEED]
+def _seed(found: Deployed, report: TaggedReport, opener: Opener) -> bytes:
+    plan = next(each for each in found.plans if each.epoch == report.epoch)
+    sealed = report.body[8 * _length(found) :]
+    return opener.open(sealed, sealing_info(found.task.digest, plan, report.round, report.slot))[:SEED]
 
 
 def test_one_of_two_mixers_has_uniform_numbers(deployed: Deployments) -> None:
@@ -150,12 +150,12 @@ def test_one_of_two_mixers_has_uniform_numbers(deployed: Deployments) -> None:
     """
     found = deployed("two mixers")
     opener, width = Opener(found.secrets["helper"].seal), 8 * _length(found)
-    seeds, counts = [_seed(found, each, opener) for each in found.known.records], _plain(found)
+    seeds, counts = [_seed(found, each, opener) for each in found.known.reports], _plain(found)
     for where in (found.received("shuffler"), found.before["shuffler"], found.after["shuffler"], found.log("shuffler")):
         assert seen(seeds, where) == 0
         assert seen_numbers(counts, where) == 0
-    shares = b"".join(each.body[:width] for each in found.known.records)
-    assert seen([each.body[:width] for each in found.known.records], found.before["shuffler"]) >= 5
+    shares = b"".join(each.body[:width] for each in found.known.reports)
+    assert seen([each.body[:width] for each in found.known.reports], found.before["shuffler"]) >= 5
     bits = np.unpackbits(np.frombuffer(shares, dtype=np.uint8))
     assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(bits.size)
     assert max(int(each.max()) for each in counts) < 2**20  # which, as counts, they would not be
@@ -166,7 +166,7 @@ def test_the_other_of_two_mixers_has_seeds_and_no_shares(deployed: Deployments) 
     """The helper would have a share beside the seed that belongs to it: both are the counts."""
     found, known = deployed("two mixers"), deployed("two mixers").known
     width = 8 * _length(found)
-    shares, sealed = [each.body[:width] for each in known.records], [each.body[width:] for each in known.records]
+    shares, sealed = [each.body[:width] for each in known.reports], [each.body[width:] for each in known.reports]
     received = found.received("helper")
     assert seen(sealed, received) == len(sealed)
     assert seen(known.slots, received) == len(known.slots)
@@ -182,13 +182,13 @@ def test_a_sealed_report_is_read_by_the_analyzer_alone(deployed: Deployments) ->
     """The shuffler of sealed reports would see one, or the analyzer would learn in which order they came."""
     found, known = deployed("gaussian"), deployed("gaussian").known
     opener = Opener(found.secrets["analyzer"].seal)
-    plain = [opener.open(r.body, report_info(found.task.digest, r.epoch, r.round)) for r in known.records]
+    plain = [opener.open(r.body, report_info(found.task.digest, r.epoch, r.round)) for r in known.reports]
     for where in (found.received("shuffler"), found.before["shuffler"], found.after["shuffler"]):
         assert seen(plain, where) == 0
     received = found.received("analyzer")
     assert seen(known.bodies, received) == len(known.bodies)  # permuted reports, it may see
-    for epoch in {each.epoch for each in known.records}:
-        own = [each.body for each in known.records if each.epoch == epoch]
+    for epoch in {each.epoch for each in known.reports}:
+        own = [each.body for each in known.reports if each.epoch == epoch]
         order = sorted(own, key=lambda body: min(received.find(trace) for trace in _texts(body, received)))
         assert order == sorted(own)
 

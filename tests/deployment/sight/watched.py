@@ -18,7 +18,7 @@ import httpx
 
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers, SimulationTotals
 from bandanna.deployment.messages.batch_plan import Batch
-from bandanna.deployment.messages.report import Record, RecordAnswer, Ticket
+from bandanna.deployment.messages.report import ReportAnswer, TaggedReport, Ticket
 from bandanna.deployment.processes import free_ports
 from bandanna.deployment.task.creation import create_task, write_task
 from bandanna.deployment.task.document import Secrets, Task
@@ -36,7 +36,7 @@ class Known:
 
     users: list[bytes] = field(default_factory=list)
     tickets: list[Ticket] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
+    reports: list[TaggedReport] = field(default_factory=list)
 
     @property
     def slots(self) -> list[bytes]:
@@ -50,13 +50,13 @@ class Known:
 
     @property
     def tags(self) -> list[bytes]:
-        """Of their records."""
-        return [each.tag for each in self.records]
+        """Of their reports."""
+        return [each.tag for each in self.reports]
 
     @property
     def bodies(self) -> list[bytes]:
         """Of their reports."""
-        return [each.body for each in self.records]
+        return [each.body for each in self.reports]
 
 
 class Watched(HttpDeployment):
@@ -74,13 +74,13 @@ class Watched(HttpDeployment):
         self.known.tickets += made
         return made
 
-    def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
+    def upload(self, reports: Sequence[bytes]) -> list[ReportAnswer]:
         """One request; before the sixth one, everything that is stored is looked at."""
         self._uploads += 1
         if self._uploads == 6:
             self._look()
-        self.known.records += map(Record.from_bytes, records)
-        return super().upload(records)
+        self.known.reports += map(TaggedReport.from_bytes, reports)
+        return super().upload(reports)
 
     def close(self) -> None:
         """Hang up."""

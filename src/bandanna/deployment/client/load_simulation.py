@@ -20,9 +20,9 @@ from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
-    RecordAnswer,
+    ReportAnswer,
     Ticket,
-    join_records,
+    join_reports,
     parse_answers,
     ticket_from_plain,
 )
@@ -54,8 +54,8 @@ class Deployment(Protocol):
     def tickets(self, users: Sequence[str], epoch: int, refused: Sequence[Any] = ()) -> list[Ticket]:
         """Return one ticket for each user."""
 
-    def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
-        """Send the records of one request; return when they are durable, or refused."""
+    def upload(self, reports: Sequence[bytes]) -> list[ReportAnswer]:
+        """Send the reports of one request; return when they are durable, or refused."""
 
 
 class HttpDeployment:
@@ -102,18 +102,18 @@ class HttpDeployment:
             made.append(ticket_from_plain(each))
         return made
 
-    def upload(self, records: Sequence[bytes]) -> list[RecordAnswer]:
+    def upload(self, reports: Sequence[bytes]) -> list[ReportAnswer]:
         """Send to the collector, which may hear of a batch a little later than users do."""
-        content, path = join_records(list(records)), f"/tasks/{self._task.id}/reports"
+        content, path = join_reports(list(reports)), f"/tasks/{self._task.id}/reports"
 
-        def asked() -> list[RecordAnswer]:
+        def asked() -> list[ReportAnswer]:
             status, answer, _ = self._calls[self._task.collector].ask("POST", path, content)
-            told = parse_answers(status, answer, len(records))
+            told = parse_answers(status, answer, len(reports))
             if any(each.reason == "early" for each in told):
                 raise RoleUnreachable("the batch is not open yet")
             return told
 
-        made: list[RecordAnswer] = self._again(asked)
+        made: list[ReportAnswer] = self._again(asked)
         return made
 
     def _again(self, call: Any) -> Any:
@@ -321,7 +321,7 @@ class SimulatedUsers:
         bodies = (
             reporter.zero(number, asks[number] if asks else (), ticket, self._noise_source()) for number in rounds
         )
-        return [reporter.record(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
+        return [reporter.report(ticket, number, ZERO, body) for number, body in zip(rounds, bodies, strict=True)]
 
     def _noise_source(self) -> NoiseSource:
         """Zero reports of seeded tests are real-valued too, where reports are; their noise is counted nowhere."""
@@ -346,7 +346,7 @@ class SimulatedUsers:
         later = range(1, len(batch.rounds)) if number == 0 else ()
         for ticket, body, is_answered in zip(tickets, bodies, answering.tolist(), strict=True):
             if is_answered:
-                request = [reporter.record(ticket, number, FINAL, body)]
+                request = [reporter.report(ticket, number, FINAL, body)]
             else:
                 request = self._zeros(reporter, batch, asks, ticket, [number]) if number == 0 else []
             requests.append(request + (self._zeros(reporter, batch, asks, ticket, later) if number == 0 else []))
@@ -360,7 +360,7 @@ class SimulatedUsers:
         own = self.seed.answers
         return (own.stream if stream else own.source), own.coins
 
-    def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[RecordAnswer]]:
+    def _send(self, requests: Sequence[Sequence[bytes]]) -> list[list[ReportAnswer]]:
         """Send every user's request by itself, several at a time."""
         sent = list(self._pool.map(self._upload, requests))
         for some in sent:
@@ -371,7 +371,7 @@ class SimulatedUsers:
                     self.account.acknowledged += 1
         return sent
 
-    def _upload(self, request: Sequence[bytes]) -> list[RecordAnswer]:
+    def _upload(self, request: Sequence[bytes]) -> list[ReportAnswer]:
         began = time.monotonic()
         answer = self._deployment.upload(request)
         self.account.latencies.append(time.monotonic() - began)

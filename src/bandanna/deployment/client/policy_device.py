@@ -13,7 +13,7 @@ from bandanna.deployment.client.client_task import ClientTask
 from bandanna.deployment.client.device_logic import Content, DeviceLogic, PlayedArm, ReportSlot, read_announced_batch
 from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.publication import PublicationPin, SignedPublication, read_publication
-from bandanna.deployment.messages.report import Ticket, choose_seal_key, encode_body, encode_record
+from bandanna.deployment.messages.report import Ticket, choose_seal_key, encode_body, encode_report
 from bandanna.deployment.task.document import Task, check_planned_queries
 from bandanna.deployment.task.query_plan import QueryPlan, VerifiedPublication, queries_of_round, sends_rows
 from bandanna.device.domain import Estimate, check_all_finite
@@ -24,11 +24,11 @@ from bandanna.policies.base import AssignedArms, Episode, PlayedRounds, RunnerSt
 from bandanna.policies.serialization import make_encoding
 from bandanna.types import Floats
 
-# Bodies of records
+# Bodies of reports
 
 
 class BodyEncoder:
-    """Make the bodies of users' records; every call draws fresh noise, so bytes are kept until acknowledged."""
+    """Make the bodies of users' reports; every call draws fresh noise, so bytes are kept until acknowledged."""
 
     def __init__(self, task: Task, batch: Batch, *, key_id: int = 0, seal_key: str | None = None) -> None:
         self._task, self.batch, self.key_id = task, batch, key_id
@@ -65,9 +65,9 @@ class BodyEncoder:
         told = [ask.protocol.device.zero(source)[0] for ask in asks[: len(wanted.own)]]  # the same whatever the arm
         return self._body(round_, told, ticket)
 
-    def record(self, ticket: Ticket, round_: int, version: int, body: bytes) -> bytes:
-        """Return the record of a body."""
-        return encode_record(ticket, self.batch, round_=round_, version=version, key_id=self.key_id, body=body)
+    def report(self, ticket: Ticket, round_: int, version: int, body: bytes) -> bytes:
+        """Return the report of a body."""
+        return encode_report(ticket, self.batch, round_=round_, version=version, key_id=self.key_id, body=body)
 
     def _of_rows(self, round_: int) -> bool:
         """Tell whether a round is of rows; refuse them unless the task's server is trusted with rows."""

@@ -40,11 +40,11 @@ from bandanna.deployment.messages.canonical import decode_base64url, encode_base
 from bandanna.deployment.messages.report import (
     FINAL,
     ZERO,
-    RecordAnswer,
+    ReportAnswer,
     Ticket,
     choose_seal_key,
-    encode_record,
-    join_records,
+    encode_report,
+    join_reports,
     parse_answers,
 )
 from bandanna.device.arm_sets import parse_arms, repeat_user_features
@@ -235,8 +235,8 @@ class SessionSteps:
             raise NoTicket("ticket")
         slot = ReportSlot(batch=batch, ticket=ticket, key=key)
         bodies = self._guide.zeros(content, place, slot, self._source)
-        records = [
-            encode_record(ticket, batch, round_=number, version=ZERO, key_id=key_id, body=body)
+        reports = [
+            encode_report(ticket, batch, round_=number, version=ZERO, key_id=key_id, body=body)
             for number, body in enumerate(bodies)
         ]
         opening = kept.now(
@@ -249,9 +249,9 @@ class SessionSteps:
             key_id=key_id,
             round=0,
         )
-        return self._outbox.keep(replace(opening, zero=join_records(records)))
+        return self._outbox.keep(replace(opening, zero=join_reports(reports)))
 
-    def _placed(self, kept: PendingDecision, answer: list[RecordAnswer]) -> tuple[PendingDecision, str]:
+    def _placed(self, kept: PendingDecision, answer: list[ReportAnswer]) -> tuple[PendingDecision, str]:
         """Store the place in the batch, or the refusal, that answers the zero reports."""
         first = next((each for each in answer if each.reason), answer[0])
         epoch = int(kept.content["batch"]["epoch"])
@@ -275,9 +275,9 @@ class SessionSteps:
         made = self._outbox.over(kept)
         return made, reason if made.state == OVER else ""
 
-    def _sent(self, content: bytes) -> Generator[Any, Any, list[RecordAnswer]]:
+    def _sent(self, content: bytes) -> Generator[Any, Any, list[ReportAnswer]]:
         """Send the same bytes until they are answered; a collector may hear of a batch later than a device."""
-        count, role = _count_records(content), "shuffler" if self._leaflet.mixers else "analyzer"
+        count, role = _count_reports(content), "shuffler" if self._leaflet.mixers else "analyzer"
         while True:
             url = f"{self._leaflet.collector}/reports"
             headers = {"content-type": "application/octet-stream"}
@@ -353,11 +353,11 @@ class SessionSteps:
         given = PlayedArm(features=tuple(held.get("features", ())), arm=held.get("arm", -1), group=held.get("group", 0))
         reward = kept.reward
         body, error = self._guide.final(content, number, slot, given, reward, self._source, self._coins)
-        record = encode_record(ticket, batch, round_=number, version=FINAL, key_id=held["key_id"], body=body)
+        report = encode_report(ticket, batch, round_=number, version=FINAL, key_id=held["key_id"], body=body)
         wrong = None if error is None else BandannaError(_NOTHING_REPORTED)
-        return self._outbox.keep(replace(kept.now(ANSWERED), final=join_records([record]))), wrong
+        return self._outbox.keep(replace(kept.now(ANSWERED), final=join_reports([report]))), wrong
 
-    def _acknowledge(self, kept: PendingDecision, answer: RecordAnswer) -> Outcome:
+    def _acknowledge(self, kept: PendingDecision, answer: ReportAnswer) -> Outcome:
         if answer.reason:
             self._outbox.over(kept)
             return Outcome(reason=answer.reason)
@@ -436,8 +436,8 @@ def _parse_reward(reward: Any) -> tuple[float, BandannaError | None]:
         return math.inf, error
 
 
-def _count_records(request: bytes) -> int:
-    """Count the records in a request."""
+def _count_reports(request: bytes) -> int:
+    """Count the reports in a request."""
     place, count = 0, 0
     while place < len(request):
         place, count = place + 4 + int.from_bytes(request[place : place + 4], "little"), count + 1

@@ -119,7 +119,7 @@ class HttpRoleClient:
 
 _WATCHED_METRICS = {  # metrics that are about refusals and answers, and what their label is
     "refusals_total",
-    "records_total",
+    "reports_total",
     "tickets_total",
     "tickets_refused_total",
     "jobs_total",

@@ -38,7 +38,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # what is counted is
 
 LogValue = bool | int | float | str | None
 
-FORBIDDEN_KEYS = frozenset({"address", "client", "ip", "slot", "user", "body", "record", "ticket"})
+FORBIDDEN_KEYS = frozenset({"address", "client", "ip", "slot", "user", "body", "report", "ticket"})
 _KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _TEXT = re.compile(r"[A-Za-z0-9_.,:/{}<>+= -]{0,120}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+|::|[0-9A-Fa-f]+:[0-9A-Fa-f]+:")

@@ -28,28 +28,28 @@ from bandanna.deployment.messages.canonical import (
 from bandanna.deployment.messages.tickets import MAC, SLOT, encode_label, is_equal_mac, mac
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable
 
-# Records
+# Reports
 
 
 _HEADER = struct.Struct(f"<{SLOT}s{MAC}sIHBB")
 _TAIL = struct.Struct("<IHBB")
-_LABEL = encode_label("record")
+_LABEL = encode_label("tag")
 HEADER = _HEADER.size  # 40 bytes
 ZERO, FINAL = 0, 1  # versions
 EPOCHS = 2**32 - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class TaggedReport:
     """One report of one slot for one round of an epoch: a fixed header and a body of one length for everybody.
 
-        record = slot(16) tag(16) epoch:u32 round:u16 version:u8 key_id:u8 body                     little-endian
-        tag    = HMAC-SHA256(k_C, "record" | all but the tag | plan), its first 16 bytes
+        report = slot(16) tag(16) epoch:u32 round:u16 version:u8 key_id:u8 body                     little-endian
+        tag    = HMAC-SHA256(k_C, "tag" | all but the tag | plan), its first 16 bytes
 
     Version 0 is the zero report that opens a slot, 1 the final one; a lower version never replaces a higher one. k_C is
     the ticket's key for the collector (`tickets.TicketKeys`), plan the digest of the batch's plan. Without the ticket
-    nobody can make or change a record, or move it to another round, epoch, slot or plan. If an analyzer tells devices
-    of more people than it tells the mixer, so that they draw less noise, their records are refused.
+    nobody can make or change a report, or move it to another round, epoch, slot or plan. If an analyzer tells devices
+    of more people than it tells the mixer, so that they draw less noise, their reports are refused.
     """
 
     slot: bytes
@@ -66,15 +66,15 @@ class Record:
         return head + self.body
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Record:
+    def from_bytes(cls, content: bytes) -> TaggedReport:
         """The inverse of `to_bytes`."""
         if len(content) < HEADER:
-            raise InvalidArgument("record", f"{len(content)} bytes", f"at least {HEADER}")
+            raise InvalidArgument("report", f"{len(content)} bytes", f"at least {HEADER}")
         slot, tag, epoch, round_, version, key_id = _HEADER.unpack_from(content)
         return cls(slot=slot, tag=tag, epoch=epoch, round=round_, version=version, key_id=key_id, body=content[HEADER:])
 
     @classmethod
-    def tagged(
+    def make(
         cls,
         key: bytes,
         plan: bytes,
@@ -85,36 +85,36 @@ class Record:
         version: int,
         key_id: int = 0,
         body: bytes,
-    ) -> Record:
-        """Make a record with the tag that the collector checks.
+    ) -> TaggedReport:
+        """Make a report with the tag that the collector checks.
 
         Parameters
         ----------
         key : the ticket's for the collector
         plan : the digest of the batch's plan
         """
-        tag = record_tag(key, plan, slot, epoch, round_, version, key_id, body)
+        tag = compute_report_tag(key, plan, slot, epoch, round_, version, key_id, body)
         return cls(slot=slot, tag=tag, epoch=epoch, round=round_, version=version, key_id=key_id, body=body)
 
 
-Fields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, tag, epoch, round, version, key_id, body
+ReportFields = tuple[bytes, bytes, int, int, int, int, bytes]  # slot, tag, epoch, round, version, key_id, body
 
 
-def record_tag(
+def compute_report_tag(
     key: bytes, plan: bytes, slot: bytes, epoch: int, round_: int, version: int, key_id: int, body: bytes
 ) -> bytes:
     """Return the tag by which a ticket's key proves these fields, for a plan with this digest."""
     return mac(key, _LABEL, slot, _TAIL.pack(epoch, round_, version, key_id), body, plan)
 
 
-def is_tagged(record: Fields, key: bytes, plan: bytes) -> bool:
-    """Tell in constant time whether a record has the tag that its fields must have."""
-    slot, tag, epoch, round_, version, key_id, body = record
-    return is_equal_mac(tag, record_tag(key, plan, slot, epoch, round_, version, key_id, body))
+def is_tagged(report: ReportFields, key: bytes, plan: bytes) -> bool:
+    """Tell in constant time whether a report has the tag that its fields must have."""
+    slot, tag, epoch, round_, version, key_id, body = report
+    return is_equal_mac(tag, compute_report_tag(key, plan, slot, epoch, round_, version, key_id, body))
 
 
-def split_records(content: bytes, most: int) -> list[Fields]:
-    """Split a request into records, each with its length before it (u32), as tuples, which are quick to make."""
+def split_reports(content: bytes, most: int) -> list[ReportFields]:
+    """Split a request into reports, each with its length before it (u32), as tuples, which are quick to make."""
     length, size = content[:4], 4 + int.from_bytes(content[:4], "little")
     places = range(0, len(content), size)
     whole = size >= 4 + HEADER and not len(content) % size and len(places) <= most
@@ -125,32 +125,32 @@ def split_records(content: bytes, most: int) -> list[Fields]:
 
 @lru_cache(maxsize=64)
 def _split_equal(size: int) -> struct.Struct:
-    """Records of `size` bytes with their length."""
+    """Reports of `size` bytes with their length."""
     return struct.Struct(f"<4x{_HEADER.format[1:]}{size - 4 - HEADER}s")
 
 
-def _split_any(content: bytes, most: int) -> Iterator[Fields]:
+def _split_any(content: bytes, most: int) -> Iterator[ReportFields]:
     place, end, count = 0, len(content), 0
     while place < end:
         count += 1
         if count > most:
-            raise InvalidArgument("records", f"more than {most}", f"at most {most} in a request")
+            raise InvalidArgument("reports", f"more than {most}", f"at most {most} in a request")
         stop = place + 4 + int.from_bytes(content[place : place + 4], "little")
         if stop - place < 4 + HEADER or stop > end:
-            raise InvalidArgument("records", f"{end} bytes", "whole records, each with its length before it")
+            raise InvalidArgument("reports", f"{end} bytes", "whole reports, each with its length before it")
         yield (*_HEADER.unpack_from(content, place + 4), content[place + 4 + HEADER : stop])
         place = stop
 
 
-def join_records(records: Iterator[bytes] | list[bytes]) -> bytes:
-    """Join records to a request."""
-    return b"".join(len(record).to_bytes(4, "little") + record for record in records)
+def join_reports(reports: Iterator[bytes] | list[bytes]) -> bytes:
+    """Join reports to a request."""
+    return b"".join(len(report).to_bytes(4, "little") + report for report in reports)
 
 
-def encode_record(ticket: Ticket, batch: Batch, *, round_: int, version: int, key_id: int, body: bytes) -> bytes:
-    """Return the bytes of a record that the holder of a ticket sends for a round of a batch."""
+def encode_report(ticket: Ticket, batch: Batch, *, round_: int, version: int, key_id: int, body: bytes) -> bytes:
+    """Return the bytes of a report that the holder of a ticket sends for a round of a batch."""
     parts: dict[str, Any] = {"round_": round_, "version": version, "key_id": key_id, "body": body}
-    return Record.tagged(ticket.collector, batch.digest, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
+    return TaggedReport.make(ticket.collector, batch.digest, slot=ticket.slot, epoch=ticket.epoch, **parts).to_bytes()
 
 
 # Tickets and answers
@@ -163,7 +163,7 @@ _PLACES = 2**31  # no batch has more
 class Ticket:
     """A slot of an epoch, with a key of the registrar for each role that verifies it.
 
-    collector  makes the tags of records;  helper: goes to the helper inside what is sealed for it, with two mixers
+    collector  makes the tags of reports;  helper: goes to the helper inside what is sealed for it, with two mixers
     """
 
     slot: bytes
@@ -173,8 +173,8 @@ class Ticket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordAnswer:
-    """The collector's answer to a record: its place, or why it was not kept, with a proof that it was not used."""
+class ReportAnswer:
+    """The collector's answer to a report: its place, or why it was not kept, with a proof that it was not used."""
 
     place: int = -1
     reason: str = ""
@@ -193,20 +193,20 @@ def ticket_from_plain(plain: Any) -> Ticket:
     return Ticket(slot=slot, epoch=plain["epoch"], collector=collector, helper=helper)
 
 
-def parse_answers(status: int, content: bytes, count: int) -> list[RecordAnswer]:
-    """Read a collector's answer: one for each of `count` records."""
+def parse_answers(status: int, content: bytes, count: int) -> list[ReportAnswer]:
+    """Read a collector's answer: one for each of `count` reports."""
     document = loads(content)
     try:
         if status == 201:
-            found = [RecordAnswer(place=_parse_place(place)) for place in document["places"]]
+            found = [ReportAnswer(place=_parse_place(place)) for place in document["places"]]
         elif "results" not in document:
-            found = [RecordAnswer(reason=str(document.get("reason", status)))] * count
+            found = [ReportAnswer(reason=str(document.get("reason", status)))] * count
         else:
             found = [_parse_answer(each) for each in document["results"]]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise Unreadable("an answer that no collector gives") from error
     if len(found) != count:
-        raise Unreadable(f"{len(found)} answers to {count} records")
+        raise Unreadable(f"{len(found)} answers to {count} reports")
     return found
 
 
@@ -216,10 +216,10 @@ def _parse_place(plain: Any) -> int:
     return plain
 
 
-def _parse_answer(plain: Mapping[str, Any]) -> RecordAnswer:
+def _parse_answer(plain: Mapping[str, Any]) -> ReportAnswer:
     if "place" in plain:
-        return RecordAnswer(place=_parse_place(plain["place"]))
-    return RecordAnswer(
+        return ReportAnswer(place=_parse_place(plain["place"]))
+    return ReportAnswer(
         reason=str(plain["reason"]), refusal=decode_base64url(plain["refusal"]) if "refusal" in plain else b""
     )
 
@@ -235,7 +235,7 @@ def sealing_info(task: bytes, batch: Batch, round_: int, slot: bytes) -> bytes:
     """Return the info for HPKE: a seed opens only as that of this slot, in this round of a batch with this plan.
 
     So a shuffler cannot have the helper add fewer people, or other ones, than the device was told of. The version of
-    the record is not in it: the helper would learn who has answered, and a share with the seed of another version is
+    the report is not in it: the helper would learn who has answered, and a share with the seed of another version is
     noise, which the shuffler can add without it.
     """
     return _INFO.pack(encode_label("seed"), task, batch.epoch, round_, slot, batch.digest)
@@ -304,7 +304,7 @@ def choose_seal_key(told: Any, *, task_id: str, keys: Mapping[str, str], mixers:
 def encode_body(
     rows: Sequence[np.ndarray[Any, Any]], *, task: bytes, batch: Batch, round_: int, ticket: Ticket, key: str | None
 ) -> bytes:
-    """The body of one user's record for a round.
+    """The body of one user's report for a round.
 
     Parameters
     ----------
@@ -331,8 +331,8 @@ def encode_body(
 
 
 REASONS = {
-    "malformed": "not a record of this task",
-    "ticket": "no ticket of this task and batch has made this record, for the batch's plan",
+    "malformed": "not a report of this task",
+    "ticket": "no ticket of this task and batch has made this report, for the batch's plan",
     "length": "a report of another length or round than the batch has",
     "range": "numbers that no honest device sends",
     "copy": "a sealed report that another slot has sent",
@@ -344,7 +344,7 @@ REASONS = {
 }
 
 
-class RecordVerdict(NamedTuple):
+class ReportVerdict(NamedTuple):
     """Kept, at a place of the batch; or refused, for a reason, with a proof that the slot was not used."""
 
     place: int = -1
@@ -352,11 +352,11 @@ class RecordVerdict(NamedTuple):
     refusal: bytes = b""
 
 
-MALFORMED = RecordVerdict(reason="malformed")
+MALFORMED = ReportVerdict(reason="malformed")
 
 
-def encode_verdicts(verdicts: Sequence[RecordVerdict]) -> tuple[int, bytes]:
-    """Status and body: 201 with places, 400 for what is no record, 409 with a reason for each that was refused."""
+def encode_verdicts(verdicts: Sequence[ReportVerdict]) -> tuple[int, bytes]:
+    """Status and body: 201 with places, 400 for what is no report, 409 with a reason for each that was refused."""
     if not any(reason for _, reason, _ in verdicts):
         return 201, f'{{"places":[{",".join([str(place) for place, _, _ in verdicts])}]}}'.encode()
     if all(verdict.reason == "malformed" for verdict in verdicts):

@@ -14,8 +14,8 @@ _PADS = tuple(bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 def encode_label(purpose: str) -> bytes:
     """What a hash, a MAC or a seal is for, as 32 bytes.
 
-    >>> label("record")
-    b'bandanna/3 record\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
+    >>> encode_label("tag")
+    b'bandanna/3 tag\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00'
     """
     text = f"bandanna/3 {purpose}".encode("ascii")
     assert len(text) <= 32

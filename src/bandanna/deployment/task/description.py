@@ -42,7 +42,7 @@ from bandanna.simulation.environments.population import OneClientPerRound, Popul
 # Who sees what
 
 
-_LENGTH = 4  # bytes before each record of a request
+_LENGTH = 4  # bytes before each report of a request
 _TRACES = "the slot, address and time of every report, and who gave a final one"
 _TRUSTED = "nothing: it is trusted"
 _PARTICIPATION_VISIBLE = "that one takes part is not hidden"
@@ -111,15 +111,15 @@ def visibility_table(task: Task) -> list[VisibilityRow]:
     ]
 
 
-def record_bytes(batches: tuple[Batch, ...]) -> list[int]:
+def report_bytes(batches: tuple[Batch, ...]) -> list[int]:
     """What a report of each round has on the wire: the same for everybody."""
     return [HEADER + each.size + _LENGTH for batch in batches for each in batch.rounds]
 
 
 def _describe_sent(batches: tuple[Batch, ...]) -> str:
-    sizes = list(map(str, dict.fromkeys(record_bytes(batches))))
+    sizes = list(map(str, dict.fromkeys(report_bytes(batches))))
     length = f"{sizes[0]} bytes" if len(sizes) == 1 else f"{', '.join(sizes[:-1])} or {sizes[-1]} bytes"
-    return f"that an address sent a record of {length}, the same for everybody" if sizes else "no records"
+    return f"that an address sent a report of {length}, the same for everybody" if sizes else "no reports"
 
 
 def _wire(task: Task) -> str:
@@ -256,7 +256,7 @@ def _facts(task: Task) -> dict[str, Any]:
         "horizon": task.policy.horizon,
         "participations": task.policy.privacy.participations,
         "first batch": batches[0].slots if batches else 0,
-        "record bytes": record_bytes(batches),
+        "report bytes": report_bytes(batches),
         "roles": {role: task.url(role) for role in task.roles},
         "dealer": content["dealer"],
         "operators": {role: _printable(each["operator"]) for role, each in content["joins"].items()},

@@ -1,4 +1,4 @@
-"""Requests of strangers: records changed, replayed, forged and cut, while honest people fill batches."""
+"""Requests of strangers: reports changed, replayed, forged and cut, while honest people fill batches."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bandanna.deployment.messages.report import (
     FINAL,
     HEADER,
     REASONS,
-    Record,
-    RecordAnswer,
+    ReportAnswer,
+    TaggedReport,
     encode_verdicts,
-    join_records,
+    join_reports,
 )
 from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.simulation.environments.linear import LinearContextual
@@ -60,11 +60,11 @@ class Besieged(Inside):
         self.said: dict[str, int] = {}
         self._earlier: list[bytes] = []
 
-    def upload(self, records: Any) -> list[RecordAnswer]:
+    def upload(self, reports: Any) -> list[ReportAnswer]:
         """The honest request, then others."""
-        said = super().upload(records)
+        said = super().upload(reports)
         if self._random is not None:
-            for request in self._others(Record.from_bytes(records[0])):
+            for request in self._others(TaggedReport.from_bytes(reports[0])):
                 (verdicts,) = self.collector.accept([request])
                 status, content = encode_verdicts(verdicts)
                 assert status in (201, 400, 409, 422)
@@ -73,39 +73,39 @@ class Besieged(Inside):
                     self.said[verdict.reason] = self.said.get(verdict.reason, 0) + 1
         return said
 
-    def _others(self, record: Record) -> list[bytes]:
-        random, whole = self._random, record.to_bytes()
+    def _others(self, report: TaggedReport) -> list[bytes]:
+        random, whole = self._random, report.to_bytes()
         assert random is not None
         slot, own, task = random.bytes(16), self.keys[COLLECTOR], self.task.digest
         forged = [
-            _forged(record, slot, key, plan)
+            _forged(report, slot, key, plan)
             for plan in (self.learner.now.batches[0].digest, bytes(32))
             for key in (
-                TicketKeys(b"k" * 32, task, COLLECTOR).key(record.epoch, slot),
-                TicketKeys(own, b"t" * 32, COLLECTOR).key(record.epoch, slot),
-                TicketKeys(own, task, HELPER).key(record.epoch, slot),
-                TicketKeys(own, task, COLLECTOR).key(record.epoch + 1, slot),
-                TicketKeys(own, task, COLLECTOR).key(record.epoch, record.slot),
+                TicketKeys(b"k" * 32, task, COLLECTOR).key(report.epoch, slot),
+                TicketKeys(own, b"t" * 32, COLLECTOR).key(report.epoch, slot),
+                TicketKeys(own, task, HELPER).key(report.epoch, slot),
+                TicketKeys(own, task, COLLECTOR).key(report.epoch + 1, slot),
+                TicketKeys(own, task, COLLECTOR).key(report.epoch, report.slot),
             )
         ]
         changed = [
-            with_body(record, record.body, slot=slot),
-            with_body(record, record.body, tag=bytes(16)),
-            with_body(record, record.body, epoch=record.epoch + 1),
-            with_body(record, record.body, epoch=2**32 - 1),
-            with_body(record, record.body, round=65_535),
-            with_body(record, record.body, version=255),
-            with_body(record, record.body[:-1]),
-            with_body(record, record.body + b"\0"),
-            with_body(record, b""),
-            with_body(record, bytes(reversed(record.body))),
-            with_body(record, random.bytes(len(record.body))),
+            with_body(report, report.body, slot=slot),
+            with_body(report, report.body, tag=bytes(16)),
+            with_body(report, report.body, epoch=report.epoch + 1),
+            with_body(report, report.body, epoch=2**32 - 1),
+            with_body(report, report.body, round=65_535),
+            with_body(report, report.body, version=255),
+            with_body(report, report.body[:-1]),
+            with_body(report, report.body + b"\0"),
+            with_body(report, b""),
+            with_body(report, bytes(reversed(report.body))),
+            with_body(report, random.bytes(len(report.body))),
         ]
         flipped = bytearray(whole)
         place = int(random.choice([*range(32), *range(36, len(whole))]))  # anywhere but in the epoch
         flipped[place] ^= 1 << int(random.integers(8))
-        requests = [join_records([each]) for each in [*forged, *changed, bytes(flipped)]]
-        request = join_records([whole])
+        requests = [join_reports([each]) for each in [*forged, *changed, bytes(flipped)]]
+        request = join_reports([whole])
         cut = int(random.integers(len(request)))
         self._earlier.append(request)
         return [
@@ -116,20 +116,20 @@ class Besieged(Inside):
             request + b"\0",
             (2**32 - 1).to_bytes(4, "little") + whole,
             b"",
-            join_records([b"x" * HEADER] * 1001),
+            join_reports([b"x" * HEADER] * 1001),
             random.bytes(200),
         ]
 
 
-def _forged(record: Record, slot: bytes, key: bytes, plan: bytes) -> bytes:
-    """A record of another slot, by whoever has this key."""
-    parts = {name: getattr(record, name) for name in ("epoch", "version", "key_id", "body")}
-    return Record.tagged(key, plan, slot=slot, round_=record.round, **parts).to_bytes()
+def _forged(report: TaggedReport, slot: bytes, key: bytes, plan: bytes) -> bytes:
+    """A report of another slot, by whoever has this key."""
+    parts = {name: getattr(report, name) for name in ("epoch", "version", "key_id", "body")}
+    return TaggedReport.make(key, plan, slot=slot, round_=report.round, **parts).to_bytes()
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_strangers_change_nothing(model: str, tmp_path: Path) -> None:
-    """Forged, changed, cut or replayed records would change what is learned from the honest ones, by a bit."""
+    """Forged, changed, cut or replayed reports would change what is learned from the honest ones, by a bit."""
     plain, besieged = Besieged(_task(model), tmp_path / "a", None), Besieged(_task(model), tmp_path / "b", 3)
     accounts = [
         SimulatedUsers(each.task, each, WORLD, rounds=40, concurrency=1, wait=0.3).run() for each in (plain, besieged)
@@ -141,33 +141,35 @@ def test_strangers_change_nothing(model: str, tmp_path: Path) -> None:
     assert {"malformed", "ticket", ""} <= besieged.said.keys() <= {*REASONS, ""} - {"length", "other", "range"}
 
 
-def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, Record]:
-    """A deployment and a record that it would take."""
+def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, TaggedReport]:
+    """A deployment and a report that it would take."""
     inside = Inside(*_task(model), tmp_path)
     (given,) = inside.tickets(["one"], 0)
     batch = inside.learner.now.batches[0]
     body, plan = bytes(batch.rounds[0].size), batch.digest
-    return inside, Record.tagged(given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=body)
+    return inside, TaggedReport.make(
+        given.collector, plan, slot=given.slot, epoch=0, round_=0, version=FINAL, body=body
+    )
 
 
 def test_the_same_bytes_again_are_counted_once(tmp_path: Path) -> None:
     """A repeated request would take a second place, or be refused: a client that saw no answer would give up."""
-    inside, record = _one(tmp_path)
-    request = join_records([record.to_bytes()])
+    inside, report = _one(tmp_path)
+    request = join_reports([report.to_bytes()])
     places = {verdicts[0].place for verdicts in inside.collector.accept([request] * 3 + [request])}
     assert places == {0}
     assert inside.collector.progress()["slots"] == 1
-    (twice,) = inside.collector.accept([join_records([record.to_bytes()] * 2)])
+    (twice,) = inside.collector.accept([join_reports([report.to_bytes()] * 2)])
     assert encode_verdicts(twice) == (201, b'{"places":[0,0]}')
     assert inside.collector.progress()["slots"] == 1
 
 
 def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
     """Another report under the same slot and version would replace the first one."""
-    inside, record = _one(tmp_path)
-    other = inside.tagged(replace(record, body=b"\1" + record.body[1:]))
+    inside, report = _one(tmp_path)
+    other = inside.tagged(replace(report, body=b"\1" + report.body[1:]))
     said = [
-        encode_verdicts(v) for v in inside.collector.accept([join_records([record.to_bytes()]), join_records([other])])
+        encode_verdicts(v) for v in inside.collector.accept([join_reports([report.to_bytes()]), join_reports([other])])
     ]
     assert [status for status, _ in said] == [201, 409]
     assert b'"other"' in said[1][1]
@@ -175,10 +177,10 @@ def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
 
 def test_before_the_first_plan_everything_is_early(tmp_path: Path) -> None:
     """A shuffler that has not reached the analyzer yet would tell people that their batch is over."""
-    inside, record = _one(tmp_path)
+    inside, report = _one(tmp_path)
     rows = open_database(str(tmp_path / "new.db"), role="shuffler", schema=SCHEMA)
     new = Collector(rows, task_id=inside.task.id, task=inside.task.digest, key=inside.keys[COLLECTOR], grace=0.0)
-    request = join_records([record.to_bytes()])
+    request = join_reports([report.to_bytes()])
     assert [verdict.reason for (verdict,) in new.accept([request])] == ["early"]
     new.plan(inside.learner.now.batches, inside.learner.running)
     assert [verdict.reason for (verdict,) in new.accept([request])] == [""]
@@ -186,13 +188,13 @@ def test_before_the_first_plan_everything_is_early(tmp_path: Path) -> None:
     assert [verdict.reason for (verdict,) in new.accept([request])] == ["closed"]
 
 
-def test_a_request_has_at_most_a_thousand_records(tmp_path: Path) -> None:
+def test_a_request_has_at_most_a_thousand_reports(tmp_path: Path) -> None:
     """One request more than the limit would be taken, or a full one refused."""
-    inside, record = _one(tmp_path)
-    most = [with_body(record, record.body, tag=bytes(16))] * Collector.MOST
-    ((*verdicts,),) = inside.collector.accept([join_records(most)])
+    inside, report = _one(tmp_path)
+    most = [with_body(report, report.body, tag=bytes(16))] * Collector.MOST
+    ((*verdicts,),) = inside.collector.accept([join_reports(most)])
     assert len(verdicts) == 1000
-    assert encode_verdicts(inside.collector.accept([join_records([*most, most[0]])])[0])[0] == 400
+    assert encode_verdicts(inside.collector.accept([join_reports([*most, most[0]])])[0])[0] == 400
 
 
 @examples(50, full=150)
@@ -215,13 +217,15 @@ def test_any_bytes_are_answered(content: bytes) -> None:
     st.binary(max_size=200),
     st.booleans(),
 )
-def test_any_record_is_answered(
+def test_any_report_is_answered(
     slot: bytes, epoch: int, round_: int, version: int, key_id: int, body: bytes, honest: bool
 ) -> None:
-    """A well-formed record of any numbers, even with a valid ticket, would be an error of the program."""
+    """A well-formed report of any numbers, even with a valid ticket, would be an error of the program."""
     inside = _shared()
-    record = Record(slot=slot, tag=bytes(16), epoch=epoch, round=round_, version=version, key_id=key_id, body=body)
-    (verdicts,) = inside.collector.accept([join_records([inside.tagged(record) if honest else record.to_bytes()])])
+    report = TaggedReport(
+        slot=slot, tag=bytes(16), epoch=epoch, round=round_, version=version, key_id=key_id, body=body
+    )
+    (verdicts,) = inside.collector.accept([join_reports([inside.tagged(report) if honest else report.to_bytes()])])
     assert encode_verdicts(verdicts)[0] in (409, 422)
 
 

@@ -18,16 +18,17 @@ export interface Slot {
   readonly helper: Bytes | undefined;
 }
 
-export async function record({ slot, epoch, collector }: Slot, plan: Bytes, round: number, version: number, key: number, body: Uint8Array): Promise<Bytes> {
+/** The bytes of one report, with the tag that its ticket's key makes. */
+export async function taggedReport({ slot, epoch, collector }: Slot, plan: Bytes, round: number, version: number, key: number, body: Uint8Array): Promise<Bytes> {
   const tail = joined(little(4, epoch), little(2, round), Uint8Array.of(version, key), body);
-  return joined(slot, (await hmac(collector, joined(label("record"), slot, tail, plan))).slice(0, 16), tail);
+  return joined(slot, (await hmac(collector, joined(label("tag"), slot, tail, plan))).slice(0, 16), tail);
 }
 
 /** What a hash or a seal is for, as 32 bytes. */
 export const label = (purpose: string): Bytes => text(`bandanna/3 ${purpose}`.padEnd(32, "\0"));
 
-/** A request of some records, each with its length before it. */
-export const request = (records: Uint8Array[]): Bytes => joined(...records.flatMap((each) => [little(4, each.length), each]));
+/** A request of some reports, each with its length before it. */
+export const request = (reports: Uint8Array[]): Bytes => joined(...reports.flatMap((each) => [little(4, each.length), each]));
 
 export const little = (length: 2 | 4, value: number): Bytes => Uint8Array.from({ length }, (_, k) => value >>> (8 * k));
 

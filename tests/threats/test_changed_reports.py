@@ -1,4 +1,4 @@
-"""Whoever is on the way of a record, and has not its ticket: the record arrives as it was made, or counts nowhere."""
+"""Whoever is on the way of a report, and has not its ticket: the report arrives as it was made, or counts nowhere."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from bandanna.deployment.messages.report import FINAL, ZERO, Record, join_records
+from bandanna.deployment.messages.report import FINAL, ZERO, TaggedReport, join_reports
 
-from ..deployment.collector.batches import SLOTS, Collecting, record, tagged
-
-
-def of(own: Collecting, number: int, **others: Any) -> Record:
-    """An honest record of a user."""
-    return tagged(Record.from_bytes(record(number, **others)), own.plans)
+from ..deployment.collector.batches import SLOTS, Collecting, report, tagged
 
 
-def said(own: Collecting, *sent: Record) -> list[str]:
-    """The reasons for which records are refused; "" for what is kept."""
-    (verdicts,) = own.collector.accept([join_records([each.to_bytes() for each in sent])])
+def of(own: Collecting, number: int, **others: Any) -> TaggedReport:
+    """An honest report of a user."""
+    return tagged(TaggedReport.from_bytes(report(number, **others)), own.plans)
+
+
+def said(own: Collecting, *sent: TaggedReport) -> list[str]:
+    """The reasons for which reports are refused; "" for what is kept."""
+    (verdicts,) = own.collector.accept([join_reports([each.to_bytes() for each in sent])])
     return [each.reason for each in verdicts]
 
 
-def test_a_flipped_bit_anywhere_in_a_record_is_no_ticket(tmp_path: Path) -> None:
-    """A record of which one bit was changed is answered `ticket`; where the bit makes it one of a batch that is not
-    known, as any record of such a batch; and it is kept nowhere.
+def test_a_flipped_bit_anywhere_in_a_report_is_no_ticket(tmp_path: Path) -> None:
+    """A report of which one bit was changed is answered `ticket`; where the bit makes it one of a batch that is not
+    known, as any report of such a batch; and it is kept nowhere.
     """
     own = Collecting(str(tmp_path / "c.db"))
     content = of(own, 1).to_bytes()
@@ -34,19 +34,19 @@ def test_a_flipped_bit_anywhere_in_a_record_is_no_ticket(tmp_path: Path) -> None
         for bit in range(8):
             changed = bytearray(content)
             changed[place] ^= 1 << bit
-            flipped = Record.from_bytes(bytes(changed))
+            flipped = TaggedReport.from_bytes(bytes(changed))
             known = flipped.epoch in [plan.epoch for plan in own.plans]
             assert said(own, flipped) == ["ticket" if known else "early"], place
     assert own.rows() == []
-    assert said(own, Record.from_bytes(content)) == [""]
+    assert said(own, TaggedReport.from_bytes(content)) == [""]
 
 
 @pytest.mark.parametrize(
     "moved",
     [{"round": 1}, {"round": 0, "epoch": 1}, {"version": ZERO}, {"slot": (2).to_bytes(16, "little")}, {"key_id": 1}],
 )
-def test_a_record_is_moved_nowhere(moved: dict[str, Any], tmp_path: Path) -> None:
-    """A record that was made for a round, epoch, version, slot and key counts under no other one."""
+def test_a_report_is_moved_nowhere(moved: dict[str, Any], tmp_path: Path) -> None:
+    """A report that was made for a round, epoch, version, slot and key counts under no other one."""
     own = Collecting(str(tmp_path / "c.db"), rounds=2)
     made = [of(own, 1, round_=each, version=FINAL) for each in (0, 1)]
     assert said(own, replace(made[0], **moved), made[1])[0] == "ticket"
@@ -54,14 +54,14 @@ def test_a_record_is_moved_nowhere(moved: dict[str, Any], tmp_path: Path) -> Non
     assert said(own, *made) == ["", ""]
 
 
-def test_a_record_counts_under_its_own_plan_alone(tmp_path: Path) -> None:
-    """An analyzer that tells a device of another plan than the collector has its record refused, whoever tries to bind
+def test_a_report_counts_under_its_own_plan_alone(tmp_path: Path) -> None:
+    """An analyzer that tells a device of another plan than the collector has its report refused, whoever tries to bind
     it to the collector's plan on the way.
     """
     own = Collecting(str(tmp_path / "c.db"))
     plan = own.plans[0]
     other = replace(plan, slots=100 * SLOTS)
-    made = tagged(Record.from_bytes(record(1)), [other])
+    made = tagged(TaggedReport.from_bytes(report(1)), [other])
     assert said(own, made) == ["ticket"]
     both = int.from_bytes(other.digest[:16]) ^ int.from_bytes(plan.digest[:16])
     rebound = replace(
@@ -71,8 +71,8 @@ def test_a_record_counts_under_its_own_plan_alone(tmp_path: Path) -> None:
     assert own.rows() == []
 
 
-def test_a_record_that_was_seen_makes_no_other(tmp_path: Path) -> None:
-    """Whoever has read all records of a slot can make no further one: the ticket's key is in none of them."""
+def test_a_report_that_was_seen_makes_no_other(tmp_path: Path) -> None:
+    """Whoever has read all reports of a slot can make no further one: the ticket's key is in none of them."""
     own = Collecting(str(tmp_path / "c.db"))
     zero, final = of(own, 1, version=ZERO), of(own, 1, value=101)
     assert said(own, zero) == [""]
