@@ -135,10 +135,10 @@ def test_the_guarantee_says_that_the_process_sees_everything(privacy: bd.protoco
     """An agent's guarantee is that of its policy, and both say that one process that runs all of it sees everything."""
     run = policy(privacy=privacy)
     agent, rehearsal = Agent(policy=run), Agent(policy=run, test=True, seed=0)
-    assert "that process and its files see everybody's data without noise" in str(agent.guarantee)
+    assert "that process and its files hold all data without noise" in str(agent.guarantee)
     assert str(agent.guarantee) == str(run.guarantee)
     assert agent.guarantee == run.guarantee
-    assert "whoever knows its seed sees everything" in str(rehearsal.guarantee)
+    assert "anyone who knows its seed sees everything" in str(rehearsal.guarantee)
     assert "test" in repr(rehearsal)
     assert "seed" not in str(agent.guarantee)
 

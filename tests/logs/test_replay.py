@@ -337,5 +337,5 @@ def test_counted_events_protect_rewards_alone() -> None:
         "replacement of one user's reward",
         "replacement of one user's data",
     )
-    assert "which arm everybody in the log was given" in str(counted)
+    assert "every logged arm and its probability" in str(counted)
     assert slots == lints().guarantee

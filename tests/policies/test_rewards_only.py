@@ -150,7 +150,7 @@ def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
     assert stated.protects == "a user's reward"
     assert stated.adjacency == "replacement of one user's reward"
     assert stated.trust == model
-    assert "everybody: every user's features and arm, and whether an answer came: they are public" in str(stated)
+    assert "Everybody sees every user's features and arm, and whether a reward arrived." in str(stated)
     assert 0.99 < stated.epsilon <= 1.0
     assert stated.delta == (0.0 if model == "local" else 1e-5)
     by_name = bd.make("LinTS-LDP-rewards", dim=3, horizon=50, epsilon=1.0)  # pure

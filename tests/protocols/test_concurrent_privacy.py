@@ -258,7 +258,7 @@ def test_guarantee_covers_all_shufflers() -> None:
     """What is left against the shufflers is that of one level only, or nobody is told who sees what."""
     stated = ConcurrentShuffle.calibrate(domain=Bits(), budget=TIGHT, horizon=12, shufflers=2, degrees=(2, 2)).guarantee
     assert stated.trust == "concurrent shuffle"
-    assert dict(stated.observers).keys() == {"each of the 2 shufflers", "the analyzer and everybody else"}
+    assert dict(stated.observers).keys() == {"each of the 2 shufflers", "the analyzer and the public"}
     assert stated.shuffler is not None
     assert stated.shuffler.epsilon > stated.epsilon
     large = ConcurrentShuffle.calibrate(domain=Bits(), budget=TIGHT, horizon=10**5, shufflers=2).guarantee

@@ -27,6 +27,7 @@ from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget
 from bandanna.privacy.calibration import BinomialNoise
 from bandanna.privacy.events import ClearEvent, ContinualEvent, Event, RepetitionEvent
 from bandanna.privacy.factorisation import factorise
+from bandanna.privacy.guarantee import describe_view
 from bandanna.protocols.base import BatchProtocol, Protocol
 from bandanna.protocols.clear import Clear
 from bandanna.protocols.comparison import PROTOCOL_NAMES
@@ -140,13 +141,13 @@ def test_the_guarantee_is_what_the_accountant_computes(protocol: Protocol) -> No
 
 @each
 def test_the_guarantee_says_who_sees_what(protocol: Protocol) -> None:
-    """It prints as two to four plain sentences with its numbers, and as JSON without infinities."""
+    """A guarantee prints as three to seven plain sentences with its numbers, and as JSON without infinities."""
     stated = protocol.guarantee
     sentences = re.findall(r"[.](?= |$)", str(stated))
-    assert 2 <= len(sentences) <= 4
+    assert 3 <= len(sentences) <= 7
     assert stated.observers
-    assert all(who in str(stated) and what in str(stated) for who, what in stated.observers)
-    assert ("shuffler itself" in str(stated)) == (stated.trust == "shuffle")
+    assert all(describe_view(who, what)[1:] in str(stated) for who, what in stated.observers)
+    assert ("Against the shuffler itself, " in str(stated)) == (stated.trust == "shuffle")
     plain = json.loads(json.dumps(stated.to_dict(), allow_nan=False))
     if math.isinf(stated.epsilon):
         assert plain["epsilon"] is None

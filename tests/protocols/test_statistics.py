@@ -169,7 +169,7 @@ def test_groups_send_no_messages(protocol: BatchProtocol) -> None:
 def test_guarantees_over_batches_say_so(protocol: Protocol) -> None:
     """A guarantee that needs a user's participations in different batches does not say it, or another does."""
     needed = protocol.name in ("central_gaussian", "shuffle_gaussian", "shuffle_binomial", "central_continual")
-    assert ("at most 2 participations, one in a batch" in str(protocol.guarantee)) == needed
+    assert ("(at most 2, each in another batch)" in str(protocol.guarantee)) == needed
     assert protocol.guarantee.to_dict()["batches"] == needed
 
 
@@ -177,7 +177,7 @@ def test_guarantees_over_batches_say_so(protocol: Protocol) -> None:
 def test_one_participation_needs_no_condition(protocol: BatchProtocol) -> None:
     """A guarantee for one participation speaks of several batches."""
     once = replace(protocol, participations=1)
-    assert "one in a batch" not in str(once.guarantee)
+    assert "another batch" not in str(once.guarantee)
     assert "in each participation" in str(once.guarantee)
 
 
@@ -189,6 +189,6 @@ def test_printed_epsilons_hold(protocol: Protocol) -> None:
     assert found is not None
     assert stated.epsilon * (1 - 2e-9) <= float(found[1]) <= stated.epsilon * (1 + 1.001e-3)
     if stated.shuffler is not None:
-        left = re.search(r"\(epsilon, delta\) = \((\S+), ", str(stated))
+        left = re.search(r"the guarantee is epsilon = (\S+), ", str(stated))
         assert left is not None
         assert stated.shuffler.epsilon * (1 - 2e-9) <= float(left[1])

@@ -109,7 +109,7 @@ def test_what_is_unknown_is_none() -> None:
 
 
 def test_text() -> None:
-    """The text is not one line of numbers and the guarantee's first sentence."""
+    """The text is one line of numbers and the promise of the guarantee."""
     line, promise = str(result()).split("\n")
     assert line == (
         "LinUCB: regret 4.5 ± 1.44 (mean ± standard error of 3 seeds) after 20 rounds; 2 releases, 7 bits per user, "

@@ -131,7 +131,7 @@ class Replay:
         }
 
     def __str__(self) -> str:
-        """Return one line of numbers and the first sentence of the guarantee."""
+        """Return one line of numbers and the promise of the guarantee."""
         spread = "" if self.n_seeds == 1 else f" ± {self.stderr:.4f}"
         seeds = "one seed" if self.n_seeds == 1 else f"mean ± standard error of {self.n_seeds:,} seeds"
         used = "accepted" if self.method == "rejection" else "their weight"
@@ -496,7 +496,7 @@ def _guarantee_of_replay(policy: Policy[Any], counted: bool) -> Guarantee:
     stated = policy.guarantee
     if not counted or not policy.privacy.noisy:
         return stated
-    public = ("everybody", "which arm everybody in the log was given, and with which probability")
+    public = ("everybody", "every logged arm and its probability")
     return replace(stated, adjacency="replacement of one user's reward", observers=(*stated.observers, public))
 
 

@@ -167,17 +167,20 @@ def check_promise(protocol: BatchProtocol, privacy: Privacy, promised: Guarantee
 
 
 def _observers(privacy: Privacy) -> tuple[tuple[str, str], ...]:
-    everybody = ("everybody else", "the actions")
+    everybody = ("the public", "the chosen arms")
     return {
         "none": (("the server", "every client's averages"), everybody),
-        "central": (("the trusted server", "every client's averages"), ("everybody else", "noisy sums and actions")),
+        "central": (
+            ("the trusted server", "every client's averages"),
+            ("the public", "noisy sums, and the chosen arms"),
+        ),
         "local": (
             ("the server", _DIRECTIONS if privacy.protocol == "unit" else "every client's noisy averages"),
             everybody,
         ),
         "shuffle": (
             ("the shuffler", describe_shuffler_view(privacy.noise, "counts", "averages", who="client")),
-            ("the server and everybody else", "totals of a phase and actions"),
+            ("the server and the public", "the totals of a phase, and the chosen arms"),
         ),
     }[privacy.model]
 

@@ -16,7 +16,7 @@ from bandanna.privacy.events import Event, RepetitionEvent
 
 ADVERSARIES = {
     "view": "sees every release",
-    "table": "sees every release and fixes all rewards in advance",
+    "table": "sees every release, but all rewards were fixed in advance",
     "interactive": "sees every release and may choose later data accordingly",
 }
 SHUFFLER = "the shuffler itself"
@@ -25,7 +25,7 @@ TRUST_MODELS = ("none", "central", "local", "shuffle", "concurrent shuffle")
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """What is promised to one person, computed by the accountant for the noise that is drawn.
+    """What is promised to one user, computed by the accountant for the noise that is drawn.
 
     Parameters
     ----------
@@ -33,29 +33,34 @@ class Guarantee:
         "none", "central" (a trusted server adds the noise), "local" (the device does), "shuffle", or "concurrent
         shuffle" (several shufflers at once).
     epsilon, delta
-        The numbers, infinite without a guarantee; `rho` beside them if zCDP holds.
+        The privacy budget that is kept; epsilon is infinite without a guarantee.
+    rho
+        The same guarantee in zCDP; infinite if zCDP does not hold.
     protects
-        Which data of the person.
+        Which data of the user.
     unit
         "event": one participation. "user": all of at most `participations`.
+    participations
+        Largest number of batches with the same user.
     batches
         Whether a user's participations must be in different batches.
     adjacency
         How neighbouring data sets differ.
     adversary
-        "interactive": sees every release and may choose later data after earlier releases.
+        "interactive": sees every release and may choose later data accordingly. "table": all rewards were fixed in
+        advance. "view": sees every release.
     observers
-        Each party and what it sees, if the parties run apart.
-    one_process
-        Whether one process may run all parties, as an agent does: that process sees everything.
-    seeded
-        Whether the noise follows from a known seed: a test.
+        Pairs of a party and what it sees, if the roles run separately.
     shuffler
-        Shuffle only: the local guarantee left against `against`, None if there is none.
+        Shuffle models: the local guarantee left against `against`; None if there is none.
     exposed
-        Shuffle only: probability with which `against` can surely tell two reports apart (0 if unknown).
+        Shuffle models: probability with which `against` tells two reports apart with certainty; 0 if unknown.
     against
-        Shuffle only: the parties who together see single reports.
+        Shuffle models: the parties that together see single reports.
+    one_process
+        Whether one process may run all roles, as an agent does. That process sees everything.
+    seeded
+        Whether the noise follows from a known seed, as in a test.
     """
 
     trust: str
@@ -81,64 +86,70 @@ class Guarantee:
         validation.one_of("adversary", self.adversary, tuple(ADVERSARIES))
 
     def __str__(self) -> str:
-        """Return a few sentences: the promise, whom to trust, who sees what, and what is left against a shuffler."""
-        parts = (self.promise(), self._test(), self._process(), self._sight(), self._shuffler())
+        """Return plain sentences: the promise, who sees what, and what is left against a shuffler."""
+        parts = (self.promise(), self._describe_test(), self._describe_observers(), self._describe_shuffler())
         return " ".join(sentence for sentence in parts if sentence)
 
     def brief(self) -> str:
         """Return epsilon in a few characters, rounded up, for figures; empty without privacy."""
-        return "" if self.trust == "none" or math.isinf(self.epsilon) else f"ε = {format_rounded_up(self.epsilon, 3)}"
+        return f"ε = {format_rounded_up(self.epsilon, 3)}" if self._promises else ""
+
+    @property
+    def _promises(self) -> bool:
+        return self.trust != "none" and not math.isinf(self.epsilon)
 
     def promise(self) -> str:
-        """Return the first sentence: what is promised, for which data, against which adversary."""
-        if self.trust == "none" or math.isinf(self.epsilon):
+        """Return the first sentences: what is promised, for which data, against which adversary."""
+        if not self._promises:
             return f"No privacy is promised for {self.protects}."
-        unit = (
-            "each participation"
-            if self.unit == "event"
-            else f"all of a user's at most {self.participations} participations{', one in a batch' * self.batches}"
-        )
+        unit = "in each participation"
+        if self.unit == "user":
+            apart = ", each in another batch" * self.batches
+            unit = f"over all participations of a user (at most {self.participations}{apart})"
         zcdp = f" ({format_rounded_up(self.rho)}-zCDP)" if math.isfinite(self.rho) else ""
         return (
             f"{self.trust.capitalize()} differential privacy with epsilon = {format_rounded_up(self.epsilon)}, "
-            f"delta = {format_rounded_up(self.delta, 3)}{zcdp} for {self.protects}, in {unit}, under {self.adjacency}, "
-            f"against an adversary who {ADVERSARIES[self.adversary]}."
+            f"delta = {format_rounded_up(self.delta, 3)}{zcdp} for {self.protects}, {unit}. "
+            f"Neighbouring data sets differ by {self.adjacency}. "
+            f"The adversary {ADVERSARIES[self.adversary]}."
         )
 
-    def _test(self) -> str:
-        return "This is a test: whoever knows its seed sees everything." if self.seeded else ""
+    def _describe_test(self) -> str:
+        return "This is a test: anyone who knows its seed sees everything." if self.seeded else ""
 
-    def _process(self) -> str:
-        if not self.one_process:
-            return ""
-        return (
-            "Run in one process (bd.Agent), that process and its files see everybody's data without noise and must be"
-            " trusted."
-        )
+    def _describe_observers(self) -> str:
+        sentences = [describe_view(who, what) for who, what in self.observers]
+        if self.one_process:
+            if sentences:
+                sentences[0] = f"If the roles run separately, {sentences[0]}"
+            process = "that process and its files hold all data without noise, and users must trust it."
+            sentences.insert(0, f"If one process runs all roles (bd.Agent), {process}")
+        return " ".join(sentence[0].upper() + sentence[1:] for sentence in sentences)
 
-    def _sight(self) -> str:
-        sights = "; ".join(f"{who}: {what}" for who, what in self.observers)
-        where = "Run as separate roles, who sees what" if self.one_process else "Who sees what"
-        return f"{where} - {sights}." if sights else ""
-
-    def _shuffler(self) -> str:
+    def _describe_shuffler(self) -> str:
         if "shuffle" not in self.trust:
             return ""
-        alone = "" if self.against == SHUFFLER else " The shuffler alone learns of a report who sent it and when."
-        if self.shuffler is None and self.exposed <= self.delta:
+        against = "all shufflers together" if self.against == SHUFFLER and self._several_shufflers else self.against
+        if self.shuffler is not None:
+            numbers = f"epsilon = {format_rounded_up(self.shuffler.epsilon)}"
+            numbers += f", delta = {format_rounded_up(self.shuffler.delta, 3)}"
+            left = f"the guarantee is {numbers} if single reports are kept."
+        elif self.exposed <= self.delta:
             left = "no guarantee is proven."
-        elif self.shuffler is None and self.exposed >= 1.0:
+        elif self.exposed >= 1.0:
             left = "no privacy is left: some two reports can always be told apart."
-        elif self.shuffler is None:
+        else:
             odds = math.floor(1000 * self.exposed) / 1000
             left = (
-                "no privacy is left at this delta: a single report that is kept tells two values apart for certain with"
-                f" probability at least {odds:g}."
+                "no privacy is left at this delta: a single report that is kept tells two values apart with certainty,"
+                f" with probability at least {odds:g}."
             )
-        else:
-            numbers = f"({format_rounded_up(self.shuffler.epsilon)}, {format_rounded_up(self.shuffler.delta, 3)})"
-            left = f"(epsilon, delta) = {numbers} is left if single reports are kept."
-        return f"Against {self.against} {left}{alone}"
+        alone = "" if self.against == SHUFFLER else " The shuffler alone learns who sent each report and when."
+        return f"Against {against}, {left}{alone}"
+
+    @property
+    def _several_shufflers(self) -> bool:
+        return any(who.endswith(" shufflers") for who, _ in self.observers)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; infinities are None."""
@@ -149,8 +160,13 @@ class Guarantee:
         }
 
 
+def describe_view(who: str, what: str) -> str:
+    """Return a sentence about a party and what it sees."""
+    return f"{who} {'see' if ' and ' in who else 'sees'} {what}."
+
+
 def find_worst_guarantee(each: Sequence[Guarantee]) -> Guarantee:
-    """Return the worst of every number, for a person who meets one of these guarantees.
+    """Return the worst of every number, for a user to whom one of these guarantees applies.
 
     The shuffler itself learns most from a large batch, which needs less noise of each user.
     """
@@ -179,10 +195,18 @@ def compute_guarantee(
     local: Event | None = None,
     exposed: float = 0.0,
 ) -> Guarantee:
-    """Return the guarantee of a release that a user meets `participations` times, at the given delta.
+    """Return the guarantee to a user in at most `participations` releases.
 
-    `composed`: one event per participation; otherwise `event` covers all of them (a continual release). `local` is what
-    a shuffler sees of one user in one batch.
+    Parameters
+    ----------
+    event
+        The price of one participation; of all of them if `composed` is False (a continual release).
+    delta
+        The delta at which epsilon is stated.
+    local
+        Shuffle models: what a shuffler sees of one user in one batch.
+    trust, protects, participations, observers, exposed
+        As in `Guarantee`.
     """
     whole = RepetitionEvent(event=event, times=participations) if composed else event
     left = None

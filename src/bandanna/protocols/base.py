@@ -280,7 +280,7 @@ class TrustedServerProtocol(Protocol):
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The server sees the statistics, all others the noisy sums."""
-        return (("the trusted server", "every user's statistic"), ("everybody else", "the noisy sums"))
+        return (("the trusted server", "every user's statistic"), ("the public", "the noisy sums"))
 
     @cached_property
     def device(self) -> PlainVector:

@@ -196,7 +196,7 @@ class ConcurrentShuffle(StreamProtocol):
         shufflers = "the shuffler" if self.shufflers == 1 else f"each of the {self.shufflers} shufflers"
         return (
             (shufflers, describe_shuffler_view(self.coins, "counts for its level", "statistic")),
-            ("the analyzer and everybody else", "the totals of every full batch of every level"),
+            ("the analyzer and the public", "the totals of every full batch of every level"),
         )
 
     @cached_property

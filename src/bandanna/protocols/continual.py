@@ -104,7 +104,7 @@ class CentralContinual(TrustedServerProtocol, StreamProtocol):
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The server is trusted."""
-        return (("the trusted server", "every user's statistic"), ("everybody else", "all noisy prefix sums"))
+        return (("the trusted server", "every user's statistic"), ("the public", "all noisy prefix sums"))
 
     @cached_property
     def analyzer(self) -> PrefixSumAnalyzer:

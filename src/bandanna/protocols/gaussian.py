@@ -239,7 +239,7 @@ class ShuffleGaussian(GaussianReports):
         """The shuffler is trusted to forget who sent which report."""
         return (
             ("the shuffler", "every user's noisy report"),
-            ("the analyzer and everybody else", "the reports of a batch in random order"),
+            ("the analyzer and the public", "the reports of a batch in random order"),
         )
 
     def std(self, users: int) -> float:

@@ -323,7 +323,7 @@ def draw_batch_coins(noise: BinomialNoise, users: int, shape: tuple[int, ...], s
 def describe_shuffler_view(coins: str, counts: str, statistic: str, *, who: str = "user") -> str:
     """Return what the shuffler sees, in the words of a guarantee."""
     if coins == "mixer":
-        return f"every {who}'s {statistic}, rounded and without noise, which it draws itself for the whole batch"
+        return f"every {who}'s rounded {statistic} without noise (it draws the noise of the batch itself)"
     return f"every {who}'s noisy {counts}"
 
 

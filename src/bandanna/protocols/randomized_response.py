@@ -89,7 +89,7 @@ class LocalBits(RandomizedResponseProtocol):
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The server is not trusted."""
-        return (("the server and everybody else", "one randomized bit per user"),)
+        return (("the server and the public", "one randomized bit per user"),)
 
     @cached_property
     def device(self) -> RandomizedBit:
@@ -148,7 +148,7 @@ class LocalSigns(RandomizedResponseProtocol):
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The server is not trusted."""
-        return (("the server and everybody else", "a public vector and one randomized bit per user"),)
+        return (("the server and the public", "a public vector and one randomized bit per user"),)
 
     @cached_property
     def device(self) -> RandomizedSign:

@@ -140,7 +140,7 @@ class ShuffleBinomial(BatchProtocol):
         """The shuffler is trusted to add and to forget, and with coins="mixer" to draw the noise."""
         return (
             ("the shuffler", describe_shuffler_view(self.coins, "counts", "statistic")),
-            ("the analyzer and everybody else", "the totals of a batch"),
+            ("the analyzer and the public", "the totals of a batch"),
         )
 
     @cached_property

@@ -100,7 +100,7 @@ class ShuffleBits(BatchProtocol):
         """The shuffler is trusted to add and to forget, and with coins="mixer" to draw the noise."""
         return (
             ("the shuffler", describe_shuffler_view(self.coins, "count", "bit")),
-            ("the analyzer and everybody else", "the total of a batch"),
+            ("the analyzer and the public", "the total of a batch"),
         )
 
     @cached_property

@@ -105,7 +105,7 @@ class LocalUnit(BatchProtocol):
     @property
     def observers(self) -> tuple[tuple[str, str], ...]:
         """The server is not trusted."""
-        return (("the server and everybody else", "one random direction per user"),)
+        return (("the server and the public", "one random direction per user"),)
 
     @cached_property
     def device(self) -> CapRandomizer:

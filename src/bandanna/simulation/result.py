@@ -220,7 +220,7 @@ class Result:
             return f"<Result of {self.describe()}>"
 
     def __str__(self) -> str:
-        """Return one line of numbers and the first sentence of the guarantee."""
+        """Return one line of numbers and the promise of the guarantee."""
         promise = self.guarantee.promise()
         return f"{self.describe()}.\n{promise}"
 

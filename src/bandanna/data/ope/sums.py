@@ -29,9 +29,9 @@ from bandanna.types import Floats
 
 
 PROTECTS = "what the log says of one person (context, arm, propensity, reward)"
-_HOLDER = ("whoever holds the log", "every row, without noise")
-_PUBLIC = ("everybody", "what is released, and the names of all arms")
-_SEEDED = ("whoever knows the seed", "everything, because this is a test")
+_HOLDER = ("the holder of the log", "every row without noise")
+_PUBLIC = ("everybody", "the released estimate and the names of all arms")
+_SEEDED = ("anyone who knows the seed", "everything, because this is a test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def guarantee_for_log(protocol: BatchProtocol, seeded: bool = False) -> Guarante
 def guarantee_without_privacy(statistic_of: Any) -> Guarantee:
     """Return the guarantee of an exact sum."""
     clear = Clear(domain=statistic_of).guarantee
-    observers = (("everybody", "the estimate, computed without noise"),)
+    observers = (("everybody", "the estimate, which has no noise"),)
     return replace(clear, protects=PROTECTS, observers=observers, one_process=False)
 
 

@@ -140,9 +140,9 @@ State = TypeVar("State")
 PROTECTS = "a user's reward"
 CENTRAL_OBSERVERS = (
     ("the trusted server", "every user's reward"),
-    ("everybody else", "actions, chosen from noisy statistics"),
+    ("the public", "the chosen arms, which follow from noisy statistics"),
 )
-_EXACT = (("everybody", "actions, chosen from exact statistics"),)
+_EXACT = (("everybody", "the chosen arms, which follow from exact statistics"),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,8 +23,8 @@ from bandanna.protocols.continual import CentralContinual
 RAISED = 1.01  # at most so many times the ideal noise is used
 
 _SIGHT = (
-    ("the trusted server", "every user's contexts, action and reward"),
-    ("everybody else", "noisy matrices and estimates, and the own action"),
+    ("the trusted server", "every user's contexts, arm and reward"),
+    ("the public", "noisy matrices and estimates, and each user the arm chosen for them"),
 )
 
 

@@ -90,7 +90,7 @@ class GLMSDPMechanisms:
             protects="contexts and rewards",
             observers=(
                 ("the shuffler", f"{seen}, in every shuffle of the batch"),
-                ("the analyzer and everybody else", "the totals of each shuffle of a batch"),
+                ("the analyzer and the public", "the totals of each shuffle of a batch"),
             ),
             local=self.local,
             exposed=max(self.matrix.exposed, self.optimiser.protocol.exposed),

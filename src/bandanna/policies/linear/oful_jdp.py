@@ -37,7 +37,7 @@ from bandanna.types import Floats, Ints
 
 _SIGHT = (
     ("the trusted server", "every user's features and reward"),
-    ("everybody else", "noisy matrices and vectors, and the own action"),
+    ("the public", "noisy matrices and vectors, and each user the arm chosen for them"),
 )
 
 

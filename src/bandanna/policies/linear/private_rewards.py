@@ -33,7 +33,7 @@ from bandanna.types import Floats, Ints
 
 _CONSTANT = 0.25  # weight of the constant in a private report
 _SHRINK = 1 - 1e-15  # rounding errors leave a weighted vector in the unit ball
-_PUBLIC = (("everybody", "every user's features and arm, and whether an answer came: they are public"),)
+_PUBLIC = (("everybody", "every user's features and arm, and whether a reward arrived"),)
 
 
 @stored_as("LinTSRewardsState")
