@@ -95,7 +95,7 @@ class Task:
     def _state(self, batches: int) -> dict[str, str]:
         """After so many batches."""
         from bandanna.policies.linear.base import LinearState
-        from bandanna.policies.serialization import make_encoding
+        from bandanna.policies.registry import make_encoding
 
         policy: Any = self.task.policy
         total = 50.0 * batches + self._rng.normal(size=policy._domain.dim) * 8 * batches**0.5

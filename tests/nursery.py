@@ -44,7 +44,7 @@ def main(number: str) -> None:
     from bandanna.deployment.http.application import build_application  # noqa: F401
     from bandanna.deployment.http.server import serve  # noqa: F401
     from bandanna.deployment.messages.canonical import make_tls_context
-    from bandanna.policies.serialization import make_encoding
+    from bandanna.policies.registry import make_encoding
 
     make_encoding()
     make_tls_context()

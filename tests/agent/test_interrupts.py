@@ -19,11 +19,13 @@ import bandanna as bd
 from bandanna.agent.agent import Agent
 from bandanna.errors import BandannaError, ConflictingRelease
 from bandanna.policies.linear.anytime import Anytime
-from bandanna.policies.serialization import ENCODING
+from bandanna.policies.registry import make_encoding
 from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from ..trouble import Disk, Failure, Interrupt, Signal
 from .stepping import act_each
+
+ENCODING = make_encoding()
 
 pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
 
@@ -104,7 +106,10 @@ class Run:
             assert one.ledger.spent() == other.ledger.spent()
             assert one.ledger.store.tasks() == other.ledger.store.tasks()
             expected = [(e.batch, e.event, e.fingerprint, e.members, e.release) for e in other.ledger.store.entries()]
-            stores = [one.ledger.store, *(SQLiteStore(f"{path}.journal", encoding=ENCODING) for path in self.paths)]
+            stores = [
+                one.ledger.store,
+                *(SQLiteStore(f"{path}.journal", encoding=ENCODING) for path in self.paths),
+            ]
             for store in stores:
                 found = [(e.batch, e.event, e.fingerprint, e.members, e.release) for e in store.entries()]
                 assert same(found, expected)

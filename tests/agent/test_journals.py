@@ -17,7 +17,7 @@ from bandanna.agent.preflight import calibrations_by_phase
 from bandanna.errors import BandannaError, BudgetExceeded
 from bandanna.policies.linear import base
 from bandanna.policies.linear.anytime import Anytime
-from bandanna.policies.serialization import make_save_format
+from bandanna.policies.registry import make_save_format
 from bandanna.privacy.events import GaussianEvent
 from bandanna.protocols import running_sum
 

@@ -18,9 +18,11 @@ from bandanna.agent.agent import Agent
 from bandanna.errors import InvalidArgument, InvalidStatistic, LateRewardWarning
 from bandanna.numeric.rng import Streams
 from bandanna.policies.base import FixedLength
-from bandanna.policies.serialization import ENCODING
+from bandanna.policies.registry import make_encoding
 
 from ..policies.conformance.catalogue import CASES
+
+ENCODING = make_encoding()
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 TRUSTS = {

@@ -24,11 +24,13 @@ from bandanna.errors import BandannaError, BudgetExceeded, ConflictingRelease, I
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import Schedule
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.serialization import ENCODING
+from bandanna.policies.registry import make_encoding
 from bandanna.privacy.stores.sqlite import SQLiteStore
 
 from ..trouble import in_a_fork
 from .stepping import act_each
+
+ENCODING = make_encoding()
 
 pytestmark = pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # rewards are late on purpose
 

@@ -13,9 +13,11 @@ import bandanna as bd
 from bandanna.agent.agent import Agent
 from bandanna.agent.preflight import calibrations_by_phase
 from bandanna.errors import BandannaError
-from bandanna.policies.serialization import ENCODING, make_save_format
+from bandanna.policies.registry import make_encoding, make_save_format
 
 from .stepping import act_each
+
+ENCODING = make_encoding()
 
 BUDGET: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5}
 SETS = np.random.default_rng(0).normal(size=(200, 3, 2)) / 3

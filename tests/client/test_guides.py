@@ -17,7 +17,7 @@ from bandanna.deployment.task.document import Task
 from bandanna.deployment.task.query_plan import make_batch
 from bandanna.device.noise import FastNoise
 from bandanna.numeric.rng import NumberedRandomness
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 
 from ..deployment.inside import a_task
 from ..deployment.simulated import case

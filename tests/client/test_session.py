@@ -27,7 +27,7 @@ from bandanna.deployment.messages.report import FINAL, ZERO, write_seal_key
 from bandanna.deployment.task.query_plan import make_batch
 from bandanna.errors import BandannaError, InvalidArgument, InvalidStatistic
 from bandanna.policies.base import FixedLength
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.protocols.factory import make_mixer_encoding
 
 from ..deployment.inside import shown, signed

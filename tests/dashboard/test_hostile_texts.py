@@ -14,7 +14,7 @@ from bandanna.deployment.dashboard.poller import RoleUnavailable
 from bandanna.deployment.messages.canonical import dumps, loads
 from bandanna.deployment.messages.publication import SignedPublication
 from bandanna.deployment.task.document import Task
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 
 from ..deployment.inside import headers_of, signed
 from .payloads import PAYLOADS, harmless

@@ -17,8 +17,7 @@ from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.device.noise import FastNoise
 from bandanna.numeric.rng import NumberedRandomness, Streams
 from bandanna.policies.base import PlayedRounds, RunnerState, drive_learning
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import ALGORITHMS, make_encoding
 
 from ..deployment.inside import a_task
 from ..deployment.simulated import RUNS as CATALOGUE

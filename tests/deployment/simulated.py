@@ -8,7 +8,7 @@ from typing import Any
 import bandanna as bd
 from bandanna.numeric.rng import Streams
 from bandanna.policies.base import PlayedRounds, Policy
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.simulation.players.reference import ReferenceRun
 from bandanna.simulation.result import Tally, checkpoints_for
 

@@ -8,8 +8,7 @@ import pytest
 
 from bandanna.deployment.client.load_simulation import SimulatedUsers
 from bandanna.errors import InvalidArgument
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import ALGORITHMS, make_encoding
 
 from .inside import Inside, a_task
 from .simulated import EVERY_ROUND, case, simulated

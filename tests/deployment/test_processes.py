@@ -13,7 +13,7 @@ import bandanna as bd
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
 from bandanna.deployment.processes import RunningDeployment, free_ports
 from bandanna.deployment.task.document import Task
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.simulation.players.reference import ReferenceRun
 
 from ..postgres import server

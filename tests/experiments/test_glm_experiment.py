@@ -7,7 +7,7 @@ from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.experiments.experiment import Experiment
 from bandanna.policies.glm.glm_jdp import GLMJDP
 from bandanna.policies.glm.glm_sdp import GLMSDP
-from bandanna.policies.glm.rare_switching import RSGLinUCB
+from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.simulation.engine import simulate
 
 FILE = {

@@ -23,10 +23,9 @@ from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog
 from bandanna.policies.glm.batched import BatchEstimate, BGLinUCB
 from bandanna.policies.glm.estimation import maximum_likelihood, project_onto_intersection
-from bandanna.policies.glm.rare_switching import RSGLinUCB, compute_norms
+from bandanna.policies.glm.rs_glinucb import RSGLinUCB, compute_norms
 from bandanna.policies.linear.linucb import LinUCB, OptimisticSnapshot, score_contexts
-from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFUL, OFULJDP
 from bandanna.protocols.privacy_model import central, none
 from bandanna.simulation.players.reference import QueryAnswerer
 

@@ -13,7 +13,7 @@ from scipy import optimize, special
 from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, _minimize_proximal
 from bandanna.policies.glm.batched import BGLinUCB
 from bandanna.policies.glm.estimation import loss, loss_gradient
-from bandanna.policies.glm.rare_switching import RSGLinUCB
+from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import PublishedGLM
 

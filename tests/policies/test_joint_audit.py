@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from bandanna.policies.linear.oful_jdp import OFULJDP, OFULJDPState
+from bandanna.policies.linear.oful import OFULJDP, OFULJDPState
 from bandanna.protocols.privacy_model import central
 
 from .answering import Teacher

@@ -19,7 +19,7 @@ from bandanna.numeric.rng import NoRandomness
 from bandanna.policies.base import PlayedRounds, SumQuery
 from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPConstants
 from bandanna.policies.glm.glm_sdp import GLMSDP
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFULJDP
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import ZCDP, ApproxDP
 

@@ -15,8 +15,7 @@ from bandanna.device.noise import FastNoise
 from bandanna.errors import InvalidArgument, InvalidBudget
 from bandanna.mechanisms.noise import GaussianMechanism
 from bandanna.policies.base import FixedLength, PlayedRounds, Policy, SumQuery
-from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP, RankOneDomain
+from bandanna.policies.linear.oful import OFUL, OFULJDP, RankOneDomain
 from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, ContinualEvent, GaussianEvent
 from bandanna.protocols.privacy_model import central, none

@@ -18,8 +18,7 @@ from bandanna.policies.finite.elimination import Elimination, EliminationState
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes
-from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFUL, OFULJDP
 from bandanna.privacy.budgets import ZCDP, PureDP
 from bandanna.protocols.base import Protocol
 from bandanna.protocols.gaussian import CentralGaussian

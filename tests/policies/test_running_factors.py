@@ -13,15 +13,14 @@ from bandanna.device.domain import Ball
 from bandanna.device.linear_report import LinearReport
 from bandanna.errors import InvalidArgument
 from bandanna.policies.base import FixedLength, PlayedRounds, StoppedByPublicData
-from bandanna.policies.glm.rare_switching import LeafDomain
+from bandanna.policies.glm.rs_glinucb import LeafDomain
 from bandanna.policies.linear import lints as lints_module
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import WarmStart, compute_concurrent_batch_size, plan_informed_batches
 from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linear.lints import LinTS, compute_posterior
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP, RankOneDomain
+from bandanna.policies.linear.oful import OFUL, OFULJDP, RankOneDomain
 from bandanna.policies.linear.private_rewards import LinTSRewards
 from bandanna.privacy import accountant
 from bandanna.protocols.gaussian import CentralGaussian

@@ -23,8 +23,7 @@ from bandanna.policies.base import PlayedRounds
 from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.ucb import UCBEpisodes
-from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFUL, OFULJDP
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 from bandanna.protocols.laplace import CentralLaplace
 from bandanna.protocols.privacy_model import central

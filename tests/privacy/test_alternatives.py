@@ -14,7 +14,7 @@ from bandanna.device.domain import Ball, Box
 from bandanna.device.noise import FastNoise
 from bandanna.errors import BudgetExceeded, InvalidArgument
 from bandanna.policies.base import RunnerState, SumQuery
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFULJDP
 from bandanna.privacy import accountant
 from bandanna.privacy.events import CompositionEvent, DiscreteLaplaceEvent, GaussianEvent
 from bandanna.privacy.ledger import Ledger

@@ -12,7 +12,7 @@ from bandanna.numeric.linalg import first_best
 from bandanna.numeric.rng import GeneratorRandomness
 from bandanna.policies.base import drive_learning
 from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog, GLMUCBState
-from bandanna.policies.glm.rare_switching import RSGLinUCB
+from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.types import Floats
 
 

@@ -15,8 +15,7 @@ from bandanna.numeric.rng import Streams
 from bandanna.policies.glm.baselines import GLMUCB
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.linucb import LinUCB
-from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFUL, OFULJDP
 from bandanna.protocols.privacy_model import central, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.recorded import ArrayEnvironment

@@ -14,8 +14,7 @@ from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.finite.gope import GOPE
 from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.finite.ucb import LDPUCB, UCB1, UCBEpisodes
-from bandanna.policies.linear.oful import OFUL
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFUL, OFULJDP
 from bandanna.protocols.privacy_model import Privacy, central, local, none, shuffle
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.base import Bounded

@@ -6,7 +6,7 @@ import pytest
 from bandanna.errors import InvalidArgument
 from bandanna.numeric.rng import Streams
 from bandanna.policies.glm.baselines import GLMUCB, GLOC, ECOLog
-from bandanna.policies.glm.rare_switching import RSGLinUCB
+from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 from bandanna.simulation.engine import simulate
 from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
 from bandanna.simulation.environments.recorded import ArrayEnvironment

@@ -14,14 +14,15 @@ from bandanna.device.base import Device
 from bandanna.device.domain import Domain
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.policies.base import Policy
-from bandanna.policies.registry import ALGORITHMS, UNLISTED_POLICIES
-from bandanna.policies.serialization import ENCODING
+from bandanna.policies.registry import ALGORITHMS, UNLISTED_POLICIES, make_encoding
 from bandanna.privacy.events import EVENTS, Event
 from bandanna.protocols.base import BatchProtocol, StreamProtocol
 from bandanna.protocols.factory import PROTOCOLS, make_mixer_encoding
 from bandanna.protocols.mixers import Mixer
 from bandanna.storage import encoding
 from bandanna.storage.encoding import Encoding, dataclasses_in, find_stored_name, has_name, stored_as
+
+ENCODING = make_encoding()
 
 ROOTS = (
     BatchProtocol,

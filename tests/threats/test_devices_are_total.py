@@ -35,8 +35,7 @@ from bandanna.device.randomizers import PlainVector
 from bandanna.errors import BandannaError, InvalidStatistic
 from bandanna.numeric.rng import SecureRandomness
 from bandanna.policies.base import AssignedArms, PlayedRounds
-from bandanna.policies.registry import ALGORITHMS
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import ALGORITHMS, make_encoding
 
 from ..client.town import Town
 from ..deployment.inside import a_task, signed

@@ -20,7 +20,7 @@ from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_un
 from bandanna.device.noise import SecureNoise
 from bandanna.numeric.rng import SecureRandomness
 from bandanna.policies.base import Policy
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.protocols.mixers import MixerState
 

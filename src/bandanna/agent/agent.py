@@ -43,7 +43,7 @@ from bandanna.data.features.map import Map
 from bandanna.device.arm_sets import ArmSets, Contexts
 from bandanna.errors import BandannaError, InvalidArgument, LateRewardWarning, SlowReleaseWarning
 from bandanna.policies.base import AssignedArms, Policy
-from bandanna.policies.serialization import make_encoding, make_save_format
+from bandanna.policies.registry import make_encoding, make_save_format
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.privacy.ledger import BudgetBalance, Ledger, LedgerView, hash_user
 from bandanna.protocols.privacy_model import Privacy

@@ -15,8 +15,8 @@ from bandanna.agent.release import TASK, AgentProgress
 from bandanna.agent.runner import AgentRunner
 from bandanna.data.features.map import Map
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.policies.base import Policy, RunningSumPolicy
-from bandanna.policies.serialization import columns_from_played, make_save_format, played_from_columns
+from bandanna.policies.base import PlayedRounds, Policy, RunningSumPolicy
+from bandanna.policies.registry import columns_from_played, make_save_format
 from bandanna.privacy.stores.journal import ReplicatedJournal, find_journal_path, refuse_journal
 from bandanna.protocols.base import Protocol, StreamProtocol
 from bandanna.protocols.factory import check_stream_state
@@ -248,7 +248,7 @@ def resume(runner: AgentRunner, file: Path, saved: Mapping[str, Any], features: 
     kept = {number: columns for number, columns in sorted(rows.items()) if columns is not None}
     for columns in kept.values():
         check_rows(columns)
-    runner.go_on_from(progress, {number: played_from_columns(columns) for number, columns in kept.items()})
+    runner.go_on_from(progress, {number: PlayedRounds(**columns) for number, columns in kept.items()})
 
 
 def _check_newest_release(runner: AgentRunner, saved: Mapping[str, Any], notes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -54,7 +54,7 @@ from bandanna.policies.base import (
     RunnerState,
     StoppedByPublicData,
 )
-from bandanna.policies.serialization import columns_from_played
+from bandanna.policies.registry import columns_from_played
 from bandanna.privacy.ledger import Ledger, find_store_id
 from bandanna.privacy.stores.journal import ReplicatedJournal
 from bandanna.types import Floats

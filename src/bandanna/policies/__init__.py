@@ -16,14 +16,13 @@ _NAMES = {  # modules and the public names that they define
     "glm.batched": "BGLinUCB",
     "glm.glm_jdp": "GLMJDP",
     "glm.glm_sdp": "GLMSDP",
-    "glm.rare_switching": "RSGLinUCB",
+    "glm.rs_glinucb": "RSGLinUCB",
     "linear.anytime": "Anytime",
     "linear.base": "LinearPolicy LinearSums argmax geometric uniform",
     "linear.confidence": "PaperConfidence",
     "linear.lints": "LinTS",
     "linear.linucb": "LinUCB",
-    "linear.oful": "OFUL",
-    "linear.oful_jdp": "OFULJDP",
+    "linear.oful": "OFUL OFULJDP",
     "linear.private_rewards": "LinTSRewards",
     "population": "PhasedElimination",
     "registry": "make",
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from bandanna.policies.glm.batched import BGLinUCB as BGLinUCB
     from bandanna.policies.glm.glm_jdp import GLMJDP as GLMJDP
     from bandanna.policies.glm.glm_sdp import GLMSDP as GLMSDP
-    from bandanna.policies.glm.rare_switching import RSGLinUCB as RSGLinUCB
+    from bandanna.policies.glm.rs_glinucb import RSGLinUCB as RSGLinUCB
     from bandanna.policies.linear.anytime import Anytime as Anytime
     from bandanna.policies.linear.base import LinearPolicy as LinearPolicy
     from bandanna.policies.linear.base import LinearSums as LinearSums
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
     from bandanna.policies.linear.lints import LinTS as LinTS
     from bandanna.policies.linear.linucb import LinUCB as LinUCB
     from bandanna.policies.linear.oful import OFUL as OFUL
-    from bandanna.policies.linear.oful_jdp import OFULJDP as OFULJDP
+    from bandanna.policies.linear.oful import OFULJDP as OFULJDP
     from bandanna.policies.linear.private_rewards import LinTSRewards as LinTSRewards
     from bandanna.policies.population import PhasedElimination as PhasedElimination
     from bandanna.policies.registry import make as make

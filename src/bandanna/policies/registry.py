@@ -7,21 +7,28 @@ import re
 import typing
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
+from bandanna.device.linear_report import InterceptReport, LinearReport, PerArmReport
 from bandanna.errors import InvalidArgument, UnknownArgument, did_you_mean
+from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.policies import finite, glm, linear
 from bandanna.policies import population as population  # registers its algorithms
 from bandanna.policies.algorithm import ALGORITHMS as ALGORITHMS
 from bandanna.policies.algorithm import TRUSTS, Algorithm, import_algorithm, is_import_path
+from bandanna.policies.base import PlayedRounds, Policy
 from bandanna.policies.linear.anytime import Anytime
 from bandanna.policies.linear.base import geometric, uniform
 from bandanna.policies.theory.base import BOUNDS, BoundCurve, RunSetting
 from bandanna.protocols import privacy_model
-from bandanna.storage.encoding import find_stored_name
+from bandanna.protocols.factory import PROTOCOLS
+from bandanna.protocols.running_sum import RunningSumProtocol
+from bandanna.storage.encoding import Encoding, find_stored_name, index_by_stored_name
+from bandanna.storage.files import SaveFormat
 from bandanna.validation import check_keys, prefix_errors
 
 # Every algorithm by its name: the folders are the catalogue, and each policy lists its names above its class.
@@ -133,3 +140,28 @@ def make_from_table(table: str, name: str, arguments: Mapping[str, Any]) -> Any:
             chosen["explore"] = uniform(**given)
     with prefix_errors(f"{table}."):
         return make(name, **chosen)
+
+
+# The classes that a save or a publication may contain, and rows of users as files hold them.
+
+
+@lru_cache(maxsize=64)
+def make_encoding(*own: type[Policy[Any]]) -> Encoding:
+    """For the policies of the catalogue and those given."""
+    kinds = PROTOCOLS | index_by_stored_name(
+        LinearReport, InterceptReport, PerArmReport, RunningSumProtocol, RunLengthSizes
+    )
+    policies: list[type[Policy[Any]]] = [*(each.kind for each in ALGORITHMS.values()), *UNLISTED_POLICIES, *own]
+    for policy in policies:
+        kinds |= policy._stored_classes()
+    return Encoding(kinds)
+
+
+def make_save_format(*own: type[Policy[Any]]) -> SaveFormat:
+    """Of agents with these policies."""
+    return SaveFormat(noun="agent", version=1, encoding=make_encoding(*own))
+
+
+def columns_from_played(played: PlayedRounds) -> dict[str, Any]:
+    """Rows as a file holds them."""
+    return {each.name: value for each in fields(played) if (value := getattr(played, each.name)) is not None}

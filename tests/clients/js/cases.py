@@ -30,7 +30,7 @@ from bandanna.device.statistics import (
 )
 from bandanna.policies.linear.lints import Posterior
 from bandanna.policies.linear.linucb import OptimisticSnapshot
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.types import Floats
 
 from .recorded import RecordedCoins, RecordedNoise, Words

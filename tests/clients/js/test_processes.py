@@ -20,7 +20,7 @@ from bandanna.deployment.messages.batch_plan import Batch
 from bandanna.deployment.messages.canonical import encode_base64url
 from bandanna.deployment.messages.report import Ticket
 from bandanna.deployment.processes import RunningDeployment
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.protocols.mixers import MixerState
 
 from ...deployment.test_processes import on_disk

@@ -191,7 +191,7 @@ def test_canonical_documents_are_equal() -> None:
 
 def test_values_are_read() -> None:
     """A value that Python has written is read as another one."""
-    from bandanna.policies.serialization import make_encoding
+    from bandanna.policies.registry import make_encoding
 
     encoding = make_encoding()
     array = np.array([[1.5, -2.0], [0.1, 3e300]])

@@ -13,7 +13,7 @@ import pytest
 
 import bandanna as bd
 from bandanna.deployment.client.load_simulation import HttpDeployment, SimulatedUsers
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 
 from ...postgres import server
 from ..simulated import simulated

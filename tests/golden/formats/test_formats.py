@@ -20,7 +20,7 @@ from bandanna.deployment.task.export import verify_folder
 from bandanna.deployment.task.query_plan import VerifiedPublication
 from bandanna.device.action_selection import AssignedSelector
 from bandanna.numeric.rng import Streams
-from bandanna.policies.serialization import make_encoding, make_save_format
+from bandanna.policies.registry import make_encoding, make_save_format
 from bandanna.protocols.factory import make_mixer_encoding
 
 from . import made

@@ -228,7 +228,7 @@ def _load_exported(folder: Path) -> LearnedPolicy:
 
 
 def _learned_from_task(task: Any, content: dict[str, Any]) -> LearnedPolicy:
-    from bandanna.policies.serialization import make_encoding
+    from bandanna.policies.registry import make_encoding
 
     snapshot, arms = make_encoding().loads(content["snapshot"]), task.arms
     return LearnedPolicy(

@@ -46,7 +46,7 @@ from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
 from bandanna.errors import BandannaError, BudgetExceeded
 from bandanna.numeric.rng import DeviceRandomness, SecureRandomness, StreamRandomness, Streams
 from bandanna.policies.base import Episode, PlayedRounds, Policy, RunnerState
-from bandanna.policies.serialization import columns_from_played, make_encoding, played_from_columns
+from bandanna.policies.registry import columns_from_played, make_encoding
 from bandanna.privacy.events import Event
 from bandanna.privacy.ledger import Ledger
 from bandanna.privacy.stores.base import LedgerEntry
@@ -94,7 +94,7 @@ def read_progress(rows: Transaction, encoding: Encoding) -> AnalyzerProgress | N
         round=round_,
         state=state,
         streams=streams,
-        kept={name: tuple(map(played_from_columns, each)) for name, each in kept.items()},
+        kept={name: tuple(PlayedRounds(**columns) for columns in each) for name, each in kept.items()},
         source=source,
     )
 

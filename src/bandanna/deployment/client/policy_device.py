@@ -21,7 +21,7 @@ from bandanna.device.noise import NoiseSource
 from bandanna.errors import BandannaError, InvalidArgument, Unreadable, raise_without_context
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.base import AssignedArms, Episode, PlayedRounds, RunnerState, SumQuery
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.types import Floats
 
 # Bodies of reports

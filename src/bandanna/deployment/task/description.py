@@ -26,7 +26,7 @@ from bandanna.policies.finite.thompson import Thompson
 from bandanna.policies.finite.ucb import PerRoundUCB
 from bandanna.policies.glm.base import GLMPolicy
 from bandanna.policies.glm.batched import BatchedGLMPolicy
-from bandanna.policies.linear.oful_jdp import OFULJDP
+from bandanna.policies.linear.oful import OFULJDP
 from bandanna.policies.population import PhasedElimination
 from bandanna.policies.registry import find_algorithm
 from bandanna.privacy.guarantee import SHUFFLER, Guarantee, format_rounded_up

@@ -30,7 +30,7 @@ from bandanna.deployment.task.query_plan import QueryPlan, client_task_section, 
 from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, Unreadable
 from bandanna.policies.base import Episode, Policy
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.storage import files
 from bandanna.storage.encoding import matches_type
 from bandanna.types import Floats

@@ -31,7 +31,7 @@ from bandanna.policies.base import (
 from bandanna.policies.finite.elimination import Elimination
 from bandanna.policies.linear.base import BatchedLinearPolicy
 from bandanna.policies.linear.private_rewards import LinTSRewards
-from bandanna.policies.serialization import make_encoding
+from bandanna.policies.registry import make_encoding
 from bandanna.protocols.base import StreamProtocol
 from bandanna.protocols.clear import ClearRows
 from bandanna.protocols.concurrent_shuffle import LevelMixer

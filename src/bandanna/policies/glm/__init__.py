@@ -10,7 +10,7 @@ from bandanna.policies.glm.glm_jdp import GLMJDP, GLMJDPConstants
 from bandanna.policies.glm.glm_sdp import GLMSDP
 from bandanna.policies.glm.links import LINKS, Binomial, Linear, Link, Logistic, Probit, TruncatedPoisson, link_of
 from bandanna.policies.glm.optimisers import NoisyGradient, OuterProducts, ShuffledGradient
-from bandanna.policies.glm.rare_switching import RSGLinUCB
+from bandanna.policies.glm.rs_glinucb import RSGLinUCB
 
 __all__ = [
     "BGLinUCB",

@@ -23,7 +23,7 @@ from bandanna.policies.glm.base import check_finite_budget, query_descent
 from bandanna.policies.glm.estimation import project_onto_ball, project_onto_intersection
 from bandanna.policies.glm.glm_jdp_privacy import RAISED, GLMJDPMechanisms, calibrate_glm_jdp
 from bandanna.policies.glm.optimisers import NoisyGradient, compute_gradients, lemma_steps
-from bandanna.policies.glm.rare_switching import (
+from bandanna.policies.glm.rs_glinucb import (
     EXPLORED,
     REST,
     LeafDomain,

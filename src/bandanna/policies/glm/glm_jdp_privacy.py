@@ -11,7 +11,7 @@ from bandanna.numeric.search import find_least
 from bandanna.policies.base import SumQuery
 from bandanna.policies.glm.links import Link
 from bandanna.policies.glm.optimisers import NoisyGradient
-from bandanna.policies.glm.rare_switching import LeafDomain
+from bandanna.policies.glm.rs_glinucb import LeafDomain
 from bandanna.privacy import accountant
 from bandanna.privacy.budgets import Budget
 from bandanna.privacy.calibration import parts_mu

@@ -1,4 +1,4 @@
-"""RS-OFUL and AdaC-OFUL."""
+"""Linear bandits that renew their estimate rarely: RS-OFUL, AdaC-OFUL and AdaC-OFUL-JDP."""
 
 from __future__ import annotations
 
@@ -6,28 +6,93 @@ import math
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from bandanna import validation
 from bandanna.device.action_selection import Choice, make_certain_choice
-from bandanna.device.domain import Estimate, Statistic, check_all_finite, clip_norm
-from bandanna.errors import InvalidArgument, InvalidBudget
-from bandanna.numeric.linalg import first_best
+from bandanna.device.domain import (
+    Ball,
+    Estimate,
+    Statistic,
+    SymmetricMatrix,
+    check_all_finite,
+    clip_norm,
+)
+from bandanna.errors import CalibrationError, InvalidArgument, InvalidBudget
+from bandanna.numeric.linalg import first_best, positive_inverse
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
-from bandanna.policies.base import Execution, PlayedRounds, PublicStoppingPolicy, StoppedByPublicData, SumQuery
+from bandanna.policies.base import (
+    Execution,
+    FixedLength,
+    PlayedRounds,
+    Policy,
+    PublicStoppingPolicy,
+    State,
+    StoppedByPublicData,
+    SumQuery,
+)
 from bandanna.policies.finite.base import DirectionRewardDomain, RewardDomain, make_reward_domain, reward_guarantee
-from bandanna.policies.linear.confidence import vector_quantile
+from bandanna.policies.linear.confidence import matrix_quantile, vector_quantile
 from bandanna.policies.linear.linucb import OptimisticSnapshot, score_contexts
 from bandanna.policies.theory import contextual
 from bandanna.policies.theory.base import BoundCalls, RunSetting
-from bandanna.privacy.guarantee import Guarantee
-from bandanna.protocols.base import FLOAT_BITS, BatchProtocol
-from bandanna.protocols.factory import protocol_for
+from bandanna.privacy import accountant
+from bandanna.privacy.budgets import ZCDP, ApproxDP
+from bandanna.privacy.calibration import parts_mu
+from bandanna.privacy.events import PRICINGS, CompositionEvent
+from bandanna.privacy.guarantee import Guarantee, compute_guarantee
+from bandanna.protocols.base import FLOAT_BITS, BatchProtocol, stated_delta
+from bandanna.protocols.continual import CentralContinual
+from bandanna.protocols.factory import check_budget_size, protocol_for
+from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.privacy_model import Privacy
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
+
+_OBSERVERS = (
+    ("the trusted server", "every user's features and reward"),
+    ("the public", "noisy matrices and vectors, and each user the arm chosen for them"),
+)
+
+
+class RareSwitchingLinearPolicy(Policy[State]):
+    """Base of both policies: an optimistic linear policy that acts on an estimate as of its last switch."""
+
+    dim: int
+    horizon: int
+    reward_range: tuple[float, float]
+    reward_std: float | None
+
+    def __post_init__(self) -> None:
+        validation.set_validated(self, validation.integer, "dim", "horizon")
+        validation.set_validated(self, validation.positive, "parameter_bound", "ridge", "growth")
+        if self.reward_std is not None:
+            validation.set_validated(self, validation.positive, "reward_std")
+        validation.set_validated(self, validation.non_negative, "width")
+        validation.set_validated(self, validation.open_probability, "failure")
+        self._check_trust_model()
+
+    @cached_property
+    def domain(self) -> RewardDomain:
+        """Domain of rewards: the declared range."""
+        return make_reward_domain(self.reward_range)
+
+    @property
+    def subgaussian(self) -> float:
+        """Sub-Gaussian constant s_r of rewards: `reward_std`, or half the range's width."""
+        return self.domain.width / 2 if self.reward_std is None else self.reward_std
+
+    def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
+        """Return the arm with the largest <x, theta>."""
+        return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
+
+    def _count_clipped(self, features: Floats, rewards: Floats, bound: float) -> Any:
+        """Return how many users' features, (n, d), or rewards, (n,), had to be clipped."""
+        long = np.einsum("ij,ij->i", features, features) > bound**2 * (1 + 1e-9)
+        return np.asarray(np.count_nonzero(long | self.domain.outside(rewards)))
 
 
 @stored_as("OFULState")
@@ -47,7 +112,7 @@ class OFULState:
 @register_algorithm("AdaC-OFUL", paper="004", trust="central", guarantee=ANY_BUDGET_WORDS, budgets=ANY_BUDGET)
 @stored_as("OFUL")
 @dataclass(frozen=True, kw_only=True)
-class OFUL(PublicStoppingPolicy[OFULState]):
+class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]):
     """Linear contextual bandit in R^`dim` over `horizon` rounds that changes its mind only when V has grown.
 
     1. The server publishes the estimate, V^{-1} and the radius as of the last switch (`publish`).
@@ -121,8 +186,7 @@ class OFUL(PublicStoppingPolicy[OFULState]):
         assert isinstance(domain, DirectionRewardDomain)
         check_all_finite("features", played.features)
         reported = domain.report(played, clip_norm(played.features, self.feature_bound))
-        long = np.einsum("ij,ij->i", played.features, played.features) > self.feature_bound**2 * (1 + 1e-9)
-        return replace(reported, clipped=np.asarray(np.count_nonzero(long | self.domain.outside(played.rewards))))
+        return replace(reported, clipped=self._count_clipped(played.features, played.rewards, self.feature_bound))
 
     def learn(self, state: OFULState, episode: StoppedByPublicData) -> Generator[SumQuery, Estimate, OFULState]:
         """Switch: release the episode's sum, once, and publish a new snapshot."""
@@ -132,26 +196,16 @@ class OFUL(PublicStoppingPolicy[OFULState]):
         return replace(state, vector=vector, log_det=log_det, switches=switches, snapshot=snapshot)
 
     def __post_init__(self) -> None:
-        validation.set_validated(self, validation.integer, "dim", "horizon")
-        validation.set_validated(self, validation.positive, "feature_bound", "parameter_bound", "ridge", "growth")
-        if self.reward_std is not None:
-            validation.set_validated(self, validation.positive, "reward_std")
-        validation.set_validated(self, validation.non_negative, "width")
-        validation.set_validated(self, validation.open_probability, "failure")
+        super().__post_init__()
+        validation.set_validated(self, validation.positive, "feature_bound")
         validation.one_of("confidence", self.confidence, ("exact", "paper"))
         if self.confidence == "paper" and self.eigenvalue is None:
             raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')
-        self._check_trust_model()
         if self.privacy.pure and self.privacy.noisy:
             raise InvalidBudget(
                 "privacy", self.privacy.budget, "a budget for Gaussian noise: rho, epsilon and delta > 0"
             )
         _ = self.ask
-
-    @cached_property
-    def domain(self) -> RewardDomain:
-        """The declared range."""
-        return make_reward_domain(self.reward_range)
 
     @cached_property
     def ask(self) -> SumQuery:
@@ -177,11 +231,6 @@ class OFUL(PublicStoppingPolicy[OFULState]):
         """x and r."""
         return FLOAT_BITS * (self.dim + 1)
 
-    @property
-    def subgaussian(self) -> float:
-        """s_r."""
-        return self.domain.width / 2 if self.reward_std is None else self.reward_std
-
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULState:
         """Nothing known."""
         gram, nothing = self.ridge * np.eye(self.dim), np.zeros(self.dim)
@@ -192,10 +241,6 @@ class OFUL(PublicStoppingPolicy[OFULState]):
     def episode(self, state: OFULState) -> StoppedByPublicData:
         """Until V has grown."""
         return StoppedByPublicData(number=state.switches, users=self.horizon - state.rounds)
-
-    def best(self, snapshot: OptimisticSnapshot, contexts: Floats) -> Ints:
-        """The largest <x, theta>."""
-        return self.act(replace(snapshot, radius=0.0), contexts, NoRandomness()).actions
 
     @classmethod
     def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
@@ -228,3 +273,242 @@ class OFUL(PublicStoppingPolicy[OFULState]):
 
 def _log_det(matrix: Floats) -> float:
     return float(np.linalg.slogdet(matrix)[1])
+
+
+@stored_as("Outer")
+@dataclass(frozen=True, kw_only=True)
+class RankOneDomain(SymmetricMatrix):
+    """Matrices x x^T with |x|^2 <= `bound`: they differ by at most sqrt 2 bound in Frobenius norm, not 2 bound."""
+
+    @property
+    def sensitivity(self) -> float:
+        """|x x^T - y y^T|^2 = |x|^4 + |y|^4 - 2 <x, y>^2 <= 2 bound^2."""
+        return math.sqrt(2) * self.bound
+
+    def project(self, values: Floats) -> Floats:
+        """The nearest matrix of this form: the largest eigenvalue alone, cut off at 0 and at the bound."""
+        eigenvalues, vectors = np.linalg.eigh(self.unpack(values))
+        top = np.clip(eigenvalues[..., -1], 0.0, self.bound)[..., None, None]
+        return self.pack(top * vectors[..., :, -1:] * np.swapaxes(vectors[..., :, -1:], -1, -2))
+
+
+@stored_as("OFULJDPState")
+@dataclass(frozen=True, kw_only=True)
+class OFULJDPState:
+    """One run, all of it released: the Gram part, the vector, and what follows from them."""
+
+    released: Floats  # (d, d)
+    vector: Floats  # (d,)
+    log_det: float
+    batches: int
+    switches: int
+    repairs: int
+    snapshot: OptimisticSnapshot
+
+
+@register_algorithm(
+    "AdaC-OFUL-JDP",
+    paper="004",
+    trust="central",
+    guarantee=f"joint {ANY_BUDGET_WORDS}",
+    protects="contexts and rewards",
+    budgets=ANY_BUDGET,
+)
+@stored_as("OFULJDP")
+@dataclass(frozen=True, kw_only=True)
+class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
+    """Linear contextual bandit in R^`dim` over `horizon` rounds; features (norm at most 1) and rewards are private.
+
+    1. The server publishes the estimate, the inverse matrix and the radius as of the last switch (`publish`).
+    2. Each device of a batch plays the first arm with the largest index (`act`).
+    3. Each device reports x x^T and x r, both clipped (`report`).
+    4. The server queries the matrix of all rounds. If its determinant has grown by the factor 1 + C, it queries the
+       vector of the rounds since the last switch too, and switches (`learn`).
+
+    privacy       `bd.central(...)` with a budget for Gaussian noise, for both together
+    batch         rounds between two releases of the matrix, sqrt(horizon) by default
+    share         the matrix's part of the budget, in units of mu^2 (rho)
+    pricing       "joint", or "separate": as if worst cases of both could meet, with more noise
+    reward_range  rewards are clipped into it; the noise on the vector scales with its largest absolute value
+    """
+
+    trusts = ("central",)
+    execution = Execution(retained_groups=("since the last switch",), has_several_queries=True, noise_stream="oful")
+
+    dim: int
+    horizon: int
+    privacy: Privacy
+    batch: int | None = None
+    share: float = 0.5
+    reward_range: tuple[float, float] = (-1.0, 1.0)
+    parameter_bound: float = 1.0
+    reward_std: float | None = None
+    ridge: float = 1.0
+    growth: float = 1.0
+    failure: float = 1e-3
+    width: float = 1.0
+    pricing: str = "joint"
+
+    def publish(self, state: OFULJDPState) -> OptimisticSnapshot:
+        """As of the last switch."""
+        return state.snapshot
+
+    def act(self, snapshot: OptimisticSnapshot, contexts: Floats, coins: DeviceRandomness) -> Choice:
+        """The first arm with the largest index, of every round: (rounds, K, d)."""
+        return make_certain_choice(first_best(score_contexts(snapshot, clip_norm(contexts, 1.0))))
+
+    def report(self, ask: SumQuery, played: PlayedRounds, coins: DeviceRandomness) -> Statistic:
+        """x x^T, or x r, both clipped."""
+        assert played.features is not None
+        check_all_finite("features", played.features)
+        x, rewards = clip_norm(played.features, 1.0), self.domain.report(played)
+        domain = ask.protocol.domain
+        values = domain.pack(x[:, :, None] * x[:, None, :]) if isinstance(domain, RankOneDomain) else x * rewards.values
+        return domain.sealed(values, clipped=self._count_clipped(played.features, played.rewards, 1.0))
+
+    def learn(self, state: OFULJDPState, episode: FixedLength) -> Generator[SumQuery, Estimate, OFULJDPState]:
+        """Release the matrix; if *it* has grown, the vector too."""
+        gram = (yield self._asks[0]).total
+        outer = self.matrix.domain
+        assert isinstance(outer, RankOneDomain)
+        grown = replace(state, released=outer.unpack(gram), batches=state.batches + 1)
+        sign, log_det = np.linalg.slogdet(self.regulariser * np.eye(self.dim) + grown.released)
+        if not (sign > 0 and log_det > state.log_det + math.log1p(self.growth)):  # det V_m > (1 + C) det V
+            return grown
+        vector = state.vector + (yield self._asks[1]).total
+        switches, rounds = state.switches + 1, grown.batches * episode.users
+        snapshot, repaired = self._snapshot(grown.released, vector, switches=switches, rounds=rounds)
+        return replace(
+            grown,
+            vector=vector,
+            log_det=float(log_det),
+            switches=switches,
+            repairs=state.repairs + repaired,
+            snapshot=snapshot,
+        )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size = round(math.sqrt(self.horizon)) if self.batch is None else validation.integer("batch", self.batch)
+        object.__setattr__(self, "batch", max(1, min(size, self.horizon)))
+        validation.set_validated(self, validation.open_probability, "share")
+        validation.one_of("pricing", self.pricing, PRICINGS)
+        if self.privacy.pure or not self.privacy.noisy:
+            allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
+            raise InvalidBudget("privacy", self.privacy.budget, allowed)
+        if self.privacy.participations != 1:
+            allowed = "1: somebody's reports would be in one episode's vector"
+            raise InvalidArgument("participations", self.privacy.participations, allowed)
+        check_budget_size(self.privacy)
+
+    @cached_property
+    def _asks(self) -> tuple[SumQuery, SumQuery]:
+        """Matrix and vector, with the budget's mu^2 split between them; a little less where their tails need room."""
+        assert self.batch is not None
+        assert self.privacy.budget is not None
+        steps, budget = max(1, self.horizon // self.batch), self.privacy.budget
+        ball = Ball(dim=self.dim, bound=self.domain.largest_entry)  # x r
+        joint = self.pricing == "joint"
+        mu = parts_mu(budget, self.share, weighted=False, joint=joint)
+        for less in (0.0, 1e-5, 1e-4, 1e-3, 1e-2):
+            rho = (1 - less) * mu**2 / 2
+            matrix = CentralContinual.calibrate(
+                domain=RankOneDomain(size=self.dim), budget=ZCDP(rho=self.share * rho), horizon=steps
+            )
+            vector = CentralGaussian.calibrate(domain=ball, budget=ZCDP(rho=(1 - self.share) * rho))
+            asks = (
+                SumQuery(protocol=matrix, part="matrix" if joint else None),
+                SumQuery(
+                    protocol=vector,
+                    part="vector" if joint else None,
+                    of=self.execution.retained_groups[0],
+                    last=True,
+                    step=1,
+                ),
+            )
+            if accountant.satisfies(_compose_asks(asks), budget):
+                vector.check_horizon(self.horizon)  # how many are in an episode's sum may be private
+                return asks
+        raise CalibrationError(f"no noise for matrix and vector meets {budget}")
+
+    @property
+    def matrix(self) -> CentralContinual:
+        """Running sums of x x^T over the public batches."""
+        assert isinstance(self._asks[0].protocol, CentralContinual)
+        return self._asks[0].protocol
+
+    @property
+    def vector(self) -> CentralGaussian:
+        """An episode's sum of x r."""
+        assert isinstance(self._asks[1].protocol, CentralGaussian)
+        return self._asks[1].protocol
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Joint differential privacy of features and reward: the matrix's stream and one vector, composed."""
+        budget = self.privacy.budget
+        delta = stated_delta(budget) if isinstance(budget, ApproxDP) else 1e-6
+        protects, both = "a user's features and reward", _compose_asks(self._asks)
+        return compute_guarantee(
+            both, delta=delta, trust="central", protects=protects, composed=False, observers=_OBSERVERS
+        )
+
+    @cached_property
+    def matrix_bound(self) -> float:
+        """Sigma."""
+        stds = self.matrix.prefix_std()
+        return float(stds.max()) * matrix_quantile(self.dim, self.failure / 3 / len(stds))
+
+    @cached_property
+    def regulariser(self) -> float:
+        """lambda_0."""
+        return max(self.ridge, 2 * self.matrix_bound)
+
+    @property
+    def _bits_per_user(self) -> int:
+        """x r and x x^T."""
+        return FLOAT_BITS * (self.dim + self.matrix.domain.dim)
+
+    def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> OFULJDPState:
+        """Nothing known."""
+        nothing, matrix = np.zeros(self.dim), np.zeros((self.dim, self.dim))
+        first, _ = self._snapshot(matrix, nothing, switches=0, rounds=0)
+        log_det = self.dim * math.log(self.regulariser)
+        return OFULJDPState(
+            released=matrix, vector=nothing, log_det=log_det, batches=0, switches=0, repairs=0, snapshot=first
+        )
+
+    def episode(self, state: OFULJDPState) -> FixedLength | None:
+        """Public batches; what is left at the end is not released."""
+        assert self.batch is not None
+        return FixedLength.batch(state.batches, size=self.batch, horizon=self.horizon)
+
+    def next_episode(self, episode: FixedLength) -> FixedLength | None:
+        """Batches are public."""
+        assert self.batch is not None
+        return FixedLength.batch(episode.number + 1, size=self.batch, horizon=self.horizon)
+
+    @classmethod
+    def _regret_bounds(cls, setting: RunSetting) -> BoundCalls:
+        """A rate."""
+        return contextual.find_oful_joint_bounds(setting)
+
+    def _run_counts(self, state: OFULJDPState) -> dict[str, Ints]:
+        """How often it changed its mind, and repaired a matrix."""
+        return {"switches": np.asarray(state.switches), "repairs": np.asarray(state.repairs)}
+
+    def _snapshot(self, gram: Floats, vector: Floats, *, switches: int, rounds: int) -> tuple[OptimisticSnapshot, int]:
+        smallest, largest = self.regulariser - self.matrix_bound, self.regulariser + self.matrix_bound
+        inverse, repaired = positive_inverse(self.regulariser * np.eye(self.dim) + gram, floor=1e-3 * self.regulariser)
+        grown = self.dim * math.log1p(rounds / (self.dim * smallest))
+        radius = self.subgaussian * math.sqrt(2 * math.log(3 / self.failure) + grown)
+        radius += self.parameter_bound * math.sqrt(largest)
+        if switches:
+            quantile = vector_quantile(self.dim, self.failure / (3 * switches * (switches + 1)))  # q_l
+            radius += math.sqrt(switches) * self.vector.std(1) * quantile / math.sqrt(smallest)
+        return OptimisticSnapshot(theta=inverse @ vector, inverse=inverse, radius=self.width * radius), int(repaired)
+
+
+def _compose_asks(asks: tuple[SumQuery, SumQuery]) -> CompositionEvent:
+    """What a user pays."""
+    return CompositionEvent(events=tuple(ask.event() for ask in asks))
