@@ -411,7 +411,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_public_name_is_here() -> None:
-    """Every public class and function is held to the law."""
     held = {name.partition(".")[0] for name in (*CASES, *STATEFUL)}
     bases = {"BandannaError", "Budget", "Domain", "NoiseSource", "LedgerStore", "Policy"}  # nothing to call
     bases |= {"BatchProtocol", "Protocol", "StreamProtocol"}

@@ -29,20 +29,17 @@ def make_agent() -> bd.Agent:
 
 
 def test_an_agent_takes_its_policy_without_a_name() -> None:
-    """`bd.Agent(policy)` is `bd.Agent(policy=policy)`; the other arguments are named."""
     policy = make_policy()
     assert bd.Agent(policy, arms=DRINKS).policy == bd.Agent(policy=policy, arms=DRINKS).policy == policy
 
 
 def test_budgets_are_epsilon_and_then_delta() -> None:
-    """`bd.central(1.0, 1e-5)` is `bd.central(epsilon=1.0, delta=1e-5)`, and so in every trust model."""
     makers: tuple[Any, ...] = (bd.central, bd.shuffle, bd.local, bd.concurrent)
     for make in makers:
         assert make(1.0, 1e-5) == make(epsilon=1.0, delta=1e-5)
 
 
 def test_a_local_budget_needs_no_delta() -> None:
-    """`bd.local(1.0)` is pure: its reports keep epsilon with delta = 0."""
     assert bd.local(1.0) == bd.local(1.0, 0.0)
     guarantee = bd.LinTS(dim=3, horizon=500, privacy=bd.local(1.0)).guarantee
     assert guarantee.delta == 0.0
@@ -51,7 +48,6 @@ def test_a_local_budget_needs_no_delta() -> None:
 
 @pytest.mark.parametrize("make", [bd.shuffle, bd.central, bd.concurrent])
 def test_a_missing_delta_is_refused_with_a_value_to_try(make: Any) -> None:
-    """`bd.shuffle(1.0)` says that it needs a delta, and how a call with one reads, which works."""
     with pytest.raises(InvalidBudget, match=r"delta = None .* well below 1 / \(number of users\)") as caught:
         make(1.0)
     (call,) = re.findall(r"bd\.\w+\(.*?\)", str(caught.value))
@@ -59,7 +55,6 @@ def test_a_missing_delta_is_refused_with_a_value_to_try(make: Any) -> None:
 
 
 def test_a_user_is_served_and_learned_from() -> None:
-    """`act` and `observe` take one user's features and reward."""
     agent = make_agent()
     decision = agent.act([0.2, 0.7, 0.1], user="u-17")
     assert decision.arm in DRINKS
@@ -70,7 +65,6 @@ def test_a_user_is_served_and_learned_from() -> None:
 
 
 def test_many_users_are_served_at_once() -> None:
-    """`act_many` and `observe_many` take arrays; no reward of the call is lost."""
     agent = make_agent()
     contexts = np.random.default_rng(0).uniform(0, 0.5, (20, 3))
     decisions = agent.act_many(contexts, users=[f"u-{number}" for number in range(20)])
@@ -78,7 +72,6 @@ def test_many_users_are_served_at_once() -> None:
 
 
 def test_an_agent_is_saved_and_loaded(tmp_path: Any) -> None:
-    """`save` and `load` take one path; what was decided is kept."""
     agent = make_agent()
     agent.act([0.2, 0.7, 0.1], user="u-17")
     agent.save(tmp_path / "tea.agent")
@@ -87,7 +80,6 @@ def test_an_agent_is_saved_and_loaded(tmp_path: Any) -> None:
 
 
 def test_the_budget_says_what_is_spent_and_what_remains() -> None:
-    """`spent`, `remaining` and `total` are epsilons at the budget's delta; nothing is spent before a release."""
     agent = bd.Agent(bd.LinTS(dim=2, horizon=20, batch=5, privacy=bd.central(1.0, 1e-5)), test=True, seed=0)
     assert (agent.budget.spent, agent.budget.remaining, agent.budget.total) == (0.0, 1.0, 1.0)
     for _ in range(6):
@@ -100,7 +92,6 @@ def test_the_budget_says_what_is_spent_and_what_remains() -> None:
 
 
 def test_a_budget_without_a_delta_is_stated_at_one() -> None:
-    """A budget in zCDP is shown as epsilon at delta = 1e-6; without a promise there is no budget."""
     private = bd.Agent(bd.LinTS(dim=2, horizon=20, batch=5, privacy=bd.central(rho=0.5)), test=True, seed=0)
     assert private.budget.delta == 1e-6
     assert private.budget.total == bd.privacy.ZCDP(rho=0.5).to_approx(1e-6).epsilon
@@ -109,7 +100,6 @@ def test_a_budget_without_a_delta_is_stated_at_one() -> None:
 
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_an_agent_is_saved_and_not_pickled(duplicate: Any) -> None:
-    """A copy would spend the budget a second time: it is refused with what to do instead. Policies may be copied."""
     agent = make_agent()
     with pytest.raises(bd.BandannaError, match=r"use agent.save\(path\)"):
         duplicate(agent)
@@ -125,7 +115,6 @@ def make_linear(privacy: Any) -> bd.LinTS:
 
 
 def test_a_result_is_a_figure_and_frames(tmp_path: Any) -> None:
-    """`plot`, `to_frame` and `summary` need no other call; `bd.plot_regret` takes one result or several."""
     result = bd.simulate(make_linear(bd.central(1.0, 1e-5)), WORLD, n_seeds=3)
     result.plot(tmp_path / "regret.png")
     bd.plot_regret(result, tmp_path / "same.png")
@@ -139,7 +128,6 @@ def test_a_result_is_a_figure_and_frames(tmp_path: Any) -> None:
 
 
 def test_several_policies_are_simulated_at_once(tmp_path: Any) -> None:
-    """A mapping of policies gives a mapping of the results that each has alone, with one frame and one figure."""
     policies = {"central": make_linear(bd.central(1.0, 1e-5)), "local": make_linear(bd.local(1.0))}
     results = bd.simulate(policies, WORLD, n_seeds=2)
     assert list(results) == ["central", "local"]
@@ -157,13 +145,11 @@ def test_several_policies_are_simulated_at_once(tmp_path: Any) -> None:
     ("wrong", "right"), [("seeds", "n_seeds"), ("checkpoint", "checkpoints"), ("horizn", "horizon")]
 )
 def test_a_wrong_argument_is_answered_with_the_right_one(wrong: str, right: str) -> None:
-    """`seeds=20` is answered with `n_seeds`."""
     with pytest.raises(bd.BandannaError, match=f"did you mean '{right}'"):
         bd.simulate(make_linear(bd.none()), WORLD, **{wrong: 20})  # type: ignore[call-overload]
 
 
 def test_a_policy_is_swept_over_budgets_and_trust_models() -> None:
-    """`bd.sweep` is `bd.simulate` with each budget; its frames have the epsilon that was asked for."""
     policy = make_linear(bd.none())
     results = bd.sweep(policy, WORLD, privacy=[bd.shuffle, bd.local], epsilon=[0.5, 2], n_seeds=2)
     assert list(results) == [f"{trust}, epsilon = {size}" for trust in ("shuffle", "local") for size in ("0.5", "2")]
@@ -176,7 +162,6 @@ def test_a_policy_is_swept_over_budgets_and_trust_models() -> None:
 
 
 def test_a_sweep_takes_functions_with_labels() -> None:
-    """A mapping gives functions of one's own their labels; one function and one epsilon are enough."""
     policy = make_linear(bd.none())
     often = bd.sweep(policy, WORLD, privacy={"twice": partial(bd.central, participations=2)}, epsilon=1.0)
     assert list(often) == ["twice, epsilon = 1"]
@@ -198,7 +183,6 @@ def test_a_sweep_takes_functions_with_labels() -> None:
     ],
 )
 def test_a_sweep_without_sense_is_refused(given: dict[str, Any], argument: str) -> None:
-    """An argument that makes no sweep is refused by its name."""
     with pytest.raises(InvalidArgument) as caught:
         bd.sweep(make_linear(bd.none()), WORLD, **given)
     assert caught.value.argument == argument

@@ -57,7 +57,6 @@ def test_everything_is_inside(built: dict[str, Path]) -> None:
 
 
 def test_the_source_has_what_its_makefile_needs(built: dict[str, Path]) -> None:
-    """Whoever unpacks the source cannot test it, read it, or build the browser client; or gets what was built here."""
     with tarfile.open(built["sdist"]) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     for needed in ("Makefile", "LICENSE", "README.md", "pyproject.toml", "mkdocs.yml", "docs/index.md",

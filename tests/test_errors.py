@@ -65,7 +65,6 @@ class _Rude:
     ids=["text", "lines", "list", "array", "5000 digits", "rude", "table", "bytes"],
 )
 def test_a_message_is_one_short_line(value: object) -> None:
-    """A message repeats a value of a megabyte, spans lines, or fails because the value cannot be shown."""
     error = InvalidArgument("name", value, "something else")
     assert error.value is value
     assert len(str(error)) < 200

@@ -48,7 +48,6 @@ def test_a_release_of_the_desk_has_the_noise_of_its_protocol(protocol: Protocol,
 
 
 def test_how_many_are_in_a_group_is_not_told() -> None:
-    """A policy is told the size of a private group with the answer about it, exactly."""
     protocol, source = CentralGaussian.calibrate(domain=BALL, budget=BUDGET), FastNoise(np.random.default_rng(0))
     statistic = BALL.admit(np.tile([0.3, 0.4], (5, 1)))
     _, of_group = RunnerState().release(SumQuery(protocol=protocol, of="some"), statistic, source, path="messages")

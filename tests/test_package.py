@@ -24,7 +24,6 @@ def test_import_is_light() -> None:
 
 
 def test_policies_load_what_they_need() -> None:
-    """Every process of the command line and of a deployment loads statistics and optimisers of scipy, for a second."""
     slow = ("scipy.stats", "scipy.optimize", "scipy.signal")
     code = f"import sys, bandanna.policies.registry; print(*[name for name in {slow} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -32,7 +31,6 @@ def test_policies_load_what_they_need() -> None:
 
 
 def test_version_is_the_installed_one() -> None:
-    """`bandanna.__version__` and the version that pip shows differ."""
     assert bandanna.__version__ == importlib.metadata.version("bandanna")
 
 
@@ -52,12 +50,10 @@ def test_every_public_name_resolves(place: str) -> None:
 
 
 def test_the_top_level_is_small() -> None:
-    """`import bandanna as bd` offers at most 30 names, modules among them."""
     assert len(bandanna.__all__) <= 30
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
-    """A misspelt name gives something else than Python's usual error."""
     assert not hasattr(bandanna, "no_such_name")
 
 
@@ -73,7 +69,6 @@ def test_command_is_installed() -> None:
 
 
 def test_a_misspelt_name_has_a_neighbour() -> None:
-    """The interpreter does not know what `bandanna.shufle` is near to."""
     with pytest.raises(AttributeError, match="shufle") as caught:
         bandanna.shufle  # noqa: B018
     assert (caught.value.name, caught.value.obj) == ("shufle", bandanna)
@@ -82,7 +77,6 @@ def test_a_misspelt_name_has_a_neighbour() -> None:
 
 @pytest.mark.parametrize(("name", "meant"), [("LinTs", "LinTS"), ("shufle", "shuffle"), ("Simulate", "simulate")])
 def test_a_misspelt_name_is_answered_with_the_nearest(name: str, meant: str) -> None:
-    """Where the interpreter does not print the error itself, as in notebooks, nobody says which name is meant."""
     with pytest.raises(AttributeError, match=f"no attribute '{name}': did you mean '{meant}'"):
         getattr(bandanna, name)
     with pytest.raises(AttributeError, match=r"no attribute 'quaternion'$"):
@@ -97,13 +91,11 @@ MOVED = {
 
 @pytest.mark.parametrize(("place", "name", "home"), [(p, n, h) for p, names in MOVED.items() for n, h in names.items()])
 def test_a_name_of_another_package_is_answered_with_its_place(place: str, name: str, home: str) -> None:
-    """`bd.GOPE` and `bd.policies.ApproxDP` are answered with what to write instead."""
     with pytest.raises(AttributeError, match=f"^module '{place}' has no attribute '{name}': write bd.{home}$"):
         getattr(sys.modules[place], name)
 
 
 @pytest.mark.parametrize(("name", "meant"), [("Gope", "policies.GOPE"), ("AproxDP", "privacy.ApproxDP")])
 def test_a_misspelt_name_of_a_package_is_answered_with_the_nearest(name: str, meant: str) -> None:
-    """`bd.Gope` is answered with the name that is meant and its package."""
     with pytest.raises(AttributeError, match=f"did you mean bd.{meant}"):
         getattr(bandanna, name)

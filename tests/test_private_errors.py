@@ -488,7 +488,6 @@ DOORS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", DOORS)
 def test_no_error_holds_a_users_value(name: str) -> None:
-    """An error or a warning about users' data has type, shape and place of a value, and nothing of the value."""
     for value in WHOLES:
         quiet(lambda: DOORS[name](value))  # noqa: B023
 
@@ -516,7 +515,6 @@ class _Given:
 @examples(15, full=300)
 @given(drawn=_drawn.map(_Given))
 def test_no_error_holds_a_part_of_what_was_nested(name: str, drawn: _Given) -> None:
-    """The same of values inside of lists, tuples and dictionaries."""
     quiet(lambda: DOORS[name](drawn.value))
 
 
@@ -540,7 +538,6 @@ CSV = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CSV)
 def test_files_are_refused_by_line_and_column(name: str, tmp_path: Path) -> None:
-    """An error about a file of people's rows, of the library or on the command line, shows no cell."""
     file = tmp_path / "people.csv"
     file.write_bytes(CSV[name].encode(errors="surrogateescape"))
     columns = {"arm": "arm", "reward": "reward", "propensity": "p"}
@@ -573,7 +570,6 @@ HEADERS = {
 @pytest.mark.parametrize("name", HEADERS)
 @pytest.mark.parametrize("value", [TEXT, str(NUMBER), ""])
 def test_data_sets_from_files_are_refused_by_line_and_column(name: str, value: str, tmp_path: Path) -> None:
-    """An error about a file of a known data set shows no cell."""
     columns = HEADERS[name].split(",")
     file = tmp_path / ("thornton_hiv.csv" if name == "thornton" else "people.csv")
     for place in range(len(columns)):
@@ -591,7 +587,6 @@ def test_data_sets_from_files_are_refused_by_line_and_column(name: str, value: s
 
 @pytest.mark.parametrize("function", [failing, Told()._no, lambda rows: float(f"{TEXT} {rows!r}")])
 def test_functions_of_ones_own_are_told_by_type_and_line(function: Any) -> None:
-    """An error of a caller's function, which may show a user's value, is told by its type and its line."""
     for act in (
         lambda: log(context=function),
         lambda: bd.ope.snips(LOG, function),
@@ -624,7 +619,6 @@ def test_a_session_shows_nothing(tmp_path: Path) -> None:
 
 
 def test_a_damaged_save_shows_nothing(tmp_path: Path) -> None:
-    """An error about a damaged save shows nothing of the contexts and rewards that wait in it."""
     made = agent()
     made.observe(made.act(np.full((4, 3), NUMBER / 1e12), user=TEXT), 0.25)
     file = tmp_path / "agent.json"
@@ -645,7 +639,6 @@ def test_a_damaged_save_shows_nothing(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_simulations_of_recorded_tables_show_nothing(name: str) -> None:
-    """No algorithm's refusal of a recorded table holds it: the error's attributes have no features and no rewards."""
     given, worlds = RUNS[name]
     for features, wrong in ((NUMBER, False), (-NUMBER, True)):
         dim, arms = worlds[0].dim + wrong, worlds[0].n_arms + wrong
@@ -654,7 +647,6 @@ def test_simulations_of_recorded_tables_show_nothing(name: str) -> None:
 
 
 def test_what_is_configured_is_still_quoted() -> None:
-    """Errors about arguments that are nobody's data show what was given, as before."""
     with pytest.raises(InvalidArgument, match=r"epsilon must be .*, got -987654.321"):
         bd.privacy.ApproxDP(epsilon=-NUMBER, delta=1e-5)
     with pytest.raises(InvalidArgument, match=r"horizon must be .*, got 0.5"):
@@ -674,7 +666,6 @@ def test_what_is_configured_is_still_quoted() -> None:
      (pd.DataFrame({TEXT: [1.0]}), "a DataFrame of shape (1, 1)")],
 )  # fmt: skip
 def test_a_value_is_described_by_type_and_shape(value: Any, told: str) -> None:
-    """A summary names the type and the shape; the error's text and attribute are the summary."""
     error = InvalidStatistic("reward", value, "a number")
     assert (str(error), error.value) == (f"reward must be a number.*, got {told}", told)
     assert type(error.value) is ValueSummary
@@ -683,7 +674,6 @@ def test_a_value_is_described_by_type_and_shape(value: Any, told: str) -> None:
 
 
 def test_an_error_raised_alone_has_no_context() -> None:
-    """`raise_without_context` leaves neither a cause nor a context, even inside of other handlers."""
 
     def convert() -> None:
         try:

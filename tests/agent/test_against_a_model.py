@@ -171,7 +171,6 @@ def test_many_sequences() -> None:
 
 
 def test_the_dead_do_not_release() -> None:
-    """An agent that was replaced by a loaded one cannot release a batch beside it."""
     with tempfile.TemporaryDirectory() as folder:
         first = Agent(policy=POLICY)
         first.save(Path(folder) / "agent")

@@ -48,7 +48,6 @@ def same(policy: Any, one: Decision, other: Decision) -> bool:
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 def test_huge_contexts_decide_for_nobody_else(policy: Any) -> None:
-    """Alice's features of 1e50 do not change the arm of Bob, whose arms are nearly tied."""
     bob = np.array([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1]])
     bob[1] *= 1 + 1e-10
     alone = experienced(policy).act(bob)
@@ -68,7 +67,6 @@ def test_huge_contexts_decide_for_nobody_else(policy: Any) -> None:
 def test_a_decision_is_the_same_in_any_company(
     policy: Any, seed: int, sizes: list[float], place: int, arms: int
 ) -> None:
-    """Arm, probability and report of a user do not depend on the other users of the call, nor on their order."""
     rng = np.random.default_rng(seed)
     bob, first = near_tied(rng, arms), min(place, len(sizes) - 1)
     others = [near_tied(rng, int(rng.integers(1, 7))) * size for size in sizes[1:]]

@@ -125,7 +125,6 @@ def test_simulator_and_agent_decide_alike(name: str, monkeypatch: pytest.MonkeyP
 
 @each
 def test_many_at_once_are_as_one_by_one(name: str) -> None:
-    """`act_many` for users who are in one batch decides, counts and closes as `act` for one after the other."""
     sets = contexts()
     one, many = (Agent(policy=policy(name), test=True, seed=3) for _ in range(2))
     alone = [one.act(arms) for arms in sets]
@@ -177,7 +176,6 @@ def test_arms_have_names() -> None:
 
 
 def test_a_decision_says_what_it_is() -> None:
-    """A decision has its probability and episode, and an id of its own."""
     agent = Agent(policy=policy())
     decisions = [agent.act(arms) for arms in contexts(users=20)]
     assert [d.probability for d in decisions] == [1.0] * 20
@@ -267,7 +265,6 @@ def test_one_reward_for_each_decision() -> None:
 
 
 def test_out_of_range_is_clipped_and_counted() -> None:
-    """Rewards and features out of range are clipped in the sums, and counted."""
     agent = Agent(policy=policy(batch=3, horizon=6))
     rows = ([1e99, 0.0, 0.0], 0.5), ([0.6, 0.0, 0.0], 7.0), ([0.0, 0.5, 0.0], -1.0)
     for features, reward in rows:
@@ -330,7 +327,6 @@ def test_bad_arguments(changes: dict[str, Any], named: str) -> None:
 
 
 def test_repr_shows_nothing_that_is_not_public() -> None:
-    """`repr` of an agent does not depend on who answered what."""
     quiet, loud = Agent(policy=policy()), Agent(policy=policy())
     for agent in (quiet, loud):
         for decision in act_each(agent, contexts(users=10)):
@@ -341,7 +337,6 @@ def test_repr_shows_nothing_that_is_not_public() -> None:
 
 
 def test_a_decision_is_as_good_as_its_id() -> None:
-    """`observe` takes what `act` returned, or its id."""
     agent = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10, privacy=bd.none()))
     assert agent.observe(agent.act(np.eye(2)), 1.0)
 
@@ -361,7 +356,6 @@ def test_forged_ids_are_refused() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_device_draws_between_ties_as_many_do(seed: int) -> None:
-    """A user alone is given the same tied arm, with the same probability, as in company."""
     rng = np.random.default_rng(seed)
     tied = rng.random((5, 7)) < 0.4
     tied[:, 3] = True

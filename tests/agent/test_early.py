@@ -20,7 +20,6 @@ def agent(**changes: Any) -> bd.Agent:
 
 
 def test_features_that_nobody_scaled_are_noticed_early() -> None:
-    """Features that are out of range, such as ages and prices, give a warning before a batch is full."""
     one = agent()
     for _ in range(9):
         one.act({"a": [44.0, 3.0], "b": [30.0, 4.0]})
@@ -33,7 +32,6 @@ def test_features_that_nobody_scaled_are_noticed_early() -> None:
 
 
 def test_stars_instead_of_rewards_are_noticed_early() -> None:
-    """Rewards of one to five stars give a warning before a batch is full."""
     one = agent()
     for stars in (1, 4, 5, 3, 4, 1, 2, 5, 5):
         one.observe(one.act([[0.1, 0.2], [0.3, 0.1]]), stars)
@@ -43,7 +41,6 @@ def test_stars_instead_of_rewards_are_noticed_early() -> None:
 
 
 def test_a_few_are_let_pass() -> None:
-    """A single odd record, and features with a constant that are in range, give no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         one = agent(dim=3, intercept=True)

@@ -46,7 +46,6 @@ def totals(agent: Agent) -> NDArray[np.float64]:
 
 
 def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
-    """A missing reward is a report of zeros in the domain, whatever the features are."""
     agent, run = Agent(policy=clear()), clear()
     chosen, sets = [], arms(1, 4)
     for i in range(4):
@@ -65,7 +64,6 @@ def test_a_slot_without_a_reward_is_a_report_of_zeros() -> None:
 
 @models
 def test_noise_does_not_depend_on_who_answers(model: str) -> None:
-    """A batch with missing rewards gets the noise and the price of a full one."""
     run = clear(privacy=MODELS[model](**BUDGET), batch=5)
     released = []
     for answered in (0, 5):
@@ -80,7 +78,6 @@ def test_noise_does_not_depend_on_who_answers(model: str) -> None:
 
 
 def test_a_batch_is_closed_by_the_next_decision() -> None:
-    """Without grace, rewards are taken until the next decision and refused after it."""
     agent = Agent(policy=clear())
     decisions = agent.act_many(arms(0, 4))
     assert agent.releases == 0
@@ -121,7 +118,6 @@ def test_during_grace_the_old_snapshot_decides() -> None:
 
 
 def test_calls_of_several_users_close_what_was_due_before_them() -> None:
-    """With a grace of 3, `act_many` for three users at a time closes as many batches as `act` one by one."""
     one, many = Agent(policy=clear(), grace=3), Agent(policy=clear(), grace=3)
     sets = arms(0, 37)
     for user in sets:
@@ -170,7 +166,6 @@ def test_once_is_once(model: str) -> None:
 
 
 def test_a_refusal_among_many_changes_nothing() -> None:
-    """`act_many` with one user who is refused records nobody, and closes no batch."""
     agent = Agent(policy=clear(privacy=bd.local(**BUDGET, participations=2), batch=2), test=True, seed=0)
     agent.act_many(arms(0, 2), users=["a", "b"])
     with pytest.raises(BudgetExceeded, match=r"users\[2\] has taken part 2"):
@@ -203,7 +198,6 @@ def test_no_name_is_kept() -> None:
 
 
 def test_nobody_is_counted_where_nothing_is_promised() -> None:
-    """The baseline without privacy takes returning users, and keeps no ledger."""
     for privacy in (bd.none(), bd.local(epsilon=math.inf, delta=1e-5)):
         agent = Agent(policy=clear(privacy=privacy))
         for _ in range(9):
@@ -217,7 +211,6 @@ def test_nobody_is_counted_where_nothing_is_promised() -> None:
 
 @models
 def test_every_release_is_in_the_ledger(model: str) -> None:
-    """Every release of a batch is in the ledger, whose price is the guarantee's."""
     run = clear(privacy=MODELS[model](**BUDGET), batch=4)
     agent = Agent(policy=run)
     for user in arms(0, 9):
@@ -232,7 +225,6 @@ def test_every_release_is_in_the_ledger(model: str) -> None:
 
 @pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.central(**BUDGET), bd.central(**BUDGET, mechanism="tree")])
 def test_noise_is_secure_unless_it_is_a_test(privacy: bd.protocols.Privacy) -> None:
-    """Two agents outside of tests draw different noise, on the grid of the secure source."""
     released = []
     for _ in range(2):
         agent = Agent(policy=clear(privacy=privacy))
@@ -265,7 +257,6 @@ def test_the_noise_of_a_batch(model: str) -> None:
 
 @models
 def test_noise_that_breaks_its_budget_is_refused(model: str) -> None:
-    """A policy whose noise is 20 % too small for its own budget is refused."""
     run = clear(privacy=MODELS[model](**BUDGET))
     protocols = {}
     for size, protocol in run._channel.protocols.items():
@@ -280,7 +271,6 @@ def test_noise_that_breaks_its_budget_is_refused(model: str) -> None:
 
 
 def test_a_failed_release_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When noise cannot be drawn, nothing is spent, decided or lost, and the next decision tries again."""
     agent = Agent(policy=clear(privacy=bd.local(**BUDGET)))
     decisions = agent.act_many(arms(0, 4))
     agent.observe(decisions[0].id, 1.0)
@@ -295,7 +285,6 @@ def test_a_failed_release_can_be_repeated(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_anytime_policy_goes_on() -> None:
-    """An agent without a horizon goes on, and its ledger takes the second phase."""
     for privacy in (bd.central(**BUDGET), bd.shuffle(**BUDGET), bd.local(**BUDGET, participations=2)):
         agent = Agent(policy=Anytime(first=clear(privacy=privacy, horizon=8)), test=True, seed=0)
         decisions = act_each(agent, arms(0, 61), users=[f"u{i % 61}" for i in range(61)])

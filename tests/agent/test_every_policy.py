@@ -95,7 +95,6 @@ def as_in_a_simulation(agent: Agent, streams: Streams, monkeypatch: pytest.Monke
 @pytest.mark.often(of=lambda name: name not in REPEATED)
 @pytest.mark.parametrize("name", [*NAMES, *(case.key for case in UNNAMED)])
 def test_simulator_and_agent_learn_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same world, noise and coins, an agent plays the arms and forms the reports of the simulator."""
     policy, rounds = made(name), ROUNDS.get(name, 100)
     env, rounds = (CONTEXTS[name], rounds) if name in RUNS else (CASES[name].env, min(rounds, policy.horizon or rounds))
     one_source = replace(policy.execution, stream_noise=None)  # as an agent has
@@ -130,7 +129,6 @@ def agent_in(policy: Policy[Any], env: Environment) -> Agent:
 
 @pytest.mark.parametrize("name", PEOPLE)
 def test_a_population_is_asked_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given the same clients and noise, an agent leaves out the actions that the simulator leaves out."""
     policy, env, rounds = made(name), CONTEXTS[name], 300
     reports = recorded(policy, monkeypatch)
     bd.simulate(policy, env, n_seeds=1, seed=11, path="messages", horizon=rounds)
@@ -180,7 +178,6 @@ def asked(world: Any, episode: AssignedArms, left: int) -> dict[int, list[float]
 @pytest.mark.parametrize("every", [15, 7])
 @pytest.mark.parametrize("name", RUNS)
 def test_saved_and_loaded_it_goes_on(name: str, every: int, tmp_path: Path) -> None:
-    """An agent that is saved and loaded every few decisions decides, learns and counts as one that runs."""
     policy, env = made(name), CONTEXTS[name]
     population = name in PEOPLE
     arms = env.begin(Streams([3])).contexts(0, 1)[0, 0] if isinstance(policy, bd.policies.GOPE) else None

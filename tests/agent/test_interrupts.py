@@ -155,7 +155,6 @@ def test_an_interrupt_at_many_lines(name: str, first: int, saved: bool, tmp_path
 @pytest.mark.parametrize("journals", [0, 1, 2])
 @pytest.mark.parametrize("name", POLICIES)
 def test_an_interrupt_at_every_line(name: str, journals: int, tmp_path: Path) -> None:
-    """As above, at all lines, and with two journals of which one has the release and the other has not."""
     assert sweep(Run(name, [tmp_path / f"agent {number}" for number in range(journals)]), Interrupt) > 250
 
 
@@ -196,7 +195,6 @@ def test_real_signals(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_another_process_is_no_interruption(tmp_path: Path) -> None:
-    """A release of another process, after an interrupt of ours, is not taken for our own."""
     run = Run("local", [tmp_path / "agent"])
     for _ in range(3):
         run.step(nullcontext())

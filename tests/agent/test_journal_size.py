@@ -36,7 +36,6 @@ def rows(path: Path, query: str) -> list[Any]:
 
 
 def test_unnamed_decisions_take_a_row_for_each_batch(tmp_path: Path) -> None:
-    """Users without a name take one row for each batch, in the file and in memory."""
     agent = run(tmp_path / "agent", None, batches=5)
     assert rows(tmp_path / "agent", "select count(*) from members") == [(5,)]
     assert [len(entry.members) for entry in agent._runner.journals.entries()] == [1] * 5
@@ -44,7 +43,6 @@ def test_unnamed_decisions_take_a_row_for_each_batch(tmp_path: Path) -> None:
 
 
 def test_named_users_take_32_bytes_and_are_counted_all_the_same(tmp_path: Path) -> None:
-    """A user's hash is stored in 32 bytes, and recognised after a load."""
     path = tmp_path / "agent"
     run(path, [f"user {i}" for i in range(200)], batches=2)
     assert rows(path, "select distinct typeof(member), length(member) from members") == [("blob", 32)]
@@ -71,7 +69,6 @@ def test_named_and_unnamed_users_of_one_batch(tmp_path: Path) -> None:
 
 
 def test_slots_without_a_user_stand_together() -> None:
-    """A run of slots without a user is one member, and ends at a user who has a name."""
     slots = OpenSlots(1)
     for number, user in enumerate(["a" * 64, None, None, "b" * 64, None], start=7):
         slots.record(number, Slot(batch=0, session="s", features=np.zeros(1), arm=0, group=-1, user=user))

@@ -64,7 +64,6 @@ def test_a_stream_goes_on_with_its_own_noise(resaved: bool, tmp_path: Path, monk
 
 @pytest.mark.parametrize(("edited", "message"), [("calibrations", "other noise"), ("policy", "another policy, budget")])
 def test_a_journal_of_other_noise_is_refused(edited: str, message: str, tmp_path: Path) -> None:
-    """A save is refused with releases that its noise cannot have made, or of another budget, in its journal."""
     agent = Agent(policy=policy())
     agent.save(tmp_path / "agent")
     act_each(agent, SETS[:5])
@@ -93,7 +92,6 @@ def test_phases_of_as_many_batches(tmp_path: Path) -> None:
 
 
 def test_two_names_of_one_journal(tmp_path: Path) -> None:
-    """An agent saved also through a link releases, and does not wait for itself."""
     (tmp_path / "real").mkdir()
     os.symlink(tmp_path / "real", tmp_path / "link")
     agent = Agent(policy=policy())
@@ -104,7 +102,6 @@ def test_two_names_of_one_journal(tmp_path: Path) -> None:
 
 
 def test_a_second_path_that_another_agent_has_taken(tmp_path: Path) -> None:
-    """An agent is loaded although another one is now saved at its second path."""
     agent = Agent(policy=policy())
     agent.save(tmp_path / "one")
     agent.save(tmp_path / "two")
@@ -132,7 +129,6 @@ def test_releases_of_others_in_the_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("privacy", [bd.local(**BUDGET), bd.shuffle(**BUDGET), bd.central(**BUDGET)])
 def test_the_guarantee_says_that_the_process_sees_everything(privacy: bd.protocols.Privacy) -> None:
-    """An agent's guarantee is that of its policy, and both say that one process that runs all of it sees everything."""
     run = policy(privacy=privacy)
     agent, rehearsal = Agent(policy=run), Agent(policy=run, test=True, seed=0)
     assert "that process and its files hold all data without noise" in str(agent.guarantee)
@@ -150,7 +146,6 @@ class Name(str, Enum):  # noqa: UP042 - the older way, whose members are formatt
 
 
 def test_equal_ids_are_one_user() -> None:
-    """Ids that are equal are one user."""
     agent = Agent(policy=policy(privacy=bd.local(**BUDGET), batch=2))
     agent.act(SETS[0], user=Name.ANN)
     with pytest.raises(BudgetExceeded):

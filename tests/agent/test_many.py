@@ -78,7 +78,6 @@ def agent_for(name: str, **how: Any) -> Agent:
 @pytest.mark.parametrize("grace", [0, 7])
 @each_trust
 def test_every_reward_of_a_call_is_kept(trust: str, grace: int) -> None:
-    """Rewards that come before the next call are kept, however many batches the call has filled."""
     agent = Agent(policy=linear(trust), grace=grace, test=True, seed=0)
     for call, users in enumerate((35, 5, 60, 1, 49)):
         kept = agent.observe_many(agent.act_many(sets(users, call)), [0.5] * users)
@@ -88,7 +87,6 @@ def test_every_reward_of_a_call_is_kept(trust: str, grace: int) -> None:
 
 
 def test_the_rewards_of_a_first_large_call_are_kept() -> None:
-    """`observe` of each of 1,000 users keeps 1,000 rewards: LinTS, dim 3, central, horizon 5,000."""
     agent = Agent(policy=bd.LinTS(dim=3, horizon=5_000, privacy=TRUSTS["central"]), test=True, seed=0)
     kept = [agent.observe(decision.id, 0.5) for decision in agent.act_many(sets(1_000))]
     assert sum(kept) == 1_000
@@ -99,7 +97,6 @@ def test_the_rewards_of_a_first_large_call_are_kept() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - ADAPTIVE - POPULATIONS))
 def test_policies_with_a_public_schedule_keep_every_reward(name: str) -> None:
-    """Calls of 25 users keep every reward, also of policies that learn after every round."""
     agent, rounds = agent_for(name), CASES[name].rounds
     for call in range(rounds // 25):
         decisions = agent.act_many(contexts_for(agent, 25, call))
@@ -159,7 +156,6 @@ def test_a_call_with_every_reward_learns_as_much_as_single_decisions() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(CASES) - POPULATIONS))
 def test_a_call_for_one_user_is_an_act(name: str) -> None:
-    """`act_many` of one user and `observe_many` of one reward do what `act` and `observe` do."""
     one, many = agent_for(name), agent_for(name)
     for number in range(30):
         given = contexts_for(one, 1, number)
@@ -195,7 +191,6 @@ def test_batches_depend_on_decisions_and_calls_alone(trust: str) -> None:
 
 
 def test_observe_many_keeps_all_or_refuses_all() -> None:
-    """An argument that is wrong is named by its place, and no reward is recorded."""
     agent = Agent(policy=linear(), test=True, seed=0)
     decisions = agent.act_many(sets(4))
     ids = [each.id for each in decisions]
@@ -215,7 +210,6 @@ def test_observe_many_keeps_all_or_refuses_all() -> None:
 
 
 def test_observe_many_learns_what_observe_learns() -> None:
-    """The sums of two agents are equal, one told by `observe`, one by `observe_many`, in another order."""
     one, many = (Agent(policy=linear(), test=True, seed=0) for _ in range(2))
     rewards = np.random.default_rng(1).random(25)
     for decision, reward in zip(one.act_many(sets(25)), rewards, strict=True):
@@ -227,7 +221,6 @@ def test_observe_many_learns_what_observe_learns() -> None:
 
 
 def test_the_first_late_reward_is_told_once() -> None:
-    """The first reward that is dropped gives a warning that names `grace`; later ones are counted."""
     agent = Agent(policy=linear(), grace=3, test=True, seed=0)
     decisions = agent.act_many(sets(13))
     agent.act(sets(1)[0])
@@ -245,7 +238,6 @@ def test_the_first_late_reward_is_told_once() -> None:
 
 
 def test_a_decision_in_no_batch_is_told_of() -> None:
-    """Where the next batch follows from what is learned, the warning says how many decisions are in none."""
     agent = Agent(policy=bd.make("AdaC-UCB", n_arms=3, horizon=500, rho=1.0), test=True, seed=0)
     decisions = agent.act_many(20)
     with pytest.warns(LateRewardWarning, match=r"19 in no batch.* grace = 0.*next_release"):
@@ -253,7 +245,6 @@ def test_a_decision_in_no_batch_is_told_of() -> None:
 
 
 def test_the_warning_survives_a_pickle() -> None:
-    """What the warning knows comes back."""
     again = pickle.loads(pickle.dumps(LateRewardWarning(4, 7)))
     assert (again.grace, again.beside, str(again)) == (4, 7, str(LateRewardWarning(4, 7)))
 
@@ -263,7 +254,6 @@ def test_the_warning_survives_a_pickle() -> None:
 
 @each_trust
 def test_a_full_batch_is_saved_open(trust: str, tmp_path: Path) -> None:
-    """A save between `act_many` and the rewards keeps the filled batches open; after a crash they are released once."""
     whole = Agent(policy=linear(trust), test=True, seed=0)
     decisions, rewards = whole.act_many(sets(25)), np.random.default_rng(2).random(25)
     whole.save(tmp_path / "agent")
@@ -284,7 +274,6 @@ def test_a_full_batch_is_saved_open(trust: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("trust", ["central", "local", "shuffle"])
 def test_a_crash_after_the_release_releases_nothing_again(trust: str, tmp_path: Path) -> None:
-    """What was released after the save comes from the journal, and a reward of before is late, not another's."""
     agent = Agent(policy=linear(trust))  # ids of a seeded agent come again
     agent.save(tmp_path / "agent")
     decisions = agent.act_many(sets(25))
@@ -305,7 +294,6 @@ def test_a_crash_after_the_release_releases_nothing_again(trust: str, tmp_path: 
 
 
 def test_in_the_background_a_call_may_be_answered() -> None:
-    """A batch that fills inside a call is released by the thread after the next call, not before."""
     agent = Agent(policy=linear(), release="background", test=True, seed=0)
     decisions = agent.act_many(sets(25))
     agent._background.wake()  # type: ignore[union-attr]
@@ -320,7 +308,6 @@ def test_in_the_background_a_call_may_be_answered() -> None:
 
 
 def test_by_hand_a_call_may_be_answered() -> None:
-    """`release_due` releases what is full, the newest call included; until then its rewards are kept."""
     agent = Agent(policy=linear(), release="manual", test=True, seed=0)
     decisions = agent.act_many(sets(25))
     agent.act_many(sets(8))
@@ -330,7 +317,6 @@ def test_by_hand_a_call_may_be_answered() -> None:
 
 
 def test_threads_that_decide_for_many_lose_no_decision() -> None:
-    """Threads that call `act_many` and `observe_many` on one agent make as many decisions as they ask for."""
     agent, failed = Agent(policy=linear(horizon=2_000), grace=1_000, test=True, seed=0), []
 
     def work(seed: int) -> None:
@@ -352,7 +338,6 @@ def test_threads_that_decide_for_many_lose_no_decision() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].policy.execution.learns_every_round])
 def test_every_round_is_an_episode_of_one_user(name: str) -> None:
-    """Policies that learn every round have episodes of one device that chooses, and number them one by one."""
     agent = agent_for(name)
     for number in range(12):
         given = contexts_for(agent, 1, number)

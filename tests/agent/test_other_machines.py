@@ -46,7 +46,6 @@ def streams(agent: Agent) -> set[Any]:
 
 @pytest.mark.parametrize("name", ["AdaC-OFUL-JDP", "GLM-JDP"])
 def test_a_stream_goes_on_with_its_own_noise(name: str, tmp_path: Path, elsewhere: Any) -> None:
-    """On another machine a loaded agent goes on within its budget, with the noise of its stream."""
     arguments, rounds = POLICIES[name]
     agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
     play(agent, rounds // 2)
@@ -63,7 +62,6 @@ def test_a_stream_goes_on_with_its_own_noise(name: str, tmp_path: Path, elsewher
 
 
 def test_half_a_stream_of_another_noise_is_refused() -> None:
-    """A journal with two noises of one stream is refused."""
     policy = bd.make("AdaC-OFUL-JDP", **POLICIES["AdaC-OFUL-JDP"][0])
     one = unwrap_record(policy.matrix.event)
     blt_ = one.factorisation
@@ -75,7 +73,6 @@ def test_half_a_stream_of_another_noise_is_refused() -> None:
 
 
 def test_a_stream_that_was_begun_is_believed_inside_alone() -> None:
-    """A factorisation that was begun elsewhere is used inside the context alone, for its own horizon and buffers."""
     found = BLT.optimal(horizon=50)
     other = BLT(horizon=50, theta=(0.9, 0.5), theta_hat=(0.7, 0.2))
     with use_factorisations([other]):

@@ -50,7 +50,6 @@ def test_planted_links(end: str, tmp_path: Path) -> None:
 
 
 def test_a_folder_may_be_a_link(tmp_path: Path) -> None:
-    """A journal whose folder is reached through a link is the same journal, and the agent does not wait for itself."""
     (tmp_path / "real").mkdir()
     (tmp_path / "short").symlink_to(tmp_path / "real")
     agent = agent_of()
@@ -87,7 +86,6 @@ def test_a_journal_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_an_interrupted_first_save_blocks_nothing(
     released: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a first save of which only the journal was made, another agent can be saved at that path."""
     agent = agent_of()
     act_each(agent, SETS[: 4 * released + 1])
 
@@ -125,7 +123,6 @@ def test_saving_again_after_an_interrupted_first_save(tmp_path: Path, monkeypatc
 
 
 def test_a_lost_save_is_not_an_interrupted_one(tmp_path: Path) -> None:
-    """The journal of a save that was moved away is not overwritten by another agent."""
     agent = agent_of()
     agent.save(tmp_path / "agent")
     os.replace(tmp_path / "agent", tmp_path / "moved")
@@ -169,7 +166,6 @@ def test_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a ledger has released can be looked up in a read-only copy, and nothing is released from it."""
     ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=bd.privacy.SQLiteStore(tmp_path / "l"))
     event = bd.privacy.events.GaussianEvent(std=8.0, sensitivity=1.0, grid=0.1)
     ledger.release(event, task="t", batch=1, data=b"1", draw=lambda: 2.5)
@@ -184,7 +180,6 @@ def test_a_ledger_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_half_release_in_a_read_only_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a rollback journal cannot be played back, half a release is refused."""
     agent = agent_of()
     act_each(agent, SETS[:9])
     agent.save(tmp_path / "agent")

@@ -60,7 +60,6 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 )
 @pytest.mark.parametrize("anytime", [False, True])
 def test_batches_are_those_written_down(privacy: bd.protocols.Privacy, batch: object, anytime: bool) -> None:
-    """Each batch has the number, decisions, event and stream that it has in a list of all of them."""
     policy = bd.LinUCB(dim=2, horizon=100, privacy=privacy, batch=batch)
     run = Anytime(first=policy) if anytime else policy
     expected = written_down(run, 3 if anytime else 1)
@@ -69,7 +68,6 @@ def test_batches_are_those_written_down(privacy: bd.protocols.Privacy, batch: ob
 
 
 def test_a_decision_without_privacy_costs_the_same_at_any_horizon(tmp_path: Path) -> None:
-    """Memory for making, deciding, learning, saving and loading does not grow with 10^9 rounds."""
     warm = bd.Agent(policy=bd.LinUCB(dim=2, horizon=10, privacy=bd.none()))
     arms = np.eye(2)
     warm.observe(warm.act(arms).id, 1.0)
@@ -89,7 +87,6 @@ def test_a_decision_without_privacy_costs_the_same_at_any_horizon(tmp_path: Path
 
 
 def test_many_releases_keep_tables_of_numbers_only() -> None:
-    """An agent with a release in each of 200,000 rounds holds a few bytes for each of them."""
     rounds = 200_000
     bd.Agent(policy=bd.LinUCB(dim=2, horizon=10, privacy=bd.central(**BUDGET)), test=True, seed=0)
     policy = bd.LinUCB(dim=2, horizon=rounds, privacy=bd.central(**BUDGET))

@@ -41,7 +41,6 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_nobody_waits_for_a_probability(looked: list[int]) -> None:
-    """`act` and `observe` do not integrate, and a probability is integrated once."""
     agent = sampler()
     decisions = [agent.act(one) for one in SETS[:5]]
     for decision in decisions:
@@ -53,7 +52,6 @@ def test_nobody_waits_for_a_probability(looked: list[int]) -> None:
 
 
 def test_it_is_that_of_the_moment() -> None:
-    """A probability is that of the snapshot and the features that decided, whatever changes later."""
     agent, policy = (
         sampler(explore=bd.policies.uniform(then=0.1)),
         bd.LinTS(dim=3, horizon=400, batch=5, privacy=bd.none()),
@@ -84,7 +82,6 @@ def test_one_by_one_and_together(looked: list[int]) -> None:
 
 
 def test_a_decision_is_a_value(looked: list[int]) -> None:
-    """A copy, a pickle and a dictionary of a decision hold the probability as a number."""
     one, two = sampler().act(SETS[0]), sampler().act(SETS[0])
     assert pickle.loads(pickle.dumps(one)) == one == copy.deepcopy(one) == dataclasses.replace(one)
     assert dataclasses.asdict(one)["probability"] == one.probability
@@ -110,7 +107,6 @@ def test_many_threads_see_one_number() -> None:
 
 
 def test_after_a_save_decisions_have_theirs(tmp_path: Path) -> None:
-    """A loaded agent decides with the same probabilities, and decisions before the save keep theirs."""
     agent = sampler()
     before = agent.act(SETS[0])
     agent.save(tmp_path / "agent")
@@ -120,7 +116,6 @@ def test_after_a_save_decisions_have_theirs(tmp_path: Path) -> None:
 
 
 def test_decisions_that_nobody_looked_at_are_a_log() -> None:
-    """A log of decisions has their propensities."""
     agent, again = sampler(), sampler()
     decisions, rewards = [agent.act(one) for one in SETS[:8]], [0.5] * 8
     log = bd.Log.from_decisions(decisions, rewards=rewards, contexts=SETS[:8], arms=range(6))
@@ -129,7 +124,6 @@ def test_decisions_that_nobody_looked_at_are_a_log() -> None:
 
 @pytest.mark.parametrize("seeds", [20, pytest.param(60, marks=pytest.mark.full)])
 def test_an_arm_that_was_drawn_is_not_impossible(seeds: int) -> None:
-    """An arm that was drawn has a positive probability, even if no direction of a thousand arms meets it."""
     rng, missed = np.random.default_rng(0), 0
     policy = bd.LinTS(dim=5, horizon=1000, privacy=bd.none())
     for seed in range(seeds):
@@ -144,7 +138,6 @@ def test_an_arm_that_was_drawn_is_not_impossible(seeds: int) -> None:
 
 
 def test_what_a_policy_of_ones_own_says_later_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A probability that is none is refused when it is computed, too."""
     monkeypatch.setattr(lints, "shared_draw_probabilities", lambda *given, **how: (np.array([1.5]), np.zeros(1)))
     decision = sampler().act(SETS[0])
     for _ in range(2):

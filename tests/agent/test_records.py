@@ -32,7 +32,6 @@ def with_users(features: Map | None = USERS) -> bd.Agent:
 
 
 def test_records_are_what_their_features_are() -> None:
-    """A table, a mapping of records and a list of them lead to the decision of their features."""
     mapped, plain = with_arms(), with_arms(None)
     features = dict(zip(FRAME.index, ARMS(FRAME), strict=True))
     records = {name: row.to_dict() for name, row in FRAME.iterrows()}
@@ -46,7 +45,6 @@ def test_records_are_what_their_features_are() -> None:
 
 
 def test_records_of_users_are_what_their_features_are() -> None:
-    """A user's record leads to the decision of its features."""
     mapped, plain = with_users(), with_users(None)
     record = {"price": 3, "site": "b"}
     assert mapped.act(record) == plain.act(USERS(record))
@@ -59,14 +57,12 @@ def test_records_of_users_are_what_their_features_are() -> None:
 
 
 def test_arms_that_stay_may_be_records() -> None:
-    """Arms that are given once, as a table, are those of their features."""
     mapped = with_arms(arms=FRAME)
     plain = with_arms(None, arms=dict(zip(FRAME.index, ARMS(FRAME), strict=True)))
     assert mapped.act_many(30) == plain.act_many(30)
 
 
 def test_a_save_holds_the_map(tmp_path: Path) -> None:
-    """A loaded agent has its map, and does not map arms that stay once more."""
     for agent in (with_arms(), with_arms(arms=FRAME)):
         contexts = () if agent._runner.arms else (FRAME,)
         for _ in range(25):
@@ -79,7 +75,6 @@ def test_a_save_holds_the_map(tmp_path: Path) -> None:
 
 
 def test_a_map_that_does_not_fit_is_refused() -> None:
-    """A map with another number of features, or without the constant that the policy expects, is refused."""
     with pytest.raises(InvalidArgument, match=r"with Intercept\(\)"):
         with_arms(USERS)
     with pytest.raises(InvalidArgument, match=r"without Intercept\(\)"):
@@ -91,7 +86,6 @@ def test_a_map_that_does_not_fit_is_refused() -> None:
 
 
 def test_most_records_out_of_range_is_said_once() -> None:
-    """One warning says that most records are out of range."""
     agent = with_users()
     for _ in range(9):
         agent.act({"price": 99, "site": "a"})
@@ -103,7 +97,6 @@ def test_most_records_out_of_range_is_said_once() -> None:
 
 
 def test_a_refused_record_leaves_nothing() -> None:
-    """A record that cannot be read gets no slot."""
     agent = with_arms()
     for odd in (FRAME.rename(columns={"price": "cost"}), [1.0], np.zeros((2, 3)), {"x": 1.0}):
         with pytest.raises(InvalidStatistic):

@@ -51,7 +51,6 @@ def test_by_hand() -> None:
 
 
 def test_by_hand_is_as_at_once() -> None:
-    """A batch has the same release, whether a decision or `release_due` makes it."""
     at_once, by_hand = (Agent(policy=policy(), release=how, test=True, seed=3) for how in ("now", "manual"))
     for arms in SETS[:21]:
         by_hand.release_due()
@@ -63,7 +62,6 @@ def test_by_hand_is_as_at_once() -> None:
 
 
 def test_in_the_background_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No decision waits while a thread draws noise, and the release becomes known."""
     agent = Agent(policy=policy(), release="background", test=True, seed=0)
     drawing, go_on = threading.Event(), threading.Event()
     genuine = FastNoise.binomial
@@ -89,7 +87,6 @@ def test_in_the_background_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_trouble_in_the_background_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release that fails in the background raises an error in the next decision, and is tried again."""
     agent = Agent(policy=policy(), release="background", test=True, seed=0)
     with monkeypatch.context() as patch:
         patch.setattr(FastNoise, "binomial", lambda *_, **__: 1 / 0)
@@ -111,7 +108,6 @@ def test_trouble_in_the_background_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_trouble_in_the_background_shows_no_value(error: Exception, told: str) -> None:
-    """A message shows the text of errors of Bandanna and of the system, and of other errors type and line."""
 
     class Owner:
         def work(self) -> None:
@@ -125,7 +121,6 @@ def test_trouble_in_the_background_shows_no_value(error: Exception, told: str) -
 
 
 def test_a_background_ends_with_its_agent() -> None:
-    """The thread ends when its agent is gone."""
     agent = Agent(policy=policy(), release="background", test=True, seed=0)
     thread = agent._background._thread
     del agent
@@ -135,7 +130,6 @@ def test_a_background_ends_with_its_agent() -> None:
 
 @pytest.mark.parametrize("name", ["AdaC-UCB", "LDP-UCB", "SDP-SE"])
 def test_an_episode_that_depends_on_the_last_waits_for_it(name: str) -> None:
-    """During grace, nothing is learned from decisions of a policy whose next episode is not known yet."""
     budget = {"AdaC-UCB": {"rho": 1.0}, "LDP-UCB": {"epsilon": 1.0}, "SDP-SE": BUDGET}[name]
     agent = Agent(policy=bd.make(name, n_arms=2, horizon=5_000, **budget), grace=3, test=True, seed=0)
     length = agent.next_release - 3
@@ -147,7 +141,6 @@ def test_an_episode_that_depends_on_the_last_waits_for_it(name: str) -> None:
 
 
 def test_the_horizon_is_an_error_of_its_own() -> None:
-    """The end of the experiment raises `HorizonReached`, and `recommend` still answers."""
     agent = Agent(policy=bd.policies.UCB1(n_arms=2, horizon=5), arms=["left", "right"])
     for _ in range(5):
         agent.observe(agent.act().id, 1.0)
@@ -158,7 +151,6 @@ def test_the_horizon_is_an_error_of_its_own() -> None:
 
 
 def test_a_recommendation_is_greedy_unless_asked() -> None:
-    """`recommend` does not explore unless `explore=True`."""
     agent = Agent(
         policy=bd.LinUCB(dim=2, horizon=60, batch=10, confidence="lemma", privacy=bd.none())
     )  # which explores more
@@ -170,7 +162,6 @@ def test_a_recommendation_is_greedy_unless_asked() -> None:
 
 
 def test_what_comes_next_is_public() -> None:
-    """The number of decisions until a release, the snapshot and theta are those in force."""
     agent = Agent(policy=policy(), grace=4, test=True, seed=0)
     assert agent.next_release == 14
     agent.act_many(SETS[:13])
@@ -182,7 +173,6 @@ def test_what_comes_next_is_public() -> None:
 
 
 def test_arms_without_features_have_names() -> None:
-    """Arms of a policy without features have the names that are given, or numbers."""
     agent = Agent(policy=bd.policies.UCB1(n_arms=3, horizon=50), arms=["a", "b", "c"])
     assert {agent.act().arm for _ in range(3)} == {"a", "b", "c"}
     assert Agent(policy=bd.policies.UCB1(n_arms=3, horizon=50)).act().arm == 0
@@ -196,7 +186,6 @@ def test_arms_without_features_have_names() -> None:
 
 
 def test_arms_that_stay_need_no_contexts() -> None:
-    """A linear policy over fixed arms decides without contexts."""
     arms = {"tea": [1.0, 0.0], "coffee": [0.0, 1.0]}
     agent = Agent(policy=bd.LinUCB(dim=2, horizon=20, privacy=bd.none()), arms=arms)
     assert {agent.act().arm for _ in range(20)} <= set(arms)
@@ -267,7 +256,6 @@ def test_two_threads_release_a_batch_once(how: str, key: str, monkeypatch: pytes
 
 
 def test_what_the_horizon_cuts_short_is_not_announced() -> None:
-    """`next_release` is None for an episode that is longer than what is left, and after the end."""
     agent = Agent(policy=bd.make("AdaC-UCB", n_arms=3, horizon=60, rho=1.0), test=True, seed=0)
     while agent.next_release is not None:
         agent.act_many(max(1, agent.next_release))
@@ -289,7 +277,6 @@ def test_what_the_horizon_cuts_short_is_not_announced() -> None:
     ],
 )
 def test_a_choice_that_is_none_is_refused(choice: Any, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent refuses an arm that does not exist or an impossible probability of a policy of one's own."""
     agent = Agent(policy=Greedy(dim=2, horizon=100, batch=10, privacy=bd.none()))
     monkeypatch.setattr(Greedy, "act", lambda *_: choice)
     with pytest.raises(InvalidArgument, match=told):

@@ -15,7 +15,6 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def test_a_slow_release_is_announced() -> None:
-    """An agent whose releases draw ten million Gaussians gives a warning when it is made."""
     policy = bd.LinUCB(dim=5, horizon=1_000_000, batch=500_000, privacy=bd.local(**BUDGET))
     with pytest.warns(SlowReleaseWarning, match=r"about 3\.5 seconds"):
         agent = bd.Agent(policy=policy)
@@ -23,7 +22,6 @@ def test_a_slow_release_is_announced() -> None:
 
 
 def test_a_quick_release_is_not() -> None:
-    """A release of a few draws, or of seeded noise, gives no warning (warnings are errors here)."""
     quick = bd.Agent(policy=bd.LinUCB(dim=3, horizon=1000, batch=100, privacy=bd.shuffle(**BUDGET)))
     assert 0 < quick.release_seconds < 0.01
     many = bd.LinUCB(dim=5, horizon=100_000, batch=50_000, privacy=bd.local(**BUDGET))
@@ -46,7 +44,6 @@ def test_the_longest_release_counts() -> None:
 
 @pytest.mark.parametrize("name", ["LinUCB", "LinTS", "LinUCB-JDP"])
 def test_a_decision_costs_the_same_at_any_horizon(name: str) -> None:
-    """The work for a decision and its release does not grow with the horizon."""
     budget: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-5} if name.endswith("JDP") else {}
 
     def calls(horizon: int) -> int:

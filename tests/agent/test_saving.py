@@ -90,7 +90,6 @@ def same(one: Any, other: Any) -> bool:
 @each
 @pytest.mark.parametrize("grace", [0, 6])
 def test_an_interrupted_run_is_an_uninterrupted_one(name: str, grace: int, tmp_path: Path) -> None:
-    """An agent that was saved and loaded in the middle of a batch goes on as one that was not."""
     whole = Agent(policy=policy(name), grace=grace, test=True, seed=4)
     parts = Agent(policy=policy(name), grace=grace, test=True, seed=4)
     expected = [play(whole, count) for count in (10, 1, 17, 22)]
@@ -137,7 +136,6 @@ def test_rewards_of_before_the_restart(tmp_path: Path) -> None:
 
 
 def test_a_lost_decision_is_nobody_elses(tmp_path: Path) -> None:
-    """The reward of a decision that a crash has undone is late, and goes to no other decision."""
     agent = Agent(policy=policy("none"))
     agent.save(tmp_path / "agent")
     lost = agent.act(SETS[0])
@@ -150,7 +148,6 @@ def test_a_lost_decision_is_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent is loaded with the noise that it ran with, whatever a search would find now."""
     agent = Agent(policy=policy("central-blt"), test=True, seed=0)
     play(agent, 9)
     agent.save(tmp_path / "agent")
@@ -161,7 +158,6 @@ def test_calibration_is_not_searched_again(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
-    """Only the owner can read the files."""
     agent = Agent(policy=policy())
     for _ in range(2):
         agent.save(tmp_path / "agent")
@@ -179,7 +175,6 @@ def test_no_name_is_saved(tmp_path: Path) -> None:
 
 
 def test_a_closed_agent_stays_closed(tmp_path: Path) -> None:
-    """After loading, an agent that was closed makes no decisions."""
     agent = Agent(policy=policy("none"))
     act_each(agent, SETS[:5])
     agent.close()
@@ -193,7 +188,6 @@ def test_a_closed_agent_stays_closed(tmp_path: Path) -> None:
 
 @each
 def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
-    """An older save takes releases made after it from the journal: no fresh noise, no further expense."""
     if name == "none":
         return  # nothing is noised
     agent = Agent(policy=policy(name))
@@ -216,7 +210,6 @@ def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
 
 
 def test_open_slots_of_released_batches_are_closed(tmp_path: Path) -> None:
-    """Rewards for a batch that was released after the save are late."""
     agent = Agent(policy=policy("shuffle"), grace=2)
     decisions = act_each(agent, SETS[:6])
     agent.save(tmp_path / "agent")
@@ -228,7 +221,6 @@ def test_open_slots_of_released_batches_are_closed(tmp_path: Path) -> None:
 
 
 def test_users_of_released_batches_are_remembered(tmp_path: Path) -> None:
-    """After loading an older save, users of batches released since are still counted."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "agent")
     act_each(agent, SETS[:5], users=list("abcde"))
@@ -239,7 +231,6 @@ def test_users_of_released_batches_are_remembered(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_both_release(tmp_path: Path) -> None:
-    """Of two agents loaded from one save, the second one to release a batch is refused."""
     Agent(policy=policy("shuffle")).save(tmp_path / "agent")
     first, second = Agent.load(tmp_path / "agent"), Agent.load(tmp_path / "agent")
     act_each(first, SETS[:5])
@@ -255,7 +246,6 @@ def test_two_processes_cannot_both_release(tmp_path: Path) -> None:
 
 
 def test_every_save_has_a_journal(tmp_path: Path) -> None:
-    """Each release goes to the journals of all saves."""
     agent = Agent(policy=policy("shuffle"))
     act_each(agent, SETS[:5])
     agent.save(tmp_path / "one")
@@ -276,7 +266,6 @@ def test_every_save_has_a_journal(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_lags_behind_is_brought_up(tmp_path: Path) -> None:
-    """After a crash between two journals, loading brings the one without the release up to date."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "one")
     agent.save(tmp_path / "two")
@@ -301,7 +290,6 @@ def test_the_journal_of_another_agent(tmp_path: Path) -> None:
 
 
 def test_without_its_journal_a_save_is_not_loaded(tmp_path: Path) -> None:
-    """A save whose journal is lost is refused."""
     agent = Agent(policy=policy("shuffle"))
     agent.save(tmp_path / "agent")
     act_each(agent, SETS[:5])
@@ -398,7 +386,6 @@ class Odd(Schedule):
 
 
 def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
-    """A policy with parts that no save can hold is refused."""
     agent = Agent(policy=bd.LinUCB(dim=2, horizon=4, batch=Odd(), privacy=bd.local(**BUDGET)))
     agent.act_many(SETS[:3])
     with pytest.raises(InvalidArgument, match="Odd"):
@@ -452,7 +439,6 @@ def test_killed(model: str, tmp_path: Path) -> None:
 
 
 def test_a_forked_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of the agent in a forked process refuses to decide and to release."""
     agent = Agent(policy=policy())
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(BandannaError, match="process"):
@@ -461,7 +447,6 @@ def test_a_forked_agent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_fork_while_a_thread_is_at_work(saved: bool, tmp_path: Path) -> None:
-    """A forked copy of an agent is refused at once, also while a thread of the original holds the lock."""
     agent = Agent(policy=policy())
     if saved:
         agent.save(tmp_path / "agent")
@@ -554,14 +539,12 @@ class Silent(LinUCB):
 
 
 def test_a_state_that_cannot_be_saved_is_refused_at_once() -> None:
-    """A policy whose state no save can hold is refused before the first decision."""
     with pytest.raises(InvalidArgument, match=r"Silent.init must say what it returns, `-> State`"):
         Agent(policy=Silent(dim=2, horizon=20, batch=5, privacy=bd.none()))
 
 
 @pytest.mark.parametrize("names", [["a", "b"], [10, 20], [0.5, 1.5]], ids=str)
 def test_names_from_an_array_can_be_saved(names: list[Any], tmp_path: Path) -> None:
-    """Arms named by NumPy's texts or numbers can be saved."""
     policy = bd.make("DP-SE", n_arms=2, horizon=100, epsilon=1.0)
     Agent(policy=policy, arms=list(np.array(names))).save(tmp_path / "named.agent")
     assert Agent.load(tmp_path / "named.agent").arms == tuple(names)

@@ -101,7 +101,6 @@ def test_an_interrupt_between_two_answers(name: str, monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_batch_is_asked_is_one_price() -> None:
-    """The matrix and the gradients of one batch are paid for together."""
     arguments, rounds = POLICIES["GLM-SDP"]
     agent = Agent(policy=bd.make("GLM-SDP", **arguments), test=True, seed=0)
     play(agent, rounds)
@@ -114,7 +113,6 @@ def test_what_a_batch_is_asked_is_one_price() -> None:
 
 
 def test_everybody_pays_for_what_is_asked_about_everybody() -> None:
-    """A gradient over all users so far is charged to all of them, and the price is the stated guarantee's."""
     arguments, _ = POLICIES["GLM-JDP"]
     agent = Agent(policy=bd.make("GLM-JDP", **arguments | {"horizon": 400}), test=True, seed=0)
     play(agent, 400)
@@ -125,7 +123,6 @@ def test_everybody_pays_for_what_is_asked_about_everybody() -> None:
 
 
 def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
-    """Cached rows by name are those that are kept now, also in a loaded agent."""
     policy = bd.make("GLM-UCB", dim=2, horizon=60)
     whole, begun = (bd.Agent(policy=policy, test=True, seed=3) for _ in range(2))
     play(whole, 40)
@@ -149,7 +146,6 @@ def test_kept_rows_are_those_that_are_there_now(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["AdaC-OFUL-JDP", "GLM-JDP", "GLM-SDP"])
 def test_a_loaded_policy_goes_on_with_its_joint_price(name: str, tmp_path: Path) -> None:
-    """After a load matrix and vector are still priced together, and the whole run keeps the stated guarantee."""
     arguments, rounds = POLICIES[name]
     agent = Agent(policy=bd.make(name, **arguments), test=True, seed=2)
     play(agent, rounds // 2)

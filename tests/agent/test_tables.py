@@ -23,7 +23,6 @@ def agent(**changes: Any) -> Agent:
 
 
 def test_arms_of_a_table_have_its_names() -> None:
-    """A DataFrame's index names the arms, also after a filter."""
     table = pd.DataFrame({"price": [0.9, 0.1, 0.2], "taste": [0.0, 0.3, 0.4]}, index=["tea", "coffee", "milk"])
     assert agent().act(table).arm == "tea"
     assert agent().recommend(table) == "tea"
@@ -64,7 +63,6 @@ def test_pandas_is_not_needed() -> None:
     ],
 )
 def test_bad_tables_are_refused_by_name(table: Any, error: type[Exception], named: str) -> None:
-    """A table with two arms of one name, of a wrong shape or with text is refused, and the agent is as before."""
     one = agent()
     with pytest.raises(error, match=named):
         one.act(table)
@@ -78,7 +76,6 @@ def play(one: Agent, features: list[float], reward: float, count: int) -> None:
 
 
 def test_an_agent_says_once_that_most_reports_were_clipped(tmp_path: Path) -> None:
-    """Clipped features of norm 5 give one warning, which loses no decision."""
     one = agent()
     play(one, [3.0, 4.0], 1.0, 5)  # the fifth closes the first batch
     assert (one.clipped, one.decisions) == (4, 5)
@@ -93,7 +90,6 @@ def test_an_agent_says_once_that_most_reports_were_clipped(tmp_path: Path) -> No
 
 
 def test_a_warning_as_error_loses_no_decision() -> None:
-    """Where warnings are errors, the call that raises one has recorded no decision."""
     one = agent()
     play(one, [3.0, 4.0], 1.0, 5)
     with warnings.catch_warnings():
@@ -105,7 +101,6 @@ def test_a_warning_as_error_loses_no_decision() -> None:
 
 
 def test_missing_and_short_reports_are_not_clipped() -> None:
-    """Slots without a reward are not clipped, and no warning comes when half of the reports are in range."""
     one = agent()
     play(one, [0.3, 0.4], 1.0, 2)
     play(one, [3.0, 4.0], 1.0, 2)
@@ -119,7 +114,6 @@ def test_missing_and_short_reports_are_not_clipped() -> None:
 
 
 def test_the_last_batch_is_told_about_too() -> None:
-    """`close` warns of what the last batches had to clip."""
     one = agent()
     play(one, [0.3, 0.4], 3.0, 4)
     with pytest.warns(ClippingWarning, match="4 of 4"):

@@ -38,7 +38,6 @@ def test_the_first_batch_is_shared_by_all_arms(made: Any, test: dict[str, Any]) 
 
 
 def test_the_probability_is_one_over_the_number_of_tied_arms() -> None:
-    """The probability of a decision is the chance with which a coin chose the arm."""
     agent = Agent(policy=policy(), test=True, seed=0)
     two = np.array([[0.1, 0, 0, 0], [0, 0.9, 0, 0], [0, 0, 0, 0.9]])
     one = agent.act(two)
@@ -50,7 +49,6 @@ def test_the_probability_is_one_over_the_number_of_tied_arms() -> None:
 
 
 def test_coins_of_a_test_follow_from_its_seed(tmp_path: Path) -> None:
-    """A test agent flips the coins of its seed, also saved, loaded or asked for many; another seed flips others."""
     sets: list[Any] = [TREATMENTS[: 2 + i % 3] for i in range(40)]
     whole, parts, other = (Agent(policy=policy(), test=True, seed=seed) for seed in (1, 1, 2))
     expected = [decision.arm for decision in whole.act_many(sets)]
@@ -63,7 +61,6 @@ def test_coins_of_a_test_follow_from_its_seed(tmp_path: Path) -> None:
 
 
 def test_a_save_keeps_the_radius_and_the_exploration(tmp_path: Path) -> None:
-    """A loaded policy has the `confidence` and the `explore` with which it was saved, and decides as before."""
     rule = bd.policies.uniform(first=3, then=0.5)
     new = Agent(policy=policy(batch=4, explore=rule, reward_centre=0.5), test=True, seed=1)
     for _ in range(9):

@@ -96,7 +96,6 @@ def test_a_crash_and_a_move(every: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flips", [40, pytest.param(100, marks=pytest.mark.full)])
 def test_a_flipped_bit_is_noticed(flips: int, tmp_path: Path) -> None:
-    """A journal with a flipped bit is refused, or is loaded unchanged."""
     save, agent = tmp_path / "agent", agent_of(batch=20)
     act_each(agent, SETS[:61], users=USERS[:61])
     agent.save(save)
@@ -128,7 +127,6 @@ def test_a_flipped_bit_is_noticed(flips: int, tmp_path: Path) -> None:
     ],
 )
 def test_an_altered_row_is_noticed(statement: str, tmp_path: Path) -> None:
-    """A journal with a changed row is refused."""
     save, agent = tmp_path / "agent", agent_of(batch=20)
     act_each(agent, SETS[:61], users=USERS[:61])
     agent.save(save)
@@ -152,7 +150,6 @@ def test_all_files_are_named(tmp_path: Path) -> None:
     "privacy", [bd.none(), bd.shuffle(**BUDGET, participations=3), bd.shuffle(epsilon=2.0, delta=1e-5)]
 )
 def test_the_budget_is_the_journals(privacy: Any, tmp_path: Path) -> None:
-    """A save with an edited budget or number of participations is refused beside its journal."""
     save, agent = tmp_path / "agent", agent_of()
     agent.save(save)
     other = bd.LinUCB(dim=2, horizon=180, batch=30, privacy=privacy)

@@ -68,7 +68,6 @@ def test_what_is_no_id(user: Any) -> None:
     ids=["text", "bytes", "number", "mapping", "set", "masked", "short", "long", "float"],
 )
 def test_what_is_no_list_of_users(users: Any) -> None:
-    """What is no list of users is refused, a text and a mask among others."""
     mine = agent()
     with pytest.raises(InvalidArgument, match=r"^users = ") as refused:
         mine.act_many(SETS[:2], users=users)
@@ -78,7 +77,6 @@ def test_what_is_no_list_of_users(users: Any) -> None:
 
 @pytest.mark.parametrize("user", ["secretly@example.org" * 50_000, 7_777_777], ids=["long", "number"])
 def test_no_message_shows_an_id(user: Any) -> None:
-    """A message about a user does not carry the id."""
     mine = agent()
     mine.act(SETS[0], user=user)
     with pytest.raises(BudgetExceeded) as refused:

@@ -33,7 +33,6 @@ def policy(privacy: bd.protocols.Privacy) -> bd.LinTS:
 
 @pytest.mark.parametrize("privacy", TRUSTS, ids=lambda each: each.model)
 def test_an_agent_knows_what_the_log_says(privacy: bd.protocols.Privacy) -> None:
-    """After a log an agent recommends the arms that it shows to be good, by their names."""
     agent = bd.Agent(policy=policy(privacy), arms=["b", "a"])
     agent.warm_start(log_of(4000))
     assert [agent.recommend([x]) for x in (-1.0, 1.0)] == ["a", "b"]
@@ -44,7 +43,6 @@ def test_an_agent_knows_what_the_log_says(privacy: bd.protocols.Privacy) -> None
 
 
 def test_it_is_saved_with_the_policy(tmp_path: Path) -> None:
-    """A save holds the start, and a loaded agent acts by the same snapshot."""
     agent = bd.Agent(policy=policy(TRUSTS[1]), arms=ARMS, test=True, seed=3)
     agent.warm_start(log_of(500))
     for decision in agent.act_many(log_of(200, 1).contexts):
@@ -56,7 +54,6 @@ def test_it_is_saved_with_the_policy(tmp_path: Path) -> None:
 
 
 def test_it_is_the_same_as_having_seen_them() -> None:
-    """Without privacy, a start gives the posterior of the same people as a first batch."""
     log = log_of(300)
     cold = bd.LinTS(n_arms=2, features=1, horizon=1000, batch=300, privacy=bd.none())
     state = cold.init()
@@ -68,7 +65,6 @@ def test_it_is_the_same_as_having_seen_them() -> None:
 
 
 def test_its_noise_is_known_to_the_policy() -> None:
-    """A noisier start is believed less than an exact one."""
     log = log_of(400)
     spreads = []
     for privacy in (bd.none(), bd.central(epsilon=1.0, delta=1e-5), bd.central(epsilon=0.1, delta=1e-5)):
@@ -106,7 +102,6 @@ def test_a_start_comes_first(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_begin_so_is_refused(change: Any, words: str) -> None:
-    """A policy refuses sums of other reports, arms or features."""
     chosen, arms, options = change()
     agent = bd.Agent(policy=chosen, arms=arms)
     with pytest.raises(BandannaError) as caught:
@@ -118,7 +113,6 @@ def test_what_cannot_begin_so_is_refused(change: Any, words: str) -> None:
     "parts", [{"total": (0.0,)}, {"users": 0}, {"variance": -1.0}, {"total": (np.nan,) * 10}, {"total": (1e40,) * 10}]
 )
 def test_a_start_that_is_none_is_refused(parts: dict[str, Any]) -> None:
-    """Numbers that no sum of reports has are refused."""
     whole: dict[str, Any] = {"total": (0.0,) * 10, "users": 5, "variance": 1.0, "epsilon": 1.0, "delta": 0.0,
                              "trust": "central"}  # fmt: skip
     assert policy(bd.none())._domain.dim == 10
@@ -130,7 +124,6 @@ def test_a_start_that_is_none_is_refused(parts: dict[str, Any]) -> None:
 
 
 def test_a_ledger_of_the_log_draws_once(tmp_path: Path) -> None:
-    """After a crash, and for another agent, a ledger returns the same noisy sum of the log."""
     people = bd.Ledger(
         budget=bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5), store=bd.privacy.SQLiteStore(tmp_path / "log.ledger")
     )

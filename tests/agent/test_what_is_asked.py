@@ -50,7 +50,6 @@ def test_rows_streams_and_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everybody_of_an_arm_is_in_the_ledger_under_that_arm() -> None:
-    """Of an episode with a release for each arm, everybody is in the ledger once."""
     policy = bd.make("DP-SE", n_arms=2, horizon=4000, failure=0.5, epsilon=20.0)
     agent = Agent(policy=policy, test=True, seed=0)
     users = agent.next_release
@@ -64,7 +63,6 @@ def test_everybody_of_an_arm_is_in_the_ledger_under_that_arm() -> None:
 
 
 def test_a_client_is_in_the_ledger_and_comes_once() -> None:
-    """A client has one place in one phase, and is in the ledger."""
     arms = np.eye(2)
     agent = Agent(policy=bd.make("CDP-DPE", dim=2, horizon=900, epsilon=5.0, delta=1e-3), arms=arms, test=True, seed=0)
     wanted = agent.clients_wanted
@@ -82,7 +80,6 @@ def test_a_client_is_in_the_ledger_and_comes_once() -> None:
 
 @pytest.mark.parametrize("key", ["GLM-JDP", "GLM-SDP"])
 def test_all_asks_of_a_person_are_charged(key: str) -> None:
-    """When all queries were asked, the ledger has charged what the policy states."""
     policy, rng = CASES[key].policy, np.random.default_rng(1)
     agent = Agent(policy=policy, test=True, seed=0)
     for number in range(CASES[key].rounds):

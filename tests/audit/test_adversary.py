@@ -54,7 +54,6 @@ class Winking(Peeking):
 
 @pytest.mark.parametrize("kind", [Steering, Winking])
 def test_what_others_are_given_is_looked_at(kind: type[Greedy]) -> None:
-    """A raw bit that steers actions or their probabilities is found although state and snapshot are clean."""
     row = row_of(kind())
     assert row.refuted
     assert "what others are given differs between neighbours (batch 1, position 4)" in row.why
@@ -79,7 +78,6 @@ class Centring(Greedy):
 
 @pytest.mark.parametrize("kind", [Normalising, Centring])
 def test_a_row_that_changes_what_other_people_do_counts(kind: type[Greedy]) -> None:
-    """A batch that is normalised by somebody's reward or context is refuted: others' reports or actions move."""
     assert row_of(kind()).refuted
 
 
@@ -118,7 +116,6 @@ class Weighing(NoisySumAnalyzer):
 
 @pytest.mark.parametrize("kind", [Scaled, Reusing, Weighing], ids=lambda kind: kind.__name__)
 def test_a_server_whose_noise_or_weights_depend_on_rows_is_refuted(kind: type[NoisySumAnalyzer]) -> None:
-    """Noise that shrinks with the reports, noise used twice and a heavy position are found in protocol and policy."""
     for target in (central(kind), through(kind)):
         assert row_of(target).refuted
 
@@ -145,7 +142,6 @@ class Mixing(SortingMixer):
 
 @pytest.mark.parametrize(("kind", "refuted"), [(InOrder, True), (Mixing, False)])
 def test_a_shuffler_must_change_the_order(kind: type[SortingMixer], refuted: bool) -> None:
-    """Reports in the order in which they came are as visible as without a shuffler; in random order they are not."""
 
     class Shuffled(ShuffleGaussian):
         @property
@@ -178,7 +174,6 @@ class CuttingPublicly(NoisySumAnalyzer):
 
 
 def test_noise_that_is_cut_is_not_called_exact() -> None:
-    """Cut noise is not priced by what was drawn, and is refuted where it is cut short; a public bound is honest."""
     row = row_of(central(Truncating))
     assert row.attack == "sampled"
     assert row.confidence < 1
@@ -193,7 +188,6 @@ def test_noise_that_is_cut_is_not_called_exact() -> None:
 
 
 def test_a_mechanism_that_cuts_its_noise_is_not_called_exact() -> None:
-    """The spied separation of a mechanism counts only if what is released follows from it."""
 
     @dataclass(frozen=True, kw_only=True)
     class Cut(GaussianMechanism):
@@ -220,7 +214,6 @@ class Tossing(Greedy):
 
 
 def test_devices_with_coins_of_their_own_are_consistent() -> None:
-    """How many coins somebody's device draws tells others nothing."""
     assert not row_of(Tossing()).refuted
 
 
@@ -252,7 +245,6 @@ class FewSeeds(NoisySumAnalyzer):
     ids=["Magic", "FewSeeds", "Truncating"],
 )
 def test_what_escapes_is_named_in_the_verdict(target: Any, words: str) -> None:
-    """A fault that the audit does not find stands in the row, its JSON and its sentence as not looked at."""
     row = row_of(target())
     assert not row.refuted
     assert words in row.not_looked_at
@@ -261,7 +253,6 @@ def test_what_escapes_is_named_in_the_verdict(target: Any, words: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_row() -> None:
-    """Search, choice and attack depend on the seed alone."""
     for target in (Greedy(), Normalising(), central(Scaled)):
         assert row_of(target) == row_of(target)
     assert bd.audit.audit("LinTS-JDP", trials=1000).rows == bd.audit.audit("LinTS-JDP", trials=1000).rows
@@ -283,5 +274,4 @@ class Memory(Greedy):
 
 
 def test_a_memory_of_what_is_public_is_consistent() -> None:
-    """What a policy remembers beside its state is no leak if it follows from the answers."""
     assert not row_of(Memory()).refuted

@@ -104,13 +104,11 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_is_seen_beside_the_noise_is_found(fault: str) -> None:
-    """A target that draws its noise and shows something else is consistent, exactly, for what it has drawn."""
     assert bd.audit.audit(FAULTS[fault](), trials=4000).rows[0].verdict == "refuted"
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_protocols_show_nothing_beside_their_noise(name: str) -> None:
-    """A correct protocol is taken for one that shows more, and its exact separation is given up."""
     target = target_from_protocol(PROTOCOLS[name](1.0, 1e-5), name=name)
     assert target.draw is not None
     release: ReleasePair = target.draw.__self__.releases[0]  # type: ignore[attr-defined]
@@ -222,12 +220,10 @@ WORLD = environments.LinearContextual(dim=3, n_arms=4)
 
 
 def test_a_policy_without_a_fault_is_consistent() -> None:
-    """The faults below would be found in what they share."""
     assert bd.audit.audit(Greedy(), env=WORLD, trials=2000).rows[0].verdict == "consistent"
 
 
 def test_every_user_of_a_batch_reports() -> None:
-    """A batch whose size depends on what its users tell is released, in a simulation, an agent or an audit."""
     policy = Dropping()
     for run in (
         lambda: bd.simulate(policy, WORLD, n_seeds=1, path="messages"),
@@ -247,20 +243,17 @@ def lived(agent: Any) -> None:
 
 
 def test_a_run_that_ends_for_a_person_is_a_refutation() -> None:
-    """A policy that goes on for one of two neighbours alone stops the audit instead of failing it."""
     (row,) = bd.audit.audit(Ending(), env=WORLD, trials=2000).rows
     assert row.refuted
     assert "whether the run goes on" in str(row)
 
 
 def test_a_policy_that_ends_before_its_rounds_is_named() -> None:
-    """A policy of one's own whose episodes end too early is answered by an assertion without a word."""
     with pytest.raises(InvalidArgument, match=r"Short.episode\(state\) = None .* 20 of 60 rounds are left"):
         bd.simulate(Short(), WORLD, n_seeds=1)
 
 
 def test_separations_are_what_they_were() -> None:
-    """The look beside the noise changes what is found of honest targets: mu of a central sum is Delta_2 / sigma."""
     protocol = CentralGaussian.calibrate(domain=Ball(dim=2), budget=BUDGET)
     target = target_from_protocol(protocol)
     assert target.mu == pytest.approx(2 / protocol.noise_std)
@@ -295,5 +288,4 @@ class Keeping(Greedy):
 
 @pytest.mark.parametrize("policy", [Loud(), Keeping()], ids=["a later batch", "the last user"])
 def test_a_fault_that_spares_the_first_user_is_found(policy: Greedy) -> None:
-    """Less noise in a later batch, or raw data of somebody else than the first user, are consistent."""
     assert bd.audit.audit(policy, env=WORLD, trials=2000).rows[0].refuted

@@ -23,7 +23,6 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
 def test_json_has_the_promised_columns(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The JSON is not what is documented, or the picture is not drawn."""
     picture = tmp_path / "curve.svg"
     code = run(monkeypatch, "gaussian", "--epsilon", "2", "--trials", "2e3", "--json", "--plot", str(picture))
     rows = json.loads(capsys.readouterr().out)["rows"]
@@ -64,7 +63,6 @@ def test_json_has_the_promised_columns(
 def test_mistakes_are_answered_in_one_line(
     arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mistake ends in a traceback, or in a message that does not name it."""
     assert run(monkeypatch, *arguments) == 2
     message = capsys.readouterr().err
     assert said in message
@@ -74,7 +72,6 @@ def test_mistakes_are_answered_in_one_line(
 def test_a_gallery_that_is_surprised_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A known fault that passes goes unnoticed by a script."""
     rows = bd.audit.audit("gaussian", trials=1000).rows
     result = AuditResult(rows=tuple(type(rows[0])(**{**vars(row), "known": "bad"}) for row in rows))
     monkeypatch.setattr("bandanna.audit.gallery.run_gallery", lambda **_: result)

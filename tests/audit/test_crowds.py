@@ -151,7 +151,6 @@ SEEDS = [FixedSeed, HiddenSeed, SeededByRows, Kept]
 
 @pytest.mark.parametrize("kind", [*FIELDS, *SEEDS], ids=lambda kind: kind.__name__)
 def test_a_server_that_shows_a_raw_field_or_repeats_its_noise_is_refuted(kind: type[NoisySumAnalyzer]) -> None:
-    """A field beside the total, or noise that is the same with every source, refutes a protocol and a policy."""
     for target in (central(kind), through(kind)):
         row = row_of(target)
         assert row.refuted
@@ -159,7 +158,6 @@ def test_a_server_that_shows_a_raw_field_or_repeats_its_noise_is_refuted(kind: t
 
 
 def test_a_raw_field_beside_laplace_noise_is_refuted() -> None:
-    """Noise whose exact loss is known by a formula does not excuse a field that it does not cover."""
 
     @dataclass(frozen=True, kw_only=True)
     class Telling(CentralLaplace):
@@ -203,7 +201,6 @@ def test_a_field_with_noise_of_its_own_is_consistent() -> None:
 
 
 def test_a_mechanism_with_a_fixed_seed_is_refuted() -> None:
-    """Noise that is the same in every release is found of mechanisms too."""
 
     @dataclass(frozen=True, kw_only=True)
     class Seeded(GaussianMechanism):
@@ -276,7 +273,6 @@ class LongForClicks(Greedy):
 
 @pytest.mark.parametrize("click", [-1.0, 0.0, 1.0])
 def test_reports_of_a_usual_reward_are_looked_at(click: float) -> None:
-    """Reports that are too long for exactly -1, 0 or 1 count with most of their length."""
     row = row_of(type("Long", (LongForClicks,), {"click": click})())
     assert row.refuted
     assert row.confidence == 1
@@ -289,7 +285,6 @@ def test_reports_of_a_usual_reward_are_looked_at(click: float) -> None:
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_reports_and_noise_of_some_people_are_looked_at(kind: type[Greedy], times: int) -> None:
-    """Noise of a later batch, reports of another position and of any reward count, at their exact separation."""
     row = row_of(kind())
     assert row.refuted
     assert row.confidence == 1
@@ -327,7 +322,6 @@ class Refusing(Greedy):
 
 @pytest.mark.parametrize("kind", [Failing, FailingAtOnce, Refusing])
 def test_an_error_for_some_rewards_is_a_refutation(kind: type[Greedy]) -> None:
-    """Whether a run goes on must not depend on a reward, of whatever size; the verdict says so."""
     row = row_of(kind())
     assert row.refuted
     assert "whether the run goes on differs between neighbours" in row.why
@@ -343,7 +337,6 @@ class Broken(Greedy):
 
 
 def test_an_error_for_all_rewards_is_raised() -> None:
-    """A policy that does not run with any reward has no verdict: its own error comes out."""
     with pytest.raises(ZeroDivisionError, match="whatever the rewards are"):
         row_of(Broken())
 
@@ -426,7 +419,6 @@ class Peeking(Noting):
 
 @pytest.mark.parametrize("name", STATES)
 def test_states_of_any_class_are_compared_by_content(name: str) -> None:
-    """Equal values made anew are consistent; the same kind of value made of a raw reward is refuted."""
     for kind, refuted in ((Noting, False), (Peeking, True)):
         policy = type(kind.__name__, (kind,), {"made": staticmethod(STATES[name])})()
         row = row_of(policy)
@@ -436,7 +428,6 @@ def test_states_of_any_class_are_compared_by_content(name: str) -> None:
 
 
 def test_what_cannot_be_compared_is_listed() -> None:
-    """A state that holds an object without contents to compare is called consistent, and the verdict says so."""
     made = staticmethod(lambda held: hashlib.sha256(bytes([held])))
     row = row_of(type("Digests", (Peeking,), {"made": made})())
     assert not row.refuted
@@ -460,7 +451,6 @@ class Publishing(Peeking):
 
 
 def test_a_snapshot_that_holds_raw_data_is_refuted() -> None:
-    """What devices are given is compared too, not only the state."""
     row = row_of(Publishing())
     assert row.refuted
     assert "the snapshot differs" in row.why
@@ -476,13 +466,11 @@ class Restless(Greedy):
 
 
 def test_a_policy_whose_runs_cannot_be_repeated_is_refused() -> None:
-    """Nothing is said of a policy that differs with the same rows, coins and answers."""
     with pytest.raises(InvalidArgument, match="with the same rows, coins and answers the state was another"):
         row_of(Restless())
 
 
 def test_a_verdict_says_what_was_looked_at() -> None:
-    """The row, its JSON and its sentence name people, batches, rewards, features, fields, sources and runs."""
     row = row_of(Greedy())
     assert not row.refuted
     for words in (
@@ -503,7 +491,6 @@ def test_a_verdict_says_what_was_looked_at() -> None:
 
 
 def test_rewards_are_from_all_over_their_range() -> None:
-    """Every stretch of a fiftieth of the range has a reward, and every person has several."""
     search = LeakSearch(policy=Greedy(), env=WORLD, rounds=60, seed=0)
     rewards = np.concatenate([each.rewards for each in search.crowds[4:]])
     assert np.max(np.diff(np.sort(np.concatenate([[-1.0], rewards, [1.0]])))) < 2 / 50
@@ -513,7 +500,6 @@ def test_rewards_are_from_all_over_their_range() -> None:
 
 
 def test_values_are_taken_apart_to_the_last_bit() -> None:
-    """Order, signs of zero, types and cycles count; addresses do not, and what is opaque is marked."""
     assert first_difference([0.0], [-0.0]) == "[0]"
     assert first_difference((1,), (1.0,)) == "[0]"
     assert first_difference({"a": 1, "b": 2}, {"b": 2, "a": 1}) is not None

@@ -59,7 +59,6 @@ def test_losses_of_independent_releases_add_up() -> None:
 
 @pytest.mark.parametrize("parts", [1, 3, 12])
 def test_gaussians_in_cells_are_as_far_apart_as_they_are(parts: int) -> None:
-    """Cells, or their sums by Fourier transforms, lose more than a part in a thousand of mu, or add to it."""
     mu = 1.3
     claim = Claim(epsilon=gdp.epsilon(D, mu), delta=D, mu=mu)
     found = claim.parameter_for_pairs([gaussian_pair(mu / math.sqrt(parts))] * parts)
@@ -68,7 +67,6 @@ def test_gaussians_in_cells_are_as_far_apart_as_they_are(parts: int) -> None:
 
 
 def test_the_best_tests_are_most_powerful() -> None:
-    """Some set of outputs has more power at its level than the best test nearest to it."""
     p, q = (law / law.sum() for law in np.random.default_rng(3).random((2, 7)))
     power, level = best_tests(p, q)
     for chosen in every((False, True), repeat=7):
@@ -88,7 +86,6 @@ def drawn_totals(release: ReleasePair, swapped: bool, runs: int) -> Floats:
 
 @pytest.mark.parametrize("coins", ["device", "mixer"])
 def test_laws_of_counts_are_those_of_the_messages(coins: str) -> None:
-    """Means and variances of totals differ from those of their computed laws (5 s.e.), with either's coins."""
     domain, runs = bd.device.Ball(dim=2), 20_000
     protocol = bd.protocols.ShuffleBinomial.calibrate(
         domain=domain, budget=bd.privacy.ApproxDP(epsilon=E, delta=D), batch=6, coins=coins
@@ -115,7 +112,6 @@ def test_laws_of_counts_are_those_of_the_messages(coins: str) -> None:
 
 @pytest.mark.parametrize("name", ["shuffle_binomial", "concurrent_shuffle"])
 def test_counts_with_a_fifth_less_noise_are_refuted_exactly(name: str) -> None:
-    """Devices that draw 36 % fewer coins than are stated pass where the law is computed."""
     protocol = PROTOCOLS[name](E, D)
     stated = protocol.guarantee
     if isinstance(protocol, bd.protocols.ShuffleBinomial):
@@ -131,7 +127,6 @@ def test_counts_with_a_fifth_less_noise_are_refuted_exactly(name: str) -> None:
 
 
 def test_the_law_of_shuffled_reports_tells_what_their_likelihood_ratio_does() -> None:
-    """The statistic on a grid has a larger divergence than the shuffled view itself, or a much smaller one (5 s.e.)."""
     users, runs, rng = 8, 200_000, np.random.default_rng(11)
     protocol = PROTOCOLS["shuffle_gaussian"](E, D)
     assert isinstance(protocol, bd.protocols.ShuffleGaussian)
@@ -169,7 +164,6 @@ def test_two_caps_overlap_as_much_as_directions_fall_into_both(dim: int, angle: 
 
 @pytest.mark.parametrize("lengths", [(1.0, 1.0), (1.0, 0.3), (0.0, 0.6)])
 def test_laws_of_directions_are_those_of_the_device(lengths: tuple[float, float]) -> None:
-    """A device's messages fall into the nine cases with other chances than are computed (5 s.e.)."""
     mechanism, runs = PrivUnit.calibrate(dim=3, epsilon=2.0), 40_000
     points = np.array([[1.0, 0.0, 0.0], [math.cos(2.0), math.sin(2.0), 0.0]])
     one, two = points * np.array(lengths)[:, None]
@@ -189,7 +183,6 @@ def test_laws_of_directions_are_those_of_the_device(lengths: tuple[float, float]
 
 
 def test_a_direction_tells_all_of_its_epsilon_on_the_sphere_and_less_inside() -> None:
-    """The exact loss is not the price for points of the sphere, or not less where the statistic is short."""
     protocol = bd.protocols.LocalUnit.calibrate(domain=bd.device.Ball(dim=3), budget=bd.privacy.PureDP(epsilon=E))
     row = attacked(target_from_protocol(protocol), trials=512)
     assert row.attack == "exact"
@@ -204,7 +197,6 @@ def test_a_direction_tells_all_of_its_epsilon_on_the_sphere_and_less_inside() ->
 
 
 def test_other_devices_have_no_law_of_counts_or_messages() -> None:
-    """A law is made up for what is not counted."""
     gaussian = bd.protocols.LocalGaussian.calibrate(
         domain=bd.device.Ball(dim=2), budget=bd.privacy.ApproxDP(epsilon=E, delta=D)
     )

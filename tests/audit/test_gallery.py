@@ -31,7 +31,6 @@ from bandanna.protocols.gaussian import NoisySumAnalyzer
 
 
 def test_every_known_fault_has_its_row() -> None:
-    """A fault that the audit was built to find has been taken out of the gallery."""
     faults = {"half the noise", "20 % less noise", "a forgotten factor 2", "a reused draw", "a re-noised batch"}
     faults |= {"a batch closed by who answered", "the printed refit rule of GLM-JDP", "floating-point Laplace"}
     faults |= {f"paper 000, {name}, epsilon {size}" for name in ("LDP", "JDP", "Amp") for size in (1, 10)}
@@ -41,7 +40,6 @@ def test_every_known_fault_has_its_row() -> None:
 
 
 def test_all_known_faults_are_refuted_with_95_percent_confidence() -> None:
-    """One of the known faults passes."""
     result = run_gallery(trials=8000, wanted=lambda name, known: known == "bad")
     assert [row.target for row in result.rows] == list(KNOWN_FAULTS)
     assert not result.surprises
@@ -67,18 +65,15 @@ def test_all_known_truths_are_consistent_in_few_runs_and_their_prices_tight() ->
 
 @pytest.mark.full
 def test_all_known_truths_are_consistent_in_many_runs() -> None:
-    """The same, and all faults, of 200,000 runs each."""
     assert not run_gallery(trials=200_000).surprises
 
 
 def test_the_confidence_covers_all_rows() -> None:
-    """There are more rows than the confidence of one was made for: false alarms of all are above 5 %."""
     assert len(list(gallery_targets())) <= ROWS
     assert len(known_truths()) * (1 - CONFIDENCES["good"]) <= 0.05 + 1e-12
 
 
 def test_the_same_seed_gives_the_same_verdicts() -> None:
-    """A row depends on the rows before it, or on the time."""
     few = {"a re-noised batch", "LinUCB-CSDP"}
     one, two = (run_gallery(trials=512, wanted=lambda name, known: name in few) for _ in range(2))
     (alone,) = run_gallery(trials=512, wanted=lambda name, known: name == "LinUCB-CSDP").rows
@@ -87,7 +82,6 @@ def test_the_same_seed_gives_the_same_verdicts() -> None:
 
 
 def test_the_right_noise_would_not_be_refuted() -> None:
-    """The faults are refuted because of how they are built, and not because of what is wrong with them."""
     whole = replace(understated_noise(1.0), name="all the noise")
     assert not attacked(whole, trials=20_000, confidence=0.999).refuted
     for honest in (refits_target(GLMJDP), target_with_server(NoisySumAnalyzer), batches_target(HonestBatches)):
@@ -95,14 +89,12 @@ def test_the_right_noise_would_not_be_refuted() -> None:
 
 
 def test_floats_that_are_reached_are_found() -> None:
-    """The attack misses outputs that are possible: then it would see differences where there are none."""
     rng = np.random.default_rng(0)
     for value in (0.0, 1.0):
         assert np.mean(is_reachable(textbook_laplace(value, 1.0, 2000, rng), value, 1.0)) > 0.99
 
 
 def test_rows_have_the_promised_columns(tmp_path: Path) -> None:
-    """The JSON of a row has other names; or a picture cannot be drawn."""
     result = run_gallery(trials=1000, wanted=lambda name, known: name in {"half the noise", "gaussian"})
     assert [tuple(row) for row in result.to_dict()["rows"]] == [COLUMNS] * 2
     assert [row["known"] for row in result.to_dict()["rows"]] == ["bad", "good"]

@@ -32,7 +32,6 @@ def deployed(folder: Path, name: str = "LinTS-SDP", horizon: int = 1200, **budge
 def test_a_deployment_that_keeps_its_promise_is_consistent(
     tmp_path: Path, name: str, epsilon: float, least: float
 ) -> None:
-    """A true deployment would be refuted (1 of 1,000 seeds by chance), or a weak one would look strong."""
     task, inside = deployed(tmp_path, name, horizon=400, epsilon=epsilon)
     (row,) = audit_task(task, inside, env=ENV, confidence=0.999 if epsilon == 1 else 0.95).rows
     assert row.verdict == "consistent"
@@ -42,7 +41,6 @@ def test_a_deployment_that_keeps_its_promise_is_consistent(
 
 
 def test_a_deployment_without_noise_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Devices that forget their noise would go unnoticed: nothing that is published says so."""
     task, inside = deployed(tmp_path)
 
     def constant(device: BinomialCounts, values: Any, source: Any) -> Any:
@@ -65,7 +63,6 @@ def test_real_tasks_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_processes_are_audited_over_http(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command would not reach a real deployment, or would call a true one false."""
     task, _ = on_disk(bd.make("LinTS-SDP", dim=2, horizon=400, epsilon=1.0, delta=1e-5, batch=20), tmp_path, seed=None)
     with RunningDeployment(task, tmp_path):
         command(target=str(tmp_path), trials=10, confidence=0.999, as_json=True)

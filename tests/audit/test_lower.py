@@ -46,7 +46,6 @@ def pair(mu: float, width: int = 1) -> DrawRuns:
 @given(hits=st.integers(0, 50), failure=st.sampled_from([0.3, 0.05, 1e-4]))
 @settings(max_examples=60, deadline=None)
 def test_bounds_of_probabilities_are_those_of_clopper_and_pearson(hits: int, failure: float) -> None:
-    """A probability at the bound gives so many hits, or more, with another chance than the failure."""
     low, high = float(lower_confidence_bound(hits, 50, failure)), float(upper_confidence_bound(hits, 50, failure))
     assert 0 <= low <= hits / 50 <= high <= 1
     if hits:
@@ -61,7 +60,6 @@ CHANCE = st.floats(0, 1).map(lambda chance: round(chance, 9))  # SciPy cannot ev
 @given(right=st.integers(0, 60), failure=st.sampled_from([0.05, 1e-3]), q=CHANCE, p=CHANCE)
 @settings(max_examples=60, deadline=None)
 def test_right_guesses_of_two_kinds_are_bounded_too(right: int, failure: float, q: float, p: float) -> None:
-    """Of guesses that are right with two different probabilities so many are right more often than the bound allows."""
     mean, bound = (p + q) / 2, lower_bound_of_guesses(right, 60, failure)
     if bound > mean:
         total = np.convolve(stats.binom.pmf(np.arange(31), 30, p), stats.binom.pmf(np.arange(31), 30, q))
@@ -85,7 +83,6 @@ def test_a_true_claim_is_refuted_as_rarely_as_is_said(width: int, scored: bool) 
 @given(trials=st.integers(512, 10**6), quick=st.booleans(), chunk=st.integers(1, 30_000))
 @settings(max_examples=50, deadline=None)
 def test_plans_spend_the_failure_once_and_end_their_blocks_at_looks(trials: int, quick: bool, chunk: int) -> None:
-    """Looks have more failure than is stated, there are more runs than allowed, or a look is inside of a block."""
     plan = SamplingPlan.of(trials, quick=quick, chunk=chunk)
     assert sum(plan.looks.values()) == pytest.approx(1) == sum(LOOK_SCHEDULE.values())
     assert 2 * sum(plan.blocks) <= trials
@@ -95,14 +92,12 @@ def test_plans_spend_the_failure_once_and_end_their_blocks_at_looks(trials: int,
 
 
 def test_a_little_less_noise_is_refuted_and_ends_early() -> None:
-    """20 % less noise passes, or all runs are made though the claim was refuted by an eighth of them."""
     found = bound_by_sampling(draw_blocks_here(pair(MU / 0.8), [0]), CLAIM, trials=64_000, confidence=0.95)
     assert MU < found.needed < MU / 0.8
     assert found.trials < 64_000
 
 
 def test_the_bound_comes_close_to_the_truth() -> None:
-    """Of 40,000 runs less than 95 % of mu is seen, or more than all of it; false alarms below 5 %."""
     found = bound_by_sampling(draw_blocks_here(pair(MU), [1]), CLAIM, trials=40_000, confidence=0.95, scored=True)
     assert 0.95 * MU < found.needed <= MU
     curve = found.curve
@@ -112,7 +107,6 @@ def test_the_bound_comes_close_to_the_truth() -> None:
 
 
 def test_numbers_that_always_agree_are_told_apart_by_their_difference() -> None:
-    """A draw that is used twice is not seen."""
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(500, 1))
     one, two = np.hstack([noise + 0.01, noise]), np.hstack([noise, noise])
@@ -122,7 +116,6 @@ def test_numbers_that_always_agree_are_told_apart_by_their_difference() -> None:
 
 
 def test_too_few_trials_are_refused() -> None:
-    """An audit of a handful of runs would say "consistent" and mean nothing."""
     with pytest.raises(InvalidArgument, match="trials"):
         bound_by_sampling(draw_blocks_here(pair(MU), [0]), CLAIM, trials=100, confidence=0.95)
 
@@ -130,7 +123,6 @@ def test_too_few_trials_are_refused() -> None:
 @given(level=st.floats(1e-6, 0.999), epsilon=st.floats(0.01, 8.0), delta=st.sampled_from([0.0, 1e-3, 0.2]))
 @settings(max_examples=100, deadline=None)
 def test_claims_need_exactly_what_they_allow(level: float, epsilon: float, delta: float) -> None:
-    """A test at the edge of what is allowed needs another parameter than the claim has."""
     plain = Claim(epsilon=epsilon, delta=delta)
     power = np.exp(epsilon) * level + delta
     if power <= 1:
@@ -143,7 +135,6 @@ def test_claims_need_exactly_what_they_allow(level: float, epsilon: float, delta
 
 
 def test_a_claim_is_gaussian_only_where_the_price_is() -> None:
-    """Laplace noise is held to a Gaussian, or Gaussian noise to epsilon alone, which samples can hardly refute."""
     event = GaussianEvent(std=2.0, sensitivity=1.0)
     claim = claim_of(event, epsilon=gdp.epsilon(1e-5, 0.5), delta=1e-5)
     assert claim.mu == pytest.approx(0.5, rel=1e-9)
@@ -153,7 +144,6 @@ def test_a_claim_is_gaussian_only_where_the_price_is() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.0])
 def test_enumerated_laws_have_their_epsilon(epsilon: float) -> None:
-    """Randomized response of epsilon has another one, alone or twice."""
     q = special.expit(epsilon)
     law = np.array([q, 1 - q]), np.array([1 - q, q])
     assert least_epsilon(*law, 0.0) == pytest.approx(epsilon)

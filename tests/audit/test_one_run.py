@@ -16,7 +16,6 @@ from bandanna.errors import InvalidArgument
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_without_delta_the_chance_is_a_binomial_tail(epsilon: float) -> None:
-    """Guesses against randomized response are right with another probability than e^eps / (1 + e^eps)."""
     q = math.exp(epsilon) / (1 + math.exp(epsilon))
     assert probability_of_guesses(80, guesses=100, canaries=100, epsilon=epsilon, delta=0.0) == pytest.approx(
         stats.binom.sf(79, 100, q)
@@ -24,7 +23,6 @@ def test_without_delta_the_chance_is_a_binomial_tail(epsilon: float) -> None:
 
 
 def test_delta_costs_what_the_theorem_says() -> None:
-    """beta + 2 m delta alpha, alpha by trying every i."""
     q, m, r, v, delta = math.e / (1 + math.e), 60, 50, 45, 1e-3
     tails = [sum(stats.binom.pmf(k, r, q) for k in range(v - i, v)) / i for i in range(1, v + 1)]
     expected = stats.binom.sf(v - 1, r, q) + 2 * m * delta * max(tails)
@@ -32,7 +30,6 @@ def test_delta_costs_what_the_theorem_says() -> None:
 
 
 def test_the_bound_is_where_the_chance_is_the_failure() -> None:
-    """The bound is not the epsilon at which so many right guesses become unlikely; or grows as delta does."""
     bound = one_run_bound(900, guesses=1000, canaries=1000, delta=0.0, confidence=0.95)
     assert probability_of_guesses(900, guesses=1000, canaries=1000, epsilon=bound, delta=0.0) == pytest.approx(
         0.05, rel=1e-2
@@ -44,7 +41,6 @@ def test_the_bound_is_where_the_chance_is_the_failure() -> None:
 
 
 def test_one_run_of_local_bits_comes_close_and_no_further() -> None:
-    """4000 answers of randomized response tell less than 90 % of epsilon, or more than all: false alarms 5 %."""
     policy = bd.policies.LDPUCB(n_arms=3, horizon=20, privacy=bd.local(epsilon=1.0, delta=0.0))
     env = worlds.FiniteArms(means=(0.8, 0.4, 0.2))
     row = one_run_target("LDP-UCB", policy, env, 20, confidence=0.95)

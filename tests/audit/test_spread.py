@@ -35,7 +35,6 @@ class Backwards:
     [("gaussian", {}), ("LinUCB-CSDP", {}), ("LinUCB-JDP-batched", {"view": "snapshot"}), ("priv_unit", {"seed": 3})],
 )
 def test_the_order_of_blocks_does_not_matter(target: str, more: dict[str, Any]) -> None:
-    """An audit by workers has other numbers than one of this process."""
     at: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-3, "trials": 1200, **more}
     working = Backwards()
     alone, spread = audit(target, **at), audit(target, executor=working, **at)  # type: ignore[arg-type]
@@ -46,7 +45,6 @@ def test_the_order_of_blocks_does_not_matter(target: str, more: dict[str, Any]) 
 
 
 def test_blocks_are_not_run_when_the_claim_is_refuted() -> None:
-    """A refuted claim goes on to be attacked, or stops elsewhere than in one process."""
     quiet = bd.audit.gallery.UnderstatedGaussian(std=1.0, sensitivity=1.0, share=0.3)
     at: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "trials": 40_000}
     working = Backwards()
@@ -57,7 +55,6 @@ def test_blocks_are_not_run_when_the_claim_is_refuted() -> None:
 
 
 def test_processes_know_a_policy_by_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers cannot import a policy of one's own, or find something else."""
     (tmp_path / "spread_policy.py").write_text(copied("Spread"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -66,7 +63,6 @@ def test_processes_know_a_policy_by_its_place(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_cannot_be_sent_is_refused_by_name() -> None:
-    """A policy of a class inside a function ends in a traceback of pickle; or one run is spread over many."""
 
     class Mine(bd.LinUCB):  # type: ignore[misc]
         """Nobody can import this."""

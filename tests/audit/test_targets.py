@@ -48,13 +48,11 @@ ENV = worlds.LinearContextual(dim=3, n_arms=4)
     ids=repr,
 )
 def test_canaries_are_as_far_apart_as_the_domain_is_wide(domain: Any) -> None:
-    """Two points that the audit uses are nearer to each other than two others of the domain: faults would not show."""
     one, two = domain.admit(farthest_points(domain), clip=False).values
     assert np.linalg.norm(one - two) == pytest.approx(domain.sensitivity, rel=1e-4)
 
 
 def test_canaries_of_arms_with_models_of_their_own_are_in_the_domain() -> None:
-    """They are not reports; or nearer than nine tenths of the width."""
     domain = PerArmReport(features=2, n_arms=3)
     one, two = domain.admit(farthest_points(domain), clip=False).values
     assert np.linalg.norm(one - two) > 0.9 * domain.sensitivity
@@ -88,7 +86,6 @@ def test_protocols_reach_95_percent_of_their_mu_by_samples_alone(name: str) -> N
 
 @pytest.mark.parametrize("name", ["LinUCB-JDP", "AdaC-OFUL", "LinUCB-LDP"])
 def test_noise_that_is_drawn_too_small_is_seen_in_policies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A source that draws 20 % less noise than it is told passes, because only what it is told was looked at."""
     target = policy_target(name, epsilon=E, delta=D)
     original = bd.device.FastNoise.gaussian
 
@@ -102,7 +99,6 @@ def test_noise_that_is_drawn_too_small_is_seen_in_policies(name: str, monkeypatc
 
 
 def test_enumerated_mechanisms_have_the_epsilon_that_is_priced() -> None:
-    """A law that is summed up exactly says more than the price, or much less."""
     for name in ("discrete_laplace", "randomized_response", "binomial", "discrete_gaussian"):
         target = mechanism_target(name, epsilon=2.0, delta=D)
         found = Claim(epsilon=target.claim.epsilon, delta=target.claim.delta).parameter_for_pairs(target.pairs)
@@ -113,13 +109,11 @@ def test_enumerated_mechanisms_have_the_epsilon_that_is_priced() -> None:
 
 
 def test_the_events_of_all_mechanisms_are_known() -> None:
-    """A mechanism of the list cannot be audited at its own price."""
     for name, make in MECHANISMS.items():
         assert accountant.epsilon(make(2.0, D).event, D) <= 2.0 * (1 + 1e-3), name
 
 
 def test_a_policy_that_asks_twice_and_states_once_is_refuted() -> None:
-    """The price is taken from the asks and not from what is stated."""
 
     class Twice(Greedy):  # type: ignore[misc, valid-type]
         def learn(self, state: Any, episode: Any) -> Any:
@@ -134,7 +128,6 @@ def test_a_policy_that_asks_twice_and_states_once_is_refuted() -> None:
 
 
 def test_a_policy_that_peeks_is_refuted_whatever_epsilon_is() -> None:
-    """A state that holds a raw reward passes."""
 
     class Peeking(Greedy):  # type: ignore[misc, valid-type]
         def report(self, ask: Any, played: Any, coins: Any) -> Any:
@@ -202,7 +195,6 @@ def test_a_place_that_is_half_right_is_answered_with_the_whole(
 
 
 def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:
-    """A protocol is audited at its own guarantee though another one was named."""
     protocol = bd.protocols.CentralGaussian.calibrate(
         domain=bd.device.Ball(dim=2), budget=bd.privacy.ApproxDP(epsilon=E, delta=D)
     )
@@ -213,7 +205,6 @@ def test_a_claim_of_somebody_else_is_what_is_held_against_a_value() -> None:
 
 @pytest.mark.parametrize("name", ["LinUCB", "Thompson", "PE", "GLM-UCB"])
 def test_an_epsilon_for_a_policy_without_noise_is_refuted(name: str) -> None:
-    """Somebody's epsilon for plain sums is ignored, or found consistent; without one something is refuted."""
     assert audit(name).rows[0].attack == "nothing claimed"
     for delta in (None, D, 0.0):
         row = audit(name, epsilon=20.0, delta=delta).rows[0]
@@ -224,7 +215,6 @@ def test_an_epsilon_for_a_policy_without_noise_is_refuted(name: str) -> None:
 
 
 def test_an_epsilon_for_values_without_noise_is_refuted() -> None:
-    """Plain sums divide by their noise, of 0, and are found consistent with any epsilon."""
     assert audit(bd.protocols.Clear(domain=bd.device.Ball(dim=2)), epsilon=20.0).refuted
     assert audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV, epsilon=20.0).refuted
     assert not audit(bd.LinUCB(dim=3, horizon=10, privacy=bd.none()), env=ENV).refuted
@@ -232,13 +222,11 @@ def test_an_epsilon_for_values_without_noise_is_refuted() -> None:
 
 @pytest.mark.parametrize("name", ["AdaC-UCB", "LinUCB-JDP"])
 def test_a_delta_alone_is_heeded(name: str) -> None:
-    """A delta is ignored where a setting has a rho of its own."""
     claim = audit(name, delta=1e-3, trials=2000).rows[0].claim
     assert (claim.epsilon, claim.delta) == (pytest.approx(1.0, rel=1e-3), 1e-3)
 
 
 def test_views_and_single_runs_are_held_to_what_somebody_says() -> None:
-    """Of an epsilon that was given only releases are told."""
     policy = bd.LinUCB(dim=3, horizon=30, privacy=bd.local(epsilon=20.0, delta=D))
     for view in ("snapshot", "one-run"):
         row = audit(policy, env=ENV, view=view, epsilon=0.01, delta=D, trials=2000).rows[0]
@@ -248,7 +236,6 @@ def test_views_and_single_runs_are_held_to_what_somebody_says() -> None:
 
 
 def test_names_that_are_not_known_are_answered_with_the_nearest() -> None:
-    """An error does not say what was meant."""
     assert len(set(known_targets())) == len(known_targets())
     with pytest.raises(InvalidArgument, match="did you mean 'LinUCB-JDP'"):
         audit("LinUCB-JPD")
@@ -258,7 +245,6 @@ def test_names_that_are_not_known_are_answered_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("view", ["snapshot", "actions"])
 def test_what_others_see_tells_no_more_than_the_releases(view: str) -> None:
-    """Snapshots, or other people's actions and probabilities, refute the price of the releases behind them."""
     row = audit("LinUCB-JDP-batched", view=view, epsilon=E, delta=D, trials=8000).rows[0]
     assert not row.refuted
     if view == "snapshot":

@@ -19,7 +19,6 @@ SMALL = ["--quick", "--only", "DP-SE"]
 
 
 def test_a_report_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JSON cannot be read again, the page is not written, or a slower row ends with code 0."""
     page, file = tmp_path / "page.md", tmp_path / "before.json"
     said = CliRunner().invoke(app, [*SMALL, "--json", "--page", str(page)])
     assert said.exit_code == 0
@@ -40,7 +39,6 @@ def test_a_report_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_two_reports_are_compared_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two files cannot be compared without measuring again, floors are not explained, or a page takes a new run."""
     stored, page = DOCS / "benchmarks.json", tmp_path / "page.md"
     told = json.loads(stored.read_text(encoding="utf-8"))
     for row in told["rows"]:
@@ -67,7 +65,6 @@ def test_two_reports_are_compared_without_measuring(tmp_path: Path, monkeypatch:
 
 
 def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
-    """A report that has no row in common with another is said not to be slower."""
     told = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     few, rest = tmp_path / "few.json", tmp_path / "rest.json"
     few.write_text(json.dumps({**told, "quick": True, "rows": [row for row in told["rows"] if row["name"] == "GOPE"]}))
@@ -80,13 +77,11 @@ def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
 
 
 def test_floors_are_explained_before_the_first_table() -> None:
-    """A reader of the page meets ratios to floors and does not know what a floor is."""
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     assert page.index("A floor is what cannot be done without") < page.index("times its floor") < page.index("| ---")
 
 
 def test_bad_files_are_found_before_the_work(tmp_path: Path) -> None:
-    """Minutes are spent before a wrong file is noticed."""
     for options in (["--compare", str(tmp_path / "no")], ["--page", str(tmp_path)], ["--threshold", "1"]):
         said = CliRunner().invoke(app, [*options])
         assert said.exit_code == 1
@@ -94,7 +89,6 @@ def test_bad_files_are_found_before_the_work(tmp_path: Path) -> None:
 
 
 def test_the_page_is_what_was_measured() -> None:
-    """docs/benchmarks.md was edited by hand, or an algorithm has been added and the page was not written again."""
     report = Report.read(DOCS / "benchmarks.json")
     assert (DOCS / "benchmarks.md").read_text(encoding="utf-8") == page_of(report)
     assert not report.quick

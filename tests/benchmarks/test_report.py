@@ -40,7 +40,6 @@ def report(*rows: Row) -> Report:
 
 
 def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """Something is lost on the way through JSON, or a column is missing."""
     whole = report(row("LinUCB", 2.0), row("river UCB", 9.0, part="peer"))
     told = json.loads(json.dumps(whole.to_dict()))
     assert list(told["rows"][0]) == list(COLUMNS)
@@ -53,7 +52,6 @@ def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 1, "rows": [{}]}', '{"format": 7}', "null"])
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
-    """A file of another kind gives a traceback instead of an error that names it."""
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(Unreadable, match=r"other\.json") as refused:
         Report.read(tmp_path / "other.json")
@@ -62,7 +60,6 @@ def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_only_rows_of_ours_are_slow() -> None:
-    """A row beyond 3 times its floor is not listed, one below is, or another library is blamed."""
     whole = report(row("a", 3.1), row("b", 2.9), row("theirs", 50.0, part="peer"))
     assert [each.name for each in whole.slow] == ["a"]
     assert "| simulation | a | fixed | 3.1 |" in page_of(whole)
@@ -89,13 +86,11 @@ def test_what_changed_is_named() -> None:
 
 @pytest.mark.parametrize("threshold", [1.0, 0.5, -1.0, float("nan"), "much"])
 def test_a_threshold_is_above_one(threshold: float) -> None:
-    """A threshold that would call everything slower is taken."""
     with pytest.raises(InvalidArgument, match=r"threshold must be a finite number > 1: how many times"):
         compare(report(), report(), threshold=threshold)
 
 
 def test_nothing_in_common_is_said_with_its_reason() -> None:
-    """Two reports without a row in common are said to be equally fast, or nobody says why they cannot be compared."""
     long, short = report(row("a", 2.0)), replace(report(row("a", 2.0, rounds=7)), quick=True)
     assert compare(long, long).note == ""
     assert compare(long, report(row("b", 2.0))).note.startswith("no row of ours is in both reports")
@@ -105,7 +100,6 @@ def test_nothing_in_common_is_said_with_its_reason() -> None:
 
 
 def test_a_long_run_may_be_made_in_parts() -> None:
-    """A row that was measured again is there twice, an old one is lost, or the page says that there was one run."""
     whole = report(row("a", 2.0)).joined(report(row("a", 9.0), row("b", 1.0)))
     assert [(each.name, each.ratio) for each in whole.rows] == [("b", 1.0), ("a", 2.0)]
     assert (whole.runs, whole.cpu_seconds) == (2, 3.0)

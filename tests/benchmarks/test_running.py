@@ -40,7 +40,6 @@ def simulated() -> Report:
 
 
 def test_every_algorithm_has_a_row(simulated: Report) -> None:
-    """An algorithm of the catalogue is not measured, or not in every world that suits it."""
     assert list(dict.fromkeys(row.name for row in simulated.rows)) == list(ALGORITHMS)
     assert [row.key[1:] for row in simulated.rows] == [(each.name, each.world) for each in tried()]
     assert {row.world for row in simulated.rows} == {each.world for each in all_problems()}
@@ -57,7 +56,6 @@ def test_rows_are_whole(simulated: Report) -> None:
 
 
 def test_growth_in_everything_that_grows() -> None:
-    """An exponent is missing where a size applies."""
     report = run.run(only=["CDP-DPE", "UCB1"], effort=QUICK)
     growth = {(row.part, row.name): set(row.growth) for row in report.rows}
     assert growth["simulation", "CDP-DPE"] == {"rounds", "seeds", "arms", "dim", "users"}
@@ -69,7 +67,6 @@ def test_growth_in_everything_that_grows() -> None:
 
 @pytest.mark.parametrize("name", ["LinTS-JDP-rewards", "LinUCB-LDP", "AdaC-OFUL", "GOPE", "GLOC", "PE", "Thompson"])
 def test_an_agent_of_every_kind(name: str) -> None:
-    """An agent of this kind of policy cannot be measured."""
     row = agents.measure(name, FAST)
     assert row.unit == "decision"
     assert row.ratio
@@ -84,7 +81,6 @@ def test_floors_are_rows() -> None:
 
 
 def test_a_peer_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that cannot be imported stops the run, or nobody learns which extra brings it."""
 
     def broken(name: str) -> object:
         raise OSError(name)
@@ -103,7 +99,6 @@ def replace_import(find: object) -> object:
 
 
 def test_peers_that_are_there_are_measured() -> None:
-    """A peer that is installed cannot be driven, or has no row in a mode."""
     there = [name for name, each in CONTENDERS.items() if each.installed]
     for name in there:
         report = run.run(only=[name], effort=FAST)
@@ -138,13 +133,11 @@ def test_servers_are_measured(asked: bool, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_part_that_nobody_knows_is_refused() -> None:
-    """A misspelt name measures nothing, or everything."""
     with pytest.raises(InvalidArgument, match="LinUCB"):
         run.run(only=["LinUBC"])
 
 
 def test_a_new_name_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy whose sizes nobody has listed is not measured."""
     monkeypatch.setattr(problems, "SHAPES", {})
     assert [each.world for each in problems_of("LinUCB-JDP")] == ["fixed", "fresh"]
     assert [each.world for each in problems_of("UCB1")] == ["finite"]

@@ -53,7 +53,6 @@ def test_a_patient_is_treated(running: Clinic, opening: Opening, size: tuple[int
 
 
 def test_the_server_never_sees_features(running: Clinic, opening: Opening) -> None:
-    """A patient's numbers are sent to the clinic's own server, or the page has the registrar's token."""
     visit = Visit(opening(), running.url)
     page = visit.page
     visit.example()
@@ -148,7 +147,6 @@ def test_offline(running: Clinic, opening: Opening) -> None:
 
 
 def test_a_clock_that_is_wrong(running: Clinic, opening: Opening) -> None:
-    """A device whose clock is an hour off cannot take part, or reports something that is refused."""
     context = opening()
     context.clock.set_fixed_time(datetime.now(UTC) + timedelta(hours=1))
     visit = Visit(context, running.url)
@@ -173,7 +171,6 @@ def test_a_patient_counts_once(running: Clinic, opening: Opening) -> None:
 
 
 def test_without_signing_in_there_are_no_tickets(running: Clinic, opening: Opening) -> None:
-    """Somebody who is not signed in takes part, or a script can read the cookie of who is."""
     context = opening(expected=("401",))
     page = context.new_page()
     page.goto(running.url)
@@ -188,7 +185,6 @@ def test_without_signing_in_there_are_no_tickets(running: Clinic, opening: Openi
 
 
 def test_a_page_refuses_an_analyzer_that_went_back(running: Clinic, opening: Opening) -> None:
-    """A page that has seen a publication acts on an older one, or reports into its batch."""
     url = f"{running.task.url('analyzer')}/tasks/{running.task.id}/snapshot"
     if running.snapshot()["number"] == 0:
         running.crowd()

@@ -68,7 +68,6 @@ def answer(route: Any, document: Any) -> None:
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_whatever_the_page_is_told_is_text(text: str, page_of_clinic: str, opening: Opening) -> None:
-    """A treatment, a column, a promise, a refusal or an error becomes markup, or is not shown as it is."""
     context = opening()
     page = context.new_page()
     ran: list[str] = []

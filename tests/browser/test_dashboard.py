@@ -38,7 +38,6 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize(("size", "dark"), LIGHTS)
 def test_the_list_of_tasks_is_accessible(board: str, opening: Opening, size: tuple[int, int], dark: bool) -> None:
-    """The first page is not accessible."""
     page = opening(size=size, dark=dark).new_page()
     page.goto(board)
     assert faults(page) == []

@@ -42,7 +42,6 @@ def test_a_reader_clicks(news: str, opening: Opening, size: tuple[int, int], dar
 
 
 def test_cookies_are_for_the_server(news: str, opening: Opening) -> None:
-    """A script could read the reader's cookie, another site could send it along, or a reader cannot leave it behind."""
     context = opening()
     page = context.new_page()
     page.goto(news)

@@ -22,6 +22,5 @@ def test_every_algorithm_is_listed() -> None:
 
 
 def test_a_new_process_lists_the_algorithms() -> None:
-    """The command loads the registry itself: nothing else was imported before it."""
     done = subprocess.run([sys.executable, "-m", "bandanna", "list", "--json"], capture_output=True, check=True)
     assert [row["name"] for row in json.loads(done.stdout)["rows"]] == list(ALGORITHMS)

@@ -45,7 +45,6 @@ def tight() -> dict[str, dict[str, Any]]:
 
 
 def test_json_has_a_row_for_every_protocol(tight: dict[str, dict[str, Any]]) -> None:
-    """Rows carry std, bits, guarantee and ratio; infinities are null; the binomial row is the tabulated 8.029."""
     central = tight["central_gaussian"]["std"]
     for name, row in tight.items():
         assert row["std"] >= 0
@@ -64,13 +63,11 @@ def test_json_has_a_row_for_every_protocol(tight: dict[str, dict[str, Any]]) -> 
 
 
 def test_json_is_the_only_output() -> None:
-    """A program that reads the JSON gets one line and nothing else."""
     assert run(*PROBLEM, "--epsilon", "1", "--json").count("\n") == 1
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_the_table_shows_every_protocol(tight: dict[str, dict[str, Any]], width: int) -> None:
-    """People see every protocol by its full name, with its std, in terminals of any usual width."""
     shown = run(*PROBLEM, "--epsilon", "1", width=width)
     for name in PROTOCOL_NAMES:
         (line,) = [line for line in shown.splitlines() if name in line.split()]
@@ -80,7 +77,6 @@ def test_the_table_shows_every_protocol(tight: dict[str, dict[str, Any]], width:
 
 
 def test_guarantees_are_explained_on_demand() -> None:
-    """--explain adds the plain sentences of every protocol, what the shuffler could learn included."""
     shown = run(*PROBLEM, "--epsilon", "1", "--explain")
     for sentence in (
         "clear: No privacy is promised",
@@ -97,7 +93,6 @@ def test_guarantees_are_explained_on_demand() -> None:
 
 
 def test_the_papers_constants_are_a_calibration() -> None:
-    """--calibration paper: printed noise with its true epsilon; a row outside its theorem is null and says why."""
     found = rows(*PROBLEM, "--epsilon", "1", "--calibration", "paper")
     assert found["shuffle_binomial"]["std"] == pytest.approx(3427, rel=1e-3)
     assert found["shuffle_binomial"]["epsilon"] < 0.01
@@ -112,7 +107,6 @@ def test_the_papers_constants_are_a_calibration() -> None:
 
 
 def test_a_given_noise_is_priced(tight: dict[str, dict[str, Any]]) -> None:
-    """--std answers with the accountant's epsilon for that noise, at the given delta."""
     found = rows(*PROBLEM, "--std", "8")
     domain = LinearReport(features=5)
     central = CentralGaussian(domain=domain, noise_std=8.0).event
@@ -149,7 +143,6 @@ def test_participations_need_more_noise(tight: dict[str, dict[str, Any]]) -> Non
 
 
 def test_horizon_and_mechanism_are_options() -> None:
-    """--horizon and --mechanism choose the continual row: 33.5 by BLT, 114.7 by a tree at T = 20000."""
     longer = rows(*PROBLEM, "--epsilon", "1", "--horizon", "20000")
     tree = rows(*PROBLEM, "--epsilon", "1", "--horizon", "20000", "--mechanism", "tree")
     assert longer["central_continual"]["std"] == pytest.approx(33.5, rel=0.01)
@@ -157,7 +150,6 @@ def test_horizon_and_mechanism_are_options() -> None:
 
 
 def test_long_messages_are_warned_of() -> None:
-    """--bits-limit sets where a warning appears, beside the answer."""
     with pytest.warns(CommunicationWarning, match="above the limit of 100"):
         found = rows(*PROBLEM, "--epsilon", "1", "--bits-limit", "100")
     assert found["shuffle_binomial"]["bits_per_user"] > 100

@@ -27,7 +27,6 @@ def never(*_: object, **__: object) -> None:
 
 
 def test_demo_compares_every_trust_model(tmp_path: Path) -> None:
-    """A trust model, its guarantee, or the figure is missing."""
     out = tmp_path / "figure.svg"
     done = CliRunner().invoke(app, [*SMALL, "--out", str(out)])
     assert done.exit_code == 0
@@ -40,7 +39,6 @@ def test_demo_compares_every_trust_model(tmp_path: Path) -> None:
 def test_both_policies_can_be_compared(
     policy: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table is of another policy than the one that was asked for, or the reader does not learn of the other."""
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["demo", "--horizon", "50", "--seeds", "1", "--policy", policy])
     assert done.exit_code == 0
@@ -49,7 +47,6 @@ def test_both_policies_can_be_compared(
 
 
 def test_one_seed_has_no_standard_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One seed prints nan where there is no standard error, or does not say so."""
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["demo", "--horizon", "20", "--seeds", "1"])
     assert done.exit_code == 0
@@ -58,7 +55,6 @@ def test_one_seed_has_no_standard_error(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_without_the_extra_the_table_still_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing plot extra loses the simulation of somebody who did not ask for a figure, or is not named."""
     monkeypatch.setattr(FIGURES, "matplotlib", missing)
     done = CliRunner().invoke(app, SMALL)
     assert done.exit_code == 0
@@ -67,7 +63,6 @@ def test_without_the_extra_the_table_still_comes(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_figure_that_was_asked_for_is_missed_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who asks for a figure waits for the simulation, and gets none without an error."""
     monkeypatch.setattr(FIGURES, "matplotlib", missing)
     monkeypatch.setattr(MODELS, "trust_models", never)
     done = CliRunner().invoke(app, [*SMALL, "--out", "figure.png"])
@@ -79,7 +74,6 @@ def test_a_figure_that_was_asked_for_is_missed_before_the_work(monkeypatch: pyte
 def test_a_place_that_takes_no_figure_is_found_before_the_work(
     out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A figure cannot be written, and that is found after the simulation."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(MODELS, "trust_models", never)
     (tmp_path / "file").touch()

@@ -30,7 +30,6 @@ def command(*arguments: str) -> Any:
 
 @pytest.mark.usefixtures("_quick_roles")
 def test_the_demonstration_says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Regret, ledger, a role's requests, bytes or rows are missing; or reports stay in the shuffler's database."""
     says_what_each_role_saw(tmp_path, capsys)
 
 
@@ -72,7 +71,6 @@ def says_what_each_role_saw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_rows_are_counted_where_they_can_be_read(tmp_path: Path) -> None:
-    """A database that is not there yet, or is none, stops the demonstration."""
     assert count_rows(tmp_path / "nothing.db") == {}
     (tmp_path / "none.db").write_bytes(b"no database" * 100)
     assert count_rows(tmp_path / "none.db") == {}
@@ -84,7 +82,6 @@ def test_rows_are_counted_where_they_can_be_read(tmp_path: Path) -> None:
 
 
 def test_one_file_for_all_roles_is_refused_before_any_is_started(tmp_path: Path) -> None:
-    """`serve all --db FILE` begins processes of which all but one cannot have the file."""
     policy = "dim = 2\nhorizon = 60\nepsilon = 5.0\ndelta = 1e-3\nbatch = 20\n"
     (tmp_path / "t.toml").write_text(f'title = "t"\nalgorithm = "LinTS-LDP"\n[policy]\n{policy}')
     command("task", "create", str(tmp_path / "t.toml"), "--no-forecast")

@@ -52,7 +52,6 @@ def test_json_is_the_functions(file: str) -> None:
 
 
 def test_private_values_keep_their_budget(file: str) -> None:
-    """--epsilon promises something else, or the value is computed without noise."""
     said = ["evaluate", file, "--target", "arm:blue", *COLUMNS, "--epsilon", "0.5", "--trust", "shuffle", "--json"]
     one, two = (json.loads(CliRunner().invoke(app, said).stdout) for _ in range(2))
     assert one["guarantee"]["epsilon"] <= 0.5
@@ -81,7 +80,6 @@ def test_a_page_is_written(file: str, tmp_path: Path) -> None:
 
 
 def test_a_saved_agent_is_evaluated(file: str, tmp_path: Path) -> None:
-    """A policy that has learned something cannot be evaluated from its save."""
     agent = bd.Agent(policy=bd.LinTS(n_arms=3, features=1, horizon=50, privacy=bd.none()))
     agent.save(tmp_path / "agent")
     said = ["evaluate", file, "--target", str(tmp_path / "agent"), *COLUMNS, "--context", "age", "--json"]
@@ -167,7 +165,6 @@ def test_progress_is_told(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_delta_is_1e_5_unless_it_is_given(file: str) -> None:
-    """A budget without a delta has another than the help says, or one that is given is not heeded."""
     for more, delta in (([], 1e-5), (["--delta", "1e-3"], 1e-3)):
         said = ["evaluate", file, "--target", "uniform", *COLUMNS, "--epsilon", "1", "--json", *more]
         assert json.loads(CliRunner().invoke(app, said).stdout)["guarantee"]["delta"] == delta
@@ -180,7 +177,6 @@ def seed_noise(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 
 
 def test_printed_ends_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 20 private runs on rewards that hardly vary, each prints low <= estimate <= high; JSON has the same."""
     rng = np.random.default_rng(0)
     rows = [
         f"{arm},{reward:.4f}" for arm, reward in zip(rng.integers(0, 3, 1000), rng.beta(31.5, 3.5, 1000), strict=True)
@@ -201,7 +197,6 @@ def test_printed_ends_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_an_interval_that_excludes_nothing_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where noise drowns the people of a log, the interval is the whole range, is called that, and is valid JSON."""
     path = tmp_path / "log.csv"
     path.write_text("arm,reward\n" + "a,0.4\nb,0.6\n" * 3)
     said = ["evaluate", str(path), "--propensity", "1/2", "--arms", "a,b", "--epsilon", "0.01", "--target", "arm:a"]

@@ -51,7 +51,6 @@ def test_bad_input_is_one_clear_line(
     value: str,
     words: tuple[str, ...],
 ) -> None:
-    """A library error ends with code 2 and one line that names argument, value and what is allowed; no traceback."""
     options = {**GOOD, option: value}
     code, out, err = shell(monkeypatch, capsys, "calibrate", *(word for pair in options.items() for word in pair))
     assert code == 2
@@ -76,7 +75,6 @@ def test_a_question_is_needed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_usage_errors_end_with_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    """An option that cannot be read, a missing one, or an unknown command: code 2, words on standard error."""
     code, out, err = shell(monkeypatch, capsys, *arguments)
     assert code == 2
     assert out == ""
@@ -88,7 +86,6 @@ def test_usage_errors_end_with_code_2(
 def test_no_command_is_answered_by_the_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
-    """Whoever names no command sees no list of them, sees it twice, or gets an error beside it."""
     code, out, err = shell(monkeypatch, capsys, *arguments)
     assert code == 2
     assert out.count("Usage:") == 1
@@ -97,7 +94,6 @@ def test_no_command_is_answered_by_the_help(
 
 
 def test_success_ends_with_code_0(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """An answer goes to standard output and nothing to standard error."""
     code, out, err = shell(monkeypatch, capsys, "calibrate", *(word for pair in GOOD.items() for word in pair))
     assert code in (0, None)
     assert "shuffle_binomial" in out
@@ -112,7 +108,6 @@ def test_version_is_the_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_help_names_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """--help lists the commands, and that of calibrate every option."""
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("NO_COLOR", "1")
     code, out, _ = shell(monkeypatch, capsys, "--help")
@@ -139,7 +134,6 @@ def test_help_names_commands_and_options(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 def test_a_real_process_ends_the_same_way() -> None:
-    """In a process of its own the command fails with code 2, one line, and no traceback."""
     command = [sys.executable, "-c", "from bandanna.cli.main import main; main()", "calibrate"]
     done = subprocess.run([*command, "--dim", "5", "--epsilon", "-1", "--batch", "20"], capture_output=True, text=True)
     assert done.returncode == 2

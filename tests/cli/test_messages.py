@@ -86,7 +86,6 @@ PYTHON = re.compile(r"Error\b|NoneType|None\b|PosixPath|WindowsPath|<class|<func
 def test_a_mistake_is_named_as_it_was_made(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A mistake is answered by words of Python, without the option, the value or what is allowed; or by more lines."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     for name, text in {
@@ -114,7 +113,6 @@ def test_a_mistake_is_named_as_it_was_made(
 
 
 def test_a_warning_is_about_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A warning names an argument of Python's where there is an option."""
     (tmp_path / "log.csv").write_text(LOG)
     said = f"evaluate {tmp_path / 'log.csv'} --arm drug --propensity p --target uniform --reward age --range 0,1"
     monkeypatch.setattr(sys, "argv", ["bandanna", *said.split()])

@@ -16,7 +16,6 @@ SMALL = ("plan", "--dim", "3", "--arms", "4", "--users", "200", "--epsilon", "2"
 
 
 def test_every_trust_model_is_forecast() -> None:
-    """A trust model or a column is missing, or the reader is not told what the numbers mean."""
     done = CliRunner().invoke(app, SMALL)
     assert done.exit_code == 0
     for word in ("none", "central", "shuffle", "local", "first batch", "1e-05", "standard error", "not yours"):
@@ -32,7 +31,6 @@ def test_json_has_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fresh_contexts_are_the_default() -> None:
-    """--fresh, --fixed and nothing are confused."""
     said = [
         CliRunner().invoke(app, [*SMALL, "--trust", "none", *more]).stdout for more in ([], ["--fresh"], ["--fixed"])
     ]
@@ -47,7 +45,6 @@ def test_fresh_contexts_are_the_default() -> None:
 def test_where_nothing_is_learned_it_says_what_would_help(
     enough: int | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A hopeless plan reads like a good one."""
     forecasts = plan.plan(dim=3, n_arms=4, users=200, n_seeds=2, trust="none")
 
     def hopeless(**_: Any) -> tuple[plan.Forecast, ...]:
@@ -60,7 +57,6 @@ def test_where_nothing_is_learned_it_says_what_would_help(
 
 
 def test_one_seed_has_no_standard_error() -> None:
-    """One seed prints nan where there is no standard error, or does not say so."""
     done = CliRunner().invoke(app, [*SMALL, "--seeds", "1", "--trust", "none"])
     assert done.exit_code == 0
     assert "nan" not in done.stdout

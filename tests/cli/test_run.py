@@ -109,7 +109,6 @@ def test_mistakes_are_one_clear_line(
     new: str,
     words: tuple[str, ...],
 ) -> None:
-    """A mistake in the file ends with code 2, one line that names file and key, and no directory."""
     file.write_text(TOML.replace(old, new), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["bandanna", "run", "mine.toml"])
     with pytest.raises(SystemExit) as ended:

@@ -47,7 +47,6 @@ def command(*arguments: str) -> Any:
 
 
 def test_a_task_is_made_and_shown(folder: Path) -> None:
-    """The page lacks the id, the promise, who sees what, the regret or what is next; or `show` prints another page."""
     said = command("create", "which.toml")
     task = Task.read(folder / "which")
     flat = " ".join(said.split())
@@ -90,7 +89,6 @@ def test_nothing_is_written_over(folder: Path) -> None:
 
 
 def test_what_is_no_task_is_refused(folder: Path) -> None:
-    """A file that is no task is shown, or refused without its name."""
     for place in ("which.toml", ".", "nowhere"):
         with pytest.raises(BandannaError, match=r"which\.toml is not a task|cannot be read"):
             command("show", place)
@@ -119,7 +117,6 @@ def url() -> Iterator[str]:
 
 
 def test_a_task_is_read_from_its_analyzer(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that an analyzer serves is not shown as the same from a file; or what is none ends in a traceback."""
     command("create", "which.toml", "--no-forecast")
     monkeypatch.setattr(_Analyzer, "content", (folder / "which" / "task.json").read_bytes())
     assert command("show", url) == command("show", "which")

@@ -44,7 +44,6 @@ def published(task: Task, state: Any = None) -> dict[str, Any]:
 @pytest.mark.parametrize("trials", [12, pytest.param(40, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [name for name in POLICIES if "Gaussian" not in name])
 def test_light_guides_do_what_the_policy_does(name: str, trials: int) -> None:
-    """With the same randomness a client without policies chooses another arm, or sends other bytes."""
     policy = POLICIES[name]
     task, _ = a_task(policy, seed=None)
     leaflet = ClientTask.from_bytes(task.document, task.id)
@@ -98,7 +97,6 @@ def test_light_guides_report_for_the_arm_of_their_place(name: str) -> None:
 
 
 def test_an_arm_with_too_few_people_gets_no_report() -> None:
-    """An analyzer that assigns fewer people to an arm than its noise is meant for is told their rewards."""
     policy, _, arms, _ = case("SDP-SE")
     task, _ = a_task(policy, seed=None, arms=arms)
     guide, content = DocumentDevice(ClientTask.from_bytes(task.document)), published(task)
@@ -130,7 +128,6 @@ class _Exact(FastNoise):
 
 @pytest.mark.parametrize("name", ["LinTS, shuffle", "LinUCB, concurrent"])
 def test_two_shares_of_a_report_are_its_counts(name: str) -> None:
-    """The helper cannot open a seed, or opens it for another slot, or both shares do not add up to counts."""
     task, secrets = a_task(POLICIES[name], seed=None, mixers=2)
     guide = DocumentDevice(ClientTask.from_bytes(task.document))
     content = published(task)

@@ -34,7 +34,6 @@ print(json.dumps([session.report(decision, 1.0).kept, sorted(sys.modules)]))
 
 
 def test_a_report_needs_no_accountant_and_no_scipy(tmp_path: Path) -> None:
-    """A whole act and report of a LinTS task loads SciPy, the accountant, a policy, a server or another party."""
     from ..deployment.inside import Inside
 
     privacy = bd.shuffle(epsilon=2.0, delta=1e-4)

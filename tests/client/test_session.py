@@ -69,7 +69,6 @@ POLICIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_batch_of_sessions_is_learned_from(name: str, tmp_path: Path) -> None:
-    """Reports of light clients are refused, or learned from otherwise than those of the simulator's devices."""
     policy = POLICIES[name]
     town = Town(policy, tmp_path)
     own = getattr(policy, "n_arms", None) is not None
@@ -85,7 +84,6 @@ def test_a_batch_of_sessions_is_learned_from(name: str, tmp_path: Path) -> None:
 
 
 def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
-    """A report is counted twice, or not at all, although answers and requests are lost at random."""
     town = Town(POLICY, tmp_path, close="grace")
     chance = np.random.default_rng(3)
     town.fault = lambda request: str(chance.choice(["", "", "lost", "unanswered"]))
@@ -120,7 +118,6 @@ def test_totals_are_the_sums_of_what_was_sent(tmp_path: Path) -> None:
 
 
 def test_a_killed_client_sends_the_same_bytes_again(tmp_path: Path) -> None:
-    """A client that dies between send and acknowledgement draws its noise anew."""
     town = Town(POLICY, tmp_path)
     first = town.session(tmp_path / "outbox.db")
     decision = first.act(contexts())
@@ -136,7 +133,6 @@ def test_a_killed_client_sends_the_same_bytes_again(tmp_path: Path) -> None:
 
 
 def test_a_session_goes_on_where_the_last_one_died(tmp_path: Path) -> None:
-    """After a crash between act and reward the decision is lost, or its slot is opened twice."""
     town = Town(POLICY, tmp_path)
     town.session().act(contexts())
     session = town.session(tmp_path / "outbox.db")
@@ -153,7 +149,6 @@ def test_a_session_goes_on_where_the_last_one_died(tmp_path: Path) -> None:
 
 
 def test_offline_reports_are_kept_and_sent_later(tmp_path: Path) -> None:
-    """What happened offline is lost."""
     town = Town(POLICY, tmp_path)
     session = town.session(tmp_path / "outbox.db")
     decision = session.act(contexts())
@@ -170,7 +165,6 @@ def test_offline_reports_are_kept_and_sent_later(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_who_answers_does_not_decide_who_takes_part(method: str, tmp_path: Path) -> None:
-    """A reward opens a slot that was not opened offline, or asks for anything: batches are of those who answer."""
     town = Town(POLICY, tmp_path)
     town.session().act(contexts())
     seen = []
@@ -194,7 +188,6 @@ def test_who_answers_does_not_decide_who_takes_part(method: str, tmp_path: Path)
 
 
 def test_a_late_reward_is_told_that_its_batch_is_closed(tmp_path: Path) -> None:
-    """A reward that comes after the batch was released is counted, or an error."""
     town = Town(POLICY, tmp_path)
     late = town.session()
     decision = late.act(contexts())
@@ -210,7 +203,6 @@ def test_a_late_reward_is_told_that_its_batch_is_closed(tmp_path: Path) -> None:
 
 
 def test_who_comes_to_a_full_batch_opens_a_slot_of_the_next(tmp_path: Path) -> None:
-    """A refused slot is lost, or the refusal is not shown to the registrar."""
     town = Town(POLICY, tmp_path)
     for _ in range(16):
         town.session().act(contexts())
@@ -226,7 +218,6 @@ def test_who_comes_to_a_full_batch_opens_a_slot_of_the_next(tmp_path: Path) -> N
 
 
 def test_a_task_that_is_over_still_recommends(tmp_path: Path) -> None:
-    """When nothing more is released a device gets no arm, or opens a slot."""
     town = Town(bd.LinTS(dim=3, horizon=20, batch=16, privacy=SHUFFLE), tmp_path)
     for _ in range(16):
         session = town.session()
@@ -245,7 +236,6 @@ def resigned(town: Town, **changes: Any) -> SignedPublication:
 
 
 def test_an_analyzer_that_announces_less_noise_or_fewer_people_gets_nothing(tmp_path: Path) -> None:
-    """A plan that is not the task's is reported for."""
     town = Town(POLICY, tmp_path)
     content = loads(town.inside.learner.published.document)
     batch = content["batches"][0]
@@ -310,7 +300,6 @@ def test_a_batch_keeps_the_plan_it_was_opened_with(tmp_path: Path) -> None:
 
 
 def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:
-    """A client goes back to a snapshot that was before one it has seen, or believes one that nobody has signed."""
     town = Town(POLICY, tmp_path)
     first = town.inside.learner.published
     for _ in range(16):
@@ -333,7 +322,6 @@ def test_older_and_unsigned_publications_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_session_verifies_every_publication_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All acts and reports on one publication verify it once; the same document with other signatures is refused."""
     verified = list[int]()
 
     def verify(shown: SignedPublication, **keys: Any) -> Any:
@@ -405,7 +393,6 @@ def test_zero_and_final_reports_have_coins_of_their_own(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_answered_by_name(tmp_path: Path) -> None:
-    """A wrong argument is refused with an error that names it and shows no token."""
     town = Town(POLICY, tmp_path)
     session = town.session()
     with pytest.raises(InvalidArgument, match="contexts"):
@@ -434,7 +421,6 @@ def test_bad_input_is_answered_by_name(tmp_path: Path) -> None:
 
 
 def test_names_of_arms_and_features_of_users(tmp_path: Path) -> None:
-    """A task with named arms answers with numbers."""
     policy = POLICIES["LinTS, a model for every arm"]
     town = Town(policy, tmp_path, arms=["aspirin", "tea", "rest"])
     decision = town.session().act([0.1, 0.2])
@@ -444,7 +430,6 @@ def test_names_of_arms_and_features_of_users(tmp_path: Path) -> None:
 
 
 def test_the_async_session_is_the_same(tmp_path: Path) -> None:
-    """Awaited sessions do something else."""
     town = Town(POLICY, tmp_path)
 
     async def tickets(epoch: int, refused: Any) -> Any:
@@ -468,7 +453,6 @@ def test_the_async_session_is_the_same(tmp_path: Path) -> None:
     [pytest.param("SDP-SE", True, marks=pytest.mark.full), ("AdaC-UCB", True), ("GOPE", True), ("GLM-SDP", False)],
 )
 def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path) -> None:
-    """Assigned arms, or a task that needs the whole library, cannot be played; or later rounds are not answered."""
     policy, _, arms, _ = case(name)
     if isinstance(policy, bd.policies.Elimination):
         policy = replace(policy, n_arms=2, horizon=1200, failure=0.9)  # fewer people, as of the next
@@ -495,7 +479,6 @@ def test_other_algorithms_are_played_too(name: str, light: bool, tmp_path: Path)
 
 
 def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch: Any) -> None:
-    """Two processes that report one decision at the same moment send two draws of noise about one reward."""
     town = Town(POLICY, tmp_path)
     first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
     decision = first.act(contexts())
@@ -516,7 +499,6 @@ def test_of_two_processes_with_one_outbox_one_draws(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("place", [":memory:", "outbox.db"])
 def test_a_forked_outbox_is_refused(place: str, tmp_path: Path) -> None:
-    """A copy of a session in a forked process draws noise beside the original, or waits for a thread that is gone."""
     town = Town(POLICY, tmp_path)
     session = town.session(place if place == ":memory:" else tmp_path / place)
     decision = session.act(contexts())
@@ -533,7 +515,6 @@ def test_a_forked_outbox_is_refused(place: str, tmp_path: Path) -> None:
 
 
 def test_a_report_between_looking_and_keeping_is_not_drawn_again(tmp_path: Path, monkeypatch: Any) -> None:
-    """Somebody who was slower overwrites a drawn report with an open slot, and draws another."""
     town = Town(POLICY, tmp_path)
     first, second = (town.session(tmp_path / "outbox.db") for _ in range(2))
     decision, real, done = first.act(contexts()), first.outbox.find, list[int]()
@@ -576,7 +557,6 @@ def test_two_flushes_at_once_draw_one_report(tmp_path: Path, monkeypatch: Any) -
 
 
 def test_what_is_over_is_not_on_the_disk(tmp_path: Path) -> None:
-    """Features or a reward can be read from the outbox's files after the report was kept."""
     town = Town(POLICY, tmp_path)
     path = tmp_path / "one.db"
     session = town.session(path)
@@ -613,7 +593,6 @@ print(session.flush())
 
 
 def test_a_process_that_was_killed_sends_the_same_bytes_again(tmp_path: Path) -> None:
-    """After a real SIGKILL between send and acknowledgement noise is drawn anew, or the report is lost."""
     town = Town(POLICY, tmp_path)
     published = town.inside.learner.published
     (tmp_path / "task.json").write_bytes(town.task.document)
@@ -632,7 +611,6 @@ def test_a_process_that_was_killed_sends_the_same_bytes_again(tmp_path: Path) ->
 
 
 def test_who_was_refused_by_full_batches_comes_into_a_later_one(tmp_path: Path) -> None:
-    """A ticket that was never used is lost with the decision it was for: its owner is locked out for good."""
     town = Town(POLICY, tmp_path)
     for _ in range(32):
         assert town.session().act(contexts()).taking_part
@@ -648,7 +626,6 @@ def test_who_was_refused_by_full_batches_comes_into_a_later_one(tmp_path: Path) 
 
 
 def test_who_comes_while_all_batches_are_full_is_chosen_for_anew_by_the_next_release(tmp_path: Path) -> None:
-    """Somebody who comes while a release is under way takes no part, or plays an arm of a snapshot that is too old."""
     town = Town(POLICY, tmp_path)
     for _ in range(32):
         assert town.session().act(contexts()).taking_part
@@ -668,7 +645,6 @@ def test_who_comes_while_all_batches_are_full_is_chosen_for_anew_by_the_next_rel
 
 
 def test_an_error_leaves_no_decision_behind(tmp_path: Path) -> None:
-    """Features of a decision for which no ticket could be had stay in the outbox."""
     town = Town(POLICY, tmp_path)
 
     def refuses(epoch: int, refused: Any) -> Any:
@@ -683,7 +659,6 @@ def test_an_error_leaves_no_decision_behind(tmp_path: Path) -> None:
 
 
 def test_open_decisions_are_found_after_a_crash(tmp_path: Path) -> None:
-    """Without the id of a decision its reward cannot be given any more."""
     town = Town(POLICY, tmp_path)
     decision = town.session(tmp_path / "outbox.db").act({"tea": [0.1, 0.2, 1.0], "rest": [0.2, 0.2, 1.0]})
     later = town.session(tmp_path / "outbox.db")
@@ -698,7 +673,6 @@ LOCAL = bd.LinTS(dim=3, horizon=64, batch=16, privacy=bd.local(epsilon=2.0, delt
 
 
 def test_nobody_has_more_reports_under_way_than_participations(tmp_path: Path) -> None:
-    """While answers are lost, or within one batch, a person's decisions share a slot, and each sends a final report."""
     town = Town(POLICY, tmp_path)
     session = town.session(user="a")
     session.act(contexts())
@@ -724,7 +698,6 @@ def test_nobody_has_more_reports_under_way_than_participations(tmp_path: Path) -
 
 
 def test_only_the_collector_sees_who_answers(tmp_path: Path) -> None:
-    """A report asks analyzer or helper for something, which somebody who never answers does not."""
     town = Town(POLICY, tmp_path)
     session = town.session()
     decision = session.act(contexts())
@@ -735,7 +708,6 @@ def test_only_the_collector_sees_who_answers(tmp_path: Path) -> None:
 
 
 def test_what_nobody_signed_or_somebody_else_did_is_refused(tmp_path: Path) -> None:
-    """A publication of another task or another past is believed, or a helper's key that the helper has not signed."""
     town = Town(POLICY, tmp_path)
     town.replayed = resigned(town, task="another")
     with pytest.raises(BandannaError, match="another task"):
@@ -757,7 +729,6 @@ def test_what_nobody_signed_or_somebody_else_did_is_refused(tmp_path: Path) -> N
 
 
 def test_a_ticket_of_another_epoch_is_not_used(tmp_path: Path) -> None:
-    """A host that hands on a ticket of another batch has it used."""
     town = Town(POLICY, tmp_path)
     decision = town.session(tickets=lambda epoch, refused: town.ticket(epoch + 1, refused)).act(contexts())
     assert (decision.taking_part, decision.reason) == (False, "ticket")
@@ -766,7 +737,6 @@ def test_a_ticket_of_another_epoch_is_not_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("point", ["before the ticket", "before the answer", "before the choice"])
 def test_a_decision_of_a_process_that_ended_is_finished_by_the_next_one(point: str, tmp_path: Path) -> None:
-    """A process that ends in `act` costs nobody a participation: the next `act` uses its slot, and sends its bytes."""
     town, outbox = Town(POLICY, tmp_path), tmp_path / "outbox.db"
     contexts = np.zeros((3, POLICY.dim))
 

@@ -86,7 +86,6 @@ def stream(domain: bd.device.Domain, users: int = USERS) -> Floats:
 @each_domain
 @each_model
 def test_errors_are_the_predicted_ones(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:
-    """A prefix is biased, noisier than predicted, or the worst one is less than 85 % as noisy."""
     count, values = counter(privacy, domain), stream(domain)
     found = count.run(np.broadcast_to(values, (DRAWS, *values.shape)))
     assert found.shape == (DRAWS, *values.shape)
@@ -116,7 +115,6 @@ def _has_its_own_code(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -
 @each_domain
 @each_model
 def test_one_by_one_has_the_law_of_the_whole(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:
-    """Updates and runs differ in law, or a run by messages from one by the law."""
     values = stream(domain)[:8]
     few = 120
     singles = np.stack([[u.update(v) for v in values] for u in (counter(privacy, domain, s, 8) for s in range(few))])
@@ -134,7 +132,6 @@ def test_one_by_one_has_the_law_of_the_whole(privacy: bd.protocols.Privacy, doma
 
 
 def test_estimates_have_the_shape_of_a_value() -> None:
-    """A counter of numbers does not return numbers, or one of matrices not symmetric ones."""
     for name, domain in DOMAINS.items():
         count, values = counter(bd.central(**BUDGET), domain), stream(domain)
         assert np.shape(count.estimate) == values.shape[1:]
@@ -149,7 +146,6 @@ def test_estimates_have_the_shape_of_a_value() -> None:
 
 
 def test_an_estimate_stands_until_a_batch_is_full() -> None:
-    """A shuffle counter answers for users of an unfinished batch, or with fresh noise on the same batches."""
     count = counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.device.Bits())
     found = [count.update(1) for _ in range(USERS)]
     assert count.delay == 3
@@ -183,7 +179,6 @@ def test_refused_updates_change_nothing(privacy: bd.protocols.Privacy) -> None:
 
 
 def test_bits_and_matrices_are_checked() -> None:
-    """Half a bit, or a matrix that is not symmetric, is counted."""
     with pytest.raises(InvalidStatistic):
         counter(bd.central(**BUDGET), bd.device.Bits()).update(0.5)
     with pytest.raises(InvalidStatistic):
@@ -224,14 +219,12 @@ def test_bits_and_matrices_are_checked() -> None:
     ],
 )
 def test_a_refusal_says_what_was_given_and_what_is_allowed(domain: bd.device.Domain, wrong: Any, message: str) -> None:
-    """The error speaks of something that the caller never wrote: statistics, rows, packed coordinates."""
     with pytest.raises(InvalidStatistic) as caught:
         counter(bd.central(**BUDGET), domain).update(wrong)
     assert str(caught.value) == message
 
 
 def test_a_refused_stream_says_where() -> None:
-    """The place of a wrong value in a stream is not told, or a stream of another shape is taken for one of values."""
     bits = np.zeros((3, 5))
     bits[1, 4] = 0.4
     with pytest.raises(InvalidStatistic, match=r"values\[1, 4\] must be 0 or 1.*, got a value outside"):
@@ -247,7 +240,6 @@ def test_a_refused_stream_says_where() -> None:
 @each_domain
 @each_model
 def test_the_promise_is_about_what_is_counted(privacy: bd.protocols.Privacy, domain: bd.device.Domain) -> None:
-    """A counter says that it protects features and rewards, which it never saw, or leaves users out who are in."""
     count, noun = counter(privacy, domain), "bit" if isinstance(domain, bd.device.Bits) else {0: "number", 1: "vector"}
     said = noun if isinstance(noun, str) else noun.get(np.ndim(counter(privacy, domain).estimate), "matrix")
     assert count.guarantee.protects == f"a user's {said}"
@@ -295,7 +287,6 @@ def test_people_get_secure_noise() -> None:
 
 
 def test_it_says_what_it_is() -> None:
-    """The text lacks the promise, the error or the delay."""
     text = str(counter(bd.concurrent(**BUDGET, shufflers=2, degrees=(4, 3)), bd.device.Bits()))
     assert text.startswith("Concurrent shuffle differential privacy")
     assert "at most 3" in text
@@ -303,7 +294,6 @@ def test_it_says_what_it_is() -> None:
 
 
 def test_infinite_epsilon_is_the_plain_sum() -> None:
-    """A counter without privacy is not exact."""
     for privacy in (bd.none(), bd.concurrent(epsilon=math.inf, delta=1e-5), bd.central(epsilon=math.inf, delta=0.1)):
         count = counter(privacy, bd.device.Box(dim=1))
         assert np.allclose(count.run(stream(bd.device.Box(dim=1))), np.cumsum(stream(bd.device.Box(dim=1))))
@@ -312,7 +302,6 @@ def test_infinite_epsilon_is_the_plain_sum() -> None:
 
 @each_model
 def test_an_interrupted_update_counts_nobody(privacy: bd.protocols.Privacy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user whose update broke off at its very end is in the stream already, and twice when tried again."""
     counting = counter(privacy, bd.device.Bits())
     for _ in range(5):
         counting.update(1)
@@ -392,7 +381,6 @@ def test_an_interrupt_at_any_line(name: str) -> None:
 
 
 def test_a_forked_counter_is_refused() -> None:
-    """A forked copy of a counter waits for ever for a thread that is not there, or releases beside the original."""
     made = counter(MODELS["central, blt"], bd.device.Bits())
     held, done = threading.Event(), threading.Event()
 

@@ -76,7 +76,6 @@ def entries(save: Path) -> list[Any]:
 @each
 @pytest.mark.parametrize("named", [False, True])
 def test_an_interrupted_run_is_an_uninterrupted_one(name: str, named: bool, tmp_path: Path) -> None:
-    """A counter that was saved and loaded between any two updates has other sums than one that was not."""
     values, save = stream(name), tmp_path / "counter"
     expected = sums(counter_of(name), values, named)
     counter, got = counter_of(name), []
@@ -164,7 +163,6 @@ def test_an_interrupt_and_on(name: str, tmp_path: Path) -> None:
 
 @noisy
 def test_an_older_save_never_noises_again(name: str, tmp_path: Path) -> None:
-    """Loading an older save draws fresh noise for users who were released after it."""
     save = tmp_path / "counter"
     source = bd.device.SecureNoise()
     counter = counter_of(name, source)
@@ -242,7 +240,6 @@ def test_the_files(tmp_path: Path) -> None:
 
 
 def test_the_budget_is_the_journals(tmp_path: Path) -> None:
-    """Whoever edits a save gets another budget for the same people."""
     save = tmp_path / "counter"
     counter_of("blt").save(save)
     header, text = save.read_text().splitlines()
@@ -274,7 +271,6 @@ class Own(bd.device.FastNoise):
     "source", [Own(np.random.default_rng(0)), bd.device.FastNoise(np.random.Generator(np.random.MT19937(0)))]
 )
 def test_what_cannot_be_saved_is_refused(source: Any, tmp_path: Path) -> None:
-    """A counter is saved with noise that cannot go on where it was."""
     with pytest.raises(InvalidArgument, match="source"):
         counter_of("blt", source).save(tmp_path / "counter")
     assert os.listdir(tmp_path) == []

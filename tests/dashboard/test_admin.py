@@ -37,7 +37,6 @@ async def entered(seen: Seen, token: str = TOKEN, host: str = "127.0.0.1:8710", 
 
 
 def test_only_with_the_token_is_there_more_than_what_is_public(town: Town) -> None:
-    """Refusals, counts of answers or statuses of roles are shown to everybody, or not to the administrator."""
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN, given=True).look()
@@ -65,7 +64,6 @@ def test_only_with_the_token_is_there_more_than_what_is_public(town: Town) -> No
 
 
 def test_a_cookie_is_never_without_its_flags(town: Town) -> None:
-    """A cookie can be read by scripts, is sent with requests from elsewhere, or travels without encryption."""
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
@@ -120,7 +118,6 @@ def test_sessions_end(town: Town) -> None:
 
 
 def test_forms_of_other_sites_are_refused(town: Town) -> None:
-    """Another site can log somebody in or out."""
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
@@ -144,7 +141,6 @@ def test_forms_of_other_sites_are_refused(town: Town) -> None:
 
 
 def test_a_wrong_token_is_told_so_and_nothing_else(town: Town) -> None:
-    """A wrong token, or a form that is none, is let in, or takes the dashboard down."""
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
@@ -172,7 +168,6 @@ def test_a_wrong_token_is_told_so_and_nothing_else(town: Town) -> None:
 
 
 def test_tokens_of_roles_go_only_where_our_own_document_says(town: Town) -> None:
-    """A hostile analyzer gets tokens of roles by serving a document with addresses of its own."""
 
     async def work() -> None:
         town.net.headers.clear()
@@ -197,7 +192,6 @@ def test_tokens_of_roles_go_only_where_our_own_document_says(town: Town) -> None
 
 
 def test_where_the_token_comes_from(tmp_path: Path) -> None:
-    """A token from a file or the environment is not taken, or a short one is; or its words are in an error."""
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     assert admin_from_token(file, {}) is not None

@@ -13,7 +13,6 @@ def _ticks(drawn: str) -> list[str]:
 
 
 def test_a_single_release_has_one_mark_and_people_are_counted_in_whole_numbers() -> None:
-    """An axis of users has marks between two people, or beside the only release."""
     one = str(charts.draw_lines("a", "a", "a", [ChartLine(points=[(200.0, 0.5, 0.1)])], across="users"))
     assert [mark for mark in _ticks(one) if float(mark) >= 2] == ["200"]
     three = str(
@@ -23,7 +22,6 @@ def test_a_single_release_has_one_mark_and_people_are_counted_in_whole_numbers()
 
 
 def test_counts_do_not_begin_below_zero() -> None:
-    """The noise of a small count draws an axis of people that are fewer than none."""
     rows = [ChartRow(name="a", value=3.0, half=40.0), ChartRow(name="b", value=90.0, half=40.0)]
     assert _ticks(str(charts.draw_rows("a", "a", "a", rows, bars=True)))[0] == "0"
     assert float(_ticks(str(charts.draw_rows("a", "a", "a", rows, bars=False)))[0].replace("\N{MINUS SIGN}", "-")) < 0

@@ -16,14 +16,12 @@ TEXT = (DOCS / "dashboard.md").read_text()
 
 
 def test_every_route_is_on_the_page() -> None:
-    """A route is not documented, or one is that nobody serves."""
     made = {f"{method} {path}" for method, path, _ in DashboardRoutes(TaskBoard([]), None).routes}
     named = set(re.findall(r"`((?:GET|POST) /[^`]*)`", TEXT.partition("## Routes")[2]))
     assert named == made | {"GET /healthz", "GET /metrics", "GET /status"}
 
 
 def test_every_option_is_in_the_list_of_commands() -> None:
-    """An option of the command is not documented, or one is that it does not have."""
     section = (DOCS / "cli.md").read_text().partition("## dashboard\n")[2].partition("\n## ")[0]
     command = get_command(app).commands["dashboard"]  # type: ignore[attr-defined]
     options = {name for each in command.params for name in each.opts if name.startswith("--") and name != "--help"}
@@ -31,7 +29,6 @@ def test_every_option_is_in_the_list_of_commands() -> None:
 
 
 def test_the_numbers_of_the_page_are_the_programs() -> None:
-    """A bound on the page is another one than the program has."""
     for words in (
         f"at least {MIN_TOKEN_LENGTH} characters",
         f"pages of {PAGE}",

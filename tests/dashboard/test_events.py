@@ -62,7 +62,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_listens_is_told_that_there_is_news(town: Town) -> None:
-    """A change is not told, or something is told that only an administrator may know."""
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
@@ -82,7 +81,6 @@ def test_who_listens_is_told_that_there_is_news(town: Town) -> None:
 
 
 def test_there_is_an_end_to_listeners_and_to_listening(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too many listeners are taken, one who has left is counted for ever, or nobody is sent home at the end."""
     monkeypatch.setattr(app, "_LISTENERS", 2)
 
     async def work() -> None:
@@ -109,7 +107,6 @@ def test_there_is_an_end_to_listeners_and_to_listening(town: Town, monkeypatch: 
 
 
 def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    """`bandanna dashboard` does not say where it is, does not show a task whose analyzer is away, or does not end."""
     task, secrets = made()
     creation.write_task(tmp_path / "task", task, list(secrets.values()))
     (tmp_path / "token").write_text(TOKEN)
@@ -158,7 +155,6 @@ def test_what_cannot_be_shown_is_one_clear_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A wrong place, port or token is a traceback, or a dashboard that shows nothing."""
     from bandanna.cli import main
 
     monkeypatch.chdir(tmp_path)

@@ -26,7 +26,6 @@ often = pytest.mark.often(of=lambda text: PAYLOADS.index(text) % 3 == 0)  # all 
 
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_a_text_stays_a_text(text: str) -> None:
-    """A text becomes markup, as content or in an attribute; or what a reader sees is not the text."""
     content = render_document(
         h.html(h.body(h.p(text, title=text, class_="a"), h.svg(h.title(text), h.text(text, x=1))))
     )
@@ -57,13 +56,11 @@ def test_a_text_stays_a_text(text: str) -> None:
     ],
 )
 def test_what_a_browser_would_obey_cannot_be_written(make: Any) -> None:
-    """A script, a style, a handler or an address elsewhere can be made part of a page by mistake."""
     with pytest.raises(ValueError, match=r"."):
         make()
 
 
 def test_nothing_is_left_of_characters_that_turn_or_hide_what_is_around_them() -> None:
-    """Control characters, or those that change the direction of a text, reach a page."""
     assert escape_text("a\u202eb\u2066c\x00d\x9be\ud800") == "a\ufffdb\ufffdc\ufffdd\ufffde\ufffd"
     assert escape_text("å, 中, 😀, \n\t") == "å, 中, 😀, \n\t"
 
@@ -107,7 +104,6 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Town:
 @often
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_titles_and_algorithms_are_escaped(text: str, town: Town) -> None:
-    """A title, the name of an algorithm, a promise or a forecast becomes markup on some page."""
     task = renamed(town, title=text, algorithm=text, promise=text)
     content = loads(town.learner.published.document) | {"task": task.id}
     document = dumps(content)
@@ -145,7 +141,6 @@ class Lying(httpx.AsyncBaseTransport):
 @often
 @pytest.mark.parametrize("text", PAYLOADS, ids=range(len(PAYLOADS)))
 def test_names_of_arms_and_features_are_escaped(text: str, tmp_path: Path) -> None:
-    """The name of an arm or of a feature becomes markup in a chart, a table or a twin."""
     town = shared(tmp_path)
     assert town.task.arms is not None
     arms = make_encoding().dumps(((f"{text}1", f"{text}2"), town.task.arms.features, True))
@@ -188,7 +183,6 @@ _SIGNED = [  # often, every third: each field has some of the texts, and each te
 
 @pytest.mark.parametrize(("field", "text"), _SIGNED)
 def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town) -> None:
-    """A field of a signed publication becomes markup, or takes a page down."""
     task = town.task
     document = dumps(loads(town.learner.published.document) | {field: text})
     line = {"number": 1, "epoch": 0, "round": 0, "outcome": text, "chain": text, "status": text, "spent": text}
@@ -210,7 +204,6 @@ def test_a_hostile_analyzer_can_sign_anything(field: str, text: Any, town: Town)
 
 
 def test_a_task_that_is_none_is_said_to_be_none(town: Town) -> None:
-    """Something that is no task takes the dashboard down, or its words become markup."""
     for text in (b"{}", b"[]", b"<script>alert(1)</script>", b"\xff", dumps({"title": "<script>alert(1)</script>"})):
 
         async def work(text: bytes = text) -> None:

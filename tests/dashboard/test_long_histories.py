@@ -52,7 +52,6 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Town:
 
 
 def test_a_page_of_a_long_history_reads_and_shows_no_more_than_that_of_a_short_one(long: Town, tmp_path: Path) -> None:
-    """Publications that are read, or rows that are shown, grow with their number."""
     short = Town(tmp_path)
     short.play(40)
 
@@ -83,7 +82,6 @@ def test_a_page_of_a_long_history_reads_and_shows_no_more_than_that_of_a_short_o
 
 
 def test_lines_of_history_say_what_the_publications_say(long: Town) -> None:
-    """A line has another number, outcome, chain, status or expense than its publication; or lines are missing."""
 
     async def work() -> None:
         seen = await Seen(long).look()
@@ -109,7 +107,6 @@ def test_lines_of_history_say_what_the_publications_say(long: Town) -> None:
 
 
 def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who asks for history makes the analyzer read any number of long documents."""
     monkeypatch.setattr(publication, "_LETTERS", 100_000)
     with long.learner._database.reading() as rows:
         first = publication.read_history(rows, -1, 1000, MANY + 9)
@@ -122,7 +119,6 @@ def test_one_answer_reads_no_more_letters_than_its_bound(long: Town, monkeypatch
 
 
 def test_the_ledgers_summary_is_the_ledger_without_its_entries(tmp_path: Path) -> None:
-    """What was spent, or how often, is not what the ledger says."""
     town = Town(tmp_path)
     town.play(80)
     view, summary = town.learner.ledger_view(), town.learner.ledger_summary()
@@ -148,7 +144,6 @@ def test_the_ledgers_summary_is_the_ledger_without_its_entries(tmp_path: Path) -
 
 @pytest.mark.parametrize("steps", [1, 7, 300])
 def test_a_series_keeps_the_same_points_however_it_was_read(steps: int) -> None:
-    """Which points are kept depends on when they were read, or there are more of them than may be."""
     series = PublicationHistory()
     make = partial(HistoryPoint, epoch=0, chain="", previous="", spent=None, reading=None)  # type: ignore[arg-type]
     newest = 0

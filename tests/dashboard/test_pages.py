@@ -74,7 +74,6 @@ class Read(HTMLParser):
 
 
 def test_the_page_its_twin_and_task_show_have_the_same_numbers(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status, publication, batch, round or what was spent differ between a page, its JSON and `task show`."""
 
     def fetched(address: str) -> tuple[bytes, dict[str, str]]:
         path = address.removeprefix(url("analyzer"))
@@ -109,7 +108,6 @@ def test_the_page_its_twin_and_task_show_have_the_same_numbers(town: Town, monke
 
 
 def test_a_twin_is_had_by_its_address_or_by_asking_for_json(town: Town) -> None:
-    """A page has no twin, or two that differ."""
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()
@@ -124,7 +122,6 @@ def test_a_twin_is_had_by_its_address_or_by_asking_for_json(town: Town) -> None:
 
 
 def test_a_batch_is_followed_until_it_closes(tmp_path: Path) -> None:
-    """How many slots are open, when the batch closes in words, what follows, or the next publication is not shown."""
     town = Town(tmp_path, test={})
 
     async def work() -> None:
@@ -165,7 +162,6 @@ def test_news_change_the_page(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_said_so(town: Town) -> None:
-    """A page that is not there is something else than 404, or no page."""
 
     async def work() -> None:
         seen = await Seen(town).look()
@@ -213,7 +209,6 @@ def test_pages_obey_a_strict_content_policy(town: Town) -> None:
 
 
 def test_pages_can_be_used_without_seeing_them(town: Town) -> None:
-    """A page lacks its language, a landmark, a heading in order, the header of a cell, or words for a chart."""
 
     async def work() -> None:
         seen = await Seen(town, token=TOKEN).look()

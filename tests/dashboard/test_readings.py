@@ -87,7 +87,6 @@ EXACT = {
 
 @pytest.mark.parametrize("name", EXACT)
 def test_without_noise_sums_are_exact(name: str) -> None:
-    """The sum of rewards, or how often an arm was played, is not what it was; or regret is not what follows."""
     task, _ = a_task(EXACT[name], arms=TEA)
     arms = task.arms
     assert arms is not None
@@ -117,7 +116,6 @@ def test_without_noise_sums_are_exact(name: str) -> None:
 
 
 def test_arms_with_parameters_of_their_own_are_read_one_by_one() -> None:
-    """Counts or the sum of rewards of a task with a block for each arm are wrong, or their names are."""
     task, _ = a_task(bd.LinTS(n_arms=3, features=2, horizon=400, batch=100, privacy=bd.none()), arms=["a", "b", "c"])
     state, total, counts = played(task.policy, seed=2, batches=2)
     reading = reader_for(task).read(said(task, state, 2), None)
@@ -164,7 +162,6 @@ def test_noise_is_as_large_as_the_band_says(name: str) -> None:
 
 
 def test_what_reports_do_not_hold_is_not_invented() -> None:
-    """A sum of rewards is shown for contexts without a constant, or regret where the best arm is everybody's own."""
     task, _ = a_task(bd.LinTS(dim=3, horizon=400, batch=100, privacy=bd.none()))
     reader = reader_for(task)
     reading = reader.read(said(task, task.policy.init(), 0), None)
@@ -178,7 +175,6 @@ def test_what_reports_do_not_hold_is_not_invented() -> None:
 
 
 def test_uncertainty_of_theta_is_the_posteriors_and_the_confidence_sets() -> None:
-    """Two deviations of the posterior depend on how far devices draw, or LinUCB's set on how wide it is used."""
     halves = []
     for alpha in (0.25, 1.0):
         policy = bd.LinTS(dim=3, horizon=400, batch=100, alpha=alpha, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
@@ -222,7 +218,6 @@ def history(task: Task, world: Any, number: int) -> list[PublicationReading]:
 
 
 def test_arms_without_features_are_read_from_sums_and_plans() -> None:
-    """Plays are not those that were assigned, or a policy that forgets has another sum than its episodes had."""
     world = (0.2, 0.5, 0.8)
     task, _ = a_task(bd.make("AdaC-UCB", n_arms=3, horizon=2000, rho=1.0), arms=["a", "b", "c"])
     episodes = history(task, world, 20)
@@ -244,7 +239,6 @@ def test_arms_without_features_are_read_from_sums_and_plans() -> None:
 
 
 def test_elimination_shows_what_was_assigned_and_which_arms_are_left() -> None:
-    """Assigned plays are not added up, or an arm that was dropped is said to be left."""
     task, _ = a_task(bd.make("DP-SE", n_arms=3, horizon=20_000, epsilon=2.0, failure=0.4), arms=["a", "b", "c"])
     found = history(task, (0.1, 0.5, 0.9), 4)
     assert found[0].left == ("a", "b", "c")
@@ -254,7 +248,6 @@ def test_elimination_shows_what_was_assigned_and_which_arms_are_left() -> None:
 
 
 def test_every_deployable_policy_can_be_read() -> None:
-    """A policy of the catalogue has states that no reader can read."""
     unreadable, kinds = [], set()
     for name in CATALOGUE:
         if ALGORITHMS[name].kind in kinds:
@@ -275,7 +268,6 @@ def test_every_deployable_policy_can_be_read() -> None:
 
 
 def test_a_task_with_a_schema_names_its_features(tmp_path: Path) -> None:
-    """Features that the task names are shown as numbers."""
     policy = {"n_arms": 2, "features": 2, "horizon": 100, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
     schema = {"age": [0, 110], "weight": [30, 160]}
     town = Town(tmp_path, arms={"names": ["a", "b"]}, schema=schema, policy=policy)

@@ -47,7 +47,6 @@ async def tried(seen: Seen) -> None:
 
 
 def test_an_analyzer_that_does_not_answer_is_waited_for(town: Town) -> None:
-    """A dashboard does not start without its analyzer, does not say that it is away, or that it is back."""
 
     async def work() -> None:
         seen = Seen(town)
@@ -115,7 +114,6 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES)
 def test_what_an_analyzer_cannot_say_is_said_on_the_page(lie: str, town: Town) -> None:
-    """An analyzer that goes back, tells two histories, or announces batches of its own is shown as honest."""
     changes, words = LIES[lie]
     changes = dict(changes)
 
@@ -139,7 +137,6 @@ def test_what_an_analyzer_cannot_say_is_said_on_the_page(lie: str, town: Town) -
 
 
 def test_a_publication_that_the_analyzer_has_not_signed_is_not_shown(town: Town) -> None:
-    """A publication with a wrong signature, or of another task, replaces the one that is known."""
 
     async def work() -> None:
         seen = await Seen(town).look()
@@ -158,7 +155,6 @@ def test_a_publication_that_the_analyzer_has_not_signed_is_not_shown(town: Town)
 
 
 def test_a_publication_that_the_registrar_has_not_cosigned_is_not_shown(town: Town) -> None:
-    """A publication that the analyzer alone has signed, or with the cosignature of an earlier one, is not shown."""
 
     async def work() -> None:
         seen = await Seen(town).look()
@@ -182,7 +178,6 @@ def test_a_publication_that_the_registrar_has_not_cosigned_is_not_shown(town: To
 
 
 def test_a_ledger_that_disagrees_with_the_signed_publication_is_not_shown(town: Town) -> None:
-    """Somebody who changes the ledger's summary on its way changes the page."""
 
     async def work() -> None:
         content = dumps({"task": town.task.id, "ledger": {"spent": 0.001, "entries": 99, "prices": []}})
@@ -194,7 +189,6 @@ def test_a_ledger_that_disagrees_with_the_signed_publication_is_not_shown(town: 
 
 
 def test_a_document_that_promises_too_much_is_said_to(town: Town) -> None:
-    """A task whose document promises something else than its policy keeps is shown with its words."""
     from bandanna.deployment.task.document import Task
 
     better = Task.made({**town.task.content, "guarantee": {**town.task.content["guarantee"], "epsilon": 0.1}})
@@ -213,7 +207,6 @@ def test_a_document_that_promises_too_much_is_said_to(town: Town) -> None:
 
 
 def test_answers_are_read_to_an_end(town: Town) -> None:
-    """A role that sends without end, redirects, or sends something else than was asked for takes the dashboard down."""
 
     class Endless(httpx.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -244,7 +237,6 @@ def answer(content: Any, status: int = 200) -> RoleResponse:
 
 
 def test_what_roles_tell_is_of_the_kind_that_it_has_to_be() -> None:
-    """Numbers of a collector that are none are shown, or a role that says nothing counts as well."""
     good = {"epoch": 3, "round": 0, "open": 4, "slots": 7, "of": 9, "closes_at": None}
     assert parse_batch_status(answer(good)).slots == 7
     for name, wrong in (("epoch", -1), ("slots", 1.5), ("of", "9"), ("open", True), ("round", 2**60)):
@@ -267,7 +259,6 @@ def test_what_roles_tell_is_of_the_kind_that_it_has_to_be() -> None:
 
 
 def test_a_history_that_could_not_be_read_at_once_is_read_later(town: Town) -> None:
-    """Points are missing for ever if the analyzer was away while they were read; or one forged one hides the others."""
     town.play(40)
 
     async def work() -> None:
@@ -295,7 +286,6 @@ def test_a_history_that_could_not_be_read_at_once_is_read_later(town: Town) -> N
 
 
 def test_an_older_analyzer_is_watched_too(town: Town) -> None:
-    """An analyzer without history and summary of its ledger is said not to answer."""
 
     async def work() -> None:
         town.net.lies |= dict.fromkeys(("/history", "/ledger/summary"), lambda _: httpx.Response(404))
@@ -309,7 +299,6 @@ def test_an_older_analyzer_is_watched_too(town: Town) -> None:
 
 
 def test_points_of_a_history_are_brief(tmp_path: Path) -> None:
-    """Every point of a history keeps all of many parameters; or the newest, or a release, does not show them."""
     policy = {"dim": 30, "horizon": 400, "epsilon": 5.0, "delta": 1e-3, "batch": 40}
     arms = {"features": {f"arm {place}": [float(place == each) for each in range(30)] for place in range(31)}}
     town = Town(tmp_path, policy=policy, arms=arms)

@@ -6,7 +6,6 @@ from bandanna.deployment.dashboard.poller import TaskPoller
 
 
 def test_news_for_administrators_are_not_told_to_everybody() -> None:
-    """The public stream tells when somebody answers: counts of answers are for administrators alone."""
     watch = TaskPoller("http://analyzer.test", web=None)  # type: ignore[arg-type]
     watch.tell(counts=("answers", 1))
     assert (watch.version, watch.changes) == (0, 1)

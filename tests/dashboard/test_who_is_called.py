@@ -98,7 +98,6 @@ async def watched(town: Town, **more: Any) -> Seen:
 
 
 def test_a_document_from_elsewhere_sends_us_nowhere(tmp_path: Path) -> None:
-    """Whoever serves a task has the dashboard call addresses of their choice: health, metrics, or open batches."""
     with listening() as (inside, asked):
         town = hostile(tmp_path, inside)
 
@@ -120,7 +119,6 @@ def test_a_document_from_elsewhere_sends_us_nowhere(tmp_path: Path) -> None:
 
 
 def test_addresses_of_the_operator_are_called(tmp_path: Path) -> None:
-    """A role that the operator has named is not asked, or one beside it is; the server of these tests hears nobody."""
     with listening() as (inside, asked):
         town = hostile(tmp_path, inside)
         run(lambda: watched(town, named=(f"{inside}/shuffler/",)))
@@ -131,7 +129,6 @@ def test_addresses_of_the_operator_are_called(tmp_path: Path) -> None:
 
 
 def test_the_analyzer_of_an_address_is_asked_there_alone(tmp_path: Path) -> None:
-    """An analyzer's own document moves us to another analyzer, for metrics at least."""
     with listening() as (inside, asked):
         town = Town(tmp_path, roles=FILE["roles"] | {"analyzer": inside})
         run(lambda: watched(town))
@@ -155,7 +152,6 @@ def test_redirects_are_not_followed(path: str, tmp_path: Path) -> None:
 
 
 def test_who_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path) -> None:
-    """A server that never stops sending holds a dashboard's loop for ever."""
     with listening() as (inside, asked):
 
         async def work() -> None:
@@ -171,7 +167,6 @@ def test_who_sends_a_byte_now_and_then_is_not_waited_for(tmp_path: Path) -> None
 
 
 def test_what_is_no_address_cannot_be_named() -> None:
-    """A mistyped address is taken for one, and nothing is ever asked there."""
     with pytest.raises(InvalidArgument, match="--ask"):
         board_for_places([url("analyzer")], HttpRoleClient(), None, ["shuffler.example"])
     board = board_for_places([url("analyzer")], HttpRoleClient(), None, [f"http://127.0.0.1:{ROLES['shuffler']}"])

@@ -138,7 +138,6 @@ def test_where_files_are_found(tmp_path: Path) -> None:
 
 
 def test_an_installed_package_is_read_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look for a file imports the package that has it; or it is not found there."""
     package = tmp_path / "lifelines"
     (package / "datasets").mkdir(parents=True)
     saved(package, "__init__.py", "raise RuntimeError('imported')")
@@ -151,7 +150,6 @@ def test_an_installed_package_is_read_and_not_run(tmp_path: Path, monkeypatch: p
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A data set that is not there does not say which extra, or which command, brings it."""
     monkeypatch.setattr(datasets, "find_installed", lambda *_: None)
     shuttle = datasets._SOURCES["shuttle"]
     monkeypatch.setitem(datasets._SOURCES, "shuttle", shuttle._replace(where=lambda: None))

@@ -47,7 +47,6 @@ def test_a_table(file: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(file: Path) -> None:
-    """A file without its columns is taken, or its error does not say which are needed."""
     with pytest.raises(BandannaError, match="--arm, --reward and --propensity"):
         read(file)
     with pytest.raises(BandannaError, match="--propensity is missing"):

@@ -38,7 +38,6 @@ def check_options(arguments: list[str]) -> None:
 
 
 def test_compose_runs_every_role_with_its_own_secrets() -> None:
-    """A role is missing, has another one's secret or database, or an option that the command does not have."""
     document = parse(COMPOSE)
     services, secrets = document["services"], document["secrets"]
     for role in ROLES:
@@ -61,7 +60,6 @@ def test_compose_runs_every_role_with_its_own_secrets() -> None:
 
 
 def test_passwords_do_not_stand_in_the_compose_file() -> None:
-    """A secret is in a file that is under version control, or visible in a list of processes."""
     assert not re.search(r"PASSWORD(?!_FILE)|postgresql://\w+:", COMPOSE + UNIT)
 
 
@@ -74,7 +72,6 @@ def test_no_registry_is_named() -> None:
 
 
 def test_another_reader_reads_the_same() -> None:
-    """Our reader of YAML reads something else than PyYAML, where that is installed (it comes with mkdocs)."""
     if importlib.util.find_spec("yaml") is not None:
         import yaml  # type: ignore[import-untyped,unused-ignore]
 
@@ -83,7 +80,6 @@ def test_another_reader_reads_the_same() -> None:
 
 @pytest.mark.parametrize("broken", ["a: 1\na: 2", "a:\n   b: 1", "- a", "a: [1", "a: {b: 1", "\ta: 1", "a: *b"])
 def test_what_is_no_yaml_of_ours_is_noticed(broken: str) -> None:
-    """A broken compose file passes for a sound one."""
     with pytest.raises((AssertionError, ValueError)):
         parse(broken)
 
@@ -164,7 +160,6 @@ def blocks(text: str) -> list[str]:
 
 
 def test_the_proxy_leads_to_every_role_and_writes_nobody_down() -> None:
-    """A role cannot be reached through the proxy, its inside can, or clients' addresses are logged or passed on."""
     found = blocks(NGINX)
     for role in ("registrar", "analyzer", "shuffler"):
         assert any(f"upstream {role} > server {role}:" in each for each in found)
@@ -184,7 +179,6 @@ def test_the_proxy_leads_to_every_role_and_writes_nobody_down() -> None:
 
 
 def test_the_proxy_bounds_what_a_client_costs_everywhere() -> None:
-    """Every location that leads to a role, also to snapshots, bounds the requests and connections of a network."""
     text = NGINX + re.sub(r"^    # ?", "    ", NGINX.partition("# upstream helper")[2], flags=re.MULTILINE)
     text = re.sub(r"#.*", "", text)
     found = re.findall(r"location (?:~|=) (\S+) \{(.*?)\n +\}", text, re.DOTALL)
@@ -204,7 +198,6 @@ def test_the_proxy_bounds_what_a_client_costs_everywhere() -> None:
 
 
 def test_the_proxys_roles_are_where_compose_serves_them() -> None:
-    """Each listener that the proxy leads to is one that compose.yaml opens, and roles know the proxy's network."""
     services = parse(COMPOSE)["services"]
     subnet = parse(COMPOSE)["networks"]["front"]["ipam"]["config"][0]["subnet"]
     assert f"{subnet} 1;" in NGINX
@@ -219,7 +212,6 @@ def test_the_proxys_roles_are_where_compose_serves_them() -> None:
 
 @pytest.mark.parametrize("broken", ["http { a b; ", "a b; }", "a { b }", "a b"])
 def test_a_broken_proxy_configuration_is_noticed(broken: str) -> None:
-    """A missing brace or semicolon passes."""
     with pytest.raises((AssertionError, IndexError)):
         blocks(broken)
 

@@ -42,7 +42,6 @@ SOURCES = "\n".join(
 
 
 def test_who_sees_what_is_what_the_task_says() -> None:
-    """A line of the page's tables is not the one that the program computes."""
     lines = TEXT.splitlines()
     for wanted in (*of_the_example(), *of_the_models()):
         assert wanted in lines
@@ -50,7 +49,6 @@ def test_who_sees_what_is_what_the_task_says() -> None:
 
 
 def test_every_table_is_on_the_page() -> None:
-    """A table of a role has no line that says which states it has; or the page has one of a table that is not there."""
     scripts = [
         processor.SCHEMA,
         collector.SCHEMA,
@@ -64,7 +62,6 @@ def test_every_table_is_on_the_page() -> None:
 
 
 def test_every_metric_is_on_the_page() -> None:
-    """A metric has no line that says when to worry; or the page has one that is not there."""
     routes = importlib.import_module("bandanna.deployment.collector_worker")
     made = set(re.findall(r"\b(?:Counter|Gauge|Histogram)(?:MetricFamily)?\(\s*\"(\w+)\"", SOURCES)) | set(
         routes._GAUGES
@@ -76,7 +73,6 @@ def test_every_metric_is_on_the_page() -> None:
 
 
 def test_every_route_is_on_the_page() -> None:
-    """A route is not documented; or the page has one that nobody serves."""
     made = {f"{method} {path}" for method, path in re.findall(r'\("(GET|PUT|POST)", "(/[^"]*)"', SOURCES)}
     made |= set(re.findall(r'"(PUT /[^"]*)"', SOURCES)) - {"PUT /jobs/{job}"}
     made |= {f"POST {path}" for path in re.findall(r'\{"(/tasks/[^"]*)": ', SOURCES)}
@@ -87,7 +83,6 @@ def test_every_route_is_on_the_page() -> None:
 
 
 def test_every_reason_and_every_key_is_on_the_page() -> None:
-    """A refusal, or a key of a task's file, is not explained."""
     for reason in REASONS:
         assert f"`{reason}`" in TEXT
     section = TEXT.partition("## The file")[2].partition("\n## ")[0]
@@ -131,7 +126,6 @@ def test_the_walk_through_a_task_works(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A command of the page's first section does not run, or does not do what the page says."""
     ports = dict(zip(("registrar", "analyzer", "shuffler"), free_ports(3), strict=True))
     roles = "\n".join(f'{role} = "http://127.0.0.1:{port}"' for role, port in ports.items())
     (tmp_path / "tea.toml").write_text(toml().replace("horizon = 2000", "horizon = 300") + f"\n[roles]\n{roles}\n")

@@ -18,7 +18,6 @@ from .test_processes import on_disk
 
 @pytest.mark.usefixtures("_quick_roles")
 def test_a_long_poll_is_answered_when_the_analyzer_is_told_to_stop(tmp_path: Path) -> None:
-    """Whoever waits for a newer publication is cut off when the process ends."""
     policy = bd.LinTS(dim=2, horizon=40, batch=20, privacy=bd.central(epsilon=2.0, delta=1e-4))
     task, _ = on_disk(policy, tmp_path, seed=None)
     url, found = task.url("analyzer"), list[int]()

@@ -28,7 +28,6 @@ EACH = [
 
 @pytest.mark.parametrize("name", EACH)
 def test_the_deployment_learns_what_the_simulator_learns(name: str, tmp_path: Path) -> None:
-    """Given the same world, noise and coins, a batch on the wire says something else than the simulator's messages."""
     policy, env, arms, rounds = case(name)
     rounds = min(rounds, EVERY_ROUND) if name in SLOW else rounds
     expected = simulated(policy, env, rounds)
@@ -51,7 +50,6 @@ def test_the_deployment_learns_what_the_simulator_learns(name: str, tmp_path: Pa
 
 @pytest.mark.parametrize("name", sorted(NOT_DEPLOYABLE))
 def test_policies_that_look_at_every_round_are_refused(name: str, tmp_path: Path) -> None:
-    """A policy whose episodes end by single users' features is deployed, and devices act on a stale snapshot."""
     policy, _, arms, _ = case(name)
     task, secrets = a_task(policy, arms=arms)
     with pytest.raises(InvalidArgument, match=r"bandanna\.Agent"):

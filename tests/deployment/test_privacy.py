@@ -67,7 +67,6 @@ def alone(inside: Inside, batch: Batch) -> None:
 
 
 def test_levels_that_are_not_full_stay_with_the_shuffler(tmp_path: Path) -> None:
-    """An analyzer that announces smaller levels is sent sums of people whose noise was meant for larger ones."""
     inside = after_one_batch(tmp_path)
     evil = smaller(inside.learner.now.batches[0], epoch=9)
     with inside.collector._database.transaction() as rows:  # the batches between were added, as far as it knows
@@ -80,7 +79,6 @@ def test_levels_that_are_not_full_stay_with_the_shuffler(tmp_path: Path) -> None
 
 
 def test_levels_that_are_not_full_stay_with_the_helper(tmp_path: Path) -> None:
-    """A shuffler and an analyzer that agree on smaller levels are given masks of people of a level that is not full."""
     one = helper(opened(tmp_path / "h.db"))
     give(one, Users(streamed(1)))
     one.receipted(1, 0, receipt(1))
@@ -91,7 +89,6 @@ def test_levels_that_are_not_full_stay_with_the_helper(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("used", [0, 1, 2])
 def test_a_batch_is_not_announced_twice(used: int, tmp_path: Path) -> None:
-    """A slot that was refused for good, or forwarded, is taken in a later batch of the same number."""
     inside = after_one_batch(tmp_path, "LinTS-SDP")
     first, second = inside.learner.now.batches
     assert (first.epoch, second.epoch) == (1, 2)
@@ -103,7 +100,6 @@ def test_a_batch_is_not_announced_twice(used: int, tmp_path: Path) -> None:
 
 
 def test_rows_that_are_public_leave_the_shuffler_without_their_order(tmp_path: Path) -> None:
-    """The analyzer of a task whose features are public sees at which place of a batch somebody has not answered."""
     policy, env, arms, _ = case("LinTS-SDP-rewards")
     task, secrets = a_task(policy, arms=arms, seed=None)
     inside, seen = Inside(task, secrets, tmp_path), list[bytes]()
@@ -123,7 +119,6 @@ def test_rows_that_are_public_leave_the_shuffler_without_their_order(tmp_path: P
 
 
 def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> None:
-    """One client can keep a task from going on, by sealing nonsense that the shuffler cannot look into."""
     policy, env, arms, _ = case("LinUCB-SDP-Amp")
     task, secrets = a_task(policy, arms=arms)
     inside = Inside(task, secrets, tmp_path)
@@ -140,7 +135,6 @@ def test_a_sealed_report_that_is_none_does_not_stop_a_batch(tmp_path: Path) -> N
 
 
 def test_a_zero_report_does_not_find_out_who_has_answered(tmp_path: Path) -> None:
-    """Whoever knows a ticket, as the registrar does, learns from the answer to a zero report who gave a final one."""
     policy, _, arms, _ = case("LinTS-SDP")
     inside = Inside(*a_task(policy, arms=arms), tmp_path)
     batch = inside.learner.now.batches[0]
@@ -154,7 +148,6 @@ def test_a_zero_report_does_not_find_out_who_has_answered(tmp_path: Path) -> Non
 
 
 def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_part(tmp_path: Path) -> None:
-    """In the local model, an analyzer that refuses reports, having seen them, gets one more of the same person each."""
     for name, again in (("LDP-UCB", "participations"), ("LinTS-SDP", None)):
         policy, _, arms, _ = case(name)
         task, secrets = a_task(policy, arms=arms)
@@ -169,7 +162,6 @@ def test_who_is_refused_by_the_server_that_reports_are_protected_from_has_taken_
 
 
 def test_a_stream_of_which_batches_are_missing_does_not_go_on(tmp_path: Path) -> None:
-    """A mixer adds to sums of higher levels that lack a batch, whose people the analyzer believes to be in them."""
     inside = after_one_batch(tmp_path)
     (_, second) = inside.learner.now.batches
     with pytest.raises(BandannaError, match="restore the database"):

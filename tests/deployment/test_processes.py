@@ -67,7 +67,6 @@ def on_disk(policy: Any, folder: Path, *, mixers: int | None = None, **parts: An
 def test_processes_learn_what_the_simulator_learns(
     name: str, mixers: int, database: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Thetas, actions or the ledger of real processes differ in a bit from `simulate(path="messages")`."""
     if (name, mixers, database) != QUICK[0]:
         request.getfixturevalue("_quick_roles")
     policy, env, arms, rounds = case(name)
@@ -94,7 +93,6 @@ def test_processes_learn_what_the_simulator_learns(
 
 
 def test_with_secure_noise_the_regret_agrees_in_law(tmp_path: Path) -> None:
-    """Devices' own noise has another law than the simulator's: false alarm 1 in 1,000 (3.3 standard errors)."""
     policy = bd.LinTS(dim=2, horizon=200, batch=40, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
     env = bd.environments.LinearContextual(dim=2, n_arms=3)
     rounds, regrets = 200, []

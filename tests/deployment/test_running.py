@@ -15,7 +15,6 @@ from .test_processes import on_disk
 
 
 def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> None:
-    """Roles are started, and a database is made, although one of them cannot listen; or nobody says which one."""
     policy = bd.LinTS(dim=2, horizon=64, batch=32, privacy=bd.shuffle(epsilon=4.0, delta=1e-4))
     task, _ = on_disk(policy, tmp_path, mixers=1, seed=None)
     said: list[str] = []

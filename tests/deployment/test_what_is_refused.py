@@ -34,7 +34,6 @@ def begun(folder: Path) -> tuple[Inside, dict[str, Any], int]:
 
 
 def test_what_a_collector_does_not_keep(tmp_path: Path) -> None:
-    """A forged ticket, one of another batch, or counts that no device sends get into a total; or nobody is told."""
     inside, _, middle = begun(tmp_path)
     batch = inside.learner.now.batches[0]
     (own,), (later,) = inside.tickets(["one"], 0), inside.tickets(["one"], 1)
@@ -47,7 +46,6 @@ def test_what_a_collector_does_not_keep(tmp_path: Path) -> None:
 
 
 def test_a_total_is_of_the_last_versions_and_is_told_once(tmp_path: Path) -> None:
-    """A zero report replaces a final one, a late one is added, or another total of the same people is taken."""
     inside, _, middle = begun(tmp_path)
     batch = inside.learner.now.batches[0]
     tickets = inside.tickets([str(user) for user in range(batch.slots)], 0)
@@ -76,7 +74,6 @@ def test_a_total_is_of_the_last_versions_and_is_told_once(tmp_path: Path) -> Non
 
 
 def test_a_share_is_parsed_once_and_the_state_is_encoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The release of a batch parses the bytes of its share once and encodes the new state once."""
     inside, _, middle = begun(tmp_path)
     batch, learner = inside.learner.now.batches[0], inside.learner
     for own in inside.tickets([str(user) for user in range(batch.slots)], 0):
@@ -94,7 +91,6 @@ def test_a_share_is_parsed_once_and_the_state_is_encoded_once(tmp_path: Path, mo
 
 
 def test_totals_that_cannot_be_used_are_paid_for(tmp_path: Path) -> None:
-    """What the analyzer has seen of a batch that it burned is not in the ledger."""
     inside, _, middle = begun(tmp_path)
     batch = inside.learner.now.batches[0]
     for own in inside.tickets([str(user) for user in range(batch.slots)], 0):
@@ -108,7 +104,6 @@ def test_totals_that_cannot_be_used_are_paid_for(tmp_path: Path) -> None:
 
 
 def test_what_a_device_does_not_believe(tmp_path: Path) -> None:
-    """A device acts on what the analyzer has not signed, on two histories, or reports to a plan with less noise."""
     inside, secrets, _ = begun(tmp_path)
     published, task = inside.learner.published, inside.task
     first = CurrentPublication.read(task, shown(published))

@@ -22,7 +22,6 @@ REGISTRAR = ("deployment.registrar", "deployment.registrar_service")
     ],
 )
 def test_a_role_loads_only_what_it_may_know(role: str, forbidden: tuple[str, ...]) -> None:
-    """Importing a role loads no policy, no runner and no other role."""
     done = subprocess.run([sys.executable, "-c", PROGRAM.format(role)], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
     assert f"bandanna.deployment.{role}_service" in loaded

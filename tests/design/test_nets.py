@@ -9,7 +9,6 @@ from bandanna.policies.design import ball_net, epsilon_net
 
 @pytest.mark.parametrize(("dim", "radius"), [(1, 0.1), (2, 0.2), (3, 0.4), (2, 1.0), (4, 0.8)])
 def test_ball_net_covers_the_ball(dim: int, radius: float) -> None:
-    """A point of the ball is farther than the radius from the net, the net leaves the ball, or it is too large."""
     net = ball_net(dim, radius=radius)
     rng = np.random.default_rng(1)
     points = rng.standard_normal((2000, dim))
@@ -32,7 +31,6 @@ def test_net_of_points() -> None:
 
 
 def test_too_fine_a_net_is_refused() -> None:
-    """A lattice that does not fit into memory is begun."""
     with pytest.raises(InvalidArgument, match="dim, radius"):
         ball_net(10, radius=0.1)
     with pytest.raises(InvalidArgument, match="radius"):

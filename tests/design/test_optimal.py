@@ -58,7 +58,6 @@ def test_known_optimum() -> None:
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_sets_that_do_not_span(rank: int, extra: int, copies: int, seed: int, scale: float) -> None:
-    """Duplicate arms, zero arms or a span of fewer dimensions break the design or change its value."""
     rng = np.random.default_rng(seed)
     low = rng.standard_normal((rank + 3, rank))
     basis = np.linalg.qr(rng.standard_normal((rank + extra, rank)))[0].T  # (rank, rank + extra)
@@ -69,7 +68,6 @@ def test_sets_that_do_not_span(rank: int, extra: int, copies: int, seed: int, sc
 
 
 def test_designs_do_not_depend_on_the_basis() -> None:
-    """An invertible map of the arms, even an ill-conditioned one, changes g or the chosen arms' number."""
     x = sphere(60, 3, seed=5)
     stretched = x @ np.diag([1.0, 1e-4, 1e-8])
     assert near_optimal_design(stretched).rank == 3
@@ -122,7 +120,6 @@ def test_fewer_arms_carry_the_same_matrix(arms: int, dim: int) -> None:
 
 @pytest.mark.parametrize("dim", [2, 3])
 def test_rounding_does_not_choose_among_arms(dim: int) -> None:
-    """Arms of one length are chosen by the last digits of sums, so that machines play different ones."""
     rng = np.random.default_rng(dim)
     arms = rng.normal(size=(30, dim))
     arms /= np.linalg.norm(arms, axis=1, keepdims=True)

@@ -28,7 +28,6 @@ def arriving(users: int = 10) -> StreamedStatistic:
 
 
 def test_the_parts_are_the_whole() -> None:
-    """Sum, rows, number of users or of clipped ones differ from those of the whole batch."""
     assert arriving().users == whole().users
     np.testing.assert_allclose(arriving().total(), whole().total(), rtol=1e-12)
     np.testing.assert_array_equal(arriving().rows(), whole().rows())
@@ -39,7 +38,6 @@ def test_the_parts_are_the_whole() -> None:
 
 
 def test_it_is_read_once_and_to_the_end() -> None:
-    """A second reading gives nothing instead of an error, or so does a batch with fewer users than announced."""
     batch = arriving()
     batch.total()
     with pytest.raises(InvalidStatistic, match="users = 0"):
@@ -60,7 +58,6 @@ def test_every_part_is_checked() -> None:
 
 
 def test_the_law_of_the_vector_sum_does_not_depend_on_the_parts() -> None:
-    """In parts, the binomial vector sum draws other numbers than for the whole batch."""
     noise = ShuffleBinomial.calibrate(domain=DOMAIN, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=10)
     one = noise.release(whole(), ReplicatedNoise(Streams([5, 6])), path="law")
     other = noise.release(arriving(), ReplicatedNoise(Streams([5, 6])), path="law")

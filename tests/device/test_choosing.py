@@ -43,7 +43,6 @@ def arms_of(rng: np.random.Generator, users: int, arms: int, dim: int = DIM) -> 
 @pytest.mark.parametrize("dim", [1, 2, 5, 17, 40])
 @pytest.mark.parametrize("arms", [1, 2, 9, 100])
 def test_one_device_has_the_bits_of_many(dim: int, arms: int) -> None:
-    """An index, or a score of a draw, of one device alone differs in its last bit from that in company."""
     rng = np.random.default_rng(1000 * dim + arms)
     snapshot, contexts = snapshot_of(rng, dim), arms_of(rng, 6, arms, dim)
     columns = make_score_columns(snapshot.theta, snapshot.inverse, snapshot.radius)
@@ -56,7 +55,6 @@ def test_one_device_has_the_bits_of_many(dim: int, arms: int) -> None:
 
 
 def test_a_snapshot_is_not_taken_for_the_one_before() -> None:
-    """What is kept of a snapshot serves the next one, or another set of arms."""
     rng = np.random.default_rng(0)
     chooser, snapshots = OptimisticSelector(domain=LinearReport(features=DIM)), [snapshot_of(rng) for _ in range(3)]
     snapshots.append(replace(snapshots[0]))  # equal, and another one
@@ -94,7 +92,6 @@ def test_threads_choose_by_their_own_snapshots() -> None:
 
 
 def test_few_normal_numbers_are_those_of_many() -> None:
-    """A few normal numbers are made of other uniform ones than many are, or by another transform."""
 
     class Seeded(SecureRandomness):
         """Of these uniform numbers."""
@@ -113,7 +110,6 @@ def test_few_normal_numbers_are_those_of_many() -> None:
 
 
 def test_what_was_seen_is_seen_as_it_is() -> None:
-    """Features with a constant change when they are seen twice, or are believed where the first look moves them."""
     rng = np.random.default_rng(2)
     domain = InterceptReport(features=DIM)
     chooser = ThompsonSelector(domain=domain)

@@ -49,7 +49,6 @@ def test_exponentials_are_confined(x: Fraction, places: int) -> None:
 @pytest.mark.parametrize("scale", [1e-300, 0.3, 1.0, 4.0, 7.9, 16.0, 31.99])
 @pytest.mark.often(of=lambda power, scale: scale != (16.0 if power == GAUSSIAN else 31.99))
 def test_columns_are_drawn_by_their_distribution_function(power: int, scale: float) -> None:
-    """The integers that confine F do not confine it somewhere, leave a gap, or let the tail be forgotten."""
     found = {bits: samplers.bound_columns(power, scale, bits) for bits in (9, 63, 127)}
     longest = max(len(up) for _, _, up in found.values())
     with mpmath.workdps(70):
@@ -87,7 +86,6 @@ def test_numbers_have_their_law_by_enumeration(power: int, scale: float) -> None
 @pytest.mark.parametrize("power", POWERS)
 @pytest.mark.parametrize("scale", [33.0, 1000.7, 2.0**40])
 def test_coins_are_compared_with_the_exact_probability(power: int, scale: float) -> None:
-    """A coin next to exp(g(first) - g(m)) is decided by floats, or by other bits than its own."""
     made = DiscreteSampler(power, scale)
     for column, share in ((0, 0.5), (3, 0.999), (40, 0.01)):
         inside = int(share * (1 << made.bits)) | 1
@@ -110,7 +108,6 @@ def test_coins_are_compared_with_the_exact_probability(power: int, scale: float)
 
 
 def test_a_coin_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> None:
-    """Three words of the probability's own digits decide; or the fourth is not asked for."""
     made = DiscreteSampler(GAUSSIAN, 1000.0)
     with mpmath.workdps(120):
         chance = weight(GAUSSIAN, 1000.0, 5 * 2**made.bits + 7) / weight(GAUSSIAN, 1000.0, 5 * 2**made.bits)
@@ -121,7 +118,6 @@ def test_a_coin_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> None
 
 
 def test_the_first_number_of_a_column_is_always_kept() -> None:
-    """The largest coin of all rejects a number whose probability to be kept is 1."""
     made = DiscreteSampler(GAUSSIAN, 1000.0)
     assert made._keeps(9, 0, 2**64 - 1, Tape(iter([])))
     assert made._kept(np.array([9]), np.array([0]), np.array([2**64 - 1], dtype=np.uint64), Tape(iter([]))).all()
@@ -129,7 +125,6 @@ def test_the_first_number_of_a_column_is_always_kept() -> None:
 
 @pytest.mark.parametrize("power", POWERS)
 def test_columns_beyond_the_table_are_reached(power: int) -> None:
-    """The tail is cut off where the table of 63 bits ends."""
     last = len(samplers.bound_columns(power, 1.0, 63)[2])
     tape = Tape(iter([2**64 - 1, 0, 0, 2**64 - 2**20]))  # which, where, a coin that is not needed, further bits
     assert DiscreteSampler(power, 1.0).some(1, tape)[0] > last - 5
@@ -157,7 +152,6 @@ def test_scales_of_any_size(power: int) -> None:
 
 
 def test_every_number_has_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes of the operating system serve twice, or there are fewer of them than numbers need."""
     asked: list[bytes] = []
     real = os.urandom
     monkeypatch.setattr(os, "urandom", lambda n: asked.append(real(n)) or asked[-1])
@@ -189,7 +183,6 @@ def test_shapes(size: Any) -> None:
 
 @pytest.mark.parametrize("std", [0.6, 3.3, 100.0])
 def test_opendp_draws_the_same_law(std: float) -> None:
-    """A second sampler of the same law, OpenDP's, draws another one: Kolmogorov-Smirnov, false alarm below 1e-9."""
     mod, measurements, domains, metrics = (
         pytest.importorskip(f"opendp.{part}") for part in ("mod", "measurements", "domains", "metrics")
     )
@@ -205,6 +198,5 @@ def test_opendp_draws_the_same_law(std: float) -> None:
 
 
 def test_scales_beyond_integers_are_refused() -> None:
-    """Noise is drawn whose sums leave 64-bit integers."""
     with pytest.raises(InvalidArgument, match="std"):
         SecureNoise().discrete_gaussian(std=2.0**53, size=1)

@@ -98,7 +98,6 @@ def admit(domain: Domain, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", DOMAINS)
 def test_points_of_the_domain_stay(name: str) -> None:
-    """A statistic that lies inside is moved or counted as clipped."""
     domain = DOMAINS[name]
     values = sample(domain, 200, seed=1)
     admitted = domain.admit(values, clip=False)
@@ -133,7 +132,6 @@ def test_balls_and_boxes_by_hand() -> None:
 
 
 def test_clips_are_counted_for_each_replicate() -> None:
-    """The count of clipped users is wrong, or mixes replicates."""
     domain = Ball(dim=2)
     values = np.zeros((3, 5, 2))
     values[0, 1] = values[0, 4] = values[2, 0] = (3.0, 0.0)
@@ -145,7 +143,6 @@ def test_clips_are_counted_for_each_replicate() -> None:
 
 
 def test_rounding_errors_are_not_clips() -> None:
-    """A statistic that is outside by a rounding error is refused or counted, or one outside by more is not."""
     domain = Ball(dim=2)
     assert domain.admit([[1.0 + 1e-14, 0.0]], clip=False).clipped == 0
     with pytest.raises(InvalidStatistic):
@@ -154,7 +151,6 @@ def test_rounding_errors_are_not_clips() -> None:
 
 
 def test_the_callers_array_is_not_written_to() -> None:
-    """Admitting statistics changes the caller's array."""
     for domain in DOMAINS.values():
         values = np.full((3, domain.dim), 7.0)
         domain.admit(values)
@@ -164,7 +160,6 @@ def test_the_callers_array_is_not_written_to() -> None:
 @pytest.mark.parametrize("clip", [True, False])
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_statistics_that_are_not_finite(bad: float, clip: bool) -> None:
-    """A statistic that is not finite is admitted, or the error does not say where it stands."""
     for domain in DOMAINS.values():
         values = np.zeros((2, 4, domain.dim))
         values[1, 3, domain.dim - 1] = bad
@@ -184,7 +179,6 @@ def test_statistics_that_are_not_finite(bad: float, clip: bool) -> None:
     ],
 )
 def test_what_is_no_number_is_named(odd: Any, told: str) -> None:
-    """Of a table with one missing entry the error says that it is a list, and the user looks for it by hand."""
     with pytest.raises(InvalidStatistic) as caught:
         Ball(dim=2).admit([[0.5, 0.1], [odd, 0.2]])
     assert caught.value.value == told

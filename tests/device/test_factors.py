@@ -40,7 +40,6 @@ DEVICES = (
 
 @pytest.mark.parametrize(("device", "coins"), DEVICES, ids=["counts", "rounded", "copies"])
 def test_a_count_is_the_value_in_steps_and_all_coins(device: Device, coins: set[int]) -> None:
-    """A device draws fewer coins than are priced, or encodes on a coarser lattice than its noise is priced on."""
     source = Tails()
     low, high = (int(device.encode(np.array([value]), source)[0]) for value in (0.0, 1.0))
     assert high - low == 20
@@ -48,7 +47,6 @@ def test_a_count_is_the_value_in_steps_and_all_coins(device: Device, coins: set[
 
 
 def test_a_seeded_report_has_the_noise_that_is_priced() -> None:
-    """A simulated report has less noise than the report of a person: the same draws, three times as large."""
     device = NoisyVector(domain=Ball(dim=2), std=3.0, grid=2.0**-20)
     report = device.encode(np.zeros((4, 2)), FastNoise(np.random.default_rng(1)))
     unit = FastNoise(np.random.default_rng(1)).gaussian(np.zeros((4, 2)), std=1.0, grid=0.0)
@@ -56,7 +54,6 @@ def test_a_seeded_report_has_the_noise_that_is_priced() -> None:
 
 
 def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
-    """A quotient of floats below the real one is taken as it is: less noise than is priced, by one rounding."""
     scales, grid = [1 + step / 7 for step in range(40)], 0.3
     assert any(Fraction(scale / grid) * Fraction(grid) < Fraction(scale) for scale in scales)
     assert all(Fraction(divide_rounding_up("std", scale, grid)) * Fraction(grid) >= Fraction(scale) for scale in scales)
@@ -64,7 +61,6 @@ def test_noise_in_steps_of_a_grid_is_never_rounded_down() -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_features_that_are_no_numbers_are_told_to_nobody(value: float) -> None:
-    """A device tells what a sum cannot recover from: one NaN, and the estimate of all people is gone."""
     report, broken = LinearReport(features=2), np.array([[value, 0.0]])
     weighted = WeightedStatistic(seen=report, weights=(1.0, 1.0), bits=False)
     for tell, domain in ((PublicStatistic(seen=report, scale=0.5), report), (weighted, Ball(dim=2, bound=0.5))):
@@ -73,13 +69,11 @@ def test_features_that_are_no_numbers_are_told_to_nobody(value: float) -> None:
 
 
 def test_weighted_rewards_are_told_with_their_features() -> None:
-    """A device tells other features, or other weights, than those of its arm: w x (r - 1/2), a reward of 1 here."""
     weighted = WeightedStatistic(seen=LinearReport(features=2), weights=(0.5, 2.0), bits=False)
     told = weighted.statistic(Ball(dim=2, bound=0.5), np.array([[0.6, 0.4]]), np.array([1.0]), None, NoRandomness())
     np.testing.assert_allclose(told.values, [[0.15, 0.4]])
 
 
 def test_secure_noise_beyond_what_integers_hold_is_refused() -> None:
-    """Discrete Laplace noise is drawn at a scale at which sums leave 64-bit integers."""
     with pytest.raises(InvalidArgument, match="scale"):
         SecureNoise().discrete_laplace(scale=1.05 * LARGEST_PARAMETER, size=1)

@@ -69,7 +69,6 @@ def test_every_word_is_decided_as_its_uniform_numbers_are(trials: int, chance: F
 
 @pytest.mark.parametrize(("trials", "chance"), [(2048, HALF), (200, Fraction(0.3)), (5, Fraction(1e-300))])
 def test_tables_hold_the_exact_distribution_function(trials: int, chance: Fraction) -> None:
-    """The integers that confine F do so for every k, inside the table and beyond its ends, and are two units apart."""
     exact = cumulative(trials, chance)
     for bits in (63, 127):
         first, low, up = samplers.binomial_cdf_bounds(trials, chance, bits)
@@ -81,7 +80,6 @@ def test_tables_hold_the_exact_distribution_function(trials: int, chance: Fracti
 
 @pytest.mark.parametrize("trials", [571_683, samplers.PART])
 def test_large_tables_agree_with_mpmath(trials: int) -> None:
-    """The steps of a large table are the probabilities, and its middle is (1 + P(n/2)) / 2 for an even n."""
     first, low, up = samplers.binomial_cdf_bounds(trials, HALF, 63)
     with mpmath.workdps(50):
         scaled = [mpmath.ldexp(mpmath.binomial(trials, k), 63 - trials) for k in range(first + 1, first + len(up), 997)]
@@ -95,7 +93,6 @@ def test_large_tables_agree_with_mpmath(trials: int) -> None:
 
 @pytest.mark.parametrize("further", [[0], [2**64 - 1], [2**63 - 5], [2**63 + 5]])
 def test_open_words_are_decided_by_further_bits_of_the_same_number(further: list[int]) -> None:
-    """A word at the edge of F(k) takes more words, and the count is that of the whole number."""
     trials, chance = 30, Fraction(0.3)
     exact = cumulative(trials, chance)
     edge = int(exact[9] * 2**63)
@@ -107,7 +104,6 @@ def test_open_words_are_decided_by_further_bits_of_the_same_number(further: list
 
 
 def test_a_number_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> None:
-    """Three words of F(9)'s own digits decide nothing; the fourth does."""
     exact = cumulative(30, Fraction(0.3))
     digits = int(exact[9] * 2 ** (63 + 3 * 64))
     words = [digits >> 192 << 1, digits >> 128 & 2**64 - 1, digits >> 64 & 2**64 - 1, 0]
@@ -117,7 +113,6 @@ def test_a_number_that_stays_at_the_edge_takes_as_many_words_as_it_needs() -> No
 
 
 def test_parts_of_many_trials_add_up_and_no_word_serves_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draw of more trials than a table has is the sum of one draw for each part, each from a word of its own."""
     rng = np.random.default_rng(5)
     words = [int(word) for word in rng.integers(0, 2**64, 21, dtype=np.uint64)]
     trials, count = 2 * samplers.PART + 5, 7
@@ -145,7 +140,6 @@ def test_secure_binomials_ask_the_system_for_eight_bytes_each(monkeypatch: pytes
 
 
 def test_all_ones_and_all_zeros_are_the_ends() -> None:
-    """If every random bit were one, each count would be `trials`; if every bit were zero, it would be 0."""
     for trials in range(40):
         assert samplers.draw_binomials(trials, HALF, 3, Tape(itertools.repeat(2**64 - 1))).tolist() == [trials] * 3
         assert samplers.draw_binomials(trials, HALF, 3, Tape(itertools.repeat(0))).tolist() == [0] * 3
@@ -160,7 +154,6 @@ def test_threads_share_no_randomness() -> None:
 
 
 def test_a_forked_process_shares_no_randomness() -> None:
-    """After a fork, parent and child draw different numbers (false alarm below 2^-200)."""
     code = """
 import os
 from bandanna.device.noise import SecureNoise

@@ -34,7 +34,6 @@ def distance(parameters: Floats, domain: LinearReport) -> float:
 @pytest.mark.parametrize("features", [1, 2, 3])
 @pytest.mark.parametrize("reward_bound", [1.0, 0.2, 1.2, math.sqrt(2), 3.0])
 def test_sensitivity_is_the_worst_pair(features: int, reward_bound: float) -> None:
-    """A pair of reports is farther apart than the sensitivity, or no pair comes within 1e-3 of it."""
     domain = LinearReport(features=features, reward_bound=reward_bound)
     rng = np.random.default_rng(3)
     worst = 0.0
@@ -51,7 +50,6 @@ def test_sensitivity_is_the_worst_pair(features: int, reward_bound: float) -> No
 
 @pytest.mark.parametrize("reward_bound", [1.0, 0.5])
 def test_reports_without_the_scaling_have_the_same_sensitivity(reward_bound: float) -> None:
-    """No pair of 20,000 is farther apart than the sensitivity, and the worst pair is exactly that far apart."""
     domain = LinearReport(features=3, reward_bound=reward_bound, isometric=False)
     rng = np.random.default_rng(5)
     x, y = rng.normal(size=(2, 20_000, 3)), reward_bound * rng.choice([-1.0, 0.0, 1.0], size=(2, 20_000))
@@ -65,7 +63,6 @@ def test_reports_without_the_scaling_have_the_same_sensitivity(reward_bound: flo
 
 
 def test_reports_without_the_scaling_return_as_they_were() -> None:
-    """Matrices survive packing, entries have variance 1, and u^T N w at most twice the isometric variance."""
     domain, rng = LinearReport(features=4, isometric=False), np.random.default_rng(6)
     x = rng.normal(size=(50, 4)) / 4
     vector, matrix = domain.unpack(domain.statistic(x, np.ones(50)).values)
@@ -96,7 +93,6 @@ def test_sensitivities_by_hand() -> None:
 
 @given(st.floats(-1.0, 1.0), st.floats(-1.0, 1.0), arrays.arrays(float, (2, 3), elements=st.floats(-1.0, 1.0)))
 def test_no_pair_exceeds_the_sensitivity(y: float, other: float, x: Floats) -> None:
-    """Some pair of users is farther apart than sqrt 4.5."""
     first, second = LinearReport(features=3).statistic(x, [y, other]).values
     assert np.linalg.norm(first - second) <= math.sqrt(4.5) * (1 + 1e-12)
 
@@ -131,7 +127,6 @@ def test_unpacking_is_linear() -> None:
 
 @pytest.mark.parametrize("features", [1, 2, 4])
 def test_bounds_of_the_coordinates_are_attained(features: int) -> None:
-    """A coordinate leaves [lower, upper], or never comes near its end: the lattice's range would be wrong."""
     domain = LinearReport(features=features, reward_bound=1.5)
     rng = np.random.default_rng(6)
     x = rng.normal(size=(20_000, features)) * (rng.random((20_000, features)) < 0.6)
@@ -164,7 +159,6 @@ def furthest(domain: LinearReport, seed: int, starts: int = 40) -> float:
 @pytest.mark.parametrize("bound", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("features", [1, 2, 3, 5, 8])
 def test_l1_sensitivity_is_bounded_and_nearly_attained(features: int, bound: float) -> None:
-    """Two reports are further apart in l1 than is stated, or none nearly so far: 20 % less noise would do."""
     domain = LinearReport(features=features, reward_bound=bound)
     found = furthest(domain, seed=7)
     assert found <= domain.l1_sensitivity * (1 + 1e-12)
@@ -175,7 +169,6 @@ def test_l1_sensitivity_is_bounded_and_nearly_attained(features: int, bound: flo
 
 
 def test_clipped_before_the_report_is_formed() -> None:
-    """Long features or large rewards are clipped after packing, or counted wrongly."""
     domain = LinearReport(features=2)
     statistic = domain.statistic(
         [[[3.0, 4.0], [0.6, 0.8], [0.0, 0.5]], [[1.0, 0.0], [0.0, 0.0], [0.3, 0.3]]],
@@ -227,7 +220,6 @@ def test_projection_has_leading_axes() -> None:
 
 
 def test_impostors_are_clipped_or_refused() -> None:
-    """A vector of small norm that is no report passes: two of them could be farther apart than sqrt 4.5."""
     domain = LinearReport(features=2)
     impostors = np.array([[[1.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0, 0.0], [0.0, 0.0, -1.0, 0.0, 0.0]]])
     assert domain.admit(impostors).clipped.tolist() == [3]
@@ -255,7 +247,6 @@ def test_rewards_of_the_wrong_shape() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_places_of_what_is_not_finite(bad: float) -> None:
-    """A feature or reward that is not finite is reported, or the error does not say where it stands."""
     x, y = np.zeros((4, 3)), np.zeros(4)
     x[2, 1] = bad
     with pytest.raises(InvalidStatistic, match=r"features\[2, 1\]"):

@@ -14,7 +14,6 @@ from bandanna.errors import InvalidArgument, InvalidStatistic
 
 
 def test_bits_are_zero_or_one() -> None:
-    """Something between 0 and 1 is taken for a bit, or a bit is refused."""
     assert Bits().admit([[0.0], [1.0]], clip=False).values.tolist() == [[0.0], [1.0]]
     for wrong in (0.5, -1.0, 2.0, 1e-6):
         with pytest.raises(InvalidStatistic):
@@ -41,7 +40,6 @@ def test_matrices_are_packed_isometrically(size: int, seed: int) -> None:
 
 
 def test_matrices_that_are_none_are_refused() -> None:
-    """A matrix of the wrong shape, or that is not symmetric, is packed all the same."""
     domain = SymmetricMatrix(size=2, bound=3.0)
     assert domain.sensitivity == 6.0
     assert domain.dim == 3

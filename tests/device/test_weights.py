@@ -105,7 +105,6 @@ def test_moments_cost_two_percent() -> None:
 
 @each
 def test_sensitivities_are_diameters_of_corners(domain: Any) -> None:
-    """The largest distance of two corners, by enumeration, is not the sensitivity."""
     l2, l1 = diameters(corners(domain))
     assert l2 == pytest.approx(domain.sensitivity, rel=1e-12)
     assert l1 <= domain.l1_sensitivity * (1 + 1e-12)
@@ -115,7 +114,6 @@ def test_sensitivities_are_diameters_of_corners(domain: Any) -> None:
 
 @each
 def test_no_two_points_are_farther_apart(domain: Any) -> None:
-    """Two points inside are farther apart than the sensitivity, or outside of bounds or ball."""
     points = inside(domain, 700, seed=1)
     l2, l1 = diameters(points)
     assert l2 <= domain.sensitivity * (1 + 1e-12)
@@ -129,7 +127,6 @@ def test_no_two_points_are_farther_apart(domain: Any) -> None:
 
 @pytest.mark.parametrize("moments", [False, True])
 def test_no_search_finds_points_farther_apart(moments: bool) -> None:
-    """A search over pairs (w, rho), (w', rho') inside ends above the sensitivity."""
     domain = ImportanceWeightDomain(bound=1.0, moments=moments)
 
     def apart(z: Floats) -> float:
@@ -160,7 +157,6 @@ def test_distances_are_convex(domain: ImportanceWeightDomain) -> None:
 @examples(5, full=10)
 @given(data=st.data())
 def test_what_is_admitted_lies_inside(domain: Any, data: st.DataObject) -> None:
-    """Some vector leaves the domain through its own front door, or is moved a second time."""
     admit(domain, data)
 
 
@@ -168,7 +164,6 @@ def test_what_is_admitted_lies_inside(domain: Any, data: st.DataObject) -> None:
 @each
 @given(data=st.data())
 def test_what_is_rarely_admitted_lies_inside(domain: Any, data: st.DataObject) -> None:
-    """The same, of rarer ones."""
     admit(domain, data)
 
 
@@ -213,7 +208,6 @@ def test_sums_are_read_again() -> None:
 
 
 def test_weights_are_cut_and_others_counted() -> None:
-    """A weight above M counts as clipped, or a reward outside of [0, 1] does not."""
     statistic = ImportanceWeightDomain(bound=2.0).statistic(np.array([[5.0], [1.0], [1.0]]), np.array([1.0, 0.5, 7.0]))
     np.testing.assert_allclose(statistic.values, [[1.0, 2.0], [0.0, 1.0], [0.5, 1.0]])
     assert statistic.clipped == 1
@@ -222,7 +216,6 @@ def test_weights_are_cut_and_others_counted() -> None:
 
 @pytest.mark.parametrize("domain", [WEIGHTS[0], WEIGHTS[-2], CORRECTIONS[3], CORRECTIONS[-1]], ids=str)
 def test_a_task_can_name_it(domain: Any) -> None:
-    """A domain read from a task's document is another one."""
     assert _build_value(to_plain_value(domain)) == domain
 
 
@@ -239,13 +232,11 @@ def test_a_task_can_name_it(domain: Any) -> None:
     ],
 )
 def test_what_is_no_domain_is_refused(make: Any) -> None:
-    """A domain without a size is made."""
     with pytest.raises(InvalidArgument):
         make()
 
 
 def test_statistics_of_other_shapes_are_refused() -> None:
-    """Weights of other people than the rewards, or of several exclusive targets at once, pass."""
     domain = ImportanceWeightDomain(bound=1.0, targets=2, exclusive=True)
     for weights, rewards in (
         (np.ones((3, 2)), np.ones(3)),

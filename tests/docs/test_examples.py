@@ -198,7 +198,6 @@ def test_long_steps_are_there() -> None:
 
 @pytest.mark.full
 def test_commands_are_processes_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command works only where others have run before it."""
     text = (ROOT / ALL).read_text(encoding="utf-8")
     run(text, name=ALL, workplace=tmp_path, monkeypatch=monkeypatch, processes=True)
 
@@ -233,7 +232,6 @@ bandanna = 1
 
 
 def test_every_kind_of_example_is_found() -> None:
-    """An example is overlooked, taken from the wrong line, or something else is taken for one."""
     found = [(step.line, step.language, " ".join(step.code.split())) for step in steps(SAMPLE)]
     assert found == [
         (2, "python", "a = 1"),
@@ -266,6 +264,5 @@ def test_steps_share_their_workplace(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_broken_example_is_noticed(
     example: str, error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An example that fails passes for one that runs."""
     with pytest.raises(error):
         run(example, name="broken.md", workplace=tmp_path, monkeypatch=monkeypatch)

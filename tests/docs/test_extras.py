@@ -22,7 +22,6 @@ def named(text: str) -> set[str]:
 
 
 def test_extras_that_are_named_exist() -> None:
-    """A reader, or whoever reads an error, is told to install an extra that pip does not know."""
     files = [path for pattern in TEXTS for path in ROOT.glob(pattern) if path.is_file()]
     texts = {path: path.read_text(encoding="utf-8", errors="ignore") for path in files}
     unknown = {str(path.relative_to(ROOT)): left for path, text in texts.items() if (left := named(text) - EXTRAS)}
@@ -31,13 +30,11 @@ def test_extras_that_are_named_exist() -> None:
 
 
 def test_every_way_to_name_an_extra_is_seen() -> None:
-    """An extra that does not exist is named, and nobody notices."""
     text = 'bandanna[one,two], pip install .[three], the extra `four`, bandanna[five, six], MissingExtra("x", "y")'
     assert named(text) == {"one", "two", "three", "four", "five", "six", "x"}
 
 
 def test_every_extra_for_users_is_explained() -> None:
-    """An extra is there, and no page says what it brings."""
     ours = {"all", "test", "browser", "check", "docs", "dist"}
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     assert [each for each in sorted(EXTRAS - ours) if f"| `{each}` |" not in page] == []

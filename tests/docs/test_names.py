@@ -82,7 +82,6 @@ def definitions() -> dict[str, set[str]]:
 
 
 def test_a_name_that_is_gone_is_found() -> None:
-    """A class, a member or a module that the package does not have does not resolve."""
     assert exists("bandanna.policies.base.SumQuery.protocol")
     assert exists("bandanna.privacy.ledger.Ledger.release")
     for gone in ("bandanna.policies.base.Ask", "bandanna.privacy.ledger.Ledger.gone", "bandanna.accounting"):
@@ -119,7 +118,6 @@ def test_modules_are_there(page: Path) -> None:
 
 @each_map
 def test_classes_and_methods_are_defined(page: Path) -> None:
-    """Every class, and every method with its class, that ARCHITECTURE.md and CONTRIBUTING.md name is in the package."""
     known, lost = definitions(), []
     for each in code(page):
         if (match := DEFINED.fullmatch(each)) is None:

@@ -23,7 +23,6 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_the_navigation_has_every_page_once() -> None:
-    """A page is in no menu, in two places of it, or a menu leads nowhere."""
     assert sorted(NAV) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
 
 
@@ -43,7 +42,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "index.md"], ids=lambda page: page.name)
 def test_the_first_page_says_who_is_trusted(page: Path) -> None:
-    """The first paragraph names whom users trust in each model, and the program of the example is a trusted server."""
     text = page.read_text(encoding="utf-8")
     first = " ".join(text.split("\n\n")[2].split())
     for words in (

@@ -30,7 +30,6 @@ def is_there(name: str) -> bool:
 
 
 def test_the_page_says_where_the_published_shuffle_model_loses_to_the_local_one() -> None:
-    """Each published row of figure 2 whose SDP-Vec is above LDP is named below the table, with both regrets."""
     reversed_at = {}
     for dim, variant, *_, vec, _, local in rows_below("Figure 2, epsilon = 1."):
         regrets = [int(cell.split()[0]) for cell in (vec, local)]
@@ -42,7 +41,6 @@ def test_the_page_says_where_the_published_shuffle_model_loses_to_the_local_one(
 
 
 def test_budgets_of_the_shuffle_model_are_called_upper_bounds() -> None:
-    """Our SDP-Vec and SDP-Amp have a delta of "at most" 0.1, and what is shown for Amp is the attack's delta."""
     ours = [row for row in rows_below("Figure 1, d = 5.") if row[1] == "ours"]
     assert len(ours) == 3
     assert all("(at most 0.1)" in cell for row in ours for cell in row[4:6])
@@ -59,7 +57,6 @@ def test_budgets_of_the_shuffle_model_are_called_upper_bounds() -> None:
 
 
 def test_printed_regrets_beyond_three_standard_errors_are_not_called_reproduced() -> None:
-    """RS-GLinUCB's printed regrets are within two standard errors of ours, or the page says that they are not met."""
     (row,) = [row for row in rows_below("### Table 2") if row[0] == "RS-GLinUCB, published"]
     far = []
     for cell, size in zip(row[1:], ("2", "2.5", "3"), strict=True):
@@ -73,7 +70,6 @@ def test_printed_regrets_beyond_three_standard_errors_are_not_called_reproduced(
 
 
 def test_the_page_knows_the_figures_of_paper_002() -> None:
-    """The page says that [002] has two drawings of trees and no experiments, not that it has no figures."""
     introduction = PAGE[: PAGE.index("## Two calibrations")]
     assert "[002] has none" not in introduction
     assert "The two figures of [002] are drawings of trees" in introduction
@@ -81,7 +77,6 @@ def test_the_page_knows_the_figures_of_paper_002() -> None:
 
 
 def test_functions_that_the_page_names_are_there() -> None:
-    """Every name with two dots or more, such as that of the attack on SDP-Amp, is a module or something in one."""
     names = set(re.findall(r"`([a-z_]+(?:\.[A-Za-z_0-9]+){2,})\b", PAGE))
     assert "reproductions.shuffle_linucb.privacy.shuffled_delta" in names
     assert [name for name in names if not is_there(name)] == []

@@ -34,7 +34,6 @@ def shown(home: str, listed: set[str]) -> bool:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_module_has_a_page(module: str) -> None:
-    """A module of the package has no page in the reference, or nobody finds it."""
     page = PAGES / f"{module}.md"
     assert page.is_file(), f"docs/reference/{module}.md is missing"
     assert documented(page)
@@ -43,7 +42,6 @@ def test_every_module_has_a_page(module: str) -> None:
 
 
 def test_pages_are_about_modules_that_exist() -> None:
-    """A page is about nothing, or shows a module that is not there, or one of another page."""
     for page in sorted({*PAGES.glob("*.md")} - {GLOSSARY}):
         assert page.stem in MODULES
         for each in documented(page):
@@ -52,7 +50,6 @@ def test_pages_are_about_modules_that_exist() -> None:
 
 
 def test_every_public_name_is_on_a_page() -> None:
-    """A name that `import bandanna` or one of its public folders offers is in no page of the reference."""
     listed = {each for page in PAGES.glob("*.md") for each in documented(page)}
     missing = set()
     for place in (bandanna, *(getattr(bandanna, name) for name in dir(bandanna))):
@@ -85,7 +82,6 @@ def test_the_glossary_defines_each_term_once() -> None:
 
 @pytest.mark.parametrize(("term", "modules"), [(term, modules) for term, _, modules in glossary_rows()])
 def test_the_glossary_names_modules_that_exist(term: str, modules: str) -> None:
-    """Every module that the glossary names for a term can be imported."""
     named = re.findall(r"`([\w/]+)`", modules)
     assert named, term
     for each in named:

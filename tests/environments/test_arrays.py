@@ -36,7 +36,6 @@ def test_fixed_arms_are_detected() -> None:
 
 
 def test_rounds_are_those_of_the_arrays() -> None:
-    """Round t does not show row t of the arms and of the means, for every seed."""
     for env, means in [
         (ArrayEnvironment(arms=SETS, theta=[0.5, 0.25]), SETS @ [0.5, 0.25]),
         (ArrayEnvironment(arms=SETS, means=ROWS), ROWS),
@@ -50,7 +49,6 @@ def test_rounds_are_those_of_the_arrays() -> None:
 
 
 def test_regret_is_against_the_given_means() -> None:
-    """An arm beside a better one of the same features does not cost the difference of their means when it is played."""
     env = ArrayEnvironment(arms=[[1.0], [1.0]], means=[0.25, 0.75], reward=Bounded(width=0.0))
     result = simulate(LinUCB(dim=1, horizon=40, privacy=none()), env, n_seeds=2)
     played = result.final_regret / 0.5  # the worse arm, by random ties
@@ -60,7 +58,6 @@ def test_regret_is_against_the_given_means() -> None:
 
 
 def test_a_run_beyond_the_arrays_is_refused() -> None:
-    """A horizon above T is not refused by name."""
     with pytest.raises(InvalidArgument, match=r"round = 5 .* at most 4, .* arrays"):
         simulate(LinUCB(dim=2, horizon=5, privacy=none()), ArrayEnvironment(arms=SETS, theta=[0.5, 0.5]))
     simulate(LinUCB(dim=2, horizon=4, privacy=none()), ArrayEnvironment(arms=SETS, theta=[0.5, 0.5]))
@@ -86,7 +83,6 @@ def test_equality_is_by_value() -> None:
 
 
 def test_rounding_errors_of_means_are_cut_off() -> None:
-    """A mean of 1 + 1e-12 is refused, or kept."""
     assert ArrayEnvironment(arms=[[1.0]], means=[1 + 1e-12]).true_means == 1.0
 
 

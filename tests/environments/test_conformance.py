@@ -63,7 +63,6 @@ with_contexts = pytest.mark.parametrize("env", [case for case in EVERY if case.i
 
 
 def test_every_environment_is_held_to_this() -> None:
-    """An exported environment has no case here."""
     exported = {name for name in worlds.__all__ if _is_environment(getattr(worlds, name))}
     assert exported == set(CASES)
 
@@ -108,7 +107,6 @@ def test_company_does_not_matter(env: Environment) -> None:
 
 @with_contexts
 def test_numbers_are_finite_and_worlds_say_whether_they_stay(env: Environment) -> None:
-    """Features or means are not finite, or arms change in a world that says that they do not."""
     contexts, means = read(env, [0, 1], [ROUNDS])
     assert np.all(np.isfinite(contexts))
     assert np.all(np.isfinite(means))
@@ -129,7 +127,6 @@ def test_rewards_have_their_means(env: Environment) -> None:
 
 
 def test_clients_answer_around_their_means() -> None:
-    """A population's clients or strangers have other rewards than its global model says (1e-6 each)."""
     env = worlds.Population(dim=2, n_arms=3, sigma=0.05, theta=[0.5, 0.0])
     world, plays = env.begin(Streams([1])), np.array([50])
     assert isinstance(world, PopulationWorld)
@@ -144,7 +141,6 @@ def test_clients_answer_around_their_means() -> None:
 
 @each
 def test_a_description_has_its_sizes(env: Environment) -> None:
-    """An environment does not say how many arms and coordinates it has, or begins as another."""
     world = env.begin(Streams([0, 1]))
     assert (world.n_arms, world.environment) == (env.n_arms, env)
     assert env.check_rounds(ROUNDS) == ROUNDS

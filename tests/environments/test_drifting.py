@@ -42,7 +42,6 @@ def test_features_have_norm_one() -> None:
 
 
 def test_the_direction_turns_through_all_planes_and_back() -> None:
-    """o(t) jumps, is not a unit vector, misses a basis vector, or is not back at the horizon."""
     env = DriftingContexts(dim=5, n_arms=3, horizon=400)
     weights = env.weights(np.arange(401))  # (rounds, 4)
     np.testing.assert_allclose(np.linalg.norm(weights, axis=1), 1)
@@ -70,7 +69,6 @@ def test_the_frame_is_uniform() -> None:
 
 
 def test_without_turns_the_arms_are_fixed() -> None:
-    """turns = 0 does not give the first round's arms for ever."""
     standing = DriftingContexts(dim=4, n_arms=7, horizon=50, turns=0).begin(Streams([1, 2]))
     turning = DriftingContexts(dim=4, n_arms=7, horizon=50).begin(Streams([1, 2]))
     assert standing.fixed
@@ -79,7 +77,6 @@ def test_without_turns_the_arms_are_fixed() -> None:
 
 
 def test_regret_grows_like_the_root_of_the_horizon() -> None:
-    """Without noise the fitted slope of log regret in log T is not within 0.08 of 1/2 (10 seeds, T = 1e5 to 1e7)."""
     horizons = np.array([100_000, 1_000_000, 10_000_000])
     regrets = []
     for horizon in horizons:

@@ -25,7 +25,6 @@ LAWS = (
 
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_has_the_mean_that_it_is_given(law: Levels) -> None:
-    """The mean of the clipped, rounded reward is not the given one, even at the ends of the range."""
     means = np.linspace(law.low, law.high, 41)
     chances = law.chances(means)
     assert np.all(chances >= 0)
@@ -35,7 +34,6 @@ def test_a_law_has_the_mean_that_it_is_given(law: Levels) -> None:
 
 @pytest.mark.parametrize("law", LAWS)
 def test_single_draws_have_the_law_of_the_counts(law: Levels) -> None:
-    """Drawing one by one is another law than the chances that sums are drawn from; chi-square, false alarms 1e-5."""
     mean = 0.3 * law.low + 0.7 * law.high
     draws = law.draw(np.full((2, 20_000), mean), Streams([1, 2])).ravel()
     expected = law.chances(np.array(mean)) * len(draws)
@@ -53,7 +51,6 @@ def test_single_draws_have_the_law_of_the_counts(law: Levels) -> None:
 
 
 def test_clipped_gaussian_noise_is_gaussian_far_from_the_ends() -> None:
-    """A wide range does not leave the noise as it was."""
     law = ClippedGaussian(std=1.0, low=-8, high=8, levels=1601)
     chances = law.chances(np.array(0.5))
     assert chances @ (law.values - 0.5) ** 2 == pytest.approx(1.0, rel=1e-4)
@@ -72,7 +69,6 @@ def test_means_without_meaning(wrong: dict[str, object]) -> None:
 
 
 def test_finite_arms_are_unit_vectors_with_the_given_means() -> None:
-    """Linear policies see other features or means than finite-armed ones."""
     env = FiniteArms(means=(0.2, 0.9, 0.4), reward=Bounded())
     world = env.begin(Streams([3, 4]))
     assert (env.dim, env.n_arms, world.fixed) == (3, 3, True)
@@ -83,7 +79,6 @@ def test_finite_arms_are_unit_vectors_with_the_given_means() -> None:
 
 @pytest.mark.parametrize("env", [SphereArms(dim=3, n_arms=4), SphereContexts(dim=3, n_arms=4)])
 def test_worlds_on_the_sphere_are_the_same_in_any_company(env: SphereArms | SphereContexts) -> None:
-    """A seed's world depends on other seeds or on the size of the blocks; or norms or means leave the unit."""
     many, alone = env.begin(Streams([5, 6])), env.begin(Streams([6]))
     one = many.contexts(0, 8)[1]
     again = (
@@ -106,14 +101,12 @@ def test_contexts_as_published_leave_the_unit_ball() -> None:
 
 @pytest.mark.parametrize("reward", ["Bernoulli", Bernoulli, None, 1.0])
 def test_what_is_no_law_of_rewards_is_refused_by_name(reward: Any) -> None:
-    """A name, or a class, instead of a law would pass, and fail in the middle of a simulation."""
     with pytest.raises(InvalidArgument, match=r"reward must be a law of rewards: Bernoulli\(\)"):
         FiniteArms(means=(0.5, 0.6), reward=reward)
 
 
 @pytest.mark.parametrize("kind", [SphereArms, SphereContexts])
 def test_worlds_of_signed_means_refuse_laws_that_cannot_have_them(kind: Any) -> None:
-    """A law of rewards in [0, 1] would be asked for a negative mean, in the middle of a simulation."""
     for law in (Bernoulli(), Bounded(width=0.25), TwoPoint(low=0.0, high=1.0), ClippedGaussian(low=-0.5, high=1.0)):
         with pytest.raises(InvalidArgument, match=r"reward = .* a law of means in \[-1, 1\]"):
             kind(dim=3, n_arms=2, reward=law)

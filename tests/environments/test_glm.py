@@ -22,7 +22,6 @@ from bandanna.simulation.environments.glm import GeneralisedLinear, PublishedGLM
     ],
 )
 def test_published_instances_have_their_kappa(link: str, dim: int, norm: float, rounds: int, kappa: float) -> None:
-    """These would not be the instances on which paper 003 was run."""
     env = PublishedGLM(dim=dim, link=link, norm=norm, rounds=rounds)
     assert round(env.kappa, 2) == kappa
     assert env.least_kappa == pytest.approx(4.0 if link == "logistic" else np.sqrt(2 * np.pi), rel=1e-6)
@@ -31,7 +30,6 @@ def test_published_instances_have_their_kappa(link: str, dim: int, norm: float, 
 
 
 def test_a_seed_is_the_same_world_in_any_company() -> None:
-    """Seed 3 would see other arms or rewards beside seed 2, or in blocks of another size."""
     env = GeneralisedLinear(dim=4, n_arms=5, link="probit", norm=2.0)
     alone, both = env.begin(Streams([3])), env.begin(Streams([2, 3]))
     x = alone.contexts(0, 6)
@@ -58,7 +56,6 @@ def test_arms_are_uniform_in_the_ball(dim: int) -> None:
 
 @pytest.mark.parametrize("link", [Binomial(trials=3), TruncatedPoisson(most=4), "linear"])
 def test_rewards_stay_in_their_range_and_have_their_mean(link: Binomial | TruncatedPoisson | str) -> None:
-    """A reward would leave [0, R] or its mean be another (false alarm below 1e-6: 5 standard errors)."""
     env = GeneralisedLinear(dim=2, n_arms=3, link=link, norm=1.0)
     world = env.begin(Streams([1]))
     means = world.means(world.contexts(0, 5000))

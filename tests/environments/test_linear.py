@@ -28,7 +28,6 @@ def begin(env: LinearContextual | PublishedLinear) -> LinearWorld:
 
 @pytest.mark.parametrize("fixed", [False, True])
 def test_features_and_theta_have_norm_one(fixed: bool) -> None:
-    """An arm or theta is not of norm 1 with last entry 1/sqrt 2."""
     world = begin(LinearContextual(dim=4, n_arms=6, fixed=fixed))
     for vectors in (world.theta, world.contexts(0, 3)):
         np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, atol=1e-12)
@@ -48,14 +47,12 @@ def test_directions_are_uniform(env: LinearContextual | PublishedLinear) -> None
 
 
 def test_one_dimension_has_equal_arms() -> None:
-    """In dim = 1 the mean is not 1/2 for every arm."""
     for env in (LinearContextual(dim=1, n_arms=3), PublishedLinear(dim=1, n_arms=3)):
         world = begin(env)
         np.testing.assert_allclose(world.means(world.contexts(0, 1)), 0.5)
 
 
 def test_rounding_does_not_leave_the_unit_interval() -> None:
-    """In dim = 2 the best mean is 1 plus a rounding error, of which no binomial number can be drawn."""
     world = begin(LinearContextual(dim=2, n_arms=8, fixed=True))
     means = world.means(world.contexts(0, 1))
     assert np.max(means) == 1
@@ -63,7 +60,6 @@ def test_rounding_does_not_leave_the_unit_interval() -> None:
 
 
 def test_published_arms_are_those_of_the_paper() -> None:
-    """Arms are not (u, 1) of norm sqrt 2 behind the d basis vectors with last entry 1, or theta is not (v, 1/2)."""
     world = begin(PublishedLinear(dim=5))
     arms = world.contexts(0, 1)[:, 0]
     assert world.fixed
@@ -83,14 +79,12 @@ def test_published_arms_are_those_of_the_paper() -> None:
 
 
 def test_every_seed_has_its_own_published_instance() -> None:
-    """Two seeds share theta or an arm that is not a basis vector."""
     world = begin(PublishedLinear(dim=5))
     assert len(np.unique(world.theta, axis=0)) == len(SEEDS)
     assert len(np.unique(world.contexts(0, 1)[:, 0, 5:].reshape(-1, 5), axis=0)) == len(SEEDS) * 95
 
 
 def test_normalised_is_the_same_instance() -> None:
-    """`normalised` changes a mean, or leaves features or theta longer than 1."""
     plain, normalised = begin(PublishedLinear(dim=5)), begin(PublishedLinear(dim=5, normalised=True))
     np.testing.assert_allclose(normalised.contexts(0, 1) * np.sqrt(2), plain.contexts(0, 1))
     np.testing.assert_allclose(normalised.theta, plain.theta * np.sqrt(2))
@@ -108,7 +102,6 @@ def test_bad_published_arguments() -> None:
 
 @pytest.mark.parametrize("dim", [0, 1, 4, 8, 9, 30])
 def test_arms_in_one_pass_are_the_same_numbers(dim: int) -> None:
-    """Arms that are drawn without arrays in between differ in a bit, and with them every stored run of fresh worlds."""
     rng = np.random.default_rng(0)
     normals = rng.normal(size=(3, 50, 40, dim))  # more than fit in a cache
     kept = dim // 2

@@ -54,7 +54,6 @@ def test_clients_differ_by_sigma() -> None:
 
 
 def test_strangers_have_the_law_of_one_client_a_reward() -> None:
-    """Sums over clients who give one reward each differ in law from single clients (KS, false alarm 1e-4)."""
     plays, arm = np.array([12]), ARMS[:1]
     world = Population(arms=ARMS, theta=THETA, sigma=0.6).begin(Streams([7]))
     law = [world.strangers(0, arm, plays) for _ in range(3000)]
@@ -69,7 +68,6 @@ def test_strangers_have_the_law_of_one_client_a_reward() -> None:
 
 
 def test_clients_do_not_depend_on_blocks_or_company(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A seed's clients change with the size of the blocks, or with the other seeds."""
     alone = averages(3, 100, each=False)
     monkeypatch.setattr(population, "_BLOCK", 21)
     np.testing.assert_array_equal(averages(3, 100, each=False), alone)
@@ -118,7 +116,6 @@ def test_values_are_values() -> None:
     ],
 )
 def test_models_are_refused_by_name(theta: Any, message: str) -> None:
-    """An error about the global model speaks of arms, or the model 0, for which all actions are alike, is refused."""
     with pytest.raises(InvalidArgument, match=message):
         Population(arms=ARMS, theta=theta)
     alike = Population(arms=ARMS, theta=[0.0, 0.0]).begin(Streams([0]))
@@ -143,7 +140,6 @@ def test_one_client_per_round() -> None:
 
 
 def test_one_client_per_round_needs_as_many_users() -> None:
-    """A contextual policy asks some users of a small population twice, or the error does not say how many it needs."""
     people = Population(arms=ARMS, theta=THETA, size=199)
     with pytest.raises(InvalidArgument, match=r"population.size = 199 .* at least 200 users"):
         simulate(LinUCB(dim=3, horizon=200, privacy=none()), OneClientPerRound(population=people))
@@ -173,7 +169,6 @@ def test_bad_populations_are_refused(arguments: dict[str, Any]) -> None:
 
 
 def test_a_contextual_policy_is_told_what_to_do() -> None:
-    """The error for LinUCB on a population prints all its actions, or does not say what plays it."""
     crowd = Population(arms=np.eye(5)[np.zeros(200, dtype=int)], theta=np.eye(5)[0])
     with pytest.raises(InvalidArgument, match=r"DPE.*OneClientPerRound") as caught:
         simulate(LinUCB(dim=5, horizon=20, batch=10, privacy=none()), crowd)

@@ -32,7 +32,6 @@ def test_labels_are_rewards() -> None:
 
 
 def test_everybody_comes_as_often_or_once() -> None:
-    """Somebody never comes, or comes twice where nobody does (6 standard errors: 40 x 1e-9)."""
     drawn = Table(X, np.eye(3)[Y]).begin(Streams([3]))
     drawn.contexts(0, 40_000)
     counts = np.bincount(drawn.now[0], minlength=40)
@@ -81,6 +80,5 @@ def test_policies_learn_from_labels() -> None:
     ],
 )
 def test_what_is_no_table_is_refused(features: object, rewards: object) -> None:
-    """Rewards outside of [0, 1], or of other people than the features, pass."""
     with pytest.raises(BandannaError):
         Table(features=features, rewards=rewards)  # type: ignore[arg-type]

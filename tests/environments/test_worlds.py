@@ -103,7 +103,6 @@ def read(env: Environment, sizes: list[int], seeds: list[int]) -> tuple[Any, Any
 @pytest.mark.filterwarnings("ignore::bandanna.errors.ClippingWarning")  # published arms are longer than 1
 @each
 def test_a_seed_gives_the_same_run_in_any_company(name: str) -> None:
-    """Seed 2 among four is not the run of seed 2 alone."""
     env = ENVIRONMENTS[name]()
     policy = LinUCB(dim=env.dim, horizon=HORIZON, batch=7, privacy=none())
     many, alone = simulate(policy, env, n_seeds=4), simulate(policy, env, n_seeds=1, seed=2)
@@ -114,7 +113,6 @@ def test_a_seed_gives_the_same_run_in_any_company(name: str) -> None:
 
 @each
 def test_rounds_do_not_depend_on_the_blocks_they_are_read_in(name: str) -> None:
-    """The same round read in a block of another size has other arms or other means."""
     env = ENVIRONMENTS[name]()
     if env.begin(Streams([0])).fixed:
         sizes = [[1], [1]]
@@ -127,7 +125,6 @@ def test_rounds_do_not_depend_on_the_blocks_they_are_read_in(name: str) -> None:
 
 @each
 def test_means_are_means_of_rewards_in_the_unit_interval(name: str) -> None:
-    """A mean lies outside [0, 1], a feature is not finite, or features but the published ones are longer than 1."""
     env = ENVIRONMENTS[name]()
     contexts, means = read(env, [HORIZON], list(range(20)))
     assert means.shape == contexts.shape[:-1]
@@ -151,7 +148,6 @@ def test_environments_are_values(name: str) -> None:
 @pytest.mark.often(of=lambda name: ("," not in name and "dimension" not in name) or name == "arrays, fixed")
 @each
 def test_sums_of_rewards_have_the_law_of_rewards(name: str) -> None:
-    """Sums of 40 rewards drawn at once have another mean or spread than sums of rewards (5 errors: 1e-6 each)."""
     world = ENVIRONMENTS[name]().begin(Streams(range(600)))
     means = np.full(600, 0.3)
     at_once, one_by_one = world.reward_sums(means, 40), world.rewards(np.full((600, 40), 0.3)).sum(axis=1)
@@ -195,7 +191,6 @@ def test_sizes_that_cannot_be(bad: dict[str, Any]) -> None:
 @pytest.mark.parametrize("std", [1.0, 0.1, 0.01])
 @pytest.mark.parametrize("end", [0.05, 1.0, 7.0])
 def test_the_centre_gives_the_mean(end: float, std: float) -> None:
-    """Newton steps end before the clipped reward has the mean that was asked for, but for rounding errors."""
     law = ClippedGaussian(std=std, low=-end, high=end)
     wanted = np.concatenate([np.linspace(-end, end, 2001), end * (1 - np.geomspace(1e-12, 1e-2, 50))])
     noise = np.linspace(-12, 12, 48_001) * std
@@ -209,7 +204,6 @@ def test_the_centre_gives_the_mean(end: float, std: float) -> None:
 
 @pytest.mark.parametrize("kind", [LinearContextual, GeneralisedLinear])
 def test_unit_vectors_need_no_clipping(kind: type[LinearContextual | GeneralisedLinear]) -> None:
-    """A world says that its features are no longer than 1, and a device would clip one of them."""
     for dim in (1, 2, 5, 8, 9, 40):
         world = kind(dim=dim, n_arms=50).begin(Streams([0, 1]))
         contexts = world.contexts(0, 200)

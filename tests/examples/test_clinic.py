@@ -101,7 +101,6 @@ def test_tickets_are_for_patients_of_who_is_signed_in(app: ModuleType, folder: P
 
 
 def test_a_refusal_is_passed_on(app: ModuleType, folder: Path) -> None:
-    """The browser client is not told that the registrar gives no ticket, or why."""
 
     async def steps(client: httpx.AsyncClient) -> None:
         await client.post("/sign-in")
@@ -112,7 +111,6 @@ def test_a_refusal_is_passed_on(app: ModuleType, folder: Path) -> None:
 
 
 def test_pages_may_talk_to_the_task_alone(app: ModuleType, folder: Path) -> None:
-    """The page's policy allows inline scripts or other hosts, the registrar among them; or a file of it is missing."""
 
     async def steps(client: httpx.AsyncClient) -> None:
         for path in ("/", "/clinic.js", "/clinic.css", "/about"):
@@ -131,7 +129,6 @@ def test_pages_may_talk_to_the_task_alone(app: ModuleType, folder: Path) -> None
 
 
 def test_the_tutorial_shows_the_task(folder: Path) -> None:
-    """The tutorial shows another file than the clinic's, or states another batch, length or promise than it has."""
     shown = re.search(r"```toml\n(.*?)```", TUTORIAL, re.DOTALL)
     assert shown is not None
     assert tomllib.loads(shown[1]) == tomllib.loads((CLINIC / "clinic.toml").read_text("utf-8"))

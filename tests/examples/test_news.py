@@ -42,7 +42,6 @@ def visit(app: Any, steps: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore::bandanna.errors.LateRewardWarning")  # readers of the next episode click, too
 def test_the_page_learns_and_remembers(tmp_path: Path) -> None:
-    """Clicks do not reach the agent, the most read headline is not found, or a restart forgets what was learned."""
     app, readers = module("app"), module("readers")
     made = app.make_agent()
     app.make_agent = lambda: bd.Agent(policy=made.policy, arms=app.HEADLINES, grace=10, test=True, seed=0)

@@ -35,7 +35,6 @@ def test_the_four_are_there() -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_clean(path: Path) -> None:
-    """A notebook has outputs of somebody's machine in it, or is none that Jupyter opens."""
     nbformat.validate(nbformat.read(path, as_version=4))
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         assert cell["metadata"] == {}
@@ -77,7 +76,6 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelManager]:
 @pytest.mark.full
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_in_jupyter(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
-    """A cell of a notebook raises an error, warns of something, or needs a name of another notebook."""
     notebook = nbformat.read(path, as_version=4)
     alone = f"import os\nos.chdir({str(tmp_path)!r})\n%reset -f"
     notebook.cells.insert(0, nbformat.v4.new_code_cell(alone))

@@ -50,7 +50,6 @@ def texts(figure: Any) -> list[str]:
 
 
 def test_series_are_named_by_what_ran(experiment: Experiment, results: dict[str, Result]) -> None:
-    """A figure says the epsilon that was asked for, where what ran has another."""
     assert list(runner.series_names(experiment, results).values()) == ["UCB1", "local, ε = 3", "local, ε = 6"]
     figure = runner.draw_over_time(experiment, results)
     assert len(figure.axes) == len(experiment.points) == 4
@@ -58,7 +57,6 @@ def test_series_are_named_by_what_ran(experiment: Experiment, results: dict[str,
 
 
 def test_regret_against_epsilon_is_against_that_of_what_ran(experiment: Experiment, results: dict[str, Result]) -> None:
-    """Regret stands at the epsilon that was asked for, in another world's panel, or not at the horizon."""
     figure = runner.draw_against(experiment, results, "epsilon")
     assert len(figure.axes) == 4
     assert texts(figure) == ["UCB1", "local"]
@@ -77,7 +75,6 @@ def test_regret_against_the_horizon(experiment: Experiment, results: dict[str, R
 
 
 def test_what_was_not_varied_is_refused(experiment: Experiment, results: dict[str, Result]) -> None:
-    """A figure against nothing is drawn, or more panels than anybody can read."""
     with pytest.raises(InvalidArgument, match=r"against = 'dim' .* horizon, epsilon"):
         runner.draw_against(experiment, results, "dim")
     with pytest.raises(InvalidArgument, match="panels = 13"):
@@ -85,7 +82,6 @@ def test_what_was_not_varied_is_refused(experiment: Experiment, results: dict[st
 
 
 def test_budgets_with_one_guarantee_are_told_apart(experiment: Experiment, results: dict[str, Result]) -> None:
-    """Two series have one name, so that a figure shows only one of them."""
     same = {
         label: replace(each, guarantee=replace(each.guarantee, epsilon=1.0)) if "local" in label else each
         for label, each in results.items()

@@ -97,7 +97,6 @@ def local(experiment: Path) -> dict[str, Result]:
 
 
 def test_a_cluster_gives_the_numbers_of_this_process(threads: Any, experiment: Path, local: dict[str, Result]) -> None:
-    """Blocks that a scheduler hands out, and answers that come back in any order, give another result."""
     told: list[tuple[int, int, str]] = []
     made = Experiment.from_toml(experiment)
     found = bd.experiments.run(
@@ -108,7 +107,6 @@ def test_a_cluster_gives_the_numbers_of_this_process(threads: Any, experiment: P
 
 
 def test_a_killed_worker_changes_nothing(cluster: Any, experiment: Path, local: dict[str, Result]) -> None:
-    """With a worker killed in the middle a block is lost, or some bit differs from local processes."""
     workers = {name: worker.process.pid for name, worker in cluster.workers.items()}
     told: list[tuple[int, int, str]] = []
 
@@ -175,7 +173,6 @@ def test_studies_over_a_cluster(threads: Any, tmp_path: Path) -> None:
 
 
 def test_an_absent_scheduler_is_named_in_seconds(tmp_path: Path) -> None:
-    """A wrong address hangs, is blamed on something else, or begins a directory that cannot be used."""
     began = time.monotonic()
     tasks: dict[int, dict[str, Any]] = {0: {}}
     with pytest.raises(BandannaError, match=r"no Dask scheduler .* tcp://127\.0\.0\.1:9: start `dask scheduler`"):
@@ -195,7 +192,6 @@ def greeted(server: socket.socket, greeting: bytes) -> None:
 
 @pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n"], ids=["silent", "in letters"])
 def test_another_server_is_not_waited_for(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At an address where something else answers, a run hangs, or its greeting is taken for the length of a message."""
     monkeypatch.setattr(executors, "_PATIENCE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=greeted, args=(server, greeting), daemon=True).start()
@@ -208,7 +204,6 @@ def test_another_server_is_not_waited_for(greeting: bytes, monkeypatch: pytest.M
 def test_an_absent_scheduler_leaves_nothing(
     address: str, experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run or a study that could not begin leaves a directory, which the next try is refused."""
     monkeypatch.setattr(executors, "_PATIENCE", 0.2)
     there: dict[str, Any] = {"executor": "dask", "scheduler": address}
     with pytest.raises(BandannaError, match="no Dask scheduler with workers"):
@@ -223,7 +218,6 @@ def test_an_absent_scheduler_leaves_nothing(
 def test_a_scheduler_without_workers_leaves_nothing(
     experiment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scheduler that nobody works for is noticed after a directory was begun; or one is needed where all is done."""
     import distributed
 
     monkeypatch.setattr(executors, "_JOINING", 0.2)
@@ -237,7 +231,6 @@ def test_a_scheduler_without_workers_leaves_nothing(
 
 
 def test_a_wrong_address_is_one_line(experiment: Path, tmp_path: Path) -> None:
-    """A client that did not begin is found by the end of Python, which waits ten seconds and prints a traceback."""
     command = [*SHELL, str(experiment), "--executor", "dask", "--scheduler", "nonsense", "--out", str(tmp_path / "out")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 2
@@ -248,7 +241,6 @@ def test_a_wrong_address_is_one_line(experiment: Path, tmp_path: Path) -> None:
 def test_only_what_our_error_says_is_kept_out_of_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Traces of a broken connection stand before our error; or other words, or later ones, are hidden."""
     log = logging.getLogger("distributed.client")
     monkeypatch.setattr(log, "propagate", False)
     log.addHandler(caplog.handler)
@@ -267,7 +259,6 @@ def test_only_what_our_error_says_is_kept_out_of_the_log(
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_scheduler_that_goes_is_one_line(number: int, experiment: Path, tmp_path: Path) -> None:
-    """Before the error about a scheduler that went stand traces of the library; or finished blocks are lost."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -298,7 +289,6 @@ def test_a_scheduler_that_goes_is_one_line(number: int, experiment: Path, tmp_pa
 
 
 def test_workers_that_could_give_other_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another version, or several threads of linear algebra, would pass unnoticed into the results."""
     for name in executors.THREAD_VARIABLES:
         monkeypatch.setenv(name, "1")
     assert executors._run_in_worker(os.getpid, {}, executors._describe_versions()) == os.getpid()

@@ -91,7 +91,6 @@ def changed(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
     ],
 )
 def test_a_mistake_is_named_with_its_table(place: tuple[Any, ...], value: Any, words: tuple[str, ...]) -> None:
-    """An unknown key, a wrong type or a value out of range is refused, saying where and what is allowed."""
     with pytest.raises(InvalidArgument) as refused:
         Experiment.from_dict(changed(place, value))
     assert all(word in str(refused.value) for word in words), str(refused.value)
@@ -111,7 +110,6 @@ def test_a_mistake_is_named_with_its_table(place: tuple[Any, ...], value: Any, w
     ],
 )
 def test_a_missing_key_is_named(place: tuple[Any, ...], words: tuple[str, ...]) -> None:
-    """A key that is needed and not there is refused by name."""
     with pytest.raises(BandannaError) as refused:
         Experiment.from_dict(changed(place, None))
     assert all(word in str(refused.value) for word in words), str(refused.value)
@@ -129,7 +127,6 @@ def test_a_missing_key_is_named(place: tuple[Any, ...], words: tuple[str, ...]) 
     ],
 )
 def test_a_bad_file_is_named_with_the_line(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
-    """Errors of a file begin with its name; bad syntax names the line."""
     file = tmp_path / "mine.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(BandannaError) as refused:
@@ -139,7 +136,6 @@ def test_a_bad_file_is_named_with_the_line(tmp_path: Path, text: str, words: tup
 
 
 def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
-    """A missing file, a directory, or bytes that are no text: an error of the family that names it."""
     noise = tmp_path / "noise.toml"
     noise.write_bytes(b"\xff\xfe\x00")
     for file in (tmp_path / "absent.toml", tmp_path, noise):
@@ -149,14 +145,12 @@ def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 def test_a_title_is_not_needed() -> None:
-    """A dictionary without a title is refused, or told to have one when something else is missing."""
     assert Experiment.from_dict(changed(("title",), None)).title == "experiment"
     with pytest.raises(BandannaError, match=r"seeds is missing: needed are horizon, seeds, environment, algorithm$"):
         bd.experiments.run({"horizon": 10})
 
 
 def test_a_number_of_the_world_is_named_where_it_stands() -> None:
-    """A dimension or a horizon that an algorithm cannot have is blamed on a table in which it does not stand."""
     table = [{"name": "LinTS"}]
     with pytest.raises(InvalidArgument, match=r"^environment.dim must be .* at most 1,000.*, got 100000"):
         Experiment.from_dict({**changed(("environment", "dim"), 100_000), "algorithm": table})
@@ -169,14 +163,12 @@ def test_a_number_of_the_world_is_named_where_it_stands() -> None:
 
 
 def test_a_budget_that_cannot_be_met_is_named_before_anything_runs() -> None:
-    """What only calibration finds out (no pure DP from Gaussian noise) names the table as well, in the same class."""
     experiment = Experiment.from_dict(changed(("algorithm", 1, "delta"), 0.0))
     with pytest.raises(InvalidBudget, match=r"algorithm\[2\]\.delta = 0"):
         experiment.curves[1].calibrated(dim=3, horizon=200)
 
 
 def test_names_may_be_a_list() -> None:
-    """Algorithms with the same settings need a table each, or settings that one of them does not have are ignored."""
     tables = [{"name": ["LinTS-JDP", "LinTS-SDP"], "epsilon": [1.0, 4.0], "delta": 1e-5}]
     found = Experiment.from_dict({**GOOD, "algorithm": tables})
     assert [series.algorithm for series in found.series] == ["LinTS-JDP"] * 2 + ["LinTS-SDP"] * 2
@@ -194,13 +186,11 @@ def test_names_may_be_a_list() -> None:
 
 @pytest.mark.parametrize("key", ["title", "seeds", "seed", "checkpoints"])
 def test_what_all_curves_share_is_no_list(key: str) -> None:
-    """A list of seeds, titles or checkpoints is refused without a word about what it would have to be, or taken."""
     with pytest.raises(InvalidArgument, match=rf"^{key} = \[1, 2\].*the same for all curves: lists are for horizon"):
         Experiment.from_dict({**GOOD, key: [1, 2]})
 
 
 def test_a_list_means_one_curve_for_each() -> None:
-    """Lists of values are expanded, all combinations; labels say what differs; other arguments are shared."""
     table = {"name": "LinUCB-JDP", "label": "mine", "epsilon": [0.5, math.inf], "delta": 1e-5, "batch": [5, "paper"]}
     experiment = Experiment.from_dict({**GOOD, "algorithm": [table]})
     assert [curve.label for curve in experiment.curves] == [
@@ -237,7 +227,6 @@ def test_environments_get_their_arguments() -> None:
 
 
 def test_arrays_shorter_than_the_horizon_are_refused_at_once() -> None:
-    """A run that would end before its horizon does not begin."""
     arrays = {"name": "ArrayEnvironment", "arms": [[[1.0]]] * 20, "theta": [0.5]}
     with pytest.raises(InvalidArgument, match=r"horizon = 200 .* 20 rounds"):
         Experiment.from_dict({**GOOD, "environment": arrays})
@@ -245,7 +234,6 @@ def test_arrays_shorter_than_the_horizon_are_refused_at_once() -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_can_be_named(name: str) -> None:
-    """Whatever the registry knows can stand in a file."""
     entry = ALGORITHMS[name]
     budget = {} if entry.trust == "none" else {"epsilon": 1.0, "delta": 1e-5}
     if entry.kind is not None and "delta" not in entry.options:
@@ -258,7 +246,6 @@ def test_every_algorithm_can_be_named(name: str) -> None:
 
 
 def test_policies_of_finite_arms_are_refused_where_arms_have_features() -> None:
-    """A policy that reads no features is sent into a world of features, and fails there without saying why."""
     world = {"name": "LinearContextual", "dim": 3, "n_arms": 4}
     with pytest.raises(InvalidArgument, match=r"algorithm\[1\].name = 'UCB1' .* LinearContextual .* FiniteArms"):
         Experiment.from_dict({**GOOD, "environment": world, "algorithm": [{"name": "UCB1"}]})
@@ -279,7 +266,6 @@ def test_finite_arms_from_a_file() -> None:
 
 
 def test_plain_values_give_the_same_experiment_back() -> None:
-    """to_dict is lossless, also through JSON, and complete: no curve, argument or seed is lost."""
     table = {"name": "LinUCB-SDP-Vec", "epsilon": [0.5, 1.0], "delta": 1e-5, "batch": {"first": 20, "ratio": 1.5}}
     experiment = Experiment.from_dict({**GOOD, "algorithm": [table], "seed": 7, "checkpoints": 10, "path": "messages"})
     assert Experiment.from_dict(json.loads(json.dumps(experiment.to_dict()))) == experiment
@@ -287,7 +273,6 @@ def test_plain_values_give_the_same_experiment_back() -> None:
 
 
 def test_the_example_is_an_experiment() -> None:
-    """examples/first.toml, which newcomers copy, is accepted, and names every environment."""
     assert len(Experiment.from_toml(EXAMPLE).curves) == 5
     assert all(name in EXAMPLE.read_text(encoding="utf-8") for name in ENVIRONMENTS)
 

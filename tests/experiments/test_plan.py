@@ -28,14 +28,12 @@ def small() -> dict[str, Forecast]:
 
 
 def test_every_trust_model_has_a_forecast(small: dict[str, Forecast]) -> None:
-    """A trust model is missing, or costs less than one with fewer people to trust where that is far apart."""
     assert list(small) == ["none", "central", "shuffle", "local"]
     assert 0 < small["none"].share < small["central"].share < small["local"].share
     assert all(each.stderr > 0 and each.users == 400 for each in small.values())
 
 
 def test_a_forecast_is_the_simulation_of_the_policy_that_it_names(small: dict[str, Forecast]) -> None:
-    """Regret, guarantee, batches or bits are not those of LinTS with an intercept at that budget."""
     policy = LinTS(dim=3, horizon=400, intercept=True, privacy=shuffle(epsilon=2.0, delta=1e-5))
     result = simulate(policy, LinearContextual(dim=3, n_arms=5), n_seeds=3)
     found = small["shuffle"]
@@ -47,7 +45,6 @@ def test_a_forecast_is_the_simulation_of_the_policy_that_it_names(small: dict[st
 
 
 def test_the_share_is_a_ratio_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A world in which all arms are alike decides the share, or the standard error is not that of the ratio."""
     share, stderr = plan_module._regret_ratio(np.array([1.0, 3.0, 0.0]), np.array([4.0, 4.0, 0.0]))
     assert share == pytest.approx(0.5)
     assert stderr == pytest.approx(np.std([-1.0, 1.0, 0.0], ddof=1) / math.sqrt(3) / (8 / 3))
@@ -57,7 +54,6 @@ def test_the_share_is_a_ratio_of_means(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_random_play_is_what_chance_loses() -> None:
-    """The expected regret of random play is not what a policy loses that draws every arm alike, or not of that seed."""
     env = LinearContextual(dim=3, n_arms=4)
     idle = regret_of_random_play(env, horizon=2_000, n_seeds=4, seed=5)
     lazy = LinTS(dim=3, horizon=2_000, intercept=True, privacy=shuffle(epsilon=1e-3, delta=1e-9), prior=1e-9)
@@ -67,7 +63,6 @@ def test_random_play_is_what_chance_loses() -> None:
 
 
 def test_random_play_on_arms_that_stay_is_exact() -> None:
-    """The mean over the arms of what they lose is something else."""
     env = LinearContextual(dim=3, n_arms=4, fixed=True)
     world = env.begin(Streams([5, 6]))
     means = world.means(world.contexts(0, 1))[:, 0]  # (S, K)
@@ -76,7 +71,6 @@ def test_random_play_on_arms_that_stay_is_exact() -> None:
 
 
 def test_users_are_doubled_until_something_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number that is enough is not the first power of two that is, or is looked for where something is learned."""
     simulated: list[tuple[str, int]] = []
 
     def of(self: Any, trust: str, users: int, n_seeds: int) -> Forecast:
@@ -145,7 +139,6 @@ def _problem() -> plan_module._PlanProblem:
 
 
 def test_a_model_for_every_arm_is_planned_as_such() -> None:
-    """Somebody with features of users is told what features of arms would take, which is far fewer people."""
     (found,) = plan(features=2, n_arms=3, users=400, epsilon=2.0, n_seeds=2, trust="shuffle")
     policy = LinTS(n_arms=3, features=2, horizon=400, privacy=shuffle(epsilon=2.0, delta=1e-5))
     result = simulate(policy, DisjointLinear(dim=2, n_arms=3), n_seeds=2)

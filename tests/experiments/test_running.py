@@ -57,7 +57,6 @@ def test_lists_span_a_grid(done: Results) -> None:
 
 
 def test_the_table_is_tidy_and_true(done: Results) -> None:
-    """The table has other rows than one per curve and seed, or states another epsilon than that of what ran."""
     table = done.to_frame()
     assert len(table) == 12 * 3
     for label, rows in table.groupby("label"):
@@ -78,7 +77,6 @@ def test_the_table_is_tidy_and_true(done: Results) -> None:
 
 
 def test_files_hold_the_same_table(done: Results) -> None:
-    """table.csv or table.parquet says something else than `to_frame`, or is missing."""
     assert done.directory is not None
     assert done.notes == []
     table = done.to_frame()
@@ -87,7 +85,6 @@ def test_files_hold_the_same_table(done: Results) -> None:
 
 
 def test_a_grid_is_resumed_and_read_back(done: Results, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finished grid runs again, gives other results, or an experiment is not what its plain values say."""
     monkeypatch.setattr(runner, "save_both", lambda *_: [])  # the figures would be the same
     told: list[tuple[int, int, str]] = []
     again = bd.experiments.run(
@@ -164,13 +161,11 @@ def test_a_file_goes_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 def test_mistakes_in_a_grid_are_named(change: dict[str, Any], words: str) -> None:
-    """A wrong value in a list is not refused by its key."""
     with pytest.raises(InvalidArgument, match=words):
         bd.experiments.run({**GRID, **change})
 
 
 def test_arrays_are_single_values_unless_each_says_otherwise() -> None:
-    """The means of arms are taken for several worlds, or several worlds for one."""
     table = {**GRID, "horizon": 10, "algorithm": [{"name": "UCB1"}]}
     one = Experiment.from_dict({**table, "environment": {"name": "FiniteArms", "means": [0.2, 0.8]}})
     assert [point.varied for point in one.points] == [{}]
@@ -180,7 +175,6 @@ def test_arrays_are_single_values_unless_each_says_otherwise() -> None:
 
 
 def test_what_is_no_experiment_is_refused() -> None:
-    """A number is run, or `resume` without a directory is silently a new run."""
     with pytest.raises(InvalidArgument, match="experiment = 3"):
         bd.experiments.run(3)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"resume = True .* `out`"):

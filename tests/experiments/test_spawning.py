@@ -49,7 +49,6 @@ def ran(folder: Path, *, jobs: int, name: str = "LinUCB", policy: str = "") -> s
 
 
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
-    """Workers run the script that started them again, or the numbers depend on how many there are."""
     one, two = (ran(tmp_path, jobs=jobs) for jobs in (1, 2))
     assert (one.returncode, two.returncode) == (0, 0), one.stderr + two.stderr
     assert one.stdout == two.stdout
@@ -68,7 +67,6 @@ def test_a_policy_of_the_script_itself(tmp_path: Path) -> None:
 
 
 def test_what_is_of_the_main_module_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker is sent what it cannot import, or imports a script of which it needs nothing."""
     assert not needs_main(os.getpid, {"a": 1.0})
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "Mine", type("Mine", (), {"__module__": "__main__"}), raising=False)
@@ -76,7 +74,6 @@ def test_what_is_of_the_main_module_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_one_job_is_this_process() -> None:
-    """One job starts a process, or work here uses other threads than work elsewhere, whose sums have another order."""
     assert isinstance(choose_executor("processes", jobs=1), InProcessExecutor)
     assert isinstance(choose_executor("processes", jobs=2), ProcessExecutor)
     assert dict(choose_executor("processes", jobs=1).call_all(os.getpid, {"a": {}})) == {"a": os.getpid()}

@@ -90,7 +90,6 @@ def test_rows_of_a_log(trial: DataSet) -> None:
 
 
 def test_all_trust_models_by_default(trial: DataSet) -> None:
-    """A trust model is left out of a study that names none."""
     rows = study(trial, **{name: value for name, value in FEW.items() if name != "trusts"})
     assert [row["trust"] for row in rows] == ["none", "central", "shuffle", "local", "concurrent"]
 
@@ -200,7 +199,6 @@ def test_files_of_a_study(trial: DataSet, tmp_path: Path) -> None:
 
 
 def test_figures_stand_at_the_true_epsilon() -> None:
-    """A figure shows the epsilon that was asked for instead of that of what has run."""
     row = {"algorithm": "LinTS", "trust": "shuffle", "epsilon": 1.0, "mean_reward": 0.6, "stderr": 0.01}
     rows = [{**row, "stated_epsilon": 0.93}, {**row, "epsilon": 3.0, "stated_epsilon": 2.9}]
     axes = plot_rewards(rows).axes[0]
@@ -220,7 +218,6 @@ def test_figures_stand_at_the_true_epsilon() -> None:
     ],
 )
 def test_what_is_wrong_is_named(trial: DataSet, named: dict[str, Any], words: str) -> None:
-    """A wrong argument is taken, or its error does not name it."""
     with pytest.raises(InvalidArgument, match=words):
         study(trial, **{**FEW, **named})
 
@@ -242,19 +239,16 @@ def test_users_without_features(tmp_path: Path) -> None:
 
 
 def test_a_missing_library_is_named(trial: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A library that is not installed is not said to come with the extra `bench`."""
     monkeypatch.setattr(peers, "installed", lambda name: False)
     with pytest.raises(MissingExtra, match=r"bandanna\[bench\]"):
         study(trial, **{**FEW, "algorithms": ("mabwiser LinTS",)})
 
 
 def test_every_data_set_has_a_setting() -> None:
-    """A data set is studied by what was meant for own files."""
     assert set(SETTINGS) == {card.name for card in bd.datasets.cards()}
 
 
 def test_own_data_have_a_model_that_people_are_enough_for() -> None:
-    """With few people in an own file a model of users is tried, or with many of them none."""
     small = {"logged": True, "features": 1, "arms": 4}
     assert [choose_setting("own", rows=rows, **small).model for rows in (2_000, 3_199, 3_200)] == [
         "arms",

@@ -72,7 +72,6 @@ def started(file: Path, out: Path) -> subprocess.Popen[str]:
 
 
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
-    """One process and two give the same results, bit by bit, equal to running the blocks by hand; threads stay set."""
     experiment, threads = Experiment.from_dict(GOOD), os.environ.get("OPENBLAS_NUM_THREADS")
     told: list[tuple[int, int, str]] = []
     one = runner.run_sweep(experiment, tmp_path / "one", jobs=1, progress=lambda *step: told.append(step))
@@ -93,7 +92,6 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("seeds", "curves"), [(1, 1), (5, 1), (50, 1), (50, 30), (1000, 3), (17, 5)])
 def test_blocks_cover_every_seed_once(seeds: int, curves: int) -> None:
-    """Blocks are disjoint, complete, named differently, not too large, and enough to keep several processes busy."""
     tables = [{"name": "LinUCB", "label": f"curve {i}"} for i in range(curves)]
     tasks = runner.list_blocks(Experiment.from_dict({**GOOD, "seeds": seeds, "algorithm": tables}))
     for index in range(curves):
@@ -105,7 +103,6 @@ def test_blocks_cover_every_seed_once(seeds: int, curves: int) -> None:
 
 
 def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
-    """Results are neither overwritten without --resume nor mixed with another experiment's; the change is named."""
     small = {**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1}
     first = runner.run_sweep(Experiment.from_dict(small), tmp_path)
     before = identity(tmp_path)
@@ -127,7 +124,6 @@ def test_a_directory_belongs_to_one_experiment(tmp_path: Path) -> None:
 
 
 def test_a_run_without_results_is_no_results(tmp_path: Path) -> None:
-    """Somebody whose run ended before its first block is told that there are results, or cannot go on."""
     small = Experiment.from_dict({**GOOD, "algorithm": [{"name": "LinUCB"}], "seeds": 1})
     first = runner.run_sweep(small, tmp_path)
     for file in tmp_path.glob("blocks/*.csv"):
@@ -138,7 +134,6 @@ def test_a_run_without_results_is_no_results(tmp_path: Path) -> None:
 
 
 def test_a_damaged_block_is_computed_again(tmp_path: Path) -> None:
-    """A block file cut short, or with a number changed, does not enter the results."""
     table = {"name": "LinUCB", "width": [0.5, 1.0, 2.0]}
     experiment = Experiment.from_dict({**GOOD, "algorithm": [table], "seeds": 1})
     first = runner.run_sweep(experiment, tmp_path)
@@ -152,7 +147,6 @@ def test_a_damaged_block_is_computed_again(tmp_path: Path) -> None:
 
 
 def test_bad_places_and_numbers_are_refused(tmp_path: Path) -> None:
-    """No process at all, or a directory that is a file: an error of the family, before anything runs."""
     experiment = Experiment.from_dict(GOOD)
     with pytest.raises(InvalidArgument, match="jobs = 0"):
         runner.run_sweep(experiment, tmp_path / "out", jobs=0)
@@ -163,7 +157,6 @@ def test_bad_places_and_numbers_are_refused(tmp_path: Path) -> None:
 
 
 def test_without_extras_the_rest_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Missing extras cost only what they bring, and are named once each."""
 
     def missing_figure(*_: Any, **__: Any) -> None:
         raise MissingExtra("plot", "plotting")
@@ -210,7 +203,6 @@ def resumes_without_repeating(file: Path, out: Path) -> None:
 
 @pytest.mark.parametrize("everyone", [True, pytest.param(False, marks=pytest.mark.full)], ids=["group", "parent"])
 def test_an_interrupted_run_ends_at_once_and_says_how_to_continue(tmp_path: Path, everyone: bool) -> None:
-    """Ctrl-C (to all processes) or SIGINT (to the parent) ends all of them with code 130 and one hint, no traceback."""
     file, out = tmp_path / "mine.toml", tmp_path / "stopped"
     process = started(file, out)
     if everyone:

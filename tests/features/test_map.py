@@ -45,7 +45,6 @@ def test_columns_share_the_unit_ball() -> None:
 
 
 def test_what_is_not_as_expected_is_zero_other_or_refused_and_counted() -> None:
-    """Values out of range, unknown or missing are treated in another way than was said, or not counted."""
     seen = Map(Range(age=(0, 10)), OneHot(site=["a"], unknown="other", missing="zero"), Hash("note", buckets=4))
     odd = [{"age": -5, "site": "z", "note": "x"}, {"age": "5", "note": ""}, {"age": math.nan, "site": "a", "note": 7}]
     mapped = seen.mapped(odd)
@@ -80,7 +79,6 @@ def test_refusals(made: Map, record: dict[str, Any], words: str) -> None:
 
 
 def test_the_same_records_in_any_form_have_the_same_features() -> None:
-    """A frame of pandas, polars or Arrow, a list of dictionaries, columns by name or an array say something else."""
     rows = [{"age": 20 + i, "site": "north" if i % 2 else "south", "note": f"word {i}"} for i in range(20)]
     wanted = np.array([FULL(row) for row in rows])
     assert FULL.mapped(rows).report.clipped < 11
@@ -108,7 +106,6 @@ def test_the_same_records_in_any_form_have_the_same_features() -> None:
 
 
 def test_numbers_are_numbers_whatever_their_type() -> None:
-    """A category that is a number, or a truth value, is told apart by the type of the column."""
     made = Map(OneHot(arm=[0, 1]), Range(on=(0, 1)))
     wanted = made([{"arm": 1, "on": 1}, {"arm": 0, "on": 0}])
     for kind in (bool, "boolean", np.int8, float, "Float32", object):
@@ -122,7 +119,6 @@ def test_numbers_are_numbers_whatever_their_type() -> None:
 
 
 def test_columns_that_are_not_there_are_named() -> None:
-    """A table without a column of the map is taken, or its error does not say which, and where a similar name is."""
     with pytest.raises(InvalidStatistic, match=r"records\['age'\] .*column 0 has a similar name"):
         FULL(pd.DataFrame({"Age": [1], "site": ["a"], "note": [""]}))
     twice = pd.DataFrame([[1, 2, "a", ""]], columns=["age", "age", "site", "note"])
@@ -139,7 +135,6 @@ def test_columns_that_are_not_there_are_named() -> None:
 
 
 def test_a_row_depends_on_nobody_else() -> None:
-    """Somebody's features change with who else is in the table: a bit of them is about others."""
     rng = np.random.default_rng(0)
     ages, sites = rng.uniform(0, 100, 20_000), rng.choice(["north", "south", "x"], 20_000)
     many = FULL.mapped({"age": ages, "site": sites, "note": [f"a{i % 7} b{i % 5}" for i in range(20_000)]}).values
@@ -159,7 +154,6 @@ def test_the_ball_stretches_and_clips() -> None:
 
 
 def test_a_constant_as_policies_with_an_intercept_have_it() -> None:
-    """Features with a constant are not (z, 1) with |z| <= 1 to an intercept report, or leave the unit ball."""
     x = FULL(ROWS)
     assert np.all(x[:, -1] == math.sqrt(0.5))
     assert np.all(np.linalg.norm(x, axis=1) <= 1 + 1e-15)
@@ -177,7 +171,6 @@ def _part(column: Any) -> Any:
 
 
 def test_a_projection_keeps_lengths_on_average() -> None:
-    """The signs of a projection are not as fair coins: lengths change, or the seed changes nothing."""
     wide = Map(Hash("note", buckets=400))
     rows = [{"note": f"a{i} b{i} c{i} d{i} e{i} f{i}"} for i in range(300)]
     squares = []
@@ -192,7 +185,6 @@ def test_a_projection_keeps_lengths_on_average() -> None:
 
 
 def test_words_are_those_of_the_bytes() -> None:
-    """Capitals, commas or the order of words matter, or whole texts are taken apart."""
     made, whole = Map(Hash("note", buckets=64)), Map(Hash("note", buckets=64, words=False))
     tea = made({"note": "green tea"})
     assert np.array_equal(made({"note": "Tea; GREEN!"}), tea)
@@ -206,7 +198,6 @@ def test_words_are_those_of_the_bytes() -> None:
 
 
 def test_most_is_said_once_and_only_of_enough_rows() -> None:
-    """Most values are clipped, unknown or missing, and nobody is told; or a single odd record is made much of."""
     made = Map(Range(age=(0, 1)), OneHot(site=["a"]))
     with pytest.warns(FeatureWarning, match=r"of 10 rows, 10 values of 'age' out of their range; 10 .*'site' missing"):
         made([{"age": 7}] * 10)
@@ -217,7 +208,6 @@ def test_most_is_said_once_and_only_of_enough_rows() -> None:
 
 
 def test_json_is_the_map_bit_for_bit() -> None:
-    """A map changes on its way through JSON, by a name, an order, or the last bit of an end."""
     low = math.nextafter(0.1, 1)
     made = Map(Range({"a b": (low, 1 / 3)}, outside="refuse"), *[_part(each) for each in FULL.columns], Intercept())
     again = Map.from_json(made.to_json())

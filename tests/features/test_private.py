@@ -27,7 +27,6 @@ def noise(seed: int = 0) -> bd.device.FastNoise:
 
 @pytest.mark.parametrize(("columns", "cells"), [(1, 2), (1, 4), (2, 3), (3, 2)])
 def test_sensitivity_is_the_largest_distance(columns: int, cells: int) -> None:
-    """Two people's counts are farther apart than the domain says, or never as far."""
     domain = CellCountDomain(columns=columns, cells=cells)
     everybody = np.array(list(itertools.product(range(cells), repeat=columns)))
     values = domain.statistic(everybody).values
@@ -52,7 +51,6 @@ def exact_epsilon(std: float, columns: int) -> float:
 
 
 def test_pure_privacy_is_exact_and_less_noise_is_noticed() -> None:
-    """The counts' noise is less than epsilon needs; or with 20 % less, the test would not see it."""
     columns = {"age": (0, 120), "other": (0, 1)}
     records = {"age": AGES[:50], "other": np.zeros(50)}
     fitted = fit_privately(records, columns, privacy=bd.central(epsilon=1.0, delta=0.0), bins=4, source=noise())
@@ -63,7 +61,6 @@ def test_pure_privacy_is_exact_and_less_noise_is_noticed() -> None:
 
 @pytest.mark.parametrize("trust", [bd.central, bd.shuffle, bd.local])
 def test_the_price_is_that_of_the_protocol(trust: Any) -> None:
-    """A range is released for more than its budget, or the accountant would not notice 20 % less noise."""
     fitted = fit_privately({"age": AGES}, {"age": (0, 120)}, privacy=trust(**BUDGET), bins=8, source=noise())
     assert 0.9 < fitted.guarantee.epsilon <= 1.0
     assert fitted.guarantee.trust == trust.__name__
@@ -87,7 +84,6 @@ def test_quantiles_are_near() -> None:
 
 
 def test_missing_people_have_a_cell() -> None:
-    """Whose number is missing are counted among those who have one, and move the quantiles."""
     half = [None if i % 2 else age for i, age in enumerate(AGES.tolist())]
     fitted = fit_privately({"age": half}, {"age": (0, 120)}, privacy=bd.central(**BUDGET), source=noise(), bins=60)
     (column,) = fitted.range.columns
@@ -119,7 +115,6 @@ def test_a_ledger_pays_once() -> None:
 
 
 def test_secure_noise_is_the_default() -> None:
-    """Without a source, noise follows from a seed."""
     asked: dict[str, Any] = {"columns": {"age": (0, 120)}, "privacy": bd.central(**BUDGET), "bins": 8}
     one, other = (fit_privately({"age": AGES[:50]}, **asked).counts["age"] for _ in range(2))
     assert not np.array_equal(one, other)

@@ -42,7 +42,6 @@ def written() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", MAPS)
 def test_vectors_stay_what_they_are(name: str) -> None:
-    """A map of this version gives other features than the file that other languages are held to."""
     stored = json.loads(FILE.read_text(encoding="utf-8"))
     case = next(case for case in stored["cases"] if case["name"] == name)
     made = Map.from_dict(case["map"])

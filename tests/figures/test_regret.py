@@ -37,7 +37,6 @@ def texts(path: Path) -> list[str]:
 
 
 def test_svg_says_what_it_shows(tmp_path: Path) -> None:
-    """Labels, final regrets, axes, title, ticks with separators or the band's meaning are missing in the SVG."""
     one, two = simulated(), simulated(regret=simulated().regret / 3)
     plot_regret({"local & <bad>": one, "third, $x_1$": two}, tmp_path / "f.svg", title="Cost of $privacy$")
     said = texts(tmp_path / "f.svg")
@@ -47,7 +46,6 @@ def test_svg_says_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_png_has_its_magic_and_size(tmp_path: Path) -> None:
-    """The PNG is not one, or too small for a slide."""
     plot_regret([simulated()], tmp_path / "f.PNG")
     content = (tmp_path / "f.PNG").read_bytes()
     assert content.startswith(b"\x89PNG\r\n\x1a\n")
@@ -56,7 +54,6 @@ def test_png_has_its_magic_and_size(tmp_path: Path) -> None:
 
 
 def test_curves_and_bands_are_the_numbers() -> None:
-    """The drawn line is not the mean from the origin on, or the band is not two standard errors wide."""
     result = simulated()
     axes = plot_regret([result]).axes[0]
     drawn = axes.lines[0].get_xydata()
@@ -69,7 +66,6 @@ def test_curves_and_bands_are_the_numbers() -> None:
 
 
 def test_one_seed_has_no_band() -> None:
-    """A single seed is drawn with a band."""
     axes = plot_regret([simulated(1)]).axes[0]
     assert not axes.collections
     assert "one seed" in [text.get_text() for text in axes.texts]
@@ -78,7 +74,6 @@ def test_one_seed_has_no_band() -> None:
 @pytest.mark.parametrize("log", [False, True], ids=["linear", "log"])
 @pytest.mark.parametrize("scale", [0.0, 1e-9, -1.0, 1e9], ids=str)
 def test_any_regret_can_be_drawn(log: bool, scale: float, tmp_path: Path) -> None:
-    """Regret that is zero, tiny, negative or huge gives a warning or no figure."""
     result = simulated(regret=simulated().regret * scale)
     plot_regret([result], tmp_path / "f.svg", log=log)
     assert "regret" in texts(tmp_path / "f.svg")
@@ -127,7 +122,6 @@ def test_labels_keep_apart() -> None:
 
 
 def test_the_same_results_give_the_same_file(tmp_path: Path) -> None:
-    """Two drawings of one result differ."""
     result = simulated()
     for name in ("a.svg", "b.svg"):
         result.plot(tmp_path / name, title="Same")
@@ -160,7 +154,6 @@ def test_pyplot_is_never_imported(tmp_path: Path) -> None:
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without matplotlib, plotting fails otherwise than by naming the extra `plot`."""
     result = simulated()
 
     def without(name: str, package: str | None = None) -> Any:

@@ -41,7 +41,6 @@ def rows(link: Link, *, n: int, seeds: int, dim: int = 3) -> tuple[np.ndarray, n
 
 @links
 def test_derivatives_are_those_of_the_mean(link: Link) -> None:
-    """A derivative of some order would not be the one that mpmath finds with 40 digits, or pass its stated bound."""
     with mpmath.workdps(40):
         for z in (-6.0, -1.3, 0.0, 0.4, 2.5):
             exact = [float(mpmath.diff(POTENTIALS[link.name], z, k + 1)) for k in range(7)]
@@ -63,7 +62,6 @@ def test_extreme_arguments_stay_finite(link: Link) -> None:
 
 @links
 def test_the_minimum_of_the_polynomial_is_that_of_the_loss(link: Link) -> None:
-    """Within its reach the polynomial would have another minimum than the loss that it stands for."""
     x, r = rows(link, n=400, seeds=4)
     first = maximum_likelihood(link, x[:, :300], r[:, :300], ridge=2.0).theta
     near = make_empty_expansion(4, 3).move(link, np.arange(4), first, x[:, :300], r[:, :300])
@@ -80,7 +78,6 @@ def test_the_minimum_of_the_polynomial_is_that_of_the_loss(link: Link) -> None:
 
 @links
 def test_the_rest_is_of_the_next_order_and_negligible_within_reach(link: Link) -> None:
-    """A term of the highest degree would be another's, or the reach be longer than what the rest allows."""
     x, r = rows(link, n=50, seeds=1)
     terms, anchor = monomials(3), np.array([[0.3, -0.4, 0.2]])
     near = make_empty_expansion(1, 3).move(link, np.arange(1), anchor, x, r)
@@ -97,7 +94,6 @@ def test_the_rest_is_of_the_next_order_and_negligible_within_reach(link: Link) -
 
 @links
 def test_every_estimate_of_a_run_is_that_of_all_data(link: Link) -> None:
-    """GLM-UCB would keep an estimate that left the polynomial's reach, or stop before it is accurate."""
     x, r = rows(link, n=60, seeds=2)
     policy = GLMUCB(dim=3, horizon=60, link=link, parameter_bound=1.0)
     teachers = [Teacher(policy) for _ in range(2)]
@@ -108,7 +104,6 @@ def test_every_estimate_of_a_run_is_that_of_all_data(link: Link) -> None:
 
 
 def test_what_is_far_away_is_not_trusted() -> None:
-    """A polynomial would be believed beyond its reach, where it is wrong."""
     x, r = rows(Probit(), n=60, seeds=2)
     anchors = np.array([[0.0, 0.0, 0.0], [2.0, -1.0, 0.0]])
     near = make_empty_expansion(2, 3).move(Probit(), np.arange(2), anchors, x[:, :20], r[:, :20])
@@ -122,7 +117,6 @@ def test_what_is_far_away_is_not_trusted() -> None:
 
 @pytest.mark.parametrize("preset", ["published", "corrected"])
 def test_estimates_that_follow_decide_as_those_from_all_data(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GLM-UCB's runs would depend on whether its estimates read all data in every round."""
     env = GeneralisedLinear(dim=2, n_arms=5, link="logistic", norm=1.5)
     policy = GLMUCB(dim=2, horizon=150, link="logistic", parameter_bound=1.5, preset=preset)
     followed = simulate(policy, env, n_seeds=3)

@@ -27,7 +27,6 @@ def sample() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_optimum_agrees_with_scikit_learn() -> None:
-    """The minimum would not be the penalised logistic likelihood's."""
     x, y, _ = sample()
     for ridge in (1e-3, 0.7, 20.0):
         theirs = LogisticRegression(C=1 / ridge, fit_intercept=False, tol=1e-12, max_iter=1000).fit(x, y)
@@ -68,7 +67,6 @@ def test_optimum_by_a_second_route(link: Link) -> None:
 @pytest.mark.parametrize("link", ALL, ids=lambda link: link.name)
 @pytest.mark.parametrize("ridge", [1e-5, 1.0])
 def test_separable_data_have_a_finite_answer(link: Link, ridge: float) -> None:
-    """Data that a plane separates, or rewards all at the end of their range, would give an infinity or a warning."""
     x = np.concatenate([np.full((8, 2), 0.6), np.full((8, 2), -0.6)])
     for rewards in (np.repeat([link.reward_bound, 0.0], 8), np.full(16, link.reward_bound), np.zeros(16)):
         found = maximum_likelihood(link, x, rewards, ridge=ridge)
@@ -78,7 +76,6 @@ def test_separable_data_have_a_finite_answer(link: Link, ridge: float) -> None:
 
 
 def test_no_data_and_equal_arms_give_finite_answers() -> None:
-    """No rows, or rows all equal, would fail."""
     none = maximum_likelihood(Probit(), np.zeros((2, 0, 3)), np.zeros((2, 0)), ridge=1.0)
     np.testing.assert_array_equal(none.theta, np.zeros((2, 3)))
     equal = maximum_likelihood(Probit(), np.tile([0.5, 0.5, 0.0], (9, 1)), np.ones(9), ridge=1e-5)
@@ -94,7 +91,6 @@ def test_no_data_and_equal_arms_give_finite_answers() -> None:
 
 
 def test_replicates_and_weights_change_nothing() -> None:
-    """A replicate would depend on its company, or a row of weight 0 would count."""
     x, y, _ = sample()
     alone = maximum_likelihood(Probit(), x[:150], y[:150], ridge=0.5).theta
     weights = np.stack([np.arange(200) < 150, np.arange(200) < 90]).astype(float)
@@ -103,7 +99,6 @@ def test_replicates_and_weights_change_nothing() -> None:
 
 
 def test_what_is_no_number_is_refused_by_its_place() -> None:
-    """An estimate of NaN would be returned, or a wrong shape end in an error of another library."""
     x, y, _ = sample()
     spoilt = x.copy()
     spoilt[3, 1] = np.nan

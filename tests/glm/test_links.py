@@ -47,7 +47,6 @@ def grid(bound: float) -> np.ndarray:
 
 @pytest.mark.parametrize("link", FAMILIES, ids=str)
 def test_the_slope_bound_is_the_largest_slope(link: Link) -> None:
-    """L_mu is at least mu' on a dense grid, and at most 0.1 % above its largest value there."""
     largest = float(np.max(link.slope(grid(16.0))))
     assert largest <= link.slope_bound * (1 + 1e-12)
     assert link.slope_bound <= 1.001 * largest
@@ -56,7 +55,6 @@ def test_the_slope_bound_is_the_largest_slope(link: Link) -> None:
 @pytest.mark.parametrize("bound", [0.5, 2.0, 16.0])
 @pytest.mark.parametrize("link", FAMILIES, ids=str)
 def test_the_concordance_is_the_largest_relative_bend(link: Link, bound: float) -> None:
-    """M is at least |mu''| / mu' for |z| <= S; for a large S it is at most 0.1 % above the largest ratio or 1."""
     z = grid(bound)
     derivatives = link.derivatives(z, 2)
     assert derivatives is not None
@@ -69,7 +67,6 @@ def test_the_concordance_is_the_largest_relative_bend(link: Link, bound: float) 
 @pytest.mark.parametrize("bound", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("link", FAMILIES, ids=str)
 def test_kappa_and_the_residual_bound_hold_on_the_ball(link: Link, bound: float) -> None:
-    """kappa is the largest 1 / mu' for |z| <= S, and no reward in [0, R] is farther from the mean than G."""
     z = grid(bound)
     assert link.kappa(bound) == pytest.approx(float(np.max(1 / link.slope(z))), rel=1e-9)
     means = link.mean(z)
@@ -79,7 +76,6 @@ def test_kappa_and_the_residual_bound_hold_on_the_ball(link: Link, bound: float)
 
 @pytest.mark.parametrize("link", FAMILIES, ids=str)
 def test_drawn_rewards_stay_in_their_range(link: Link) -> None:
-    """Rewards lie in [0, R], and both ends are reached."""
     means = np.repeat([0.0, 1e-9, 0.5, 1 - 1e-9, 1.0], 3) * link.reward_bound
     rewards = link.draw(means, np.tile([0.0, 0.5, np.nextafter(1.0, 0.0)], 5))
     assert rewards.min() == 0.0
@@ -93,14 +89,12 @@ def test_constants_of_a_truncated_poisson_of_five() -> None:
 
 
 def test_constants_of_very_large_counts_are_bounds_without_a_search() -> None:
-    """Above 1000 both constants are R."""
     link = TruncatedPoisson(most=1001)
     assert (link.slope_bound, link.concordance(2.0)) == (1001.0, 1001.0)
     assert float(np.max(link.slope(np.linspace(5.0, 9.0, 101)))) <= 1001.0
 
 
 def test_concordance_of_the_probit_is_not_r() -> None:
-    """The printed constant R would do for the probit link too (erratum P8)."""
     z, h = np.array([3.0]), 1e-5
     second = abs(float(Probit().slope(z + h)[0] - Probit().slope(z - h)[0]) / (2 * h))
     assert second > 2.9 * float(Probit().slope(z)[0])
@@ -114,7 +108,6 @@ def test_probit_potential_by_a_second_route() -> None:
 
 
 def test_kappa_has_its_closed_forms() -> None:
-    """kappa(S) would differ from the table of the specification."""
     assert Logistic().kappa(3.0) == pytest.approx(2 + np.exp(3) + np.exp(-3))
     assert Probit().kappa(2.0) == pytest.approx(np.sqrt(2 * np.pi) * np.exp(2))
     assert Binomial(trials=4).kappa(1.0) == pytest.approx((2 + np.exp(1) + np.exp(-1)) / 4)
@@ -123,7 +116,6 @@ def test_kappa_has_its_closed_forms() -> None:
 
 @pytest.mark.parametrize("link", [Binomial(trials=4), TruncatedPoisson(most=5)], ids=lambda link: link.name)
 def test_drawn_counts_have_their_mean_and_variance(link: Link) -> None:
-    """A count would be drawn from another law (false alarm below 1e-6: 5 standard errors)."""
     z = np.full(15_000, 0.4)
     means = link.mean(z)
     counts = link.draw(means, np.random.default_rng(3).random(len(z)))
@@ -139,7 +131,6 @@ def test_drawn_counts_have_their_mean_and_variance(link: Link) -> None:
     link=st.sampled_from(ALL), theta=st.lists(st.floats(-3, 3), min_size=3, max_size=3), seed=st.integers(0, 2**31 - 1)
 )
 def test_gradient_and_hessian_agree_with_differences(link: Link, theta: list[float], seed: int) -> None:
-    """The gradient of the loss, or its Hessian, would be wrong somewhere."""
     rng = np.random.default_rng(seed)
     x, r = rng.uniform(-0.5, 0.5, (7, 3)), rng.random(7) * link.reward_bound
     at, h = np.asarray(theta), 1e-5
@@ -161,7 +152,6 @@ def test_links_have_names() -> None:
 
 
 def test_links_of_a_file_are_tables() -> None:
-    """A link with an argument could not be named in an experiment file, or a wrong table would end in a traceback."""
     assert link_of({"name": "Binomial", "trials": 4}) == Binomial(trials=4)
     assert link_of({"name": "TruncatedPoisson", "most": 5}) == TruncatedPoisson(most=5)
     for wrong in ({"name": "Poisson"}, {"name": "Binomial", "trial": 4}, {}, ["logistic"], None):

@@ -38,7 +38,6 @@ def data(link: Link, replicates: int, n: int, seed: int = 5) -> tuple[np.ndarray
 
 @pytest.mark.parametrize("link", [Logistic(), Probit()], ids=lambda link: link.name)
 def test_excess_loss_is_within_the_lemma(link: Link) -> None:
-    """The private estimate's mean excess over 15 random instances would be above Lemma U.4's bound."""
     n, rho, ridge = 400, 0.05, 1.0
     steps = lemma_steps(rho=rho, count=n, dim=3, failure=0.1)
     optimiser = NoisyGradient.priced(link=link, dim=3, parameter_bound=1.5, steps=steps, mu=math.sqrt(2 * rho))
@@ -58,7 +57,6 @@ SETTINGS = [(5, 3.0, 1.0), (40, 30.0, 1.0), (150, 120.0, 25.0), (6, 200.0, 300.0
 @pytest.mark.parametrize(("steps", "std", "ridge"), SETTINGS)
 @pytest.mark.parametrize("model", ["central", "shuffle"])
 def test_excess_losses_stay_below_the_bounds(model: str, steps: int, std: float, ridge: float) -> None:
-    """Of 40 estimates none is above the bound that fails with probability 1e-4 (false alarm 0.4 %, seed fixed)."""
     link, n, s = Logistic(), 300, 1.5
     optimiser: NoisyGradient | ShuffledGradient
     if model == "central":
@@ -78,7 +76,6 @@ def test_excess_losses_stay_below_the_bounds(model: str, steps: int, std: float,
 
 @pytest.mark.parametrize(("steps", "std", "ridge"), [*SETTINGS, (1, 5.0, 2.0), (500, 1000.0, 140.0)])
 def test_the_excess_bound_is_lemma_u2_by_hand(steps: int, std: float, ridge: float) -> None:
-    """The three terms of the bound are those of the text, and the trivial bound D L holds beside them."""
     optimiser = NoisyGradient.of_std(std, link=Binomial(trials=3), dim=4, parameter_bound=0.7, steps=steps)
     t, diameter, log, root = 900, 1.4, math.log(2 / 0.03), math.sqrt(steps)
     slope = 3 + ridge * 0.7 / t
@@ -96,7 +93,6 @@ def test_the_excess_bound_is_lemma_u2_by_hand(steps: int, std: float, ridge: flo
 
 @pytest.mark.parametrize(("steps", "std", "ridge"), [*SETTINGS, (1, 5.0, 2.0), (9, 1e4, 1e3), (500, 0.1, 1.0)])
 def test_the_worst_excess_is_the_largest_of_all_numbers_of_rows(steps: int, std: float, ridge: float) -> None:
-    """No t up to the horizon has a larger bound, and some t has one that is at most 2 % smaller."""
     optimiser = NoisyGradient.of_std(std, link=Logistic(), dim=3, parameter_bound=2.0, steps=steps)
     worst = optimiser.worst_excess(horizon=3000, ridge=ridge, failure=1e-4)
     every = max(t * optimiser.excess_bound(count=t, ridge=ridge, failure=1e-4) for t in range(1, 3001))
@@ -105,7 +101,6 @@ def test_the_worst_excess_is_the_largest_of_all_numbers_of_rows(steps: int, std:
 
 
 def test_price_is_the_budget_and_less_noise_is_noticed() -> None:
-    """All calls together would not cost mu, or noise of 20 % less would cost the same."""
     mu = 1.3
     optimiser = NoisyGradient.priced(link=Probit(), dim=3, parameter_bound=2.0, steps=7, mu=mu, calls=5)
     exact = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=1e-3).get_epsilon_for_delta(1e-5)
@@ -177,7 +172,6 @@ def shuffled(link: Link, n: int, steps: int, std: float) -> ShuffledGradient:
 
 
 def test_shuffled_estimate_is_near_the_minimum() -> None:
-    """The shuffle-private optimiser would not approach the minimum, by either path."""
     x, r, _ = data(Logistic(), 2, 2000)
     optimiser = shuffled(Logistic(), 2000, 12, 20.0)
     gram = np.swapaxes(x, -1, -2) @ x / 4 + np.eye(3)
@@ -222,7 +216,6 @@ def test_outer_products_move_a_sum_by_root_two() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
-    """One user's not-a-number would reach a shuffled sum, where it is cast to an integer of 16 digits: seen by all."""
     central = NoisyGradient.of_std(1.0, link=Logistic(), dim=3, parameter_bound=1.0, steps=1)
     local = shuffled(Logistic(), 2000, 2, 20.0)
     x, r, _ = data(Logistic(), 1, 2000)
@@ -242,7 +235,6 @@ def test_numbers_that_are_not_finite_are_refused(bad: float) -> None:
 
 
 def test_a_secure_sum_has_no_rounding_errors() -> None:
-    """With a secure source the gradients would be added as plain floats, whose errors neighbours need not share."""
     optimiser = NoisyGradient.of_std(1.0, link=Linear(), dim=1, parameter_bound=1.0, steps=1)
     rng = np.random.default_rng(3)
     x, r = rng.uniform(-1, 1, (20_000, 1)), rng.random(20_000)
@@ -268,7 +260,6 @@ def test_a_secure_sum_has_no_rounding_errors() -> None:
     "link", [Logistic(), Binomial(trials=4), TruncatedPoisson(most=3), Linear()], ids=lambda k: k.name
 )
 def test_shuffled_gradients_stay_in_their_ball(link: Link) -> None:
-    """A device would encode a gradient beyond G, in norm and not only in its entries: two users more than 2G apart."""
     optimiser = shuffled(link, 2000, 2, 20.0)
     bound, rng = link.residual_bound(1.5), np.random.default_rng(4)
     x = rng.choice([-1.0, 1.0], (2, 500, 3)) * 10.0 ** rng.integers(-1, 6, (2, 500, 1))

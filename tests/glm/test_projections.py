@@ -22,7 +22,6 @@ def nearest(objective, constraints, start):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_each_projection_is_the_nearest_point(dim: int) -> None:
-    """A projection would not be the nearest point, or not lie in its set."""
     rng = np.random.default_rng(RNG_SEED)
     points, centres, matrices = 3 * rng.normal(size=(4, dim)), 0.3 * rng.normal(size=(4, dim)), spd(rng, 4, dim)
     ellipsoid = estimation.project_onto_ellipsoid(points, centres, matrices, 0.8)
@@ -55,7 +54,6 @@ def test_points_inside_stay() -> None:
 
 
 def test_sets_that_do_not_meet_end_in_the_ball() -> None:
-    """An ellipsoid outside of the ball would lead out of the ball, or to a NaN."""
     answer = estimation.project_onto_intersection(
         np.array([5.0, 5.0]), ball=1.0, centre=np.array([10.0, 0.0]), matrix=np.eye(2), radius=0.5
     )

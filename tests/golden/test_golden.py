@@ -21,7 +21,6 @@ def parts() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("group", "subject"), [*parts()])
 def test_numbers_are_those_that_are_stored(group: str, subject: str) -> None:
-    """Every entry equals the stored one: bit for bit, or as `stored.tolerance` says on another processor."""
     known, found = stored.read(group), []
     for key, entry in corpus.GROUPS[group]().items():
         tolerance = stored.tolerance(group, key)
@@ -34,10 +33,8 @@ def test_numbers_are_those_that_are_stored(group: str, subject: str) -> None:
 
 @pytest.mark.parametrize("group", corpus.GROUPS)
 def test_every_stored_entry_is_computed(group: str) -> None:
-    """The files hold the entries of the corpus and no others."""
     assert stored.read(group).keys() == corpus.GROUPS[group]().keys()
 
 
 def test_every_algorithm_is_in_the_corpus() -> None:
-    """Every name of the registry is simulated, and decides in an agent."""
     assert set(corpus.ALGORITHMS) == set(library.ALGORITHMS)

@@ -51,7 +51,6 @@ TABLES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_all_kinds_are_one_log(name: str) -> None:
-    """The same rows make another log when another library holds them."""
     log = bd.Log.from_frame(TABLES[name], **COLUMNS)
     np.testing.assert_array_equal(log.contexts, np.column_stack([ROWS["age"], ROWS["weight"]]))
     assert (log.names, log.arms.tolist()) == (("coffee", "tea", "water"), [1, 0, 1, 2])
@@ -88,7 +87,6 @@ def test_a_log_is_frozen() -> None:
 
 
 def test_propensities_by_design_are_public() -> None:
-    """A number, or one for each arm, is no floor; or a column is taken for one."""
     assert bd.Log.from_frame(ROWS, **COLUMNS | {"propensity": 0.25}).floor == 0.25
     by_arm = bd.Log.from_frame(ROWS, **COLUMNS | {"propensity": {"tea": 0.5, "coffee": 0.3, "water": 0.2}})
     assert (by_arm.floor, by_arm.propensities.tolist()) == (0.2, [0.5, 0.3, 0.5, 0.2])
@@ -99,7 +97,6 @@ def test_propensities_by_design_are_public() -> None:
     ("chance", "arms"), [(1.0, 4), (0.5, 4), (1 / 3, 4), (0.33, 3), (0.17, 6), (0.25, 4), (0.0099, 100)]
 )
 def test_one_number_that_can_be_true(chance: float, arms: int) -> None:
-    """A number that each of m of the arms can have, or what rounding leaves of it, is refused."""
     frame = {"arm": [0, 1, 2], "reward": [0, 1, 1]}
     log = bd.Log.from_frame(frame, arm="arm", reward="reward", propensity=chance, arms=range(arms))
     assert log.propensities.tolist() == [chance] * 3
@@ -109,7 +106,6 @@ def test_one_number_that_can_be_true(chance: float, arms: int) -> None:
     ("chance", "arms"), [(0.9, 4), (0.9, 2), (0.6, 4), (0.3, 4), (0.2, 4), (1e-300, 4), (0.75, None)]
 )
 def test_one_number_that_cannot_be_true(chance: float, arms: int | None) -> None:
-    """A propensity that no number of equally likely arms has is taken for everybody's."""
     frame = {"arm": [0, 1, 1], "reward": [0, 1, 1]}
     names = None if arms is None else range(arms)
     with pytest.raises(InvalidArgument, match=r"was as likely: 1/m.*give a column, or one for each arm") as caught:
@@ -118,7 +114,6 @@ def test_one_number_that_cannot_be_true(chance: float, arms: int | None) -> None
 
 
 def test_one_number_and_one_for_each_arm_are_held_to_the_same() -> None:
-    """More than 1 in all passes as a number, but not as the same number for each arm; or the other way round."""
     for wrong in (0.6, {"tea": 0.6, "coffee": 0.6}):
         with pytest.raises(InvalidArgument, match=r"propensity.*column"):
             bd.Log.from_frame({"arm": ["tea", "coffee"], "won": [0, 1]}, arm="arm", reward="won", propensity=wrong)
@@ -162,7 +157,6 @@ def test_eligible_arms() -> None:
 
 
 def test_rewards_have_a_public_range() -> None:
-    """Rewards outside of [0, 1] pass silently, or a range that was given does not cut and count."""
     frame = ROWS | {"won": [3.0, -1.0, 12.0, 5.0]}
     with pytest.raises(InvalidArgument, match=r"column 'won', row 0 = a float .* reward_range"):
         bd.Log.from_frame(frame, **COLUMNS)
@@ -221,7 +215,6 @@ def bad(**changed: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_wrong_is_named(frame: Any, change: dict[str, Any], words: str) -> None:
-    """A mistake passes, or its message does not say where it is and what is allowed."""
     with pytest.raises(BandannaError) as caught:
         bd.Log.from_frame(frame, **COLUMNS | change)
     assert words in str(caught.value)
@@ -234,7 +227,6 @@ UNIT = st.floats(0, 1)
 @examples(30, full=100)
 @given(st.lists(st.tuples(NAMES, UNIT, st.floats(1e-6, 1), st.floats(-1e6, 1e6)), min_size=1, max_size=20), st.data())
 def test_any_table_is_read_as_it_is(rows: list[tuple[Any, float, float, float]], data: st.DataObject) -> None:
-    """Some table of names, rewards, probabilities and numbers is read with other values than it has."""
     arm, reward, chance, feature = (list(column) for column in zip(*rows, strict=True))
     frame: Any = {"a": arm, "r": reward, "p": chance, "x": feature}
     kind = data.draw(st.sampled_from(["dict", "pandas", "polars", "objects"]))
@@ -258,7 +250,6 @@ def test_any_table_is_read_as_it_is(rows: list[tuple[Any, float, float, float]],
 
 @given(st.lists(st.one_of(st.floats(), st.none(), st.text(max_size=3), st.booleans()), min_size=1, max_size=8))
 def test_any_column_is_numbers_or_refused(entries: list[Any]) -> None:
-    """A column with something missing is read as numbers, or refused by another error than ours."""
     table = ColumnTable({"x": entries})
     fine = [isinstance(entry, float | bool) and math.isfinite(entry) for entry in entries]
     if all(fine):
@@ -278,7 +269,6 @@ def write_csv(path: Path, rows: dict[str, list[Any]]) -> Path:
 
 
 def test_files_are_the_tables_they_hold(tmp_path: Path) -> None:
-    """A CSV or Parquet file is another log than its table."""
     whole = bd.Log.from_frame(ROWS, **COLUMNS)
     assert bd.Log.read(write_csv(tmp_path / "log.csv", ROWS), **COLUMNS) == whole
     pq.write_table(pa.table(ROWS), tmp_path / "log.parquet")
@@ -309,7 +299,6 @@ def test_one_cell_decides_about_nobody_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("odd", ["1.0", "1e3", "9223372036854775808"])
 def test_one_number_makes_no_other_names_of_large_ones(odd: str, tmp_path: Path) -> None:
-    """How one person's arm is written moves others to an arm whose number is the nearest float."""
     near = ["9007199254740992", "9007199254740993"]
     arms = [*map(int, near), 1, 1000, 2**63]
     columns = {"arm": "arm", "reward": "reward", "propensity": 0.2, "arms": arms}
@@ -357,7 +346,6 @@ def test_cells_of_a_csv_file(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_none_are_refused(text: str, words: str, tmp_path: Path) -> None:
-    """A damaged file passes, or is refused by another error than ours."""
     (tmp_path / "log.csv").write_text(text)
     with pytest.raises(BandannaError) as caught:
         bd.Log.read(tmp_path / "log.csv", arm="arm", reward="reward", propensity="p")
@@ -386,7 +374,6 @@ def test_parts_of_a_log() -> None:
 
 
 def test_decisions_of_an_agent_are_a_log() -> None:
-    """What an agent decided, kept by its host, is a log with other arms, contexts or probabilities."""
     policy = bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none())
     agent = bd.Agent(policy=policy, arms=["a", "b"], test=True, seed=3)
     contexts = np.random.default_rng(1).uniform(-1, 1, (40, 1))
@@ -422,7 +409,6 @@ def test_decisions_of_an_agent_are_a_log() -> None:
     ],
 )
 def test_parts_that_do_not_fit_are_refused(change: dict[str, Any]) -> None:
-    """A log is made of parts that belong to different events, or are none."""
     parts: dict[str, Any] = {
         "contexts": np.zeros((4, 2)), "arms": [0, 1, 0, 1], "rewards": [0, 1, 0, 1], "propensities": [0.5] * 4,
         "names": ("a", "b"),
@@ -456,7 +442,6 @@ def test_words_are_rewards() -> None:
 
 
 def test_what_a_map_of_features_would_take_is_said() -> None:
-    """Somebody with texts or missing values among the features is not told of maps, or sees an argument of nobody's."""
     for ages in (["old", "young", "old", "old"], [0.1, None, 0.2, 0.3], [0.1, math.nan, 0.2, 0.3]):
         with pytest.raises(InvalidArgument, match=r"bd\.features\.Map"):
             bd.Log.from_frame({**ROWS, "age": ages}, **COLUMNS)
@@ -486,7 +471,6 @@ def test_another_order_of_the_arms() -> None:
 
 
 def test_a_propensity_by_arms_names_them_all() -> None:
-    """Whether anybody was given an arm decides which arms there are, where the design has said so."""
     chances = {"b": 0.25, "a": 0.5, "c": 0.25}
     for occurring in (["a", "b"], ["a", "c"]):
         log = bd.Log.from_frame({"arm": occurring, "reward": [0, 1]}, arm="arm", reward="reward", propensity=chances)

@@ -124,7 +124,6 @@ def changes(make: Callable[[], bd.Policy[Any]], method: str, *, half: bool = Fal
 def test_one_replaced_person_changes_one_batch_at_most(
     make: Callable[[], bd.Policy[Any]], method: str, half: bool
 ) -> None:
-    """For the same answers, somebody's replacement - any person, any data - changes the reports of two batches."""
     found = list(changes(make, method, half=half))
     assert len(found) == EVENTS * (8 if half else 16)
     assert max(found) == (1, 1)  # one report in one batch, and nobody else's
@@ -138,7 +137,6 @@ def lints_of_arms() -> bd.Policy[Any]:
 @pytest.mark.parametrize("make", [lints_of_arms, linucb])
 @pytest.mark.parametrize("method", ["rejection", "weighted"])
 def test_who_could_be_given_other_arms_changes_nobody_else(make: Callable[[], bd.Policy[Any]], method: str) -> None:
-    """Somebody with other eligible arms moves the coins, and so the reports, of others in the batch."""
     policy, log = make(), small(of_arms=True)
     rng = np.random.default_rng(8)
     mask = np.where(rng.random((EVENTS, 1)) < 0.5, True, np.arange(2) == log.arms[:, None])  # both arms, or their own
@@ -156,13 +154,11 @@ def test_who_could_be_given_other_arms_changes_nobody_else(make: Callable[[], bd
 def test_batches_of_accepted_events_would_be_seen(
     make: Callable[[], bd.Policy[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The enumeration above cannot tell a replay whose batches count accepted events from one with fixed slots."""
     monkeypatch.setattr(_ReplayRun, "_slots", _ReplayRun._play_accepted)
     assert any(batches > 1 for batches, _ in changes(make, "rejection"))
 
 
 def test_coins_of_a_slot_do_not_depend_on_others() -> None:
-    """Who is tied moves the coins of others, or an episode has those of another."""
     everybody = SlotRandomness(3, 5).among(np.ones(6, dtype=bool), "ties")
     some = SlotRandomness(3, 5).among(np.array([True, False, True, False, False, True]), "ties")
     np.testing.assert_array_equal(some, everybody * [1, 0, 1, 0, 0, 1])
@@ -213,7 +209,6 @@ def clinic(n: int, seed: int = 0) -> bd.Log:
 @pytest.mark.parametrize("method", ["rejection", "weighted"])
 @pytest.mark.parametrize("trust", ["none", "central", "shuffle"])
 def test_policies_learn_from_a_log(method: str, trust: str) -> None:
-    """A policy earns no more than 0.7 where 0.9 can be learned and 0.5 is random (10 standard errors and more)."""
     budget = {} if trust == "none" else {"epsilon": 2.0, "delta": 1e-5}
     policy = bd.LinTS(n_arms=2, features=1, horizon=2000, privacy=getattr(bd, trust)(**budget))
     run = bd.replay(policy, clinic(2000), n_seeds=2, method=method)
@@ -223,7 +218,6 @@ def test_policies_learn_from_a_log(method: str, trust: str) -> None:
 
 
 def test_seeds_are_runs_of_their_own() -> None:
-    """A seed among others is another run than alone, or the same run twice differs."""
     policy = bd.LinTS(n_arms=2, features=1, horizon=300, privacy=bd.central(epsilon=1.0, delta=1e-5))
     log = clinic(300)
     together = bd.replay(policy, log, n_seeds=3, seed=4)
@@ -252,7 +246,6 @@ def test_policies_on_arms_without_features(name: str) -> None:
 
 
 def test_episodes_that_public_numbers_end() -> None:
-    """OFUL, whose episodes end by public features, cannot be replayed."""
     rng = np.random.default_rng(0)
     n = 300
     contexts = rng.normal(size=(n, 3, 2))
@@ -267,7 +260,6 @@ def test_episodes_that_public_numbers_end() -> None:
 
 
 def test_only_eligible_arms_are_chosen() -> None:
-    """A policy chooses an arm that could not be given, or its probability is not that among the eligible ones."""
     rng = np.random.default_rng(0)
     n = 200
     mask = rng.random((n, 3)) < 0.6
@@ -311,14 +303,12 @@ def test_only_eligible_arms_are_chosen() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(policy: Callable[[], Any], options: dict[str, Any], words: str) -> None:
-    """A policy runs on a log with other arms, features or length."""
     with pytest.raises(InvalidArgument) as caught:
         bd.replay(policy(), clinic(100), **options)
     assert words in str(caught.value)
 
 
 def test_a_floor_that_is_not_public_is_not_used_for_people() -> None:
-    """With privacy, propensities that the log alone knows decide who is accepted."""
     log = replace(skewed(200), floor=None)
     policy = bd.LinTS(n_arms=3, features=1, horizon=200, privacy=bd.none())
     bd.replay(policy, log)

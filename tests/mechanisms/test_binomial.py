@@ -49,7 +49,6 @@ def claim(event: BinomialEvent, epsilon: float, zmax: float = 4.5) -> float:
 def test_binomial_noise_is_as_private_as_theorem_a_claims(
     trials: int, change: tuple[int, ...], probability: float
 ) -> None:
-    """The exact hockey-stick divergence of neighbours is within the claim; with a std 20 % smaller it is not."""
     shift = math.hypot(*change)
     mechanism = BinomialMechanism(
         trials=trials, shift=shift, reach=7, dim=len(change), probability=probability, rounded=False
@@ -79,7 +78,6 @@ def test_moments_are_exact(trials: int, probability: float) -> None:
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_release_has_the_law_of_its_event(kind: str, probability: float) -> None:
-    """Totals come out with exactly the noise that the event states; a std 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (100_000, 1e-9)
     source = FastNoise(np.random.default_rng(3)) if kind == "fast" else SecureNoise()
     mechanism = BinomialMechanism(trials=200, shift=1.0, reach=1, dim=2, probability=probability)
@@ -114,7 +112,6 @@ def test_event_repeats_the_parameters() -> None:
     ],
 )
 def test_a_mechanism_without_a_sound_event_cannot_be_built(argument: str, changed: dict[str, Any]) -> None:
-    """Malformed parameters are refused when the mechanism is made, and the argument is named."""
     with pytest.raises(InvalidArgument) as caught:
         BinomialMechanism(**{"trials": 10, "shift": 1.0, "reach": 1, **changed})
     assert caught.value.argument == argument

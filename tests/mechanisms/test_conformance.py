@@ -50,7 +50,6 @@ def zeros(mechanism: Mechanism, *replicates: int) -> Any:
 
 @each
 def test_it_is_one_frozen_value(mechanism: Mechanism) -> None:
-    """A mechanism is a value: frozen, keyword-only, equal to its copies, and the same after pickling."""
     assert dataclasses.is_dataclass(mechanism)
     assert mechanism == copy.copy(mechanism) == pickle.loads(pickle.dumps(mechanism))
     assert hash(mechanism) == hash(copy.copy(mechanism))
@@ -79,7 +78,6 @@ def test_leading_axes_are_replicates(mechanism: Mechanism, replicates: tuple[int
 
 @each
 def test_the_value_is_left_alone(mechanism: Mechanism, source: NoiseSource) -> None:
-    """A release neither changes its input nor shares memory with it."""
     value = zeros(mechanism, 50)
     released = mechanism.release(value, source)
     assert not value.any()
@@ -88,7 +86,6 @@ def test_the_value_is_left_alone(mechanism: Mechanism, source: NoiseSource) -> N
 
 @each
 def test_noise_is_centred_and_of_the_stated_variance(mechanism: Mechanism, source: NoiseSource) -> None:
-    """The noise has the stated mean and variance, within 10 standard errors of each."""
     n = 18_000 if source.secure else 90_000
     noise = mechanism.release(zeros(mechanism, n // 3), source) - getattr(mechanism, "mean", 0.0)
     assert abs(noise.mean()) < 10 * math.sqrt(mechanism.variance / n)
@@ -109,7 +106,6 @@ def test_noise_is_fresh_everywhere(mechanism: Mechanism, source: NoiseSource) ->
 
 @each
 def test_the_value_is_shifted_and_nothing_else(mechanism: Mechanism) -> None:
-    """With the same seed, another value moves the release by exactly the difference: noise does not depend on data."""
     value = zeros(mechanism, 5) + 7
     first = mechanism.release(zeros(mechanism, 5), FastNoise(np.random.default_rng(1)))
     second = mechanism.release(value, FastNoise(np.random.default_rng(1)))
@@ -127,7 +123,6 @@ def test_other_shapes_are_refused(mechanism: Mechanism, shape: tuple[int, ...], 
 @pytest.mark.parametrize("mechanism", REAL, ids=lambda m: type(m).__name__)
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_values_that_are_not_finite_are_refused(mechanism: Mechanism, bad: float, source: NoiseSource) -> None:
-    """NaN and infinities never reach the noise, and the message does not repeat the data beside them."""
     with pytest.raises(InvalidStatistic, match="finite") as caught:
         mechanism.release([0.123456, bad, 0.0], source)
     assert "0.123456" not in str(caught.value)
@@ -138,7 +133,6 @@ def test_values_that_are_not_finite_are_refused(mechanism: Mechanism, bad: float
     "bad", [[0.0, 1.0, 2.0], [True, False, True], ["1", "2", "3"], [0, 1, 2**62], [0, 1, -(2**62)]]
 )
 def test_values_that_are_not_small_integers_are_refused(mechanism: Mechanism, bad: Any, source: NoiseSource) -> None:
-    """Integer mechanisms take integers below 2^62 and nothing that merely looks like them."""
     with pytest.raises(InvalidStatistic):
         mechanism.release(bad, source)
 
@@ -146,13 +140,11 @@ def test_values_that_are_not_small_integers_are_refused(mechanism: Mechanism, ba
 @each
 @pytest.mark.parametrize("bad", [None, 0, np.random.default_rng(0)])
 def test_only_noise_sources_are_sources(mechanism: Mechanism, bad: Any) -> None:
-    """A seed or a bare generator is not a noise source."""
     with pytest.raises(InvalidArgument, match="NoiseSource"):
         mechanism.release(zeros(mechanism), bad)
 
 
 def test_a_mechanism_without_an_event_cannot_be_built() -> None:
-    """A subclass that does not state an event is refused when it is made: no noise without a price."""
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Free(DiscreteGaussianMechanism):

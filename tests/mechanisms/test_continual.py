@@ -309,7 +309,6 @@ def mixed(factors: Factorisation, stream: list[Fraction]) -> list[Fraction]:
 
 @pytest.mark.parametrize("name", ["tree", "blt"])
 def test_released_numbers_are_exact_before_they_are_rounded(name: str) -> None:
-    """C x would be wrong by more than parts in 2^95 of its largest element: by errors that neighbours do not share."""
     mechanism = ContinualGaussian(factorisation=factorise(name, horizon=40), std=1.0, sensitivity=1.0)
     rng, kept, release = np.random.default_rng(8), list[Fraction](), ContinualGaussian._release
     high = rng.uniform(-1, 1, 40) * 10.0 ** rng.integers(-16, 1, 40)

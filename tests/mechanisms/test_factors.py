@@ -20,7 +20,6 @@ OCTAVES = [2000 * 2 ** (step / 9) for step in range(9)]  # grids are powers of t
 
 @pytest.mark.parametrize("scale", OCTAVES)
 def test_grids_are_as_fine_as_the_noise_was_calibrated_for(scale: float) -> None:
-    """A mechanism draws on another grid than calibrations assume: noise, change, coordinates or people are lost."""
     assert GaussianMechanism(std=scale, sensitivity=2.0, dim=3).step == fine_grid(scale, 2.0, 3)
     assert LaplaceMechanism(scale=scale, sensitivity=2.0, dim=3).step == fine_grid(scale, 2.0, 9)
     for participations in (1, 3):
@@ -33,14 +32,12 @@ def test_grids_are_as_fine_as_the_noise_was_calibrated_for(scale: float) -> None
 
 
 def test_variances_of_a_stream_are_those_of_its_prefixes() -> None:
-    """A stream states less noise on its prefix sums than it has."""
     tree = factorise("tree", horizon=8)
     stream = ContinualGaussian(factorisation=tree, std=3.0, sensitivity=1.0)
     np.testing.assert_allclose(stream.variances, [9.0 * t.bit_count() for t in range(1, 9)])
 
 
 def test_noise_without_data_is_that_of_a_stream_of_zeros() -> None:
-    """The shortcut of simulations draws less noise than the stream that it stands for: same draws, same prefixes."""
     stream = ContinualGaussian(factorisation=SMALL, std=3.0, sensitivity=1.0, dim=2, grid=0.0)
     source, again = (FastNoise(np.random.default_rng(5)) for _ in range(2))
     state = stream.begin()
@@ -51,13 +48,11 @@ def test_noise_without_data_is_that_of_a_stream_of_zeros() -> None:
 
 
 def test_answers_in_several_coordinates_say_so() -> None:
-    """Randomized response in several coordinates states the event of one coordinate, or of one change."""
     event = RandomizedResponse(dim=3, epsilon=1.0).event
     assert (event.dim, event.shift) == (3, 3.0)
 
 
 def test_seeds_side_by_side_draw_what_is_asked_for() -> None:
-    """Simulated seeds have less noise than one alone: 10,000 draws of each law, of which a std is known to 0.7 %."""
     source, size = ReplicatedNoise(Streams(range(20))), (20, 500)
     geometric = 2 * math.exp(-1 / 5) / math.expm1(-1 / 5) ** 2
     for draws, variance in (

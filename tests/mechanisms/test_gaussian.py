@@ -50,7 +50,6 @@ def band(n: int, alarm: float) -> float:
 
 @pytest.mark.parametrize(("std", "shift"), [(1.0, 1), (2.5, 3), (0.7, 1), (4.0, 2)])
 def test_discrete_gaussian_is_concentrated_as_claimed(std: float, shift: int) -> None:
-    """The Renyi divergence of order a is at most a shift^2 / 2 std^2, with equality; 20 % less noise exceeds it."""
     event = DiscreteGaussianMechanism(std=std, shift=shift).event
     rho = event.shift**2 / (2 * event.std**2)
     for order in (1.1, 1.5, 2.0, 2.7, 4.0, 8.0, 16.5):
@@ -61,7 +60,6 @@ def test_discrete_gaussian_is_concentrated_as_claimed(std: float, shift: int) ->
 
 
 def test_rounding_to_the_grid_must_be_charged() -> None:
-    """On a grid the event's l2 charge covers every neighbouring pair; the sensitivity alone would not."""
     mechanism = GaussianMechanism(std=1.0, sensitivity=1.1, grid=0.5)
     values = np.linspace(-1, 1, 401)
     steps = round_to_grid(values, mechanism.step) - round_to_grid(values - mechanism.sensitivity, mechanism.step)
@@ -77,7 +75,6 @@ def test_rounding_to_the_grid_must_be_charged() -> None:
 
 @pytest.mark.parametrize("std", [0.2, 0.5, 0.9, 1.4, 1.99, 2.0, 7.0])
 def test_discrete_gaussian_variance_is_exact(std: float) -> None:
-    """The stated variance is the law's, in 40-digit arithmetic."""
     with mpmath.workdps(40):
         weights = {j: mpmath.exp(-(mpmath.mpf(j) ** 2) / (2 * mpmath.mpf(std) ** 2)) for j in range(1, 200)}
         exact = 2 * sum(j**2 * w for j, w in weights.items()) / (1 + 2 * sum(weights.values()))
@@ -86,7 +83,6 @@ def test_discrete_gaussian_variance_is_exact(std: float) -> None:
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_discrete_release_has_the_law_of_its_event(kind: str) -> None:
-    """Integers come out with exactly the noise that the event states; a std 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (20_000, 1e-9)
     source = FastNoise(np.random.default_rng(7)) if kind == "fast" else SecureNoise()
     mechanism = DiscreteGaussianMechanism(std=1.7, shift=1, dim=4)
@@ -98,7 +94,6 @@ def test_discrete_release_has_the_law_of_its_event(kind: str) -> None:
 
 
 def test_fast_release_is_within_the_stated_distance_of_the_events_law() -> None:
-    """The fast release on a coarse grid is as close to the discrete law as `gaussian_grid_distance` says."""
     mechanism, n = GaussianMechanism(std=2.0, sensitivity=1.0, grid=0.1), 200_000
     steps, expected = 0.1 * np.arange(-200, 201), np.cumsum(mass(20.0, 200))
     bound = gaussian_grid_distance(std=2.0, grid=0.1) + band(n, 1e-6)
@@ -114,7 +109,6 @@ def test_fast_release_is_within_the_stated_distance_of_the_events_law() -> None:
 
 
 def test_secure_release_on_the_default_grid_is_gaussian() -> None:
-    """On the default grid the secure release is normal to 4e-7; a std 20 % too small is seen (false alarm 1e-9)."""
     mechanism, n = GaussianMechanism(std=3.0, sensitivity=1.0, dim=2), 20_000
     weaker = dataclasses.replace(mechanism, std=2.4)
     noise, less = (used.release(np.full((n // 2, 2), 0.1), SecureNoise()) - 0.1 for used in (mechanism, weaker))
@@ -149,7 +143,6 @@ def test_events_repeat_the_parameters() -> None:
     ],
 )
 def test_a_mechanism_without_a_sound_event_cannot_be_built(argument: str, build: Any) -> None:
-    """Malformed parameters are refused when the mechanism is made, and the argument is named."""
     with pytest.raises(InvalidArgument) as caught:
         build()
     assert caught.value.argument == argument

@@ -48,7 +48,6 @@ def band(n: int, alarm: float) -> float:
 
 @pytest.mark.parametrize(("scale", "shift", "dim"), [(1.0, 1, 1), (2.0, 3, 1), (0.6, 1, 1), (2.0, 2, 2), (1.5, 3, 2)])
 def test_discrete_laplace_is_pure_as_claimed(scale: float, shift: int, dim: int) -> None:
-    """For every change of l1 size `shift`, delta at epsilon = shift / scale is zero; with 20 % less noise it is not."""
     event = DiscreteLaplaceMechanism(scale=scale, shift=shift, dim=dim).event
     epsilon = event.shift / event.scale
     for change in itertools.product(range(-shift, shift + 1), repeat=dim):
@@ -61,7 +60,6 @@ def test_discrete_laplace_is_pure_as_claimed(scale: float, shift: int, dim: int)
 
 
 def test_rounding_to_the_grid_must_be_charged() -> None:
-    """On a grid epsilon = (sensitivity + grid dim) / scale covers all neighbours; sensitivity / scale does not."""
     mechanism = LaplaceMechanism(scale=1.0, sensitivity=1.1, grid=0.5)
     values = np.linspace(-1, 1, 401)
     steps = round_to_grid(values, mechanism.step) - round_to_grid(values - mechanism.sensitivity, mechanism.step)
@@ -74,14 +72,12 @@ def test_rounding_to_the_grid_must_be_charged() -> None:
 
 @pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 5.0])
 def test_discrete_laplace_variance_is_exact(scale: float) -> None:
-    """The stated variance is the enumerated law's."""
     reach = math.ceil(80 * scale) + 5
     exact = (mass(scale, reach) * np.arange(-reach, reach + 1) ** 2).sum()
     assert DiscreteLaplaceMechanism(scale=scale, shift=1).variance == pytest.approx(exact, rel=1e-12)
 
 
 def test_variance_of_real_noise_is_that_of_the_grid_within_the_stated_bound() -> None:
-    """The secure source's variance is below 2 scale^2, by less than (grid / scale)^2 / 12 of it."""
     for grid in (1.0, 0.5, 0.1):
         secure = grid**2 * DiscreteLaplaceMechanism(scale=1 / grid, shift=1).variance
         assert 0 < 1 - secure / LaplaceMechanism(scale=1.0, sensitivity=1.0, grid=grid).variance < grid**2 / 12
@@ -89,7 +85,6 @@ def test_variance_of_real_noise_is_that_of_the_grid_within_the_stated_bound() ->
 
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 def test_discrete_release_has_the_law_of_its_event(kind: str) -> None:
-    """Integers come out with exactly the noise that the event states; a scale 20 % too small is seen."""
     n, alarm = (200_000, 1e-6) if kind == "fast" else (30_000, 1e-9)
     source = FastNoise(np.random.default_rng(11)) if kind == "fast" else SecureNoise()
     mechanism = DiscreteLaplaceMechanism(scale=1.7, shift=1, dim=3)
@@ -139,7 +134,6 @@ def test_events_repeat_the_parameters() -> None:
     ],
 )
 def test_a_mechanism_without_a_sound_event_cannot_be_built(argument: str, build: Any) -> None:
-    """Malformed parameters are refused when the mechanism is made, and the argument is named."""
     with pytest.raises(InvalidArgument) as caught:
         build()
     assert caught.value.argument == argument

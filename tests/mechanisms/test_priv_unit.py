@@ -56,7 +56,6 @@ def densities(event: CapEvent) -> tuple[float, float]:
 @pytest.mark.parametrize("dim", [2, 3, 4, 9, 20])
 @pytest.mark.parametrize("cosine", [0.0, 0.1, 0.5, 0.9])
 def test_caps_are_what_integrals_over_angles_say(dim: int, cosine: float) -> None:
-    """Mass or moments of a cap differ from quadrature over the angle, whose density is sin^(dim-2)."""
 
     def over(weight: Any, low: float, high: float) -> float:
         return float(integrate.quad(lambda a: weight(math.cos(a)) * math.sin(a) ** (dim - 2), low, high)[0])
@@ -88,7 +87,6 @@ def test_densities_integrate_to_one_and_differ_by_the_epsilon(dim: int, epsilon:
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(1.0, 3.521), (4.0, 0.949), (10.0, 0.4885)])
 def test_noise_is_the_known_least(epsilon: float, expected: float) -> None:
-    """Twenty coordinates in a ball of radius sqrt 2 need more noise than the best cosine and share have, or less."""
     mechanism = PrivUnit.calibrate(dim=20, epsilon=epsilon)
     assert math.sqrt(2 * mechanism.variance) == pytest.approx(expected, rel=1e-3)
     for cosine in np.linspace(0.0, 0.95, 96):  # any other cap of the same price, with as many candidates as it takes
@@ -118,7 +116,6 @@ def inside_of(event: CapEvent, points: Ints, angles: Floats) -> NDArray[np.bool_
 @pytest.mark.parametrize("cosine", [0.3, 0.8])
 @pytest.mark.often(of=lambda steps: steps == 8)
 def test_coarse_candidates_are_priced_exactly_enough(steps: int, cosine: float) -> None:
-    """Over all directions and all points of the plane a message tells more than its price, or steps are not in it."""
     event = CapEvent(cosine=cosine, chance=0.9, candidates=3, dim=2, steps=steps)
     points, weights = rounded(steps)
     inside = inside_of(event, points, np.linspace(0, 2 * np.pi, 180, endpoint=False))
@@ -177,7 +174,6 @@ EVERY = [
 
 @pytest.mark.parametrize("chance", [0.75, 1.0])
 def test_every_outcome_of_a_small_device(chance: float) -> None:
-    """With all words of a tiny source counted, messages have another law than the price is made for."""
     device = CapRandomizer(domain=Ball(dim=2), cosine=0.6, chance=chance, candidates=2, steps=1000)
     source = np.array(EVERY)
     known = make_candidates(np.array([[[a], [0.5], [t / TURNS]] for a in LENGTHS for t in range(TURNS)]), 1000)
@@ -272,7 +268,6 @@ def test_candidates_stay_within_reach() -> None:
 @pytest.mark.parametrize("length", [0.0, 0.5, 1.0])
 @pytest.mark.often(of=lambda length, dim: (length == 0.5) == (dim == 7))
 def test_estimates_are_unbiased_with_the_stated_variance(dim: int, length: float) -> None:
-    """The mean is not the vector, or the variance not 1/m^2 - |w|^2 in all, or not as stated along and across w."""
     mechanism = PrivUnit.calibrate(dim=dim, epsilon=1.5)
     draws = 200_000 if length == 1.0 else 60_000  # 1 % is 6 standard errors, or more than 25
     w = length * np.ones(dim) / math.sqrt(dim)
@@ -295,7 +290,6 @@ def test_estimates_are_unbiased_with_the_stated_variance(dim: int, length: float
 
 
 def test_secure_estimates_are_unbiased_too() -> None:
-    """People's directions lean elsewhere than simulated ones (10 s.e.)."""
     mechanism, draws = PrivUnit.calibrate(dim=4, epsilon=3.0), 20_000
     w = np.array([0.5, -0.5, 0.1, 0.0])
     found = mechanism.release(np.broadcast_to(w, (draws, 4)), SecureNoise())
@@ -316,7 +310,6 @@ def test_no_epsilon_is_exceeded(dim: int) -> None:
 
 
 def test_it_is_one_frozen_value() -> None:
-    """It does not survive copies, or its event does not carry what decides its price."""
     mechanism = PrivUnit.calibrate(dim=3, epsilon=1.0)
     assert mechanism == copy.copy(mechanism) == pickle.loads(pickle.dumps(mechanism))
     assert hash(mechanism) == hash(copy.copy(mechanism))

@@ -15,7 +15,6 @@ from bandanna.privacy import accountant
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 30.0])
 def test_the_price_is_that_of_the_chances(epsilon: float) -> None:
-    """An answer would tell more than its event says, or less noise would have done; with a fifth less it tells more."""
     response = RandomizedResponse(epsilon=epsilon)
     chance = response.chance(np.linspace(0.0, 1.0, 101))
     worst = max(math.log(np.max(each) / np.min(each)) for each in (chance, 1 - chance))
@@ -31,7 +30,6 @@ def test_the_price_is_that_of_the_chances(epsilon: float) -> None:
 
 @pytest.mark.parametrize("dim", [2, 5])
 def test_answers_about_several_numbers_cost_each_of_them(dim: int) -> None:
-    """A user who answers about all `dim` numbers would be promised the price of a single answer."""
     response = RandomizedResponse(epsilon=0.5, dim=dim)
     chance = response.chance(np.array([0.0, 1.0]))
     exact = dim * math.log(chance[1] / chance[0])  # ones everywhere, from zeros or from ones
@@ -40,13 +38,11 @@ def test_answers_about_several_numbers_cost_each_of_them(dim: int) -> None:
 
 
 def test_no_epsilon_is_exceeded_by_a_rounding_error() -> None:
-    """An answer made for a budget would be refused by the accountant for that budget."""
     for epsilon in 10 ** np.random.default_rng(0).uniform(-11, 2.5, 1000):
         assert accountant.epsilon(RandomizedResponse(epsilon=float(epsilon)).event, 0.0) <= epsilon
 
 
 def test_answers_are_unbiased_with_the_stated_variance() -> None:
-    """Decoded answers would have another mean than the value, or bits another variance than stated (5 s.e.: 6e-7)."""
     response = RandomizedResponse(epsilon=0.7)
     for x in (0.0, 0.3, 1.0):
         answers = response.release(np.full((400_000, 1), x), FastNoise(np.random.default_rng(2)))

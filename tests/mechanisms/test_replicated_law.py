@@ -15,7 +15,6 @@ SEEDS, DRAWS = 200, 50
 
 
 def test_gaussian_and_laplace_noise_have_the_scale_that_is_asked_for() -> None:
-    """Simulations of private policies run with other noise than is priced; Kolmogorov-Smirnov, false alarms 1e-6."""
     source, zeros = ReplicatedNoise(Streams(range(SEEDS))), np.zeros((SEEDS, DRAWS))
     for draw, law in (
         (source.gaussian(zeros, std=3.0, grid=0.0), stats.norm(0, 3)),
@@ -26,7 +25,6 @@ def test_gaussian_and_laplace_noise_have_the_scale_that_is_asked_for() -> None:
 
 
 def test_draws_are_fresh_in_every_call_and_for_every_seed() -> None:
-    """Noise is used twice: two releases with the same noise tell the difference of their data exactly."""
     source, zeros = ReplicatedNoise(Streams(range(SEEDS))), np.zeros((SEEDS, 1))
     for draw in (
         lambda: source.gaussian(zeros, std=1.0, grid=0.0),
@@ -38,7 +36,6 @@ def test_draws_are_fresh_in_every_call_and_for_every_seed() -> None:
 
 
 def test_heads_have_the_law_of_every_users_coins() -> None:
-    """Coins of groups are added that have other chances, or other numbers of users. Six standard errors each."""
     places, counts = 40_000, np.array([[3, 2], [1, 4]])
     chances = np.array([[0.3, 0.9], [0.71, 0.04]])
     given = np.broadcast_to(chances[..., None], (2, 2, places))
@@ -52,7 +49,6 @@ def test_heads_have_the_law_of_every_users_coins() -> None:
 
 
 def test_heads_that_the_first_bits_leave_open_are_decided_by_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A chance is rounded to sixteen bits."""
     streams, places = Streams([1, 2]), 1000
     monkeypatch.setattr(streams, "sixteen_bits", lambda name, shape: np.full((2, *shape), 7, dtype=np.uint16))
     chances = np.full((2, 2, places), 7.25 / 2**16)
@@ -61,7 +57,6 @@ def test_heads_that_the_first_bits_leave_open_are_decided_by_others(monkeypatch:
 
 
 def test_a_seeds_heads_are_the_same_in_any_company() -> None:
-    """Coins, or the bits that decide some of them, depend on the other seeds."""
     counts, chances = np.array([[9, 30], [20, 19]]), np.random.default_rng(3).random((2, 2, 3000))
     together, alone = ReplicatedNoise(Streams([4, 8])), ReplicatedNoise(Streams([8]))
     for _ in range(3):

@@ -65,7 +65,6 @@ def discrete_laplace(scale: float) -> Callable[[NDArray[Any]], NDArray[Any]]:
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 @pytest.mark.often(of=lambda kind, std: std in {"fast": (0.6, 250.0), "secure": (1.0, 250.0)}[kind])
 def test_discrete_gaussian_has_its_law(kind: str, std: float) -> None:
-    """The discrete Gaussian's draws have mass proportional to exp(-k^2 / 2 std^2), and a std 20 % too small is seen."""
     draws = make(kind).discrete_gaussian(std=std, size=DRAWS[kind])
     assert draws.dtype == np.int64
     assert fits(draws, discrete_gaussian(std), ALARM[kind])
@@ -76,7 +75,6 @@ def test_discrete_gaussian_has_its_law(kind: str, std: float) -> None:
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 @pytest.mark.often(of=lambda kind, scale: scale in {"fast": (0.5, 100.0), "secure": (2.0, 100.0)}[kind])
 def test_discrete_laplace_has_its_law(kind: str, scale: float) -> None:
-    """The discrete Laplace's draws have mass proportional to exp(-|k| / scale), and a scale 20 % too small is seen."""
     n, alarm = 3 * DRAWS[kind] // 2, ALARM[kind]  # the laws of scales 1 and 0.8 are closer than those of Gaussians
     draws = make(kind).discrete_laplace(scale=scale, size=n)
     assert draws.dtype == np.int64
@@ -87,7 +85,6 @@ def test_discrete_laplace_has_its_law(kind: str, scale: float) -> None:
 @pytest.mark.parametrize("kind", ["fast", "secure"])
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_wide_noise_has_no_lattice(kind: str, law: str) -> None:
-    """Noise of 2^40 steps is uniform modulo 64: no coarser lattice hides in the low bits."""
     source, size = make(kind), 20_000
     gaussian = law == "gaussian"
     wide = (
@@ -159,7 +156,6 @@ def test_permutations_are_uniform(kind: str) -> None:
 
 
 def test_secure_permutation_draws_equal_keys_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two equal sort keys would favour one order; such a row is drawn again, and only that row."""
     keys = [np.array([[3, 1, 2], [5, 5, 1]], dtype=np.uint64), np.array([[9, 8, 7]], dtype=np.uint64)]
     monkeypatch.setattr(noise, "_draw_words", lambda wanted: keys.pop(0))
     assert SecureNoise().permutation(3, 2).tolist() == [[1, 2, 0], [2, 1, 0]]
@@ -169,7 +165,6 @@ def test_secure_permutation_draws_equal_keys_anew(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("grid", [2.0**-6, 0.01])
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 def test_secure_releases_are_multiples_of_the_grid(law: str, grid: float) -> None:
-    """A secure release is an integer number of steps, with the discrete law around the rounded value."""
     value = np.full((2, 5_000), 1.2345)
     source, centre = SecureNoise(), round(1.2345 / grid)
     if law == "gaussian":
@@ -183,7 +178,6 @@ def test_secure_releases_are_multiples_of_the_grid(law: str, grid: float) -> Non
 
 
 def test_fast_real_noise_has_its_law() -> None:
-    """The fast source's real noise is normal or Laplace around the value, whatever the grid."""
     source, value = make("fast"), np.full(200_000, 3.0)
     assert fits(source.gaussian(value, std=2.0, grid=0.1) - 3, lambda x: stats.norm.cdf(x, scale=2.0), 1e-6)
     assert fits(source.laplace(value, scale=2.0, grid=0.0) - 3, lambda x: stats.laplace.cdf(x, scale=2.0), 1e-6)
@@ -194,7 +188,6 @@ def test_fast_real_noise_has_its_law() -> None:
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
 @pytest.mark.parametrize("ratio", [1.0, 1.7, 5.0, 40.0, 1000.0])
 def test_fast_is_as_close_to_secure_as_stated(law: str, ratio: float) -> None:
-    """The exact Kolmogorov distance of the two releases, for any offset of the value, is within the stated bound."""
     k = np.arange(-math.ceil(13 * ratio), math.ceil(13 * ratio) + 1)
     jumps = (discrete_gaussian if law == "gaussian" else discrete_laplace)(ratio)
     smooth = (stats.norm if law == "gaussian" else stats.laplace)(scale=ratio).cdf
@@ -212,7 +205,6 @@ def test_fast_is_as_close_to_secure_as_stated(law: str, ratio: float) -> None:
 
 
 def test_distance_is_refused_where_it_is_not_proven() -> None:
-    """A grid coarser than the Gaussian's std, or no grid, has no stated distance; a useless one is capped at 1."""
     with pytest.raises(InvalidArgument, match="at most std"):
         gaussian_grid_distance(std=1.0, grid=1.1)
     with pytest.raises(InvalidArgument, match="grid"):
@@ -222,13 +214,11 @@ def test_distance_is_refused_where_it_is_not_proven() -> None:
 
 @given(st.floats(-1e9, 1e9), st.sampled_from([2.0**-10, 0.25, 0.1, 1e-3, 3.0, 0.7]))
 def test_rounding_to_the_grid_is_exact(value: float, grid: float) -> None:
-    """No value is moved by more than half a step in exact arithmetic: the price's rounding term is enough."""
     steps = int(noise.round_to_grid(np.array([value]), grid)[0])
     assert abs(Fraction(value) - steps * Fraction(grid)) <= Fraction(grid) / 2
 
 
 def test_rounding_is_exact_where_division_is_not() -> None:
-    """A value just below a tie goes down although value / grid rounds to the tie in floating point."""
     grid = 0.1
     value = next(
         v
@@ -241,12 +231,10 @@ def test_rounding_is_exact_where_division_is_not() -> None:
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-9, 1e-3))
 def test_dividing_by_the_grid_never_loses_noise(std: float, grid: float) -> None:
-    """The secure noise parameter is never below std / grid in exact arithmetic."""
     assert Fraction(noise.divide_rounding_up("std", std, grid)) * Fraction(grid) >= Fraction(std)
 
 
 def test_a_seeded_fast_source_repeats_and_a_secure_one_does_not() -> None:
-    """Simulations repeat from their seed; secure noise never does (false alarm 2^-200)."""
     for draw in (lambda s: s.uniform(4), lambda s: s.discrete_gaussian(std=2.0**40, size=5)):
         assert (draw(make("fast")) == draw(make("fast"))).all()
         assert (draw(make("secure")) != draw(make("secure"))).any()
@@ -256,20 +244,17 @@ def test_a_seeded_fast_source_repeats_and_a_secure_one_does_not() -> None:
 
 @pytest.mark.parametrize("given_", [0, None, 1234, "seed", np.random.RandomState(0)])
 def test_fast_noise_needs_a_generator(given_: Any) -> None:
-    """There is no default seed: anything but a generator is refused with the way out."""
     with pytest.raises(InvalidArgument, match=r"numpy\.random\.default_rng"):
         FastNoise(given_)
 
 
 def test_secure_noise_cannot_be_seeded() -> None:
-    """A secure source takes nothing: not a seed, not a generator."""
     for attempt in (lambda: SecureNoise(seed=1), lambda: SecureNoise(1), lambda: SecureNoise(np.random.default_rng(1))):
         with pytest.raises(InsecureSource, match="cannot be seeded"):
             attempt()
 
 
 def test_secure_noise_refuses_a_missing_grid() -> None:
-    """Secure noise on real numbers without a grid does not exist."""
     with pytest.raises(InsecureSource, match="grid"):
         SecureNoise().gaussian([1.0], std=1.0, grid=0.0)
     with pytest.raises(InsecureSource, match="grid"):

@@ -20,7 +20,6 @@ def _no_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_they_are_httpxs_own_and_read_once() -> None:
-    """A client trusts others than httpx does, does not check names, or reads them for every connection."""
     known, usual = make_tls_context(), httpx.create_ssl_context()
     assert make_tls_context() is known
     assert (
@@ -33,7 +32,6 @@ def test_they_are_httpxs_own_and_read_once() -> None:
 
 
 def test_those_of_the_environment_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SSL_CERT_FILE is not looked at where it should be, or is where it should not."""
     one, _, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
     (tmp_path / "one.pem").write_text(one + "-----END CERTIFICATE-----\n")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "one.pem"))

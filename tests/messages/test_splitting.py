@@ -28,7 +28,6 @@ def fields(report: TaggedReport) -> tuple[object, ...]:
 
 @given(st.lists(reports, max_size=8))
 def test_split_is_the_inverse_of_joined(some: list[TaggedReport]) -> None:
-    """What was joined is split into the same reports, of equal lengths or not."""
     assert split_reports(join_reports([each.to_bytes() for each in some]), most=8) == [fields(each) for each in some]
 
 
@@ -36,7 +35,6 @@ def test_split_is_the_inverse_of_joined(some: list[TaggedReport]) -> None:
 def test_a_damaged_request_is_refused_or_split_into_whole_reports(
     some: list[TaggedReport], data: st.DataObject
 ) -> None:
-    """Whatever a length says, every byte of a request belongs to one report, or the request is refused."""
     content = bytearray(join_reports([each.to_bytes() for each in some]))
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] = data.draw(st.integers(0, 255))
@@ -50,7 +48,6 @@ def test_a_damaged_request_is_refused_or_split_into_whole_reports(
 
 @pytest.mark.parametrize("bodies", [[b"same"] * 3, [b"same", b"other", b"x"]])
 def test_too_many_reports_are_refused(bodies: list[bytes]) -> None:
-    """More reports than are allowed are no request, of equal lengths or not."""
     parts = {"slot": bytes(16), "tag": bytes(16), "epoch": 0, "round": 0, "version": 1, "key_id": 0}
     content = join_reports([TaggedReport(**parts, body=body).to_bytes() for body in bodies])  # type: ignore[arg-type]
     assert len(split_reports(content, most=3)) == 3

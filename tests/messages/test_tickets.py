@@ -38,7 +38,6 @@ def _hmac(key: bytes, purpose: str, *parts: bytes) -> bytes:
     st.lists(st.tuples(st.integers(0, 2**32 - 1), SLOTS), max_size=6),
 )
 def test_keys_of_slots_are_hmacs(key: bytes, task: bytes, verifier: str, some: list[tuple[int, bytes]]) -> None:
-    """The key of a slot is RFC 2104's HMAC of its verifier, task, epoch and slot, in whatever order they are asked."""
     tickets = TicketKeys(key, task, verifier)
     for epoch, slot in [*some, *reversed(some)]:
         expected = _hmac(key, f"ticket {verifier}", task, epoch.to_bytes(4, "little"), slot)
@@ -51,7 +50,6 @@ def test_keys_of_slots_are_hmacs(key: bytes, task: bytes, verifier: str, some: l
 def test_the_tag_of_a_report_is_an_hmac_of_everything_else(
     key: bytes, plan: bytes, slot: bytes, epoch: int, round_: int, body: bytes
 ) -> None:
-    """The tag of a report is an HMAC of all its other bytes and of the plan: no bit of either can be changed."""
     made = TaggedReport.make(key, plan, slot=slot, epoch=epoch, round_=round_, version=FINAL, key_id=7, body=body)
     content = made.to_bytes()
     assert made.tag == _hmac(key, "tag", content[:16], content[32:], plan)
@@ -69,7 +67,6 @@ def test_the_tag_of_a_report_is_an_hmac_of_everything_else(
 
 
 def test_purposes_are_as_long_as_each_other() -> None:
-    """Every purpose has 32 bytes, so that no message for one is a message for another."""
     purposes = ("pair", "tag", "refused", "seed", "report", f"ticket {COLLECTOR}", f"ticket {HELPER}")
     assert {len(encode_label(purpose)) for purpose in purposes} == {32}
     assert len({encode_label(purpose) for purpose in purposes}) == len(purposes)
@@ -93,7 +90,6 @@ def test_two_agree_upon_a_key_that_a_third_does_not_have() -> None:
 
 @pytest.mark.parametrize("point", [0, 1, 2**255 - 19])
 def test_a_public_half_that_gives_everybody_the_same_key_is_refused(point: int) -> None:
-    """A point of small order gives an all-zero secret, which everybody knows: it is no public half."""
     with pytest.raises(Unreadable, match="for agreement"):
         agreed_key(
             sealing_key()[0],

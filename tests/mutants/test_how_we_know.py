@@ -11,7 +11,6 @@ from mutants.how_we_know import PAGE, Figures, measured, page, printed
 
 
 def test_the_page_is_that_of_the_catalogue() -> None:
-    """docs/how-we-know.md is stale: a name, a theorem, a test or a mutant changed; `python -m mutants.how_we_know`."""
     text = PAGE.read_text(encoding="utf-8")
     figures = printed(text)
     assert set(figures) == set(known_truths())
@@ -19,14 +18,12 @@ def test_the_page_is_that_of_the_catalogue() -> None:
 
 
 def test_nothing_is_claimed_that_the_audit_refutes() -> None:
-    """The page shows a bound above the claim beside it."""
     for name, figures in printed(PAGE.read_text(encoding="utf-8")).items():
         if figures.claimed != "nothing":
             assert float(figures.found) <= float(figures.claimed) * 1.001, name
 
 
 def test_evidence_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page would name a test that nobody runs, or a mutant of code that is no longer there."""
     evidence = {"gaussian": {"promise": "", "theorem": "", "test": "", "mutant": ""}}
     real = "tests/mechanisms/test_gaussian.py::test_events_repeat_the_parameters"
     for test, mutant, said in (
@@ -41,7 +38,6 @@ def test_evidence_that_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_exact_figures_are_those_of_the_targets() -> None:
-    """A claim, an exact bound, its share or what an algorithm releases through changed, and the page did not."""
     shown = printed(PAGE.read_text(encoding="utf-8"))
     for name, made in known_truths().items():
         assert shown[name].how in ("exact", ""), f"{name} is sampled: hold it to the page here, or in full"
@@ -50,7 +46,6 @@ def test_exact_figures_are_those_of_the_targets() -> None:
 
 @pytest.mark.full
 def test_the_figures_are_those_of_an_audit() -> None:
-    """The page's bounds are not what the audit finds."""
     again, shown = measured(), printed(PAGE.read_text(encoding="utf-8"))
     assert {name: replace(each, share="") for name, each in again.items()} == {
         name: replace(each, share="") for name, each in shown.items()

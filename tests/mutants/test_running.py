@@ -133,18 +133,15 @@ def test_less_noise_is_noticed(verdicts: dict[str, str]) -> None:
 
 
 def test_what_no_test_sees_survives(verdicts: dict[str, str]) -> None:
-    """A fault that no test would see would be called killed: the tool would always be content."""
     assert _of(verdicts, "noise_std", "math.sqrt(participations)") == "survived"
 
 
 def test_a_mutant_that_never_ends_is_ended(verdicts: dict[str, str]) -> None:
-    """A mutant that makes a loop endless would stop the whole run."""
     assert _of(verdicts, "endless", "2 * dim") == "timed out"
     assert _of(verdicts, "forgotten", "2 * dim") == "survived"  # nobody calls it: all tests of the file are tried
 
 
 def test_exchanged_code_gives_the_same_verdicts(both: list[dict[str, str]]) -> None:
-    """The quick way would call a mutant killed that survives, or the reverse, without saying that it cannot know."""
     slow, quick = both
     assert _of(quick, "early", "2 * dim") == "early"
     assert _of(quick, "Noise", "2 * 0.5") == ""  # of the class itself: nothing to exchange
@@ -169,7 +166,6 @@ class _Slow(exchanging._Serving):
 
 
 def test_what_takes_as_long_without_a_mutant_kills_none() -> None:
-    """A test that is slow without a cache would take any mutant for endless, and it would count as seen."""
     mutant = Mutant(path="a.py", where="f", kind="noise", before="std", after="0.9 * (std)", line=1)
     serving = _Slow(ends=30.0)
     assert serving.answer(mutant, [("test", 0.1)]).verdict == "survived"
@@ -180,7 +176,6 @@ def test_what_takes_as_long_without_a_mutant_kills_none() -> None:
 
 
 def test_a_long_test_is_recorded_while_it_reaches_what_is_new() -> None:
-    """What a test reaches late counts as unreached; or a long loop is waited for."""
     recorder = reaching.Recorder(cast(reaching.Probed, SimpleNamespace(seen=set())))
     for name in ("one", "two"):
         recorder.seen.add(name)
@@ -197,7 +192,6 @@ def test_a_long_test_is_recorded_while_it_reaches_what_is_new() -> None:
 
 
 def test_only_survivors_are_tried_again(tmp_path: Path) -> None:
-    """A stopped run would begin anew, or a new test would never meet an old survivor."""
     one = Mutant(path="a.py", where="f", kind="noise", before="std", after="0.9 * (std)", line=1)
     other = Mutant(path="a.py", where="g", kind="noise", before="std", after="0.9 * (std)", line=2)
     kept = Verdicts.load(tmp_path / "verdicts.json")
@@ -218,7 +212,6 @@ def test_survivors_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_allowed_survivors_are_still_there() -> None:
-    """A reason would outlive the code that it is about, and excuse something else."""
     excused = allowed(SURVIVORS)
     found = {path: mutants(ROOT / path, ROOT) for path in {each.path for each in excused}}
     for each in excused:
@@ -227,7 +220,6 @@ def test_allowed_survivors_are_still_there() -> None:
 
 
 def test_nothing_is_excused_where_prices_are_stated() -> None:
-    """Every mutant of the functions of protocols that calibrate noise or state its price has to die."""
     modules = sorted((ROOT / "src" / "bandanna" / "protocols").glob("*.py"))
     stated = [each for path in modules for each in mutants(path, ROOT) if STATES_A_PRICE.search(each.where)]
     assert len(stated) >= 100

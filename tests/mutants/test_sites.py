@@ -67,12 +67,10 @@ def _plain(expression: str) -> str:
 
 
 def test_messages_and_checks_are_left_alone(toy: Path) -> None:
-    """Mutants of error messages would survive, and hide those that matter."""
     assert all(each.line not in (3, 4) for each in mutants(toy, toy.parent))
 
 
 def test_a_mutant_changes_one_expression(toy: Path) -> None:
-    """Two faults at once could hide each other; and two mutants could be the same."""
     found = mutants(toy, toy.parent)
     plain = ast.unparse(mutated(TOY, None)).splitlines()
     changed = [ast.unparse(mutated(TOY, each)) for each in found]
@@ -98,7 +96,6 @@ def test_every_protocol_has_mutants() -> None:
 
 
 def test_functions_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    """Tests of another function of the same name would be tried, and a survivor would be one for want of its own."""
     (tmp_path / "toy.py").write_text("@one\ndef _(std):\n    return 2 * std\n\n@two\ndef _(std):\n    return 2 * std\n")
     found = mutants(tmp_path / "toy.py", tmp_path)
     assert {each.where for each in found} == {"_", "_#2"}

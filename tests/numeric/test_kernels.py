@@ -34,20 +34,17 @@ def test_a_short_run_uses_numpy() -> None:
 
 @pytest.mark.parametrize("off", ["off", "OFF", "0", "no"])
 def test_kernels_can_be_switched_off(off: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment variable does nothing."""
     monkeypatch.setenv(SWITCH, off)
     assert find_kernel("optimist") is None
 
 
 @pytest.mark.usefixtures("_anew")
 def test_without_numba_there_is_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine without Numba has an error instead of NumPy."""
     monkeypatch.setitem(sys.modules, "numba", None)
     assert find_kernel("optimist") is None
 
 
 def test_a_folder_that_cannot_be_written_costs_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation that is read-only has no kernels."""
     plain = numba.njit
 
     def refusing(*given: Any, cache: bool = False, **flags: Any) -> Any:
@@ -60,7 +57,6 @@ def test_a_folder_that_cannot_be_written_costs_time_alone(monkeypatch: pytest.Mo
 
 
 def test_a_change_anywhere_compiles_all_kernels_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machine code outlives a change of what a kernel calls in another file of the folder."""
     source = tmp_path / "kernel_of_a_test.py"
     source.write_text("def one_more(x):\n    return x + 1\n")
     specification = importlib.util.spec_from_file_location("kernel_of_a_test", source)
@@ -78,7 +74,6 @@ def test_a_change_anywhere_compiles_all_kernels_anew(tmp_path: Path, monkeypatch
 
 
 def test_numba_is_loaded_at_its_first_use() -> None:
-    """Importing the library, or a run of few rounds, imports Numba."""
     code = """
 import sys, bandanna as bd
 env = bd.environments.LinearContextual(dim=2, n_arms=3, fixed=True)

@@ -22,7 +22,6 @@ def test_inverses_are_inverses() -> None:
 
 
 def test_indefinite_matrices_are_shifted_and_counted() -> None:
-    """A released matrix that noise made indefinite is inverted as it is, or not counted."""
     for least in (-2.0, 0.0):
         v = np.stack([np.diag([1.0, least]), np.diag([3.0, 1.0]), np.array([[1.0, 2.0], [2.0, 1.0]])])
         inverse, repaired = positive_inverse(v, floor=0.5)
@@ -32,7 +31,6 @@ def test_indefinite_matrices_are_shifted_and_counted() -> None:
 
 
 def test_a_repair_does_not_touch_other_seeds() -> None:
-    """A matrix with a small positive eigenvalue is shifted because its neighbour is indefinite."""
     v = np.stack([np.diag([1.0, -2.0]), np.diag([3.0, 0.1])])
     inverse, repaired = positive_inverse(v, floor=0.5)
     np.testing.assert_array_equal(repaired, [1, 0])
@@ -48,7 +46,6 @@ def test_ties_up_to_rounding_go_to_the_first_arm() -> None:
 
 
 def test_large_matrices_are_inverted_alike() -> None:
-    """Above 64 dimensions an inverse is another one, depends on its company, or an indefinite matrix is not shifted."""
     rng = np.random.default_rng(0)
     raw = rng.normal(size=(2, 70, 100))
     v = raw @ np.swapaxes(raw, 1, 2)
@@ -64,7 +61,6 @@ def test_large_matrices_are_inverted_alike() -> None:
 
 @pytest.mark.parametrize("dim", [*range(1, 9), 40])
 def test_a_matrix_alone_is_inverted_as_in_company(dim: int) -> None:
-    """One matrix by itself has an inverse with other bits than beside another, or is not shifted where it would be."""
     rng = np.random.default_rng(dim)
     for size in (1e-12, 1e-3, 1.0, 1e9):
         raw = rng.normal(size=(20, dim, dim))
@@ -79,7 +75,6 @@ def test_a_matrix_alone_is_inverted_as_in_company(dim: int) -> None:
 
 
 def test_a_matrix_without_a_pivot_is_shifted_alone_too() -> None:
-    """A matrix of zeros, or one with a number that is none, ends in another error than among others."""
     for odd in (0.0, np.nan, np.inf):
         both = np.stack([np.full((3, 3), odd), np.eye(3)])
         for matrices in (both, both[:1], both[0]):
@@ -91,7 +86,6 @@ def test_a_matrix_without_a_pivot_is_shifted_alone_too() -> None:
 
 
 def test_one_row_is_favoured_as_among_others() -> None:
-    """A device alone sees other ties than in company: of equal arms, of a single one, of numbers beyond the floats."""
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 4)).round(1) * (1 + rng.integers(-1, 2, size=(300, 4)) * 2.0**-26)
     odd = np.array([[np.nan, 1.0, 2.0, 0.0], [np.inf, 1.0, np.inf, 0.0], [-1e40, 3.0, 3.0, 1e39], [-1e39] * 4])

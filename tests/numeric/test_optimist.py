@@ -110,7 +110,6 @@ def same(one: Result, two: Result) -> None:
 def test_kernel_and_numpy_take_the_same_arms(
     dim: int, distinct: int, copies: int, privacy: str, confidence: str, ties: str, **world: Any
 ) -> None:
-    """A run by the kernel is another one: an arm, a coin between copies, a clip or a repair differs."""
     env = Copies(dim=dim, n_arms=distinct + copies, distinct=distinct, **world)
     policy = LinUCB(dim=dim, horizon=60, privacy=PRIVACY[privacy], batch=1, confidence=confidence, ties=ties)
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -120,7 +119,6 @@ def test_kernel_and_numpy_take_the_same_arms(
 @pytest.mark.parametrize("confidence", ["exact", PaperConfidence(matrix=0.02)], ids=["exact", "paper"])
 @pytest.mark.parametrize("fixed", [True, False])
 def test_repairs_are_those_of_numpy(fixed: bool, confidence: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A matrix that noise made indefinite is repaired in another round, or in another way."""
     env = Copies(dim=3, n_arms=5, distinct=5, fixed=fixed)
     policy = LinUCB(dim=3, horizon=150, privacy=local(epsilon=0.5, delta=1e-5), batch=1, confidence=confidence)
     one, two = both(policy, env, 150, monkeypatch)
@@ -130,7 +128,6 @@ def test_repairs_are_those_of_numpy(fixed: bool, confidence: Any, monkeypatch: p
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_spans_and_blocks_change_nothing(fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run depends on how many rounds are drawn at once."""
     env = Copies(dim=2, n_arms=4, distinct=2, fixed=fixed)
     policy = LinUCB(dim=2, horizon=101, privacy=central(epsilon=1.0, delta=1e-5), batch=1)
     one, two = both(policy, env, 101, monkeypatch)
@@ -152,7 +149,6 @@ def test_spans_and_blocks_change_nothing(fixed: bool, monkeypatch: pytest.Monkey
 def test_kernel_and_numpy_take_the_same_fresh_arms(
     dim: int, n_arms: int, privacy: str, confidence: str, span: int
 ) -> None:
-    """A run by the kernel is another one where arms are drawn anew, or depends on the span of rounds."""
     policy = LinUCB(dim=dim, horizon=80, privacy=PRIVACY[privacy], batch=1, confidence=confidence)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(ucb_kernel, "_ROUNDS", span)
@@ -162,7 +158,6 @@ def test_kernel_and_numpy_take_the_same_fresh_arms(
 @pytest.mark.parametrize("confidence", ["exact", "lemma"])
 @pytest.mark.parametrize("fixed", [True, False])
 def test_rounding_errors_do_not_add_up(fixed: bool, confidence: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a thousand updates of rank one, or between two spans of rounds, the inverse is another one."""
     policy = LinUCB(dim=5, horizon=1000, batch=1, confidence=confidence, privacy=none())
     env = LinearContextual(dim=5, n_arms=20, fixed=fixed)
     same(*both(policy, env, 1000, monkeypatch))
@@ -188,7 +183,6 @@ def test_phases_go_on_with_the_noise_of_their_stream(privacy: str, monkeypatch: 
     values=st.lists(st.sampled_from([1.0, 1.0 + 1e-9, 1.5, -2.0, 1e-3]), min_size=1), size=st.sampled_from([1.0, 1e60])
 )
 def test_ties_are_those_of_the_rule(values: list[float], size: float) -> None:
-    """The kernel has another rule for ties than `linalg.favoured`, also beyond single precision."""
     index = size * np.array(values)
     first, together = find_best_arms(index)
     count, found = count_tied_arms(index)
@@ -198,7 +192,6 @@ def test_ties_are_those_of_the_rule(values: list[float], size: float) -> None:
 
 
 def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel plays on with what is not a number."""
     monkeypatch.setattr(compiled, "BREAK_EVEN", 1)
     env = Copies(dim=2, n_arms=4, distinct=4, fixed=False, broken=True)
     with pytest.raises(InvalidStatistic, match="contexts"):
@@ -206,7 +199,6 @@ def test_features_that_are_no_numbers_are_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_seed_is_the_same_run_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernel does for one seed depends on the others."""
     monkeypatch.setattr(compiled, "BREAK_EVEN", 1)
     env = Copies(dim=3, n_arms=6, distinct=3, coarse=True)
     policy = LinUCB(dim=3, horizon=80, privacy=local(epsilon=5.0, delta=1e-5), batch=1)

@@ -73,7 +73,6 @@ def test_least_whole_within_its_limit() -> None:
 @pytest.mark.parametrize("root", [1e-9, 0.3, 1.0, 7.77, 123.456])
 @pytest.mark.parametrize("power", [0.2, 1.0, 5.0])
 def test_crossing_is_found_in_few_steps(root: float, power: float) -> None:
-    """The smallest x is missed, does not meet the condition, or takes as many steps as halving the interval would."""
     asked = []
 
     def excess(x: float) -> float:

@@ -30,14 +30,12 @@ def test_runs_are_their_sizes(plain: list[int]) -> None:
 
 @given(SIZES, st.sampled_from([-1, 0, 1]))
 def test_there_is_nothing_beyond_the_last(plain: list[int], beyond: int) -> None:
-    """A batch before the first one, or after the last, is an error and not another batch."""
     sizes = RunLengthSizes.of(plain)
     with pytest.raises(IndexError):
         _ = sizes[-1 if beyond < 0 else len(plain) + beyond]
 
 
 def test_a_long_run_takes_no_room() -> None:
-    """The 10^15th of equal batches is looked up, not counted up to."""
     sizes = RunLengthSizes(((3, 10**15), (7, 10**15)))
     assert (sizes[10**15 - 1], sizes[10**15]) == (3, 7)
     assert sizes.before(10**15 + 2) == 3 * 10**15 + 14

@@ -10,7 +10,6 @@ from bandanna.numeric.rng import Streams
 
 
 def test_a_seed_draws_the_same_alone_and_in_company() -> None:
-    """Seed 3 does not depend on the seeds beside it, nor on how much is drawn at once."""
     among, alone = Streams(range(5)), Streams([3])
     pieces = np.concatenate([among.normal("noise", (7, 2)) for _ in range(900)], axis=1)
     np.testing.assert_array_equal(pieces[3], alone.normal("noise", (6300, 2))[0])
@@ -19,7 +18,6 @@ def test_a_seed_draws_the_same_alone_and_in_company() -> None:
 
 
 def test_names_and_seeds_are_independent_streams() -> None:
-    """Two names, or two seeds, do not share numbers."""
     streams = Streams([0, 1])
     first, second = streams.normal("a", (1000,)), streams.normal("b", (1000,))
     drawn = np.concatenate([first, second])  # (4, 1000)
@@ -28,7 +26,6 @@ def test_names_and_seeds_are_independent_streams() -> None:
 
 
 def test_binomial_counts_have_their_law() -> None:
-    """Elementwise binomial counts do not have the mean that was asked for."""
     counts = Streams(range(200)).binomial("coins", 1000, np.full((200, 50), 0.3))
     assert counts.shape == (200, 50)
     assert abs(np.mean(counts) - 300) < 6 * np.sqrt(210 / 10000)  # six standard errors: false alarm 2e-9

@@ -31,7 +31,6 @@ def exactly(pair: exact_sums.Pair, place: tuple[int, ...] = (0,)) -> Fraction:
 
 
 def test_neighbours_differ_by_the_replaced_value_only() -> None:
-    """A user's replacement moves the computed sum by more than it moves the real one."""
     one, other = drifting(1.0), drifting(-1.0)
     assert np.all(np.sum(one, axis=-2) - np.sum(other, axis=-2) > 2 + 2.0**-18)  # what plain sums do
     assert exactly(exact_sum(one, 1.0)) - exactly(exact_sum(other, 1.0)) == 2
@@ -57,7 +56,6 @@ numbers = st.floats(-1e30, 1e30, allow_subnormal=False).filter(lambda x: x == 0 
 @settings(deadline=None)
 @given(numbers, numbers)
 def test_pairs_hold_sums_and_products_exactly(a: float, b: float) -> None:
-    """A sum or product of two floats would lose what does not fit into one."""
     one, other = np.array([a]), np.array([b])
     assert exactly(exact_sums.two_sum(one, other)) == Fraction(a) + Fraction(b)
     assert exactly(exact_sums.two_product(one, other)) == Fraction(a) * Fraction(b)
@@ -69,7 +67,6 @@ def test_pairs_hold_sums_and_products_exactly(a: float, b: float) -> None:
 @settings(deadline=None)
 @given(st.floats(0.5, 1.0), st.integers(-300, 300), st.integers(-(2**51), 2**51), st.floats(-1, 1), st.booleans())
 def test_the_nearest_grid_point_is_exact(mantissa: float, exponent: int, whole: int, part: float, half: bool) -> None:
-    """A pair would be rounded to the wrong grid point, or its float would not tell which one."""
     grid = math.ldexp(mantissa, exponent)
     exact = (Fraction(whole) + (Fraction(1, 2) if half else Fraction(part))) * Fraction(grid)
     high = float(exact)
@@ -82,7 +79,6 @@ def test_the_nearest_grid_point_is_exact(mantissa: float, exponent: int, whole: 
 
 
 def test_sums_beyond_the_integers_are_refused() -> None:
-    """A sum of more grid steps than a float can tell apart would be released."""
     with pytest.raises(InvalidStatistic, match="2\\^51"):
         exact_sums.find_nearest_grid_point((np.array([2.0**52]), np.zeros(1)), 1.0)
     with pytest.raises(InvalidStatistic, match="2\\^62"):
@@ -91,7 +87,6 @@ def test_sums_beyond_the_integers_are_refused() -> None:
 
 @pytest.mark.parametrize("bound", [1.0, 2.0, math.nextafter(1.0, 0.0), 3e-7, 1e9])
 def test_integers_on_the_wire_have_the_same_exact_sum(bound: float) -> None:
-    """Statistics sent as 64-bit steps add up to another number than the statistics themselves, in any order."""
     rng = np.random.default_rng(3)
     shares = np.concatenate([rng.uniform(-1, 1, (500, 2)), np.ones((30, 2)), -np.ones((9, 2)), np.zeros((1, 2))])
     values = bound * shares

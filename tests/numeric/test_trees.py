@@ -13,7 +13,6 @@ from ..drawn import examples
 
 @given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 3), st.integers(0, 2**31))
 def test_sums_of_parts_are_numpys(degree: int, count: int, dim: int, seed: int) -> None:
-    """Few parts are added up to other numbers than many, in whole numbers or in the last bit of others."""
     rng = np.random.default_rng(seed)
     parts = rng.normal(size=(2, count * degree + rng.integers(3), dim)) * 10.0 ** rng.integers(-9, 9, (2, 1, 1))
     for each in (parts, rng.integers(0, 2**40, parts.shape)):
@@ -25,7 +24,6 @@ def test_sums_of_parts_are_numpys(degree: int, count: int, dim: int, seed: int) 
 def test_what_is_after_a_block_is_the_same_for_few_and_many_parts(
     degree: int, count: int, rest: int, seed: int
 ) -> None:
-    """Blocks of few parts belong to another parent than those of many."""
     rng = np.random.default_rng(seed)
     low, high = rng.normal(size=(2, count * degree + rest % degree, 1)), rng.normal(size=(2, count, 1))
     found = trees.compute_prefixes([low, high], [degree])
@@ -37,7 +35,6 @@ def test_what_is_after_a_block_is_the_same_for_few_and_many_parts(
 @examples(30, full=100)
 @given(st.integers(1, 60), st.lists(st.integers(2, 5), max_size=3), st.integers(0, 2**31))
 def test_prefixes_are_sums_of_maximal_blocks(lowest: int, degrees: list[int], seed: int) -> None:
-    """A prefix is built of other blocks than the largest complete ones, or in the wrong average."""
     rng = np.random.default_rng(seed)
     counts = [lowest]
     for degree in degrees:

@@ -118,7 +118,6 @@ def test_intervals_hold_the_truth(name: str) -> None:
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("rewards", REWARDS)
 def test_intervals_hold_the_truth_of_every_kind(rewards: str, trust: str, epsilon: float) -> None:
-    """Of 100 intervals of each estimator 5 % miss the truth, for every kind of rewards (false alarm 1e-6 each)."""
     runs = range(10**6, 10**6 + 100)
     misses = {name: missed(name, rewards, TRUSTS[trust](epsilon), runs, people=1000) for name in ESTIMATES}
     assert max(misses.values()) <= allowed(100, 1e-6), misses
@@ -137,7 +136,6 @@ def measured(runs: int, estimates: Callable[[int], list[tuple[Triple, float]]]) 
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_intervals_of_visits_to_a_doctor_hold_the_truth(epsilon: float) -> None:
-    """Of 200 SNIPS intervals for an arm of a real trial 5 % miss, and none is reversed (false alarm 1e-5)."""
     arms, counts = visits()
     private: dict[str, Any] = {"privacy": bd.central(epsilon=epsilon, delta=1e-5), "weight_bound": 19.0, "path": "law"}
     true = float(counts[arms == 1].mean())
@@ -151,7 +149,6 @@ def test_intervals_of_visits_to_a_doctor_hold_the_truth(epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 @pytest.mark.parametrize("method", ["snips", "ips"])
 def test_comparisons_of_visits_to_a_doctor_hold_the_truth(method: str, epsilon: float) -> None:
-    """Of 200 intervals of each of three arms of a real trial, and of each difference, 5 % miss (false alarm 1e-6)."""
     arms, counts = visits()
     true = [float(counts[arms == arm].mean()) for arm in range(3)]
     private: dict[str, Any] = {"privacy": bd.central(epsilon=epsilon, delta=1e-5), "path": "law"}
@@ -169,7 +166,6 @@ def test_comparisons_of_visits_to_a_doctor_hold_the_truth(method: str, epsilon: 
 
 @pytest.mark.parametrize("trust", ["central", "shuffle"])
 def test_intervals_of_rewards_that_hardly_vary_hold_the_truth(trust: str) -> None:
-    """Of 100 intervals of rewards of .9 +- .05, whose released variance is often negative, 5 % miss (alarm 1e-5)."""
 
     def of_seed(seed: int) -> list[tuple[Triple, float]]:
         rng = np.random.default_rng(seed)
@@ -182,7 +178,6 @@ def test_intervals_of_rewards_that_hardly_vary_hold_the_truth(trust: str) -> Non
 
 @pytest.mark.parametrize("target", ["uniform", "arm:0"])
 def test_rewards_that_never_varied_may_vary(target: str) -> None:
-    """Where all rewards were 1, the interval holds every value from which that has a probability of 10 % or more."""
     log = trial(50, 0, (1.0, 1.0))
     people = 50 if target == "uniform" else int(np.sum(log.arms == 0))
     for estimate in (bd.ope.snips, bd.ope.ips):

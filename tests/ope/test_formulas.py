@@ -125,7 +125,6 @@ def test_rewards_on_another_scale(name: str) -> None:
 
 
 def test_a_baseline_is_a_control_variate() -> None:
-    """IPS around a baseline is not b + mean w (r - b)."""
     log, target, _ = stored()
     for b in (0.0, 0.5, 0.9):
         value = bd.ope.ips(log, target, baseline=b)
@@ -146,7 +145,6 @@ def test_sizes_and_cut_probability() -> None:
 
 
 def test_intervals_of_means_have_the_usual_width() -> None:
-    """At many people the interval is not 1.96 standard errors to either side, to two percent."""
     log = clinic(20_000, 1)
     for value in (bd.ope.ips(log, bold), bd.ope.dr(log, bold, q=model), bd.ope.snips(log, bold)):
         low, high = value.interval()
@@ -156,7 +154,6 @@ def test_intervals_of_means_have_the_usual_width() -> None:
 
 
 def test_infinite_epsilon_is_no_privacy() -> None:
-    """Without noise the estimate is another than without privacy."""
     log = clinic(500, 2)
     free = bd.ope.snips(log, bold, privacy=bd.central(epsilon=np.inf, delta=1e-5))
     assert free.estimate == bd.ope.snips(log, bold).estimate

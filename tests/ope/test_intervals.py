@@ -28,7 +28,6 @@ SMALL = ("snips", "ips", "dr", "few, skewed", "ACTG 175, arm 1")
 
 
 def test_critical_values_are_those_of_imbens_and_manski() -> None:
-    """They are not 1.96 where nothing is hidden and 1.645 where much is, or do not solve their equation."""
     assert critical_value(0.95, 0.0) == pytest.approx(stats.norm.ppf(0.975))
     assert critical_value(0.95, 100.0) == pytest.approx(stats.norm.ppf(0.95))
     for apart in (0.1, 0.5, 1.0, 3.0):
@@ -42,7 +41,6 @@ def sums(value: float, weight: float, squares: tuple[float, float, float], **mor
 
 
 def test_ends_of_ratios_are_where_the_error_has_its_probability() -> None:
-    """At an end of Fieller's interval, an error of U - theta V as large as that has the probability of the tail."""
     law = RatioLaw(sums=sums(30.0, 200.0, (60.0, 10.0, 250.0)))
     low, high = law.limits(1.96)
     assert low < law.estimate < high
@@ -117,7 +115,6 @@ def of_people(weights: Any, rewards: Any, largest: float, rng: np.random.Generat
 
 @pytest.mark.parametrize("kind", REWARDS)
 def test_a_variance_of_released_sums_is_not_too_small(kind: str) -> None:
-    """Without an error of its release, the variance is at least the sum of w^2 (rho - theta)^2, for every theta."""
     rng, thetas = np.random.default_rng(0), np.linspace(-0.5, 0.5, 21)
     for weights in (4.0 * (rng.random(500) < 0.25), rng.uniform(0.0, 4.0, 500), np.ones(500)):
         rewards = REWARDS[kind](rng, 500)
@@ -130,7 +127,6 @@ def test_a_variance_of_released_sums_is_not_too_small(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", REWARDS)
 def test_estimated_skewness_brings_no_end_nearer_than_it_is(kind: str) -> None:
-    """A third cumulant brings no end nearer than the true one does; of rewards of 0 and 1 it is the true one."""
     rng = np.random.default_rng(1)
     for weights in (4.0 * (rng.random(2000) < 0.25), np.ones(2000)):
         rewards, largest = REWARDS[kind](rng, 2000), float(weights.max())
@@ -151,7 +147,6 @@ def test_estimated_skewness_brings_no_end_nearer_than_it_is(kind: str) -> None:
 @pytest.mark.parametrize("std", [0.5, 2.0, 8.0])
 @pytest.mark.parametrize("bound", [1.0, 2.0])
 def test_the_truth_is_rejected_as_often_as_the_level_says(kind: str, std: float, bound: float) -> None:
-    """Of 2,000 tests of the true value at 95 %, 5 % reject it, whatever rewards and noise (false alarm 1e-5)."""
     rng, people, runs = np.random.default_rng(2), 2000, 2000
     true = {"binary": 0.3, "rare": 0.03, "graded": 0.5, "narrow": 0.9, "low": 0.1}[kind] - 0.5
     noise = [std**2 * bound**2] * 2 + [std**2 * bound**4] * 3
@@ -182,7 +177,6 @@ SUMS = st.builds(
 def test_every_interval_holds_its_estimate(
     one: WeightedSums, other: WeightedSums, level: float, apart: bool, share: float
 ) -> None:
-    """low <= estimate <= high, and all three are numbers, whatever was released, for means, ratios and differences."""
     mean = MeanLaw(value=one.value / 300, spread=ErrorSpread(
         sampled=other.value, noise=one.noise[0], error=one.noise[2]),
                 surprise=(0.1, 0.2), inside=(0.0, 1.0))  # fmt: skip
@@ -202,7 +196,6 @@ def test_every_interval_holds_its_estimate(
 )  # fmt: skip
 @settings(max_examples=20, deadline=None, derandomize=True)
 def test_values_of_any_log_are_in_order_and_json(rewards: list[float], seed: int, epsilon: float, trust: str) -> None:
-    """low <= estimate <= high for every estimator on a log of a few people, and the values are JSON."""
     log = bd.Log(contexts=np.zeros((len(rewards), 0)), arms=np.arange(len(rewards)) % 2, rewards=np.array(rewards),
                  propensities=np.full(len(rewards), 0.5), names=(0, 1), floor=0.5)  # fmt: skip
     private: dict[str, Any] = {}
@@ -226,7 +219,6 @@ def test_values_of_any_log_are_in_order_and_json(rewards: list[float], seed: int
 
 
 def test_a_mean_without_spread_is_a_point() -> None:
-    """A mean whose error has no variance, and that no unseen person can move, has an interval without a width."""
     assert MeanLaw(value=0.3, spread=ErrorSpread(sampled=0.0)).limits(1.96) == (0.3, 0.3)
     low, high = MeanLaw(value=0.3, spread=ErrorSpread(sampled=0.0), surprise=(0.01, 0.02)).limits(1.96)
     assert 0.3 - low < high - 0.3
@@ -254,7 +246,6 @@ def test_intervals_cover_as_they_say(name: str, privacy: bd.protocols.Privacy | 
 
 
 def test_noise_that_is_forgotten_is_seen() -> None:
-    """Intervals without the noise's share would pass for covering ones: what checks them is blind."""
     log, misses = clinic(1000, 0), 0
     exact = bd.ope.snips(log, bold).estimate
     for seed in range(200):
@@ -265,7 +256,6 @@ def test_noise_that_is_forgotten_is_seen() -> None:
 
 
 def test_clipping_is_covered_whatever_it_hides() -> None:
-    """Where weights are cut at 2 and rewards of what is hidden are all 1, or all 0, intervals miss the truth."""
     for high in (0.0, 1.0):
         hits = 0
         for seed in range(100):

@@ -21,7 +21,6 @@ def short(log: bd.Log) -> bd.Log:
 
 
 def test_a_model_is_the_regression_of_each_arm() -> None:
-    """Without privacy a model is not the ridge regression of each arm's rewards."""
     log = short(clinic(4000, 1))
     model = bd.ope.reward_model(log)
     seen = log.contexts / np.maximum(np.linalg.norm(log.contexts, axis=1, keepdims=True), 1.0)
@@ -73,6 +72,5 @@ def test_models_of_arms_with_features_and_without_any() -> None:
     "q", [None, "x", [0.1], lambda x: 1 / 0, lambda x: np.full((20, 3), math.nan), np.zeros((3, 3))]
 )
 def test_what_is_no_model_is_refused(q: object) -> None:
-    """Something that expects nothing of arms passes for a model."""
     with pytest.raises(BandannaError):
         bd.ope.dr(clinic(20, 0), bold, q=q)

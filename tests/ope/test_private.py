@@ -93,7 +93,6 @@ def test_one_replaced_person_moves_the_sum_by_the_sensitivity_at_most(
 
 @pytest.mark.parametrize("name", ["ips", "snips", "compare arms"])
 def test_the_budget_is_kept_and_used(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worst pair of people can be told apart better than (1, 1e-5), or the noise could be smaller."""
     statistic = captured(name, log_of(people()), monkeypatch).statistic
     apart = np.linalg.norm(statistic.values[:, None] - statistic.values[None], axis=-1).max()
     std = bd.protocols.protocol_for(CENTRAL, statistic.domain, statistic.users).std(statistic.users)
@@ -123,7 +122,6 @@ def test_the_noise_that_is_stated_is_drawn(name: str, path: str) -> None:
 
 
 def test_a_fifth_less_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise of 80 % of what is stated passes the test above."""
     protocol = type(bd.protocols.protocol_for(CENTRAL, bd.device.ImportanceWeightDomain(bound=4.0, moments=True), 60))
     honest = protocol.release
 
@@ -139,7 +137,6 @@ def test_a_fifth_less_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", TRUSTS)
 @pytest.mark.parametrize("estimate", ESTIMATES)
 def test_every_estimate_in_every_trust_model(estimate: str, name: str) -> None:
-    """An estimate has no value, interval or guarantee under some trust model, or promises more than its budget."""
     log = clinic(120, 3)
     value = ESTIMATES[estimate](log, privacy=TRUSTS[name], seed=1, path="law")
     stated = value.guarantee
@@ -155,7 +152,6 @@ def test_every_estimate_in_every_trust_model(estimate: str, name: str) -> None:
 
 
 def test_noise_is_secure_unless_a_seed_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a seed the noise comes from elsewhere than the operating system, or by a shortcut."""
     used: list[Any] = []
     real = sums._source
 
@@ -178,7 +174,6 @@ def test_noise_is_secure_unless_a_seed_is_given(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_private_value_holds_nothing_but_what_was_released() -> None:
-    """Two logs with the same sums have values that differ, or a value grows with its log: rows are in it."""
     sizes = [len(pickle.dumps(bd.ope.snips(clinic(n, 1), bold, privacy=CENTRAL, seed=1))) for n in (50, 5000)]
     assert abs(sizes[0] - sizes[1]) < 50
     free = [len(pickle.dumps(bd.ope.compare(clinic(n, 1), {"a": bold}))) for n in (50, 5000)]
@@ -186,7 +181,6 @@ def test_a_private_value_holds_nothing_but_what_was_released() -> None:
 
 
 def test_weights_need_a_public_bound() -> None:
-    """With privacy, a bound is taken from the log; or what is public by design is not known."""
     with pytest.raises(InvalidArgument, match="weight_bound"):
         bd.ope.snips(clinic(50, 1, floor=None), bold, privacy=CENTRAL)
     assert bd.ope.snips(clinic(50, 1), bold, privacy=CENTRAL, seed=1).weight_bound == pytest.approx(10.0)
@@ -200,7 +194,6 @@ def test_weights_need_a_public_bound() -> None:
 
 
 def test_many_arms_cost_no_more_than_one() -> None:
-    """Comparing all arms needs more noise than evaluating one, or other targets less than sqrt J times it."""
     log = trial(2000, 1)
     one = bd.ope.snips(log, "arm:1", privacy=CENTRAL, seed=1)
     arms = bd.ope.compare(log, [f"arm:{k}" for k in range(4)], privacy=CENTRAL, seed=1)
@@ -226,7 +219,6 @@ def test_differences_are_covered(privacy: bd.protocols.Privacy | None) -> None:
 
 
 def test_differences_of_policies_know_what_they_share() -> None:
-    """Without privacy, two policies that agree differ by more than nothing; with it, the worst case is not covered."""
     log = clinic(1000, 1)
     near = {"bold": bold, "nearly": lambda x: 0.98 * bold(x) + 0.02 / 3}
     free = bd.ope.compare(log, near)
@@ -243,7 +235,6 @@ def test_differences_of_policies_know_what_they_share() -> None:
 
 
 def test_doubly_robust_noise_is_that_of_its_range() -> None:
-    """A model that stays near the middle needs as much noise as one that may say anything."""
     log = clinic(500, 1)
     noise = [bd.ope.dr(log, bold, q=model, spread=h, privacy=CENTRAL, seed=1).noise_std for h in (0.0, 0.1, 0.5)]
     assert noise[0] < noise[1] < noise[2]
@@ -261,7 +252,6 @@ def test_confidence_of_the_tests_own_numbers() -> None:
 
 
 def test_a_tiny_propensity_is_not_announced(recwarn: pytest.WarningsRecorder) -> None:
-    """NumPy's warning of an overflow says that somebody's propensity is tiny; or the guarantee hides what arms tell."""
     log = bd.Log(contexts=np.zeros((50, 0)), arms=np.arange(50) % 2, rewards=np.ones(50), names=("a", "b"),
                  propensities=np.r_[5e-324, np.full(49, 0.5)])  # fmt: skip
     value = bd.ope.snips(log, "arm:a", weight_bound=2.0, privacy=CENTRAL)
@@ -270,7 +260,6 @@ def test_a_tiny_propensity_is_not_announced(recwarn: pytest.WarningsRecorder) ->
 
 
 def test_arms_that_occur_are_no_secret_to_be_kept() -> None:
-    """Whether anybody was given an arm shows in a private value: in its bound, in K, or in which targets there are."""
     rows = {"arm": ["red", "blue"] * 30 + ["green"], "reward": [1.0, 0.0] * 30 + [1.0]}
     columns = {"arm": "arm", "reward": "reward", "propensity": 1 / 3}
     found = bd.Log.from_frame(rows, **columns)

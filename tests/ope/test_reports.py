@@ -35,7 +35,6 @@ class Tags(HTMLParser):
 
 
 def test_a_report_says_what_matters() -> None:
-    """A reader does not find estimate, interval, people, sample size, cut weights, noise or promise."""
     text = str(bd.ope.snips(trial(2000, 1), "arm:1", privacy=CENTRAL, seed=1))
     for words in ("SNIPS of always 1: 0.", "95 % interval", "2,000 people", "effective sample size", "at most 4",
                   "privacy's noise alone", "epsilon = 1", "seeded"):  # fmt: skip
@@ -47,7 +46,6 @@ def test_a_report_says_what_matters() -> None:
 
 @pytest.mark.parametrize("private", [False, True])
 def test_diagnostics_are_plain_and_show_no_raw_weights(private: bool) -> None:
-    """Diagnostics are not JSON; or a private value tells how single weights are distributed."""
     options: dict[str, Any] = {"privacy": CENTRAL, "seed": 1} if private else {}
     told = json.loads(json.dumps(bd.ope.snips(clinic(800, 1), bold, **options).diagnostics(), allow_nan=False))
     assert told["people"] == 800
@@ -59,7 +57,6 @@ def test_diagnostics_are_plain_and_show_no_raw_weights(private: bool) -> None:
 
 
 def test_the_overlap_is_that_of_the_weights() -> None:
-    """Mean, largest and histogram of weights are others than those of pi/p."""
     log = clinic(500, 1)
     weights = bold(log.contexts)[np.arange(500), log.arms] / log.propensities
     told = bd.ope.overlap(log, bold)
@@ -72,7 +69,6 @@ def test_the_overlap_is_that_of_the_weights() -> None:
 
 @pytest.mark.parametrize("private", [False, True])
 def test_a_page_needs_nothing_from_elsewhere(private: bool, tmp_path: Path) -> None:
-    """A page is no HTML, loads something, or shows weights that were not released."""
     options: dict[str, Any] = {"privacy": CENTRAL, "seed": 1} if private else {}
     value = bd.ope.snips(trial(300, 1), "arm:1", **options)
     value.page(tmp_path / "value.html")
@@ -87,7 +83,6 @@ def test_a_page_needs_nothing_from_elsewhere(private: bool, tmp_path: Path) -> N
 
 
 def test_counts_on_a_page_are_written_in_full() -> None:
-    """Ten thousand people are 1e+04, or as many as their share of a weight has digits."""
     value = bd.ope.snips(trial(10_000, 1), "uniform")
     text = render_value_page(value)
     assert "<td>people in the log</td><td>10,000</td>" in text
@@ -100,7 +95,6 @@ def test_counts_on_a_page_are_written_in_full() -> None:
 
 
 def test_names_in_a_page_are_text(tmp_path: Path) -> None:
-    """The name of an arm becomes part of the page's HTML."""
     frame = {"arm": ["<b>x</b>", "y"] * 20, "reward": [0, 1] * 20}
     log = bd.Log.from_frame(frame, arm="arm", reward="reward", propensity=0.5)
     bd.ope.snips(log, "arm:<b>x</b>").page(tmp_path / "value.html")

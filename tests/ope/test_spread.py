@@ -47,17 +47,14 @@ def missed(level: float, laplace: bool) -> Floats:
 @pytest.mark.parametrize("laplace", [False, True], ids=["normal", "laplace"])
 @pytest.mark.often(of=lambda level: level == 0.95)
 def test_a_released_variance_keeps_the_level(level: float, laplace: bool) -> None:
-    """An error is missed at most as often as the level says, for every variance and every noise of its release."""
     assert np.all(missed(level, laplace) <= (1 - level) * 1.005)
 
 
 def test_a_precise_variance_gives_the_level_itself() -> None:
-    """Where the released variance is precise, errors are missed as often as the level says, and not less often."""
     assert missed(0.95, False)[0, 2:] == pytest.approx(0.05, rel=0.005)
 
 
 def test_a_released_variance_is_students() -> None:
-    """To second order in its error, a released variance is Student's t with Satterthwaite's degrees of freedom."""
     for error in (0.05, 0.1):
         freedom = 2 / error**2
         far = stats.t.ppf(0.975, freedom)
@@ -70,7 +67,6 @@ def test_a_released_variance_is_students() -> None:
 
 @pytest.mark.parametrize("released", [-1e9, -30.0, -1.0, 0.0, 1.0, 1e9])
 def test_no_variance_is_below_that_of_the_noise(released: float) -> None:
-    """Whatever is released of the sampling variance, the variance is at least that of the noise, which is known."""
     for error in (0.0, 0.5, 100.0):
         spread = ErrorSpread(sampled=released, noise=2.0, error=error)
         assert np.all(possible_variances(spread)[0] >= 2.0)
@@ -79,7 +75,6 @@ def test_no_variance_is_below_that_of_the_noise(released: float) -> None:
 
 
 def test_skewness_is_corrected_to_first_order() -> None:
-    """The deviate of a studentised sum is d - g (2 d^2 + 1)/6 to first order in the skewness g, on both sides."""
     d = np.linspace(0.0, 3.0, 13)
     for g in (1e-4, -1e-4):
         assert skewed_deviate(d, np.full_like(d, g)) == pytest.approx(d - g * (2 * d**2 + 1) / 6, abs=1e-6)
@@ -88,7 +83,6 @@ def test_skewness_is_corrected_to_first_order() -> None:
 
 
 def test_one_more_person_makes_every_end_farther() -> None:
-    """An error of a deviation or more is never less likely with one unseen person on its side than without."""
     d = np.linspace(1.0, 5.0, 26)
     for third in (-0.3, 0.0, 0.3):
         for side in (-1, 1):
@@ -99,7 +93,6 @@ def test_one_more_person_makes_every_end_farther() -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 0.999])
 def test_the_tail_of_laplace_and_normal_noise_is_their_convolution(share: float) -> None:
-    """The tail of a sum of Laplace and normal noise is what integration gives."""
     for y in (-1.0, 0.0, 0.7, 2.0, 5.0):
         law = stats.laplace(scale=np.sqrt(share / 2))
         wanted = integrate.quad(

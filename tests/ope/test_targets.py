@@ -60,7 +60,6 @@ def test_functions_of_contexts() -> None:
     ],
 )
 def test_what_is_no_target_is_refused(target: Any, words: str) -> None:
-    """Something that has no probabilities is evaluated, or the message does not say what has."""
     with pytest.raises(BandannaError) as caught:
         bd.ope.snips(clinic(30, 0), target)
     assert words in str(caught.value)
@@ -76,7 +75,6 @@ def learned(policy: Any, log: bd.Log) -> bd.Agent:
 
 
 def test_an_agent_is_what_it_would_do() -> None:
-    """The probabilities of an agent are not those with which it decides (five standard errors and 0.02: below 1e-6)."""
     policy = bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, alpha=2.0, privacy=bd.none())
     agent = learned(policy, clinic(100, 1))
     log = clinic(4, 2)
@@ -105,7 +103,6 @@ def test_tied_arms_share_the_probability() -> None:
 
 
 def test_a_saved_agent_is_found(tmp_path: Path) -> None:
-    """A save evaluates as another policy than the agent that wrote it, or something else passes for one."""
     agent = learned(bd.LinTS(n_arms=3, features=2, horizon=100, batch=50, privacy=bd.none()), clinic(100, 1))
     agent.save(tmp_path / "agent")
     log = clinic(200, 3)
@@ -119,7 +116,6 @@ def test_a_saved_agent_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", [("none", "letter", "call"), ("call", "none", "letter")])
 def test_arms_are_known_by_their_names(order: tuple[str, ...], tmp_path: Path) -> None:
-    """An agent that has its arms in another order than the log is evaluated as one that gives other arms."""
     plain = clinic(150, 1)
     names = ("call", "letter", "none")
     log = bd.Log(contexts=plain.contexts / 5, arms=plain.arms, rewards=plain.rewards, propensities=plain.propensities,
@@ -140,7 +136,6 @@ def test_arms_are_known_by_their_names(order: tuple[str, ...], tmp_path: Path) -
 
 
 def test_an_exported_task_is_found(tmp_path: Path) -> None:
-    """What a task has published cannot be evaluated, or a publication that was changed passes."""
     task, secrets = a_task(bd.make("LinTS-SDP", dim=2, horizon=60, epsilon=5.0, delta=1e-3, batch=20))
     (tmp_path / "roles").mkdir()
     inside = Inside(task, secrets, tmp_path / "roles")
@@ -170,7 +165,6 @@ def test_an_exported_task_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arms", [3, 40, 100])
 def test_what_a_person_weighs_depends_on_nobody_else(arms: int) -> None:
-    """Ties are drawn with coins whose places others decide: one replaced person moves everybody's weight."""
     policy, n = bd.LinUCB(dim=2, horizon=100, batch=50, privacy=bd.central(epsilon=1.0, delta=1e-5)), 60
     tied, rng = np.tile([0.6, 0.0], (n, arms, 1)), np.random.default_rng(1)
     alone = tied.copy()

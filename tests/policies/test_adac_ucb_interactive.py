@@ -65,7 +65,6 @@ def explicit(std: float) -> ExplicitPolicy:
     "rho", [pytest.param(0.05, marks=pytest.mark.full), 0.5, pytest.param(2.0, marks=pytest.mark.full)]
 )
 def test_no_adversary_learns_more_than_rho(rho: float) -> None:
-    """Theorem 12 of 004 would fail: some adversary and two neighbouring tables tell more than rho-zCDP allows."""
     policy = explicit(1 / math.sqrt(2 * rho))
     loss = policy.interactive.rho(relative=1e-2)
     assert 0.4 * rho < loss <= rho  # a decision compares two noisy means: about half of the budget shows in 5 rounds
@@ -73,7 +72,6 @@ def test_no_adversary_learns_more_than_rho(rho: float) -> None:
 
 
 def test_the_loss_stays_below_one_release_of_the_mechanism() -> None:
-    """The generic proof's consequence for (epsilon, delta) would fail: the view is post-processing of one release."""
     std = 1.0
     policy = explicit(std)
     for epsilon in (0.0, 0.2, 0.5, 1.0, 2.0) if LONG[0] else (0.0, 0.5, 2.0):
@@ -81,7 +79,6 @@ def test_the_loss_stays_below_one_release_of_the_mechanism() -> None:
 
 
 def test_less_noise_would_be_noticed() -> None:
-    """The accountant would not see that the noise is 20 % too small for the rho that is claimed."""
     rho = 0.5
     noise = UCBEpisodes(n_arms=2, horizon=5, privacy=central(rho=rho)).protocol
     assert isinstance(noise, CentralGaussian)
@@ -94,7 +91,6 @@ def test_less_noise_would_be_noticed() -> None:
 
 @pytest.mark.parametrize("rewards", [(0, 1, 1, 0), (1, 0, 0, 0), (1, 1, 0, 1)])
 def test_the_policy_has_the_law_of_the_quadrature(rewards: tuple[int, ...]) -> None:
-    """The audited law would not be that of the code: 100,000 runs, chi-squared; false alarm once in 1e6 each."""
     runs, rho = 100_000, 0.5
     policy = UCBEpisodes(n_arms=2, horizon=5, privacy=central(rho=rho))
     source, state = FastNoise(np.random.default_rng(3)), policy.init(replicates=(runs,))

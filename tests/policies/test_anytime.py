@@ -18,7 +18,6 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def test_phases_double_and_begin_from_nothing() -> None:
-    """A phase is not twice as long as the one before, keeps what the one before has learned, or shares its failure."""
     policy = Anytime(first=LinUCB(dim=2, horizon=40, batch=20, failure=0.04, privacy=none()))
     teacher, rng, seen = Teacher(policy), np.random.default_rng(1), []
     for _ in range(6):  # 2 + 4 batches
@@ -34,7 +33,6 @@ def test_phases_double_and_begin_from_nothing() -> None:
 
 @pytest.mark.parametrize("privacy", [none(), central(**BUDGET), local(**BUDGET), shuffle(**BUDGET)])
 def test_every_phase_keeps_the_budget(privacy: Privacy) -> None:
-    """A later phase is less private than the guarantee of the whole."""
     policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))
     for j in range(4):
         assert policy.phase(j).guarantee.epsilon <= policy.guarantee.epsilon
@@ -44,7 +42,6 @@ def test_every_phase_keeps_the_budget(privacy: Privacy) -> None:
 @pytest.mark.parametrize("fixed", [True, False])
 @pytest.mark.parametrize("privacy", [none(), central(**BUDGET), shuffle(**BUDGET)])
 def test_it_can_be_stopped_at_any_time(fixed: bool, privacy: Privacy) -> None:
-    """The regret before round t depends on when the run is stopped after it."""
     policy = Anytime(first=LinUCB(dim=3, horizon=64, batch=16, privacy=privacy))
     env = LinearContextual(dim=3, n_arms=7, fixed=fixed)
     long = simulate(policy, env, n_seeds=2, seed=3, horizon=400, checkpoints=400)
@@ -54,7 +51,6 @@ def test_it_can_be_stopped_at_any_time(fixed: bool, privacy: Privacy) -> None:
 
 
 def test_a_horizon_must_be_given_and_may_not_be_exceeded() -> None:
-    """A simulation of unknown length starts, or one beyond the horizon that the noise was made for."""
     env = LinearContextual(dim=3, n_arms=7)
     with pytest.raises(InvalidArgument, match="horizon"):
         simulate(Anytime(first=LinUCB(dim=3, horizon=64, privacy=none())), env)
@@ -66,7 +62,6 @@ def test_a_horizon_must_be_given_and_may_not_be_exceeded() -> None:
 
 
 def test_returning_users_where_their_price_covers_one_phase_only() -> None:
-    """A person in two phases pays more than the budget, unnoticed."""
     for privacy in (central(**BUDGET, participations=2), shuffle(**BUDGET, participations=2, protocol="gaussian")):
         with pytest.raises(InvalidArgument, match="participations"):
             Anytime(first=LinUCB(dim=2, horizon=100, batch=20, privacy=privacy))

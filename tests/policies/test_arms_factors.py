@@ -53,7 +53,6 @@ def test_epochs_of_gaussian_elimination() -> None:
 
 
 def test_epochs_of_shuffled_elimination_are_planned_for_all_participations() -> None:
-    """Lengths are planned for less noise than bits of several participations have, or for 10 % less."""
     planned = [
         Elimination(
             n_arms=K,
@@ -69,7 +68,6 @@ def test_epochs_of_shuffled_elimination_are_planned_for_all_participations() -> 
 
 @pytest.mark.parametrize(("gap", "left"), [(1.99, 2), (2.01, 1)])
 def test_arms_leave_where_their_means_are_two_widths_below(gap: float, left: int) -> None:
-    """An arm leaves at another distance than 2 (h + c) from the best mean."""
     policy = Elimination(n_arms=2, horizon=10**5, failure=FAILURE, privacy=none())
     state = policy.init()
     episode = policy.episode(state)
@@ -107,7 +105,6 @@ def test_indices_of_every_round() -> None:
 
 @pytest.mark.parametrize(("excess", "chosen"), [(1.02, 1), (0.98, 0)])
 def test_the_arm_of_a_round_has_the_largest_index(excess: float, chosen: int) -> None:
-    """A rarely played arm is preferred at another mean than its bonus makes up for."""
     rounds, scale = 104, 18.0
     bonus = np.sqrt(scale * math.log(rounds + 1) / np.array([100.0, 4.0]))
     gap = (bonus[1] - bonus[0]) / excess
@@ -118,7 +115,6 @@ def test_the_arm_of_a_round_has_the_largest_index(excess: float, chosen: int) ->
 
 
 def test_thompson_counts_successes_and_plays_of_every_arm() -> None:
-    """What is asked for has another length than two numbers for each arm."""
     policy = Thompson(n_arms=5, horizon=10)
     assert policy.ask.protocol.domain.dim == 10
     assert policy.act(policy.init(), np.zeros((3, 5, 1)), device_coins()).actions.shape == (3,)

@@ -148,7 +148,6 @@ POLICIES = [linucb, oful, oful_jdp, batched, rarely_switching]
 def test_a_decision_is_the_same_in_any_company(
     policy: Callable[..., Callable[[Floats], Any]], seed: int, users: int, arms: int, dim: int, size: float
 ) -> None:
-    """What another user sends, or how many there are, changes a bit of somebody's index or the action."""
     rng = np.random.default_rng(seed)
     in_company(policy(rng, dim), near_tied(rng, users, arms, dim, size), rng)
 
@@ -161,7 +160,6 @@ def test_a_decision_is_the_same_in_any_company(
 )
 @settings(max_examples=50)
 def test_a_report_is_the_same_in_any_company(seed: int, users: int, dim: int, size: float) -> None:
-    """What another user sends changes a bit of somebody's clipped features, statistic or projected report."""
     rng = np.random.default_rng(seed)
     features = near_tied(rng, users, 1, dim, size)[:, 0]
     policy, report, ball = LinUCB(dim=dim, horizon=10, privacy=none()), LinearReport(features=dim), Ball(dim=dim)
@@ -221,7 +219,6 @@ def test_a_seed_of_a_generalised_policy_decides_the_same_in_any_company(policy: 
 
 
 def test_a_far_estimate_moves_no_other() -> None:
-    """A seed whose Newton step must be halved, or whose projection needs more sweeps, changes its neighbours' bits."""
     rng = np.random.default_rng(0)
     x, theta = clip_norm(rng.normal(size=(12, 40, 3)), 1.0), rng.normal(size=(12, 3))
     x[::3] *= 30.0
@@ -242,7 +239,6 @@ def test_a_far_estimate_moves_no_other() -> None:
 
 
 def test_a_seed_of_thompson_sampling_draws_the_same_in_any_company() -> None:
-    """Coins for rewards inside the range are drawn because some other seed needs them."""
     policy = Thompson(n_arms=2, horizon=10)
     rewards = np.array([[1.0, 0.5], [0.0, 0.3], [0.5, 0.5], [0.4, 0.2]])  # (rounds, seeds)
     sums = []
@@ -257,7 +253,6 @@ def test_a_seed_of_thompson_sampling_draws_the_same_in_any_company() -> None:
 
 
 def test_an_index_beyond_single_precision_is_decided_by_itself() -> None:
-    """A row with huge numbers decides other rows' ties, or its own in another way than rows of common size."""
     tied = np.array([1.0, 1.0 + 2.0**-30, 0.5])
     with np.errstate(over="ignore"):
         for other in (1e38, 1e39, 1e100, 1e308, -1e300, math.inf):
@@ -270,7 +265,6 @@ def test_an_index_beyond_single_precision_is_decided_by_itself() -> None:
 
 @pytest.mark.parametrize("large", [1e38, -1e38, -3e38, -3.4e38, -3.5e38])
 def test_a_row_near_the_end_of_single_precision_is_decided_by_itself(large: float) -> None:
-    """A row that single precision just holds is scaled, and its small numbers tied, because another row is beyond."""
     row, beyond = np.array([large, 1e-30, 1.1e-30]), np.array([1e50, 0.0, 0.0])
     alone, in_company = round_to_single(row[None])[0], round_to_single(np.stack([row, beyond]))[0]
     np.testing.assert_array_equal(alone, in_company)
@@ -280,7 +274,6 @@ def test_a_row_near_the_end_of_single_precision_is_decided_by_itself(large: floa
     st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 3, 7, 50, 400]), st.floats(1e-3, 1e200), st.floats(1e-200, 1e300)
 )
 def test_clipping_twice_is_clipping_once(seed: int, dim: int, bound: float, size: float) -> None:
-    """A clipped vector is longer than the bound, is moved by a second clipping, or one inside is touched at all."""
     x = np.random.default_rng(seed).normal(size=(20, dim)) * size
     once = clip_norm(x, bound)
     assert clip_norm(once, bound).tobytes() == once.tobytes()

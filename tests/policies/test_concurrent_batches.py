@@ -20,7 +20,6 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_the_batch_has_the_least_regret(k: int) -> None:
-    """B + T^{1/2 + 1/(4k)} B^{-1/(4k)} is smaller for a batch that is half or twice as large."""
     horizon = 10**8
 
     def bound(size: float) -> float:
@@ -55,7 +54,6 @@ def test_which_batches_are_taken() -> None:
 
 
 def test_one_shuffler_is_the_sequential_model_for_linucb() -> None:
-    """With k = 1 and the same batches, noise, regulariser or radius differ from those of LinUCB-SDP-Vec."""
     given = {"dim": 2, "horizon": 2000, **BUDGET}
     one, sequential = make("LinUCB-CSDP", shufflers=1, **given), make("LinUCB-SDP-Vec", **given)
     assert one._channel.sizes == sequential._channel.sizes

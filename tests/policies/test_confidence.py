@@ -30,7 +30,6 @@ def paths(batches: int, dim: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("growing", [False, True], ids=["flat", "growing"])
 @pytest.mark.parametrize("dim", [1, 4])
 def test_noise_stays_within_its_bounds(dim: int, growing: bool) -> None:
-    """More than failure/3 of the noise paths leave their bound (2000 paths; six standard errors, false alarm 1e-8)."""
     failure, batches, draws = 0.3, 16, 2000
     std = np.sqrt(np.arange(1.0, batches + 1))
     matrix, vector = noise_bounds(std, dim, failure, independent=True, growing=growing)
@@ -49,7 +48,6 @@ def test_bounds_are_not_idle() -> None:
 
 
 def test_growing_bounds_help_early_and_cost_late() -> None:
-    """Dyadic blocks do not lower the first bounds, or lower the last one below the flat bound."""
     std = np.sqrt(np.arange(1.0, 65))
     flat, growing = (noise_bounds(std, 5, 0.05, independent=True, growing=g)[0] for g in (False, True))
     assert growing[0] < 0.3 * flat[0]
@@ -58,7 +56,6 @@ def test_growing_bounds_help_early_and_cost_late() -> None:
 
 
 def test_no_noise_leaves_ridge_regression() -> None:
-    """Without noise the regulariser is not the ridge, or the radius not that of the clear policy."""
     got = compute_confidence(
         np.zeros(3),
         RunLengthSizes(((10, 3),)),
@@ -76,7 +73,6 @@ def test_no_noise_leaves_ridge_regression() -> None:
 
 
 def test_mean_norm_is_above_the_mean() -> None:
-    """In one dimension E|N| is sqrt(2/pi); the constant in use is not above it, or is far above."""
     assert np.sqrt(2 / np.pi) < confidence.mean_norm(1) < np.sqrt(2 / np.pi) + 0.1
 
 
@@ -137,7 +133,6 @@ def test_theorem_c3_bounds_the_error_of_every_entry() -> None:
 
 
 def test_noise_of_every_entry_stays_within_its_bounds() -> None:
-    """Matrices whose entries all have variance 1 exceed sqrt 2 times the isometric bound no more often than stated."""
     for dim in (1, 2, 6):
         raw = np.triu(np.random.default_rng(4).standard_normal((4_000, dim, dim)))
         norms = np.abs(np.linalg.eigvalsh(raw + np.swapaxes(np.triu(raw, 1), 1, 2))).max(axis=1)
@@ -171,7 +166,6 @@ def test_radii_of_random_directions_hold_for_every_report(dim: int, length: floa
 
 
 def test_the_best_batch_has_the_least_bound() -> None:
-    """A batch size beside the best one has a smaller regret bound, or the size is none that the protocol takes."""
     for privacy in (none(), shuffle(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5)):
         policy = LinUCB(dim=3, horizon=600, privacy=privacy, batch="best", confidence="lemma")
         size = policy._channel.sizes[0]

@@ -122,7 +122,6 @@ def test_actions_leave_two_widths_below_the_best(gap: float, left: int) -> None:
 
 
 def test_a_phase_has_as_many_rounds_as_its_level_says() -> None:
-    """Actions are played less than h_l pi_l(x) times, or the action 0 less than h_l times."""
     policy = phased(horizon=10**4)
     state = policy.init(arms=np.eye(3))
     for level in (4, 5):
@@ -133,7 +132,6 @@ def test_a_phase_has_as_many_rounds_as_its_level_says() -> None:
 
 
 def test_reports_have_a_number_for_every_action() -> None:
-    """Noise is that of one action's average where several are reported; or a promise that of fewer actions."""
     privacy = central(rho=0.5)
     made = phase_protocol_for(privacy, actions=16, clients=100, bound=1.5)
     assert made.domain.dim == 16
@@ -141,7 +139,6 @@ def test_reports_have_a_number_for_every_action() -> None:
 
 
 def test_the_promise_covers_every_action_of_a_design(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The promise is that of fewer actions than a design can have: 4 d log log d + 16, or d(d+1)/2 if it is optimal."""
     asked: list[int] = []
     real = population.compute_promised_guarantee
 

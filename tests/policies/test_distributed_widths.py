@@ -105,7 +105,6 @@ def test_the_width_of_directions_by_hand() -> None:
     ],
 )
 def test_local_reports_are_those_of_less_noise(options: dict[str, Any], kind: type[Any]) -> None:
-    """LDP-DPE sends directions where their largest deviation is below the Gaussian's, unless it is told otherwise."""
     policy = make("LDP-DPE", dim=5, horizon=1000, **options)
     phase = policy.episode(policy.init(np.eye(5)))
     made = policy.protocol(phase)
@@ -120,7 +119,6 @@ def test_local_reports_are_those_of_less_noise(options: dict[str, Any], kind: ty
 
 
 def test_a_single_action_has_gaussian_reports() -> None:
-    """Directions need two numbers: a phase with one action runs, within the promise, whose delta it spends."""
     policy = make("LDP-DPE", dim=2, horizon=1000, epsilon=1.0, delta=1e-5)
     several, single = (policy.protocol(policy.episode(policy.init(arms))) for arms in (np.eye(2), [[1.0, 0.0]]))
     assert isinstance(several, LocalUnit)
@@ -130,7 +128,6 @@ def test_a_single_action_has_gaussian_reports() -> None:
 
 
 def test_a_direction_with_less_noise_is_noticed() -> None:
-    """A direction with 20 % less noise than the promise needs is not run."""
     privacy = choose_local_protocol(local(epsilon=1.0, delta=1e-5), most_actions=16, bound=1.0)
     promised = compute_promised_guarantee(privacy, most_actions=16, most_clients=100, bound=1.0)
     for actions in (2, 5, 16):
@@ -143,7 +140,6 @@ def test_a_direction_with_less_noise_is_noticed() -> None:
 
 @pytest.mark.parametrize("protocol", ["unit", "auto"])
 def test_printed_widths_are_for_gaussian_reports(protocol: str) -> None:
-    """The printed width of Gaussian noise is not used for directions."""
     with pytest.raises(InvalidArgument, match="Gaussian reports"):
         make("LDP-DPE", dim=5, horizon=100, epsilon=1.0, delta=1e-5, protocol=protocol, confidence="paper")
 
@@ -175,7 +171,6 @@ def test_printed_widths_have_the_printed_support_and_noise(name: str, dim: int) 
 
 
 def test_printed_noise_of_shuffled_averages_grows_with_their_norm() -> None:
-    """The printed binomial noise of s averages is sqrt(s) times that of one, beside its logarithm."""
     privacy = shuffle(epsilon=1.0, delta=1e-5, calibration="paper")
     for actions in (4, 25):
         one, several = (phase_protocol_for(privacy, actions=each, clients=100, bound=1.0) for each in (1, actions))
@@ -184,7 +179,6 @@ def test_printed_noise_of_shuffled_averages_grows_with_their_norm() -> None:
 
 
 def test_the_printed_width_of_one_feature_is_refused() -> None:
-    """S = 4 d log log d + 16 is not defined for d = 1, so private phases have no printed width."""
     with pytest.raises(OutsideTheorem, match="log log d"):
         make("CDP-DPE", dim=1, horizon=100, epsilon=1.0, delta=1e-5, confidence="paper")
     assert PhasedElimination(dim=1, horizon=100, confidence="paper", privacy=none()).confidence == "paper"

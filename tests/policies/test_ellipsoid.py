@@ -57,7 +57,6 @@ def plainly(found: Ellipsoid, batches: int) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_the_two_constraints_are_summed(batches: int) -> None:
-    """The sum of both quadratic forms is not that of one ellipsoid, with an indefinite G, or its radius is another."""
     found, rng = made(), np.random.default_rng(batches)
     raw = rng.normal(size=(3, 3)) * 9
     gram, vector = raw + raw.T - 9 * np.eye(3), rng.normal(size=3) * 20
@@ -79,7 +78,6 @@ def test_the_two_constraints_are_summed(batches: int) -> None:
 
 
 def test_many_seeds_are_as_each_by_itself() -> None:
-    """An estimate depends on the company, to the last bit."""
     found, rng = made(), np.random.default_rng(0)
     raw = rng.normal(size=(7, 3, 3))
     gram, vector = raw + np.swapaxes(raw, 1, 2), rng.normal(size=(7, 3))
@@ -141,7 +139,6 @@ def misses(privacy: Privacy, run: int) -> tuple[bool, float]:
 
 @models
 def test_theta_is_in_the_ellipsoid_after_every_batch(privacy: Privacy) -> None:
-    """Theta leaves it in more than 5 of 12 runs of failure 0.05: false alarm below 2e-5; in truth, in none."""
     found = [misses(privacy, run) for run in range(RUNS)]
     assert sum(missed for missed, _ in found) <= 5
     assert max(share for _, share in found) > 0.4  # a set so wide that it says nothing would be found out
@@ -149,7 +146,6 @@ def test_theta_is_in_the_ellipsoid_after_every_batch(privacy: Privacy) -> None:
 
 @models
 def test_the_potential_is_above_every_radius(privacy: Privacy) -> None:
-    """radius |x|_{P^-1} exceeds Gamma |x|_{(A + b I)^-1} although |N| <= Sigma."""
     policy, rng = LinUCB(dim=3, horizon=2000, batch=100, privacy=privacy), np.random.default_rng(1)
     found = policy.radii
     assert isinstance(found, Ellipsoid)
@@ -171,7 +167,6 @@ def test_the_potential_is_above_every_radius(privacy: Privacy) -> None:
 
 
 def test_regret_stays_below_its_bound() -> None:
-    """A run at width 1 has more regret than its own bound, or the bound of the result is another than the policy's."""
     policy = LinUCB(dim=2, horizon=100_000, batch=200, privacy=none())
     result = simulate(policy, LinearContextual(dim=2, n_arms=10), n_seeds=2, seed=1)
     bound = result.bounds()[0]
@@ -194,7 +189,6 @@ def test_less_regret_than_by_the_lemma(privacy: Privacy) -> None:
 
 @pytest.mark.parametrize("dim", [33, 60, 100])
 def test_the_mean_norm_of_large_matrices_is_bounded_in_closed_form(dim: int) -> None:
-    """The bound is below the mean of 60 draws, or more than a tenth above."""
     rng = np.random.default_rng(dim)
     raw = rng.standard_normal((60, dim, dim))
     norms = np.max(np.abs(np.linalg.eigvalsh((raw + np.swapaxes(raw, 1, 2)) / 2)), axis=1)
@@ -203,6 +197,5 @@ def test_the_mean_norm_of_large_matrices_is_bounded_in_closed_form(dim: int) -> 
 
 
 def test_the_mean_norm_does_not_fall_where_it_is_no_longer_drawn() -> None:
-    """The closed form is below what is drawn."""
     assert mean_norm(_DRAWN) < mean_norm(_DRAWN + 1) < 1.15 * mean_norm(_DRAWN)
     assert mean_norm(640) < mean_norm(1000) < 46

@@ -65,7 +65,6 @@ def from_toml(module: Path, name: str, arguments: str) -> Experiment:
 
 
 def test_a_file_names_a_policy_by_its_place(module: Path, tmp_path: Path) -> None:
-    """A policy beside a TOML file is not found, gets other arguments, or does not reach other processes."""
     spent = 'trust = "shuffle"\nepsilon = [1.0, 4.0]\ndelta = 1e-5\nbatch = 20'
     experiment = from_toml(module, "greedy_here:Greedy", spent)
     policies = [curve.policy(dim=3, horizon=100) for curve in experiment.curves]
@@ -80,7 +79,6 @@ def test_a_file_names_a_policy_by_its_place(module: Path, tmp_path: Path) -> Non
 
 
 def test_other_code_is_another_experiment(module: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run is continued with the half of its results that another version of one's policy made."""
     experiment = from_toml(module, "greedy_here:Greedy", 'trust = "shuffle"\nepsilon = 4.0\ndelta = 1e-5')
     run_sweep(experiment, tmp_path / "results", jobs=1)
     run_sweep(experiment, tmp_path / "results", jobs=1, resume=True)
@@ -122,7 +120,6 @@ def test_make_takes_places(module: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_mistakes_are_named_in_one_line(module: Path, name: str, arguments: str, complaint: str) -> None:
-    """A place that is none, or an argument that the policy does not have, is refused in other words."""
     with pytest.raises(bd.BandannaError, match=complaint) as refused:
         from_toml(module, name, arguments)
     assert "\n" not in str(refused.value)
@@ -131,7 +128,6 @@ def test_mistakes_are_named_in_one_line(module: Path, name: str, arguments: str,
 
 @pytest.mark.parametrize("case", NAMED, ids=lambda case: case.key)
 def test_every_name_and_argument_has_a_neighbour(case: Case) -> None:
-    """A misspelt name or argument of some algorithm is refused without the word that is near."""
     assert type(bd.make(case.key, **case.arguments)) is ALGORITHMS[case.key].kind
     with pytest.raises(InvalidArgument, match=f"did you mean '{case.key}'"):
         bd.make(case.key[:-1] + "." + case.key[-1:], **case.arguments)
@@ -200,7 +196,6 @@ def test_adding_a_policy_takes_one_file(
 
 @pytest.mark.full
 def test_adding_a_policy_takes_one_file_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """The same, with a copy of all sources."""
     shutil.copytree(SRC, tmp_path / "src")  # with what is compiled: files keep their dates
     write_mine(tmp_path / "src" / "bandanna" / "policies" / "linear", tmp_path / "mine.toml")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}

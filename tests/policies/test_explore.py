@@ -33,7 +33,6 @@ def coins(seed: int = 0) -> GeneratorRandomness:
 
 
 def test_probabilities_are_those_of_the_mixture() -> None:
-    """A logged probability is not the share of times the arm is taken (100,000 users; 5 s.e., false alarm 2e-6)."""
     snapshot = OptimisticSnapshot(theta=np.array([1.0, 0.0]), inverse=np.zeros((2, 2)), radius=0.0, explore=0.3)
     arms = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [-1.0, 0.0]])  # the first and the third are tied
     users = 100_000
@@ -45,7 +44,6 @@ def test_probabilities_are_those_of_the_mixture() -> None:
 
 
 def test_a_certain_choice_is_mixed_without_help() -> None:
-    """Without the policy's chances a choice has other probabilities than share/K and 1 - share + share/K."""
     choice = Choice(actions=np.zeros(1000, dtype=np.int64), probabilities=np.ones(1000))
     mixed = explore_choice(choice, 0.5, 4, coins())
     np.testing.assert_allclose(mixed.probabilities, np.where(mixed.actions == 0, 0.625, 0.125))
@@ -90,7 +88,6 @@ def test_the_player_is_the_plain_loop(rule: dict[str, Any], env: Any) -> None:
 
 @pytest.mark.parametrize("rule", RULES, ids=["explore", "centre", "both"])
 def test_aggregates_have_the_law_of_messages(rule: dict[str, Any]) -> None:
-    """Regret along path="law" is another than along the messages (false alarms: 1e-5 each)."""
     policy = LinUCB(dim=3, horizon=300, batch=50, width=0.2, privacy=bd.shuffle(**BUDGET), **rule)
     law, messages = (
         bd.simulate(policy, WORLDS[0], n_seeds=25, seed=9, path=path).regret[:, -1] for path in ("law", "messages")
@@ -99,7 +96,6 @@ def test_aggregates_have_the_law_of_messages(rule: dict[str, Any]) -> None:
 
 
 def test_a_run_does_not_depend_on_its_company() -> None:
-    """Who explores in a seed depends on how many seeds there are, or on the size of parts."""
     policy = LinUCB(
         dim=3, horizon=300, batch=30, privacy=bd.local(**BUDGET), explore=bd.policies.uniform(first=50, then=0.3)
     )
@@ -116,7 +112,6 @@ def test_everybody_explores_uniformly() -> None:
 
 
 def test_centred_rewards_need_less_noise() -> None:
-    """The centre is not taken off the rewards, or the report's sensitivity is that of rewards in [0, 1]."""
     plain, centred = (LinUCB(dim=2, horizon=10, reward_centre=centre, privacy=bd.none()) for centre in (0.0, 0.5))
     assert centred._domain.sensitivity == pytest.approx(0.75 * plain._domain.sensitivity)
     report = centred._form_statistic(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), np.array([1.0, 0.25, 7.0]))
@@ -126,7 +121,6 @@ def test_centred_rewards_need_less_noise() -> None:
 
 
 def test_anytime_policies_explore_in_every_phase() -> None:
-    """An anytime policy loses the rule of its first phase, or is played as if nobody explored."""
     policy = bd.policies.Anytime(
         first=LinUCB(dim=3, horizon=40, batch=10, explore=bd.policies.uniform(first=10), privacy=bd.none())
     )
@@ -136,7 +130,6 @@ def test_anytime_policies_explore_in_every_phase() -> None:
 
 
 def test_long_reports_are_held_in_smaller_parts() -> None:
-    """A part of users with long reports takes as many bytes as it likes."""
     assert _users_at_once(LinUCB(dim=5, horizon=10, privacy=bd.none())) == 4096
     assert (
         8

@@ -29,12 +29,10 @@ def test_rewards_along_directions_move_a_sum_by_the_width_of_their_range() -> No
 
 
 def test_a_policy_reports_as_many_features_as_it_has() -> None:
-    """Reports of a linear policy that declares no domain of its own have another length than its features."""
     assert BatchedLinearPolicy._domain.func(LinUCB(dim=3, horizon=100, privacy=none())) == LinearReport(features=3)
 
 
 def test_what_is_left_of_a_horizon_is_played_once() -> None:
-    """After the last whole batch a policy plays on for more users than its horizon has."""
     episode = LinUCB(dim=3, horizon=105, batch=10, privacy=none())._episode(10)
     assert episode is not None
     assert (episode.users, episode.released) == (5, False)
@@ -55,7 +53,6 @@ def batch_mechanisms(*, dim: int, users: int, share: float, steps: int) -> glm_s
 
 
 def test_the_noise_of_a_shuffled_matrix_is_bounded_by_its_entries() -> None:
-    """The bound on a noisy matrix is not s (sqrt(2d) + sqrt(2 log(2/failure))), s the noise of an entry."""
     made = batch_mechanisms(dim=3, users=2000, share=0.5, steps=2)
     s = made.matrix.std(2000)
     wanted = s * (math.sqrt(6) + math.sqrt(2 * math.log(2 / 0.01)))
@@ -63,7 +60,6 @@ def test_the_noise_of_a_shuffled_matrix_is_bounded_by_its_entries() -> None:
 
 
 def test_noise_is_divided_between_a_matrix_and_its_gradients_by_their_share() -> None:
-    """mu_matrix^2 is not `share`, or N mu_gradient^2 not 1 - share, of what both pay together."""
     made = batch_mechanisms(dim=3, users=50, share=0.3, steps=4)
     matrix = (math.sqrt(2) * 0.25 / made.matrix.noise.std()) ** 2  # ||w (x x^T - x' x'^T)||_F <= sqrt(2) w
     gradient = (2.0 / made.optimiser.protocol.noise.std()) ** 2  # ||g - g'|| <= 2 for the logistic link
@@ -71,7 +67,6 @@ def test_noise_is_divided_between_a_matrix_and_its_gradients_by_their_share() ->
 
 
 def test_the_first_noise_that_is_tried_is_that_of_gaussians(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search for a batch's noise does not begin at what Gaussian noise of the price would be, or jumps over it."""
     monkeypatch.setattr(accountant, "satisfies", lambda event, budget: True)
     made = batch_mechanisms(dim=3, users=50, share=0.3, steps=4)
     whole = parts_mu(ApproxDP(epsilon=5.0, delta=1e-3), 0.3, weighted=True)
@@ -80,7 +75,6 @@ def test_the_first_noise_that_is_tried_is_that_of_gaussians(monkeypatch: pytest.
 
 
 def test_the_lattices_of_a_batch_are_the_first_of_theorem_a4() -> None:
-    """Matrices or gradients are rounded to a coarser lattice than the larger of 240 / Delta and 5 sqrt(D) / Delta."""
     few = batch_mechanisms(dim=3, users=50, share=0.3, steps=4)
     assert few.matrix.noise.scale == math.ceil(240 / (math.sqrt(2) * 0.25))
     assert few.optimiser.protocol.noise.scale == 120.0  # 240 / 2

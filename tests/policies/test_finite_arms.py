@@ -35,7 +35,6 @@ def sent(policy: LDPUCB, rewards: np.ndarray[tuple[int, ...], np.dtype[np.float6
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_a_randomized_bit_is_exactly_epsilon_private(epsilon: float) -> None:
-    """The chances of a bit differ by more than e^epsilon between two rewards, or less noise would have done."""
     policy = LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=epsilon, delta=0.0), reward_range=(-2.0, 3.0))
     chance = policy.protocol.mechanism.chance(np.linspace(0, 1, 101))
     worst = max(np.max(chance) / np.min(chance), np.max(1 - chance) / np.min(1 - chance))
@@ -49,7 +48,6 @@ def test_a_randomized_bit_is_exactly_epsilon_private(epsilon: float) -> None:
 
 
 def test_bits_are_unbiased_and_decisions_are_those_of_the_debiased_means() -> None:
-    """LDP-UCB learns another mean than that of the rewards, or clips nothing."""
     policy = LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=1.0, delta=0.0), reward_range=(-1.0, 1.0))
     bits, response = sent(policy, np.full(200_000, 0.4), 0), policy.protocol.mechanism
     mean, truth = -1 + 2 * response.decode(np.mean(bits)), response.truth
@@ -95,7 +93,6 @@ def rng() -> np.random.Generator:
 
 
 def test_shuffled_elimination_meets_its_budget_exactly_for_every_batch() -> None:
-    """A batch of SDP-SE has more delta than promised at its epsilon; 20 % less noise would pass."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     policy = Elimination(n_arms=2, horizon=10**5, privacy=Privacy(model="shuffle", budget=budget))
     assert len(policy.sizes) == 3
@@ -116,7 +113,6 @@ def test_shuffled_elimination_meets_its_budget_exactly_for_every_batch() -> None
 
 
 def test_shuffled_elimination_with_a_large_epsilon_keeps_some_noise() -> None:
-    """A huge epsilon is calibrated for minutes, states an infinite one, or an infinite one is not refused by name."""
     policy = Elimination(n_arms=2, horizon=10**5, privacy=shuffle(epsilon=1e6, delta=1e-5))
     assert policy.guarantee.epsilon <= 100
     assert policy.protocol(policy.sizes[0]).std(policy.sizes[0]) < 0.15  # of a reward, on a sum of thousands
@@ -126,7 +122,6 @@ def test_shuffled_elimination_with_a_large_epsilon_keeps_some_noise() -> None:
 
 
 def test_shuffled_bits_have_one_law_along_both_paths() -> None:
-    """Messages and the aggregate law give other means; two-sample test, false alarms 1e-4."""
     policy = Elimination(n_arms=2, horizon=3000, privacy=shuffle(epsilon=1.0, delta=1e-2))
     source, ask = FastNoise(np.random.default_rng(3)), SumQuery(protocol=policy.protocol(40), at=1)
     whole = PlayedRounds(rewards=np.array([0.0, 1.0]), arms=np.ones(2, dtype=np.int64), counts=np.array([15, 25]))
@@ -161,7 +156,6 @@ def test_ucb1_index() -> None:
 
 
 def test_gamma_proposals_have_the_law_of_gamma() -> None:
-    """Thompson's posterior draws are not Beta; Kolmogorov-Smirnov, false alarms 1e-4 each."""
     seeded = StreamRandomness(Streams(range(200)))
     for shape in (1.0, 1.5, 40.0):
         draws = draw_gamma(np.full((200, 50), shape), seeded).ravel()
@@ -197,7 +191,6 @@ BUDGETS = {
 
 @pytest.mark.parametrize("name", [each for each in ALGORITHMS if ALGORITHMS[each].paper == "004"])
 def test_names_make_what_they_say(name: str) -> None:
-    """A name of paper 004 has another trust model than its entry says, or needs no budget where it promises one."""
     size = "dim" if "GOPE" in name or "OFUL" in name else "n_arms"
     policy = make(name, **{size: 3}, horizon=3000, **BUDGETS.get(name, {}))
     assert policy.guarantee.trust == ALGORITHMS[name].trust
@@ -207,7 +200,6 @@ def test_names_make_what_they_say(name: str) -> None:
 
 
 def test_indices_of_ldp_ucb_and_ucb1_are_the_stated_ones() -> None:
-    """An arm would be played that does not have the largest index of the docstrings, in one of 20,000 states."""
     rng = np.random.default_rng(0)
     pulls = rng.integers(1, 5, (20_000, 3)).astype(float)
     pulls[:, 2] = 12 - pulls[:, 0] - pulls[:, 1]  # 12 rounds were played: this is round 13

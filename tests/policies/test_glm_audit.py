@@ -163,7 +163,6 @@ def far(policy: GLMJDP) -> Record:
 def test_only_the_replaced_user_can_be_seen_and_by_no_more_than_the_price(
     policy: GLMJDP, far: Record, life: str
 ) -> None:
-    """A user would be in both halves of the stream or in both estimates, or other users would change with him."""
     ours, theirs = LIVES[life]
     first = far if ours is FAR else played(policy, world(ours, 1.0))
     second = played(policy, world(theirs, 0.0), replay=first)
@@ -203,7 +202,6 @@ def test_the_noise_that_is_drawn_costs_the_budget(policy: GLMJDP, far: Record) -
 
 
 def test_noise_of_refits_has_its_stated_spread(policy: GLMJDP) -> None:
-    """Refits would draw less noise than they state: 20 % less is 7 standard errors away (15 seeds, 675 numbers)."""
     drawn: list[np.ndarray] = []
     original = FastNoise.gaussian
 
@@ -245,7 +243,6 @@ SHUFFLED = GLMSDP(
 
 @pytest.mark.parametrize("batch", [0, 1, 2])
 def test_a_user_is_in_the_sums_of_one_batch_and_they_cost_the_budget(batch: int) -> None:
-    """A user would be seen in another batch, others change with him, or a batch's sums cost more than is stated."""
     sizes = SHUFFLED.sizes
     assert len(sizes) == 4
     begin, per = sum(sizes[:batch]), SHUFFLED.steps + 1
@@ -271,7 +268,6 @@ def test_a_user_is_in_the_sums_of_one_batch_and_they_cost_the_budget(batch: int)
 
 
 def test_batches_that_are_not_complete_are_not_released() -> None:
-    """A run that ends within a batch would release it, with noise for more users than there are."""
     sizes, per = SHUFFLED.sizes, SHUFFLED.steps + 1
     env = world(FAR, 1.0, rounds=BATCHED)
     assert len(batches(SHUFFLED, env, horizon=sizes[0] - 1)) == 0
@@ -280,7 +276,6 @@ def test_batches_that_are_not_complete_are_not_released() -> None:
 
 
 def test_steps_of_both_optimisers_are_as_many_as_are_priced() -> None:
-    """More gradients would be released than are paid for."""
     optimiser = NoisyGradient.priced(link=SHUFFLED.model, dim=2, parameter_bound=1.0, steps=5, mu=1.0)
     calls: list[float] = []
     with pytest.MonkeyPatch.context() as patch:

@@ -100,7 +100,6 @@ def test_constants_by_theory() -> None:
 
 @pytest.mark.parametrize(("horizon", "epsilon"), [(100_000, 1.0), (1000, 0.1), (5000, 4.0)])
 def test_widths_by_theory_cover_the_excess_of_the_steps_that_run(horizon: int, epsilon: float) -> None:
-    """beta of GLM-JDP is at least 4 a + 2 sqrt(nu), nu the expected excess after the N steps that are taken."""
     policy = GLMJDP(
         dim=3,
         horizon=horizon,
@@ -121,7 +120,6 @@ def test_widths_by_theory_cover_the_excess_of_the_steps_that_run(horizon: int, e
 
 
 def test_a_link_without_bends_needs_no_exploration() -> None:
-    """M = 0 of the linear link: criterion I never fires."""
     policy = GLMJDP(
         dim=3, horizon=50, link="linear", preset="paper", privacy=central(epsilon=1.0, delta=1e-5, mechanism="tree")
     )
@@ -129,7 +127,6 @@ def test_a_link_without_bends_needs_no_exploration() -> None:
 
 
 def test_the_lemma_s_steps_where_the_cap_does_not_rule() -> None:
-    """The number of gradients does not fall with the dimension, as in Lemma U.4."""
     few = GLMJDP(
         dim=DIM, horizon=60, parameter_bound=S, kappa=9.0, failure=FAILURE, privacy=central(epsilon=1.0, delta=1e-5)
     )
@@ -140,7 +137,6 @@ def test_the_lemma_s_steps_where_the_cap_does_not_rule() -> None:
 
 
 def test_regularisers_of_many_features_follow_them() -> None:
-    """lambda is not d log(T/z) / R^2 where that is more than the noise asks for."""
     quiet = paper_constants(jdp(), 1e6, "tree")
     assert quiet.regulariser_v == pytest.approx(DIM * math.log(HORIZON / FAILURE))
 
@@ -220,7 +216,6 @@ def test_newton_s_matrix_bounds_the_hessian(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_theory_s_regulariser_where_noise_is_small() -> None:
-    """lambda is not 20 R d log T where that is more than the noise's, or the radius has other noise than it."""
     loud = GLMSDP(
         dim=DIM,
         horizon=HORIZON,
@@ -249,7 +244,6 @@ def test_theory_s_regulariser_where_noise_is_small() -> None:
 
 
 def test_the_shuffled_radius_covers_lemma_u2() -> None:
-    """At epsilon = 0.1 and T = 1000 the optimiser's part of gamma is Lemma U.2's (3,700), not 517."""
     policy = GLMSDP(dim=3, horizon=1000, parameter_bound=2.0, preset="paper", privacy=shuffle(epsilon=0.1, delta=1e-5))
     users, ridge = policy.sizes[0], policy.regulariser(0)
     std = policy.mechanisms(0).optimiser.protocol.noise.std()
@@ -260,7 +254,6 @@ def test_the_shuffled_radius_covers_lemma_u2() -> None:
 
 
 def test_losses_of_the_theorem_have_the_regulariser_of_its_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The theorem's estimates are regularised by lambda, the tuned ones by 1."""
     used: list[float] = []
 
     def descend(self: ShuffledGradient, start: np.ndarray, **given: Any) -> Generator[Any, Any, np.ndarray]:
@@ -282,7 +275,6 @@ def test_losses_of_the_theorem_have_the_regulariser_of_its_matrices(monkeypatch:
     ids=str,
 )
 def test_batched_policies_have_the_self_concordance_of_their_link(link: Link, m: float) -> None:
-    """M is the link's constant; the published B-GLinUCB has R in its place."""
     given: dict[str, Any] = {"dim": 3, "horizon": 200, "link": link, "parameter_bound": 2.0}
     assert GLMSDP(**given, privacy=shuffle(epsilon=1.0, delta=1e-5)).concordance == pytest.approx(m, abs=2e-4)
     assert BGLinUCB(**given).concordance == pytest.approx(m, abs=2e-4)
@@ -290,7 +282,6 @@ def test_batched_policies_have_the_self_concordance_of_their_link(link: Link, m:
 
 
 def test_a_polynomial_of_many_features_is_not_kept() -> None:
-    """GLM-UCB keeps a table that is too large, or of another number of features."""
     few, many = (GLMUCB(dim=dim, horizon=10) for dim in (3, 7))
     near = few.init(replicates=(2,)).near
     assert near is not None
@@ -331,7 +322,6 @@ def test_constants_of_batches_without_privacy() -> None:
 
 
 def test_weights_of_arms_are_bounded_by_the_ball() -> None:
-    """w(x) is not mu'(<x, theta_1>) exp(-M min(2S, half-width)): beyond the ball's diameter it keeps falling."""
     policy = BGLinUCB(dim=2, horizon=100, parameter_bound=S)
     far = BatchEstimate(theta=np.zeros(2), inverse=np.eye(2), width=1e3, blur=0.0)
     near = BatchEstimate(theta=np.zeros(2), inverse=np.eye(2), width=0.5, blur=0.0)

@@ -62,7 +62,6 @@ def exact_epsilon(
 
 @pytest.mark.parametrize("mechanism", ["blt", pytest.param("tree", marks=pytest.mark.full)])
 def test_the_composed_price_is_the_budget(mechanism: str) -> None:
-    """The accountant's number would differ from the budget, or from dp-accounting's for the same noise."""
     policy = policy_of(privacy=central(budget=BUDGET, mechanism=mechanism))
     assert policy.guarantee.epsilon <= BUDGET.epsilon
     assert policy.guarantee.epsilon == pytest.approx(BUDGET.epsilon, rel=2e-3)
@@ -94,7 +93,6 @@ def test_less_noise_breaks_the_budget() -> None:
 
 
 def test_a_flip_of_criterion_one_costs_no_more() -> None:
-    """A user explored in one world only would pay more than one who stays: (mu_o^2 + mu_tau^2)/4 is at most the max."""
     explored, exploited, flipped = (accountant.rho(life) for life in policy_of().mechanisms.lives)
     assert explored == pytest.approx(exploited, rel=1e-3)
     assert flipped < explored
@@ -142,7 +140,6 @@ def test_leaves_move_by_at_most_root_two() -> None:
 
 
 def test_outgrown_is_the_loewner_order() -> None:
-    """The test by pivots would differ from the largest eigenvalue of the ratio."""
     policy, rng = policy_of(), np.random.default_rng(2)
     roots = rng.normal(size=(2, 400, 3, 3))
     matrix, snapshot = roots @ np.swapaxes(roots, -1, -2) + 0.5 * np.eye(3)
@@ -151,7 +148,6 @@ def test_outgrown_is_the_loewner_order() -> None:
 
 
 def test_both_paths_are_the_same_run() -> None:
-    """Noise drawn apart from the data, in blocks of rounds, would decide otherwise than the mechanism step by step."""
     policy, env = policy_of(horizon=300), PublishedGLM(rounds=300)
     law = simulate(policy, env, n_seeds=2, seed=3)
     messages = simulate(policy, env, n_seeds=2, seed=3, path="messages")
@@ -204,7 +200,6 @@ def test_degenerate_worlds_are_harmless(preset: str, link: str) -> None:
 
 
 def test_no_rows_are_an_estimate_of_nothing() -> None:
-    """An estimate without rows would fail, or betray that there are none by its noise."""
     policy, desk = policy_of(), RunnerState()
     state = replace(policy.init(), rounds=np.array(10), released=np.array([20.0, 0, 0, 20.0, 0, 20.0] + [0.0] * 6))
     nobody = PlayedRounds(features=np.ones((1, 3)), rewards=np.ones(1), groups=np.array([1]))
@@ -222,7 +217,6 @@ def test_no_rows_are_an_estimate_of_nothing() -> None:
 
 
 def test_the_noise_that_runs_has_the_priced_spread() -> None:
-    """The simulator would add less noise than is priced: 20 % less is far outside (false alarm below 1e-6)."""
     policy, env = policy_of(), PublishedGLM(rounds=600)
     world = env.begin(Streams(range(60)))
     seeds = SeedPrefixSums(policy.stream, ReplicatedNoise(world.streams), 60)
@@ -248,7 +242,6 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
     ("name", "budget"), [("GLM-JDP", {"epsilon": 8.0, "delta": 0.02}), ("AdaC-OFUL-JDP", {"rho": 1.0})]
 )
 def test_no_size_of_a_private_group_is_refused(name: str, budget: dict[str, float]) -> None:
-    """A release would be refused by how many users explored: the public horizon decides, before anybody came."""
     with pytest.raises(InvalidArgument, match="horizon"):
         make(name, dim=3, horizon=10**10, **budget).init()
     policy: Any = make(name, dim=3, horizon=10**9, **budget)
@@ -258,7 +251,6 @@ def test_no_size_of_a_private_group_is_refused(name: str, budget: dict[str, floa
 
 
 def test_what_is_out_of_range_is_clipped_and_counted() -> None:
-    """Features beyond the unit ball would enter the leaves as they are, or be clipped without being counted."""
     arms = np.tile([[3.0, 0.0, 0.0], [0.0, 0.5, 0.0]], (50, 1, 1))
     env = ArrayEnvironment(arms=arms, means=np.full((50, 2), 0.5))
     policy = policy_of(horizon=50)
@@ -278,7 +270,6 @@ def test_what_a_user_sends() -> None:
 
 
 def test_the_worst_life_is_stated() -> None:
-    """Some life would cost more than is stated, or one of them not meet the budget."""
     for budget in (BUDGET, ZCDP(rho=0.3)):
         policy = policy_of(privacy=central(budget=budget))
         stated = policy.guarantee
@@ -292,6 +283,5 @@ def test_the_worst_life_is_stated() -> None:
     "privacy", [none(), local(epsilon=1.0, delta=1e-5), central(epsilon=1.0, delta=1e-5, participations=2)]
 )
 def test_promises_that_it_does_not_keep_are_refused(privacy: object) -> None:
-    """A trust model that GLM-JDP does not have, or users who come back, would be accepted and not be protected."""
     with pytest.raises(InvalidArgument, match=r"privacy|participations"):
         policy_of(privacy=privacy)

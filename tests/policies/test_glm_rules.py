@@ -179,7 +179,6 @@ def test_constants_of_the_rarely_switching_and_the_batched() -> None:
 
 @pytest.mark.parametrize("bound", [0.2, 1.0, 5.0])
 def test_ecologs_steps_are_minima_on_the_ball(bound: float) -> None:
-    """A step would not be the minimum: inside of the ball a slope is left, on its sphere one that points elsewhere."""
     rng = np.random.default_rng(1)
     root = rng.normal(size=(200, 3, 3))
     matrix = root @ np.swapaxes(root, -1, -2) + 0.5 * np.eye(3)
@@ -197,7 +196,6 @@ def test_ecologs_steps_are_minima_on_the_ball(bound: float) -> None:
 
 
 def test_a_run_whose_bonus_follows_h_takes_one_round_as_it_would_the_first_of_two() -> None:
-    """After the first switch of the published run, a single round leaves another state than the first of several."""
     policy = RSGLinUCB(dim=3, horizon=50, link="probit", parameter_bound=2.0, kappa=18.4, preset="published")
     rng, runs = np.random.default_rng(3), 4
     noise = rng.normal(size=(runs, 3, 3))

@@ -34,7 +34,6 @@ def policy_of(**changes: object) -> GLMSDP:
 
 
 def test_every_batch_keeps_the_budget() -> None:
-    """A batch's shuffles together would cost more than the budget, or hardly any of it would be used."""
     policy = policy_of()
     for batch in range(len(policy.sizes) - 1):
         mechanisms = policy.mechanisms(batch)
@@ -57,7 +56,6 @@ def test_less_noise_breaks_the_budget() -> None:
 
 
 def test_price_is_near_that_of_gaussians_of_the_same_spread() -> None:
-    """The binomial sums would need much more noise than Gaussian ones, or claim to need less."""
     mechanisms = policy_of().mechanisms(0)
     matrix, gradient = mechanisms.matrix, mechanisms.optimiser.protocol
     moves = (
@@ -73,7 +71,6 @@ def test_price_is_near_that_of_gaussians_of_the_same_spread() -> None:
 
 
 def test_sizes_are_public_and_complete() -> None:
-    """Batches would not add up to the horizon, or a batch of one user be released."""
     for horizon in (50, 4000, 100_000):
         for batches in (None, 2, 4):
             sizes = policy_of(horizon=horizon, batches=batches).sizes
@@ -111,7 +108,6 @@ def test_counts_are_learned_at_true_privacy(link: Link) -> None:
 
 
 def test_messages_have_the_law_of_the_shortcut() -> None:
-    """Runs by messages and by aggregates would differ in the mean (16 seeds each; false alarm below 1e-3)."""
     policy = policy_of(horizon=600, warmup=300, batches=3, steps=2)
     law = simulate(policy, WORLD, n_seeds=16, seed=0).regret[:, -1]
     messages = simulate(policy, WORLD, n_seeds=16, seed=100, path="messages").regret[:, -1]
@@ -120,7 +116,6 @@ def test_messages_have_the_law_of_the_shortcut() -> None:
 
 
 def test_designs_agree_with_the_design_of_one_set() -> None:
-    """A design of many sets at once would not be near-optimal, or give weight to an arm that is left out."""
     rng = np.random.default_rng(0)
     arms = rng.normal(size=(40, 9, 3))
     alive = rng.random((40, 9)) < 0.8
@@ -157,7 +152,6 @@ def test_degenerate_worlds_are_harmless(kind: str) -> None:
 
 
 def test_without_noise_a_batched_policy_learns() -> None:
-    """B-GLinUCB with narrower bounds would not be far below random play."""
     narrow = simulate(BGLinUCB(**SETTING, width=0.1, warmup=400), WORLD, n_seeds=4).regret[:, -1]
     wide = simulate(BGLinUCB(**SETTING, preset="published", warmup=400), WORLD, n_seeds=4).regret[:, -1]
     assert float(np.max(narrow)) < 0.5 * float(np.min(wide))
@@ -172,7 +166,6 @@ def test_names_and_budgets() -> None:
 
 
 def test_the_noise_that_runs_has_the_priced_spread() -> None:
-    """A batch's sums would carry less noise than is priced: 20 % less is far outside (false alarm below 1e-6)."""
     mechanisms = policy_of().mechanisms(0)
     source = FastNoise(np.random.default_rng(1))
     users = mechanisms.matrix.batch
@@ -186,7 +179,6 @@ def test_the_noise_that_runs_has_the_priced_spread() -> None:
 
 
 def test_what_is_out_of_range_is_clipped_and_counted() -> None:
-    """Features beyond the unit ball would be clipped without being counted."""
     arms = np.tile([[3.0, 0.0], [0.0, 0.5]], (60, 1, 1))
     env = ArrayEnvironment(arms=arms, means=np.full((60, 2), 0.5))
     for policy in (
@@ -199,7 +191,6 @@ def test_what_is_out_of_range_is_clipped_and_counted() -> None:
 @pytest.mark.often(of=lambda horizon: horizon != 1500)
 @pytest.mark.parametrize("horizon", [300, 1500, 3000])
 def test_the_shuffler_s_view_is_that_of_the_least_protected_batch(horizon: int) -> None:
-    """A user of a large batch, whose own noise is small, would be told what is left against the shuffler elsewhere."""
     policy = policy_of(horizon=horizon, warmup=20, steps=3, privacy=shuffle(epsilon=3.0, delta=1e-5))
     each = [policy.mechanisms(batch).guarantee for batch in range(len(policy.sizes) - 1)]
     left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]
@@ -211,7 +202,6 @@ def test_the_shuffler_s_view_is_that_of_the_least_protected_batch(horizon: int) 
 
 
 def test_bits_are_those_of_all_messages_of_a_user() -> None:
-    """A user's matrix and gradients would be longer than is stated, or some of them not be counted."""
     policy = policy_of(horizon=600, warmup=100)
     source = FastNoise(np.random.default_rng(0))
     longest = 0

@@ -51,7 +51,6 @@ def price(policy: GOPE, arms: Floats) -> float:
 @pytest.mark.parametrize("noise", LEVELS)
 @pytest.mark.parametrize("ends", [(-1.0, 1.0), (0.0, 5.0)])
 def test_a_phase_costs_rho_and_noise_20_percent_smaller_more(noise: str, ends: tuple[float, float]) -> None:
-    """What a phase releases moves by more, or less, than its noise is made for; or a smaller noise would pass."""
     policy = GOPE(dim=2, horizon=10**4, privacy=central(rho=0.3), noise=noise, reward_range=ends)
     assert 0.3 * (1 - 1e-3) <= price(policy, ARMS) <= 0.3
     weak = GOPE(dim=2, horizon=10**4, privacy=central(rho=0.3 / 0.64), noise=noise, reward_range=ends)
@@ -61,7 +60,6 @@ def test_a_phase_costs_rho_and_noise_20_percent_smaller_more(noise: str, ends: t
 
 @pytest.mark.parametrize("noise", LEVELS)
 def test_later_phases_follow_from_releases_alone(noise: str) -> None:
-    """Neighbours with the same releases play other arms afterwards: then episodes would leak by themselves."""
     policy = GOPE(dim=2, horizon=10**6, privacy=central(rho=0.3), noise=noise)
     rng, state, other = np.random.default_rng(0), policy.init(ARMS), policy.init(ARMS)
     for _ in range(4):
@@ -74,7 +72,6 @@ def test_later_phases_follow_from_releases_alone(noise: str) -> None:
 
 
 def test_the_estimate_is_least_squares_and_a_phase_has_its_printed_length() -> None:
-    """Without noise theta is not the truth, or c_l is not (8d/b^2) log(4/d_l) + (2d/b) sqrt(2 f/rho)."""
     policy = GOPE(dim=2, horizon=10**9, privacy=central(rho=0.5))
     state = policy.init(ARMS)
     g = optimal_design(ARMS).g
@@ -92,7 +89,6 @@ def test_the_estimate_is_least_squares_and_a_phase_has_its_printed_length() -> N
 
 
 def test_noise_in_the_beginning_never_needs_shorter_phases() -> None:
-    """The comparison of figure 5 is not what the theory says: k is below g."""
     rng = np.random.default_rng(2)
     for _ in range(20):
         arms = rng.normal(size=(10, 3))

@@ -67,7 +67,6 @@ def spent(place: int, one: Person, two: Person, seed: int) -> tuple[float, float
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_public_follows_from_releases_alone(seed: int) -> None:
-    """Raw features or rewards decide when the joint variant switches, or what it publishes."""
     big: dict[int, Person] = dict.fromkeys(range(30), ((9.0, -9.0), 5.0))
     (one, first), (two, second) = run({}, seed), run(big, seed)
     assert 1 < one[-1].switches < BATCHES
@@ -84,7 +83,6 @@ def test_what_is_public_follows_from_releases_alone(seed: int) -> None:
 
 @pytest.mark.parametrize("place", [0, 7, 20])
 def test_a_person_costs_rho_over_all_releases(place: int) -> None:
-    """Matrix and vector move by more than rho, in sum over all releases; or 20 % less noise would pass."""
     far = 40.0  # features and rewards outside of their bounds are clipped
     matrix, vector = spent(place, ((1.0, 0.0), 1.0), ((0.0, far), 1.0), seed=1)
     both = 0.5 / (1.3 / 2 + 0.7**2 / (16 * 0.3))  # 0.3 of it for the matrix, if worst cases could meet

@@ -80,7 +80,6 @@ def oful(share: float, **more: Any) -> tuple[OFULJDP, Callable[[Person, Person],
 @pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
 def test_nobody_costs_more_in_adac_oful_and_somebody_costs_all(share: float) -> None:
-    """Two people's matrix and vector cost more than the budget together, or 20 % less noise would still keep it."""
     policy, cost = oful(share)
     assert max(cost(*pair) for pair in anybody(300)) <= MU2
     worst = cost(*people(min(1.0, (1 - share) / (4 * share)), reward=2.0))
@@ -121,7 +120,6 @@ def glm_cost(
 @pytest.mark.often(of=lambda share: share in (0.1, 0.5))  # on both sides of 1/5
 @pytest.mark.parametrize("share", SHARES)
 def test_nobody_costs_more_in_glm_jdp_and_somebody_costs_all(share: float) -> None:
-    """A leaf and gradients at any points, explored or not, cost more than the budget; or 20 % less would do."""
     policy, rng = glm(share), np.random.default_rng(0)
     for pair in anybody(40):
         for groups in ((0, 0), (1, 1), (0, 1), (1, 0)):
@@ -146,7 +144,6 @@ def test_nobody_costs_more_in_glm_jdp_and_somebody_costs_all(share: float) -> No
 
 @pytest.mark.parametrize("share", SHARES)
 def test_separate_prices_of_glm_jdp_have_more_noise(share: float) -> None:
-    """Joint prices do not spare what they should, or the old ones are no longer to be had."""
     joint, apart = (glm(share, pricing=each).mechanisms for each in ("joint", "separate"))
     saved = max((1 + share) / 2 + (1 - share) ** 2 / (16 * share) if share >= 0.2 else 1 - share, 1 - share / 2)
     for mine, other in (
@@ -159,7 +156,6 @@ def test_separate_prices_of_glm_jdp_have_more_noise(share: float) -> None:
 
 @pytest.mark.parametrize("batch", [0, 1])
 def test_nobody_costs_more_in_glm_sdp_and_somebody_costs_all(batch: int) -> None:
-    """A matrix and gradients of one batch cost more than is stated, or much less; or 20 % fewer would do."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     shared: dict[str, Any] = {"dim": 2, "horizon": 400, "warmup": 60, "steps": 3, "privacy": bd.shuffle(budget=budget)}
     policy, rng = GLMSDP(**shared), np.random.default_rng(1)
@@ -206,7 +202,6 @@ def test_prices_have_names() -> None:
 
 
 def test_zcdp_budgets_are_used_up() -> None:
-    """A budget in zCDP is exceeded, or not used."""
     policy = OFULJDP(dim=3, horizon=200, privacy=bd.central(budget=ZCDP(rho=0.2)), share=0.4)
     assert 0.2 * (1 - 1e-4) < policy.guarantee.rho <= 0.2
     bandit = GLMJDP(dim=3, horizon=200, privacy=bd.central(budget=ZCDP(rho=0.2)))

@@ -50,7 +50,6 @@ def test_mean_norms_by_another_route() -> None:
 
 @pytest.mark.parametrize("independent", [True, False])
 def test_noise_of_all_batches_by_hand(independent: bool) -> None:
-    """The failure is not shared by thirds, blocks and batches (or halved, by Levy), or the noise is another."""
     flat = noise_bounds(STDS, 3, FAILURE, independent=independent, growing=False)
     tail = FAILURE / 3 / (2 if independent else 3)
     np.testing.assert_allclose(flat[0], 9.0 * matrix_quantile(3, tail))
@@ -93,7 +92,6 @@ def one_by_one(made: Confidence | Ellipsoid) -> None:
 
 
 def test_what_kernels_are_told_is_what_is_estimated_with() -> None:
-    """A compiled loop has another regulariser, radius or noise than the plain one, in some round."""
     single = RunLengthSizes(((1, 3),))
     one_by_one(compute_confidence(STDS, single, **SETTING, reward_std=0.5, independent=True, growing=True))
     printed = PaperConfidence(matrix=3.0, vector=0.5).radii(STDS, single, **SETTING)
@@ -112,7 +110,6 @@ def made_of(**changes: Any) -> Ellipsoid:
 
 
 def test_an_ellipsoid_is_of_the_noise_that_was_released() -> None:
-    """sigma or Sigma are not those of the batches."""
     made = made_of()
     np.testing.assert_array_equal(made.stds, STDS)
     np.testing.assert_array_equal(made.matrix, noise_bounds(STDS, 3, FAILURE, independent=True, growing=True)[0])
@@ -175,7 +172,6 @@ def test_quadratic_forms_of_several_replicates() -> None:
 
 
 def test_the_mean_norm_has_four_standard_errors_on_top() -> None:
-    """The bound of E |N| has less room above its draws than it says; in one dimension N is a standard normal number."""
     sizes = np.abs(np.random.default_rng(0).standard_normal(4000))
     assert mean_norm(1) == pytest.approx(sizes.mean() + 4 * sizes.std() / math.sqrt(4000), rel=1e-12)
     assert mean_norm(1) > math.sqrt(2 / math.pi)

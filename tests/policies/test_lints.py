@@ -61,7 +61,6 @@ def test_the_posterior_is_calibrated(privacy: Any, epsilon: float, fixed: bool) 
 
 
 def test_without_noise_it_is_ridge_regression() -> None:
-    """Exact sums give another estimate than the textbook's."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(50, 3)), rng.normal(size=50)
     tau = np.array([0.5, 1.0, 2.0])
@@ -86,7 +85,6 @@ def test_much_noise_leaves_the_prior() -> None:
 
 @pytest.mark.parametrize("arms", [2, 3, 40])
 def test_stated_probabilities_are_those_of_the_draws(arms: int) -> None:
-    """A propensity is off by more than 4.5 standard errors of both estimates (false alarms below 1e-3)."""
     rng, d = np.random.default_rng(arms), 4
     mean, root = rng.normal(size=d) / 4, rng.normal(size=(d, d)) / 3
     contexts = rng.normal(size=(1, arms, d))
@@ -143,7 +141,6 @@ def test_probabilities_of_arms_with_models_of_their_own() -> None:
 
 @pytest.mark.parametrize("arms", [2, 4, 30])
 def test_fewer_nodes_have_the_same_integral(arms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where fewer nodes are taken for smooth integrands, probabilities differ by more than rounding errors."""
     rng = np.random.default_rng(arms)
     mean, spread = (
         rng.normal(size=(300, arms)),
@@ -162,13 +159,11 @@ def test_fewer_nodes_have_the_same_integral(arms: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("nothing", [(0.0, 1.0), (1.0, 0.0)])
 def test_an_arm_of_which_everything_is_known(nothing: tuple[float, float]) -> None:
-    """A score that does not vary is compared on too few nodes: its step lies between them."""
     found = lints.per_arm_draw_probabilities(np.array([[0.3, 0.0]]), np.array([nothing]), np.array([0]))[0]
     assert found == pytest.approx(stats.norm.cdf(0.3), abs=5e-3)
 
 
 def test_replayed_decisions_have_their_propensities() -> None:
-    """Decisions of devices do not happen as often as is logged: chi-square over arms, false alarms 1e-4."""
     policy = LinTS(dim=3, horizon=400, intercept=True, privacy=bd.shuffle(**DP))
     state, rng = policy.init(), np.random.default_rng(5)
     angles = 2 * np.pi * (np.arange(5) + rng.uniform(0, 0.6, 5)) / 5
@@ -185,7 +180,6 @@ def test_replayed_decisions_have_their_propensities() -> None:
 @pytest.mark.parametrize("reward", [worlds.Bernoulli(), worlds.Bounded(width=0.3)], ids=["bits", "graded"])
 @pytest.mark.parametrize("privacy", [bd.none(), bd.shuffle(**DP), bd.central(**DP)], ids=["none", "shuffle", "central"])
 def test_arms_that_stay_are_played_in_law(privacy: Any, reward: Any) -> None:
-    """Counting users by their arm has another law than the plain loop (false alarms 1e-5)."""
     env = replace(FIXED, reward=reward)
     arguments: dict[str, Any] = {"dim": 3, "horizon": 150, "privacy": privacy, "intercept": True}
     fast = bd.simulate(LinTS(**arguments), env, n_seeds=40, seed=1)
@@ -195,7 +189,6 @@ def test_arms_that_stay_are_played_in_law(privacy: Any, reward: Any) -> None:
 
 
 def test_the_last_batch_is_not_released() -> None:
-    """Somebody pays for a release that nobody uses."""
     policy = LinTS(dim=5, horizon=20_000, intercept=True, privacy=bd.shuffle(**DP))
     sizes = policy._channel.sizes
     assert sizes.users < policy.horizon
@@ -207,7 +200,6 @@ def test_the_last_batch_is_not_released() -> None:
 
 
 def test_the_schedule_depends_on_public_numbers_as_stated() -> None:
-    """The first batch is not 3 (d - 1)^{3/2} sqrt(1.5) std, or batches do not grow by half."""
     policy = LinTS(dim=5, horizon=20_000, intercept=True, privacy=bd.shuffle(**DP))
     std = CentralGaussian.calibrate(domain=policy._domain, budget=bd.privacy.ApproxDP(**DP)).noise_std
     first, second, *_ = policy._channel.sizes
@@ -218,7 +210,6 @@ def test_the_schedule_depends_on_public_numbers_as_stated() -> None:
 
 
 def test_nobody_is_in_more_batches_than_there_are() -> None:
-    """Noise is calibrated for participations that are impossible."""
     policy = LinTS(dim=3, horizon=2000, intercept=True, privacy=bd.shuffle(**DP, participations=500))
     assert policy._batch_privacy.participations == len(policy._channel.sizes)
     assert policy.guarantee.epsilon <= 1.0
@@ -252,7 +243,6 @@ def test_anytime_takes_it() -> None:
 
 
 def test_a_constant_may_be_any_number() -> None:
-    """Features (z, 1) c are decided and reported by c."""
     policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     rows = np.array([[[0.3, -0.2, 1.0], [0.1, 0.5, 1.0]]])
     for scale in (0.5, 2.0, 1024.0):
@@ -270,7 +260,6 @@ def test_a_constant_is_positive(last: float) -> None:
 
 
 def test_who_does_not_answer_says_nothing() -> None:
-    """A missing answer is a report of some arm, or of a reward of 0."""
     policy = LinTS(n_arms=3, features=2, horizon=100, privacy=bd.shuffle(**DP))
     agent = bd.Agent(policy=policy, test=True, seed=0)
     for number in range(10):
@@ -296,13 +285,11 @@ def test_who_does_not_answer_says_nothing() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any]) -> None:
-    """A policy is made of arguments that contradict each other."""
     with pytest.raises(InvalidArgument):
         LinTS(horizon=100, privacy=bd.none(), **arguments)
 
 
 def test_theta_is_in_units_of_rewards() -> None:
-    """The estimate is that of centred rewards, or of another scale."""
     policy = LinTS(dim=2, horizon=1200, intercept=True, privacy=bd.none())
     env = worlds.LinearContextual(dim=2, n_arms=4)
     agent = bd.Agent(policy=policy, test=True, seed=0)
@@ -317,13 +304,11 @@ def test_theta_is_in_units_of_rewards() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"dim": 0}, {"dim": -1}])
 def test_the_dimension_is_named_as_it_was_given(given: dict[str, int]) -> None:
-    """Somebody who gave 0 reads that nothing was given."""
     with pytest.raises(InvalidArgument, match=rf"^dim must be a whole number >= 1.*, got {given.get('dim')}"):
         bd.LinTS(horizon=10, privacy=bd.none(), **given)
 
 
 def test_long_features_are_clipped_and_tiny_constants_refused() -> None:
-    """A report leaves its domain: by features that are too long, or by numbers that a division makes of them."""
     policy = LinTS(dim=3, horizon=100, intercept=True, privacy=bd.none())
     reports = policy._form_statistic(np.array([[30.0, -40.0, 1.0], [0.3, 0.4, 1.0]]), np.array([1.0, 0.0]))
     assert reports.clipped == 1
@@ -349,14 +334,12 @@ def test_returning_users_of_few_batches(privacy: Any) -> None:
 
 
 def test_phases_that_would_share_a_person_are_refused() -> None:
-    """Every phase is calibrated for its own few batches, and a person is in all of them."""
     first = LinTS(dim=3, horizon=300, batch=100, intercept=True, privacy=bd.local(**DP, participations=50))
     with pytest.raises(InvalidArgument, match="participations"):
         bd.policies.Anytime(first=first)
 
 
 def test_nobody_is_recorded_where_somebody_is_refused() -> None:
-    """A bad row raises after others of the same call have got their slots."""
     agent = bd.Agent(policy=LinTS(dim=3, horizon=60, intercept=True, privacy=bd.none()), test=True, seed=0)
     good, bad = [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0]], [[0.1, 0.2, 1.0], [0.3, 0.1, 1.0], [0.0, 0.1, 0.5]]
     with pytest.raises(InvalidStatistic, match="last feature"):
@@ -366,7 +349,6 @@ def test_nobody_is_recorded_where_somebody_is_refused() -> None:
 
 @pytest.mark.parametrize("arms", [2, 7])
 def test_a_probability_is_the_same_in_any_company(arms: int) -> None:
-    """The chance of one of the arms depends, in its last bit, on how many decide with it."""
     rng = np.random.default_rng(0)
     mean, root, contexts = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(40, arms, 5))
     actions = rng.integers(0, arms, 40)
@@ -378,7 +360,6 @@ def test_a_probability_is_the_same_in_any_company(arms: int) -> None:
 
 
 def test_whoever_returns_after_the_last_release_is_served() -> None:
-    """People are refused for a batch that is never released, and of which nobody pays."""
     policy = LinTS(dim=3, horizon=60, intercept=True, privacy=bd.local(**DP, participations=2))
     agent = bd.Agent(policy=policy, test=True, seed=0)
     arms = np.column_stack([np.eye(2), np.ones(2)])
@@ -389,7 +370,6 @@ def test_whoever_returns_after_the_last_release_is_served() -> None:
 
 
 def test_an_agent_needs_no_horizon() -> None:
-    """Batches grow until nobody can hold them, and an agent is refused for a batch in the far future."""
     policy = LinTS(dim=3, intercept=True, privacy=bd.local(**DP))
     assert max(policy._channel.sizes.counts()) <= 10**5
     assert policy._channel.sizes.users > 0.9 * 10**9

@@ -17,7 +17,6 @@ from bandanna.simulation.players.reference import QueryAnswerer
 
 
 def test_index_is_mean_plus_width_times_norm() -> None:
-    """The index differs from <x, theta> + radius |x|_{V^-1} computed plainly."""
     rng = np.random.default_rng(0)
     a = rng.normal(size=(2, 3, 3))
     v = a @ np.swapaxes(a, 1, 2) + np.eye(3)
@@ -103,7 +102,6 @@ def test_bad_configuration(changes: dict) -> None:
 
 
 def test_clipped_features_and_rewards_are_counted() -> None:
-    """A reward or a feature vector that had to be clipped is not counted."""
     policy = LinUCB(dim=2, horizon=10, privacy=none())
     features = np.array([[[3.0, 0.0], [0.1, 0.0], [0.1, 0.0]]])
     report = policy._form_statistic(features, np.array([[0.5, -0.2, 1.7]]))
@@ -113,7 +111,6 @@ def test_clipped_features_and_rewards_are_counted() -> None:
 
 
 def test_concurrent_shufflers_learn_at_every_lowest_batch() -> None:
-    """LinUCB over concurrent shufflers does not learn whenever a lowest batch is full, or takes another batch size."""
     policy = make("LinUCB-CSDP", dim=2, horizon=500, epsilon=1.0, delta=1e-5, shufflers=2)
     tree = policy._channel.stream.tree
     assert tuple(policy._channel.sizes) == (tree.sizes[0],) * (500 // tree.sizes[0])

@@ -40,7 +40,6 @@ def spent(policy: OFUL, features: Floats, user: int) -> float:
 
 
 def test_an_episode_costs_rho_and_noise_20_percent_smaller_more() -> None:
-    """AdaC-OFUL's vector moves by more, or less, than its noise is made for; or a smaller noise would pass."""
     features = np.array([[1.0, 0.0], [0.3, 0.4], [3.0, 4.0]])  # the last one is clipped to norm 1
     for ends in ((-1.0, 1.0), (0.0, 6.0)):
         policy = OFUL(dim=2, horizon=10, privacy=central(rho=0.3), reward_range=ends)
@@ -78,14 +77,12 @@ def exact_sum_of(policy: Policy, ask: SumQuery, rewards: Floats, chunk: int) -> 
 
 @pytest.mark.parametrize("chunk", [1, 37, 2**11])
 def test_neighbours_sums_differ_by_the_replaced_reward_only(chunk: int) -> None:
-    """Sums of x r would carry rounding errors that neighbours do not share, row by row or in chunks."""
     policy = OFUL(dim=1, horizon=2**11, privacy=central(rho=0.3))
     one, two = (exact_sum_of(policy, policy.ask, drifting(first), chunk) for first in (1.0, -1.0))
     assert one - two == 2
 
 
 def test_neighbours_sums_of_private_contexts_differ_by_one_person_only() -> None:
-    """The joint variant's sums of x r would carry rounding errors that neighbours do not share."""
     policy = OFULJDP(dim=1, horizon=2**10, privacy=central(rho=0.3), batch=64)
     _, vector = asked(policy, np.full(1, 1e9))
     rewards = [np.append(drifting(first)[: 2**9], np.full(2**9, 2.0**-44 + 2.0**-55)) for first in (1.0, -1.0)]
@@ -105,7 +102,6 @@ def asked(policy: OFULJDP, gram: Floats) -> list[SumQuery]:
 
 
 def test_a_range_far_from_zero_is_priced_with_the_rounding_of_its_products() -> None:
-    """x r would be rounded by more than the width allows, where rewards are large and their range is narrow."""
     policy = OFUL(dim=2, horizon=10, privacy=central(rho=0.3), reward_range=(2.0**45, 2.0**45 + 1))
     rng = np.random.default_rng(1)
     for _ in range(200):
@@ -137,7 +133,6 @@ def test_switches_come_from_the_features_alone_and_at_the_first_crossing() -> No
 
 
 def test_the_radius_holds_the_truth() -> None:
-    """|theta - theta*|_V exceeds the radius more often than `failure` allows, with noise that matters."""
     policy = OFUL(dim=3, horizon=10**4, privacy=central(rho=0.01), failure=0.1)
     rng, theta, misses = np.random.default_rng(5), np.array([0.6, 0.0, -0.8]), 0
     for _ in range(200):
@@ -153,7 +148,6 @@ def test_the_radius_holds_the_truth() -> None:
 
 
 def test_paper_confidence_is_never_below_the_ridge() -> None:
-    """The printed denominator, negative for small t, is used as it stands."""
     printed = OFUL(dim=3, horizon=10**6, privacy=central(rho=1.0), confidence="paper", eigenvalue=0.1)
     assert printed._smallest(np.eye(3), 10) == 1.0
     log = math.log((10**6 + 3) * 3 / 1e-3)
@@ -195,7 +189,6 @@ def test_matrix_and_vector_compose_to_the_budget() -> None:
 
 
 def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced() -> None:
-    """Replacing features and reward moves an episode's vector by more than the noise is made for."""
     policy = OFULJDP(dim=2, horizon=400, privacy=central(rho=0.5), reward_range=(-2.0, 1.0))
     _, vector = asked(policy, np.array([1e6, 1e6, 0.0]))
     rng, sensitivity = np.random.default_rng(0), policy.vector.domain.sensitivity
@@ -207,7 +200,6 @@ def test_the_vector_moves_by_at_most_its_sensitivity_when_a_person_is_replaced()
 
 
 def test_switching_looks_at_released_matrices_only() -> None:
-    """The joint variant asks for its vector, or switches, by anything but the released matrix."""
     policy = OFULJDP(dim=2, horizon=100, privacy=central(rho=0.5), batch=10)
     begun, first = policy.init(), FixedLength(number=0, users=10)
     for gram, due in ((np.diag([1e6, 1e6]), True), (np.diag([-1e6, 1.0]), False), (np.zeros((2, 2)), False)):

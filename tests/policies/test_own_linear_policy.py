@@ -42,14 +42,12 @@ def learned(policy: Any, *released: bd.device.Estimate) -> Any:
 
 @pytest.mark.parametrize("privacy", MODELS.values(), ids=MODELS)
 def test_every_privacy_model_is_supported(privacy: bd.Privacy) -> None:
-    """The base calibrates every privacy model within its budget, and the simulator plays the policy."""
     result = bd.simulate(Ridge(dim=3, horizon=200, privacy=privacy), WORLD, n_seeds=1)
     assert result.regret.shape[0] == 1
     assert not privacy.noisy or result.guarantee.epsilon <= 1.0 + 1e-9
 
 
 def test_sums_of_batches_are_added() -> None:
-    """Without noise the sums are those of all rows, and ridge regression on them is the textbook's."""
     rng = np.random.default_rng(0)
     rows, rewards, policy = rng.normal(size=(50, 2)) / 4, rng.random(50), ridge()
     parts = [
@@ -72,7 +70,6 @@ def test_sums_of_a_stream_replace_each_other() -> None:
 
 
 def test_the_noise_of_the_sums_is_stated() -> None:
-    """`noise_std` is that of the released sums after as many batches, known in advance."""
     policy = ridge(privacy=bd.shuffle(**DP))
     releases = [bd.device.Estimate(total=np.zeros(5), count=25, variance=1.0)] * 3
     assert learned(policy, *releases).noise_std == policy._channel.prefix_std()[2]
@@ -80,7 +77,6 @@ def test_the_noise_of_the_sums_is_stated() -> None:
 
 
 def test_an_indefinite_matrix_is_repaired() -> None:
-    """A matrix with an eigenvalue far below zero gives an estimate no longer than |v| / regularizer."""
     sums = bd.policies.LinearSums(vector=np.array([1.0, 0.0]), gram=np.diag([-50.0, 3.0]))
     assert np.linalg.norm(sums.ridge(2.0)) <= 0.5 + 1e-12
 
@@ -122,7 +118,6 @@ def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_a_policy_has_few_public_names() -> None:
-    """An author meets at most ten methods; LinTS and LinUCB have at most 25 public attributes."""
     methods = [name for name in vars(bd.Policy) if not name.startswith("_") and name not in ("trusts", "execution")]
     assert len(methods) <= 10
     for kind in (bd.LinTS, bd.LinUCB):

@@ -193,7 +193,6 @@ def test_less_noise_is_noticed(privacy: Any) -> None:
 
 
 def test_a_phase_with_less_noise_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy runs whatever protocol it gets, without asking the accountant."""
     policy = PhasedElimination(dim=3, horizon=1000, privacy=central(**BUDGET))
     phase = policy.episode(policy.init(sphere(10, 3)))
     enough: Any = policy.protocol(phase)
@@ -294,7 +293,6 @@ def test_bad_averages_are_refused(averages: Any, message: str) -> None:
 
 
 def test_phases_are_learned_once_and_in_order() -> None:
-    """The averages of a phase are taken for those of another: the same clients' answers would count twice."""
     policy = PhasedElimination(dim=3, horizon=100, privacy=none())
     first = policy.init(np.eye(3))
     phase = policy.episode(first)
@@ -304,7 +302,6 @@ def test_phases_are_learned_once_and_in_order() -> None:
 
 
 def test_reports_are_clipped_averages_or_single_rewards() -> None:
-    """A client reports more than B, something that is not a number, or a reward at another action than its own."""
     policy, coins = PhasedElimination(dim=3, horizon=100, bound=0.5, privacy=none()), device_coins()
     state = policy.init(np.eye(3))
     ask = next(policy.learn(state, policy.episode(state)))
@@ -328,7 +325,6 @@ def test_at_least_two_clients() -> None:
 
 @pytest.mark.parametrize(("name", "found"), [("near", near_optimal_design), ("optimal", optimal_design)])
 def test_kept_designs_are_those_of_the_arms(name: str, found: Any) -> None:
-    """A design that is kept is that of other arms, of the other kind, or one that its arms have not."""
     rng = np.random.default_rng(3)
     for rows in (rng.normal(size=(n, 3)) / 9 for n in (9, 12, 9)):
         policy = PhasedElimination(dim=3, horizon=100, design=name, privacy=none())

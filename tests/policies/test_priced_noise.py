@@ -53,7 +53,6 @@ def released(policy: Policy[Any], ask: SumQuery, rewards: Any) -> tuple[Any, flo
 def test_a_reward_moves_a_release_by_no_more_than_its_noise_is_made_for(
     budget: Budget, ends: tuple[float, float]
 ) -> None:
-    """A release would have less noise than its budget needs, by any share; or more than 0.1 % too much."""
     for policy, state in policies(budget, ends):
         ask = next(policy.learn(state, policy.episode(state)))
         rest = np.full(8, ends[0])
@@ -65,7 +64,6 @@ def test_a_reward_moves_a_release_by_no_more_than_its_noise_is_made_for(
 @pytest.mark.parametrize("share", [0.98, 1.02])
 @pytest.mark.parametrize("raw", [0.0, 0.5, 1.0])
 def test_elimination_decides_by_what_was_released(raw: float, share: float) -> None:
-    """Raw sums have a part in the decision, as if there were less noise on them."""
     policy = Elimination(n_arms=2, horizon=10**5, privacy=central(epsilon=0.5, delta=0.0))
     state = policy.init()
     epoch = policy.episode(state)
@@ -77,7 +75,6 @@ def test_elimination_decides_by_what_was_released(raw: float, share: float) -> N
 
 
 def test_laplace_noise_is_used_for_pure_budgets_only() -> None:
-    """The ratio above would be read off another kind of noise."""
     for budget in BUDGETS:
         noise = Elimination(n_arms=2, horizon=1000, privacy=central(budget=budget)).protocol(2)
         assert isinstance(noise, CentralLaplace) == isinstance(budget, PureDP)

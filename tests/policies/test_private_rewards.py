@@ -55,7 +55,6 @@ def ones(policy: LDPUCB, reward: float) -> int:
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 20.0, 34.0, 36.0, 36.5, 40.0, 800.0])
 def test_bits_of_finite_coins_are_as_private_as_stated(epsilon: float) -> None:
-    """A bit tells a reward for sure, or by more than the stated epsilon, where 1 - q is below what a coin resolves."""
     policy = LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=epsilon, delta=0.0), reward_range=(-0.1, 0.2))
     counts = [ones(policy, reward) for reward in (-0.1, 0.2, 0.05, 0.1)]
     assert 0 < min(counts) <= max(counts) < STEPS
@@ -66,7 +65,6 @@ def test_bits_of_finite_coins_are_as_private_as_stated(epsilon: float) -> None:
 
 
 def test_an_epsilon_below_the_coins_resolution_is_refused() -> None:
-    """Means are divided by a share of truth that is 0, or rounded to something else."""
     for wrong in (1e-13, 1e-300, math.inf):
         with pytest.raises(InvalidBudget, match="epsilon"):
             LDPUCB(n_arms=2, horizon=10, privacy=local(epsilon=wrong, delta=0.0))
@@ -74,7 +72,6 @@ def test_an_epsilon_below_the_coins_resolution_is_refused() -> None:
 
 @pytest.mark.parametrize("low", [0.0, 1e9, -1e9])
 def test_a_reward_outside_of_a_far_range_does_not_enter(low: float) -> None:
-    """The slack for rounding errors, relative to the ends, lets a reward in that is far outside of a narrow range."""
     policy = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0), reward_range=(low, low + 1))
     for wrong in (low - 1e-10 * (abs(low) + 1), low + 1 + 1e-10 * (abs(low) + 1)):
         report = policy.report(policy.ask, PlayedRounds(rewards=np.array([wrong])), COINS)
@@ -82,7 +79,6 @@ def test_a_reward_outside_of_a_far_range_does_not_enter(low: float) -> None:
 
 
 def test_noise_covers_the_rounding_of_sums_far_from_0() -> None:
-    """One reward moves a sum of floats by more than the width of its range, and the noise knows of the width only."""
     low, width, users = 2.0**30, 0.3, 2**15  # float sums near 2^45: multiples of 1/128
     ends, privacy, arms = (low, low + width), central(rho=1.0), np.zeros(users, dtype=np.int64)
     episodes = UCBEpisodes(n_arms=2, horizon=users, privacy=privacy, reward_range=ends)
@@ -116,7 +112,6 @@ def priced(protocol: Protocol) -> float:
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("place", ["features", "rewards"])
 def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, wrong: float) -> None:
-    """One person's bad number spoils the sum of an episode, and everybody sees that its release fails."""
     given: dict[str, NDArray[np.float64]] = {"features": np.eye(2), "rewards": np.ones(2)}
     given[place].flat[1] = wrong
     public, joint = (
@@ -140,13 +135,11 @@ def test_what_is_not_finite_is_refused_before_it_meets_other_people(place: str, 
 
 @pytest.mark.parametrize("policy", [UCB1(n_arms=2, horizon=9), Thompson(n_arms=2, horizon=9)])
 def test_policies_without_privacy_refuse_what_is_not_finite(policy: Any) -> None:
-    """A reward that is not a number stays in an arm's sum for ever."""
     with pytest.raises(InvalidStatistic, match="rewards"):
         policy.report(policy.ask, PlayedRounds(rewards=np.array([math.nan]), arms=np.zeros(1, dtype=np.int64)), COINS)
 
 
 def test_batches_of_the_joint_variant_have_the_public_size() -> None:
-    """A batch that somebody closed early, by who answered, is released."""
     policy = OFULJDP(dim=2, horizon=12, batch=3, privacy=central(rho=1.0))
     for users in (0, 2, 4):
         with pytest.raises(InvalidArgument, match="batches are public"):
@@ -154,7 +147,6 @@ def test_batches_of_the_joint_variant_have_the_public_size() -> None:
 
 
 def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:
-    """SDP-SE releases more ones than there are users: further apart than its noise is made for."""
     policy = Elimination(n_arms=2, horizon=10**4, privacy=shuffle(epsilon=1.0, delta=1e-3))
     ask, source = SumQuery(protocol=policy.protocol(3), arm=0), FastNoise(np.random.default_rng(0))
     rows = PlayedRounds(rewards=np.array([-1.0, 5.0, 1e9]), arms=np.zeros(3, dtype=np.int64))
@@ -168,7 +160,6 @@ def test_numbers_of_ones_that_a_batch_cannot_have_are_refused() -> None:
 
 @pytest.mark.parametrize("privacy", [central(epsilon=1.0, delta=0.0), none()])
 def test_an_epoch_has_one_batch_for_every_active_arm(privacy: Any) -> None:
-    """Batches of arms that were dropped are released."""
     policy, source = Elimination(n_arms=3, horizon=10**4, privacy=privacy), FastNoise(np.random.default_rng(0))
     state = EliminationState(epoch=2, active=np.array([True, False, True]))
     asked: list[SumQuery] = []
@@ -186,7 +177,6 @@ def test_an_epoch_has_one_batch_for_every_active_arm(privacy: Any) -> None:
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1e-100), PureDP(epsilon=1e-300), PureDP(epsilon=1e300), ZCDP(rho=1e-31)])
 def test_budgets_beyond_what_floats_can_price_are_refused_by_name(budget: Any) -> None:
-    """A budget next to 0 ends in an overflow somewhere inside instead of an error that names it."""
     with pytest.raises(InvalidBudget, match="budget"):
         UCBEpisodes(n_arms=2, horizon=10, privacy=central(budget=budget))
     assert UCBEpisodes(n_arms=2, horizon=10, privacy=central(rho=1e-30)).guarantee.rho <= 1e-30

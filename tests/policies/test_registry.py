@@ -30,7 +30,6 @@ LINUCB = {
 
 @pytest.mark.parametrize("name", LINUCB)
 def test_every_name_makes_what_it_says(name: str) -> None:
-    """A LinUCB has another trust model, or another batch size, than its entry says."""
     budget = {} if name == "LinUCB" else {"epsilon": 1.0, "delta": 1e-5}
     policy = make(name, dim=2, horizon=400, **budget)
     assert policy.guarantee.trust == ALGORITHMS[name].trust
@@ -79,20 +78,17 @@ def test_unknown_names_and_arguments() -> None:
 def test_a_missing_or_wrong_budget_is_answered_with_those_that_there_are(
     name: str, given: dict[str, Any], complaint: str
 ) -> None:
-    """Somebody who forgot the budget is not told which numbers the algorithm takes."""
     with pytest.raises(InvalidBudget, match=complaint):
         make(name, dim=2, horizon=100, **given)
 
 
 def test_a_budget_may_be_given_whole() -> None:
-    """An algorithm lists the argument `budget` and refuses it."""
     assert make("AdaC-UCB", n_arms=2, horizon=10, budget=ZCDP(rho=1.0)) == make("AdaC-UCB", n_arms=2, horizon=10, rho=1)
     whole = make("GLM-JDP", dim=2, horizon=10, budget=ApproxDP(epsilon=1.0, delta=1e-5))
     assert whole == make("GLM-JDP", dim=2, horizon=10, epsilon=1.0, delta=1e-5)
 
 
 def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new policy would have to be listed elsewhere too, or could take the name of another."""
     monkeypatch.setattr(algorithm_module, "ALGORITHMS", dict(ALGORITHMS))
     monkeypatch.setattr(registry, "ALGORITHMS", algorithm_module.ALGORITHMS)
 
@@ -110,7 +106,6 @@ def test_a_line_above_a_class_is_all_that_a_name_takes(monkeypatch: pytest.Monke
 
 
 def test_the_folders_are_the_catalogue() -> None:
-    """A policy's names would be missing, or listed in another order."""
     assert list(ALGORITHMS)[16:23] == ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"]
     assert list(ALGORITHMS)[23:31] == [
         *("UCB1", "Thompson", "UCB-episodes", "AdaC-UCB", "AdaP-UCB", "DP-SE", "LDP-UCB", "SDP-SE")
@@ -119,7 +114,6 @@ def test_the_folders_are_the_catalogue() -> None:
 
 
 def test_privacy_may_be_given_whole() -> None:
-    """`make` refuses privacy= that the name stands for, takes another trust model's, or both it and its numbers."""
     made = registry.make("AdaC-UCB", n_arms=3, horizon=100, privacy=central(rho=1.0))
     assert made == registry.make("AdaC-UCB", n_arms=3, horizon=100, rho=1.0)
     with pytest.raises(InvalidArgument, match=r"bd.central\(...\), which AdaC-UCB stands for"):

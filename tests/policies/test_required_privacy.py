@@ -30,7 +30,6 @@ def sizes(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_policy_without_privacy_is_refused_with_what_to_write(name: str) -> None:
-    """A policy that can protect is not made until somebody says how, and the error says what to write."""
     kind = KINDS[name]
     with pytest.raises(InvalidArgument) as refused:
         kind(**sizes(name))
@@ -41,7 +40,6 @@ def test_a_policy_without_privacy_is_refused_with_what_to_write(name: str) -> No
 
 
 def test_baselines_are_the_policies_that_cannot_protect() -> None:
-    """Exactly the policies that have no private version may be made without a word about privacy."""
     assert {name for name, kind in KINDS.items() if kind.trusts == ("none",)} == BASELINES
     for name in BASELINES - {"UCB1", "Thompson"}:
         assert KINDS[name](dim=2, horizon=50).privacy == bd.none()
@@ -49,13 +47,11 @@ def test_baselines_are_the_policies_that_cannot_protect() -> None:
 
 
 def test_copies_of_a_policy_are_made_without_arguments() -> None:
-    """A policy can be copied and pickled: these make it anew without its arguments."""
     policy = bd.LinTS(dim=3, horizon=100, privacy=bd.none())
     assert copy.copy(policy) == copy.deepcopy(policy) == pickle.loads(pickle.dumps(policy)) == policy
 
 
 def test_a_policy_of_a_module_is_refused_without_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy that is made by its place needs `trust`, and the error lists its values."""
     (tmp_path / "unsaid_here.py").write_text("from bandanna import LinTS\n")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArgument, match=r'trust = None .* needs it, one of "none", "central", "local"'):
@@ -74,7 +70,6 @@ def test_a_policy_of_a_module_is_refused_without_trust(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("trust", ["central", "local", "shuffle", "concurrent"])
 @pytest.mark.parametrize("epsilon", [10.01, 1e6, math.inf])
 def test_an_epsilon_above_10_gives_a_warning(trust: str, epsilon: float) -> None:
-    """Every trust model warns of an epsilon above 10, at the line that gives it, and only of such an epsilon."""
     make = getattr(bd, trust)
     with pytest.warns(WeakPrivacyWarning, match=re.escape(f"epsilon = {epsilon:g} protects little")) as said:
         make(epsilon=epsilon, delta=1e-5)
@@ -85,7 +80,6 @@ def test_an_epsilon_above_10_gives_a_warning(trust: str, epsilon: float) -> None
 
 
 def test_a_whole_budget_above_10_gives_a_warning() -> None:
-    """A budget that is given whole, or by an algorithm's name, gives the same warning."""
     with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 "):
         bd.central(budget=bd.privacy.PureDP(epsilon=11.0))
     with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 ") as said:
@@ -105,7 +99,6 @@ def test_a_whole_budget_above_10_gives_a_warning() -> None:
     ],
 )
 def test_other_budgets_are_compared_by_their_epsilon(given: dict[str, float], told: str) -> None:
-    """A budget in rho or of Renyi's kind gives the warning where its guarantee states an epsilon above 10."""
     with pytest.warns(WeakPrivacyWarning, match=re.escape(told)) as said:
         made = bd.central(**given)
     assert [each.filename for each in said] == [__file__]
@@ -119,7 +112,6 @@ def test_other_budgets_are_compared_by_their_epsilon(given: dict[str, float], to
 
 @pytest.mark.parametrize("model", ["central", "local", "shuffle", "concurrent"])
 def test_a_trust_model_without_a_budget_is_refused(model: str) -> None:
-    """A trust model is not made without a budget, and `none` is not made with one."""
     with pytest.raises(InvalidBudget, match=r"budget = None .*bd\.none\(\) for no protection"):
         bd.protocols.Privacy(model=model)
     with pytest.raises(InvalidBudget, match='model="none" keeps no budget'):
@@ -128,7 +120,6 @@ def test_a_trust_model_without_a_budget_is_refused(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["central", "local", "shuffle", "concurrent"])
 def test_a_trust_model_made_by_its_fields_warns_as_well(model: str) -> None:
-    """`bd.protocols.Privacy(...)` warns of an epsilon above 10, once and at its line; a changed copy does not."""
     with pytest.warns(WeakPrivacyWarning, match="epsilon = 11 protects little") as said:
         made = bd.protocols.Privacy(model=model, budget=bd.privacy.ApproxDP(epsilon=11.0, delta=1e-5))
     assert [each.filename for each in said] == [__file__]
@@ -138,7 +129,6 @@ def test_a_trust_model_made_by_its_fields_warns_as_well(model: str) -> None:
 
 
 def test_a_counter_warns_as_a_policy_does() -> None:
-    """A running sum warns of a delta above 1/horizon, and only of such a delta."""
     with pytest.warns(WeakPrivacyWarning, match=r"delta = 0.2 is more than 1/horizon = 0.125") as said:
         bd.agent.ContinualSum(horizon=8, privacy=bd.central(epsilon=1.0, delta=0.2))
     assert [each.filename for each in said] == [__file__]
@@ -149,7 +139,6 @@ def test_a_counter_warns_as_a_policy_does() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(PRIVATE) - {"LDPUCB"}))
 def test_a_delta_above_one_in_the_horizon_gives_a_warning(name: str) -> None:
-    """Every policy warns of a delta above 1/horizon, once and at the line that makes it, and only of such a delta."""
     kind = KINDS[name]
     trust = getattr(bd, next(each for each in ("central", "shuffle") if each in kind.trusts))
     with pytest.warns(WeakPrivacyWarning, match=r"delta = 0.011 is more than 1/horizon = 0.01") as said:
@@ -162,7 +151,6 @@ def test_a_delta_above_one_in_the_horizon_gives_a_warning(name: str) -> None:
 
 
 def test_no_privacy_gives_no_warning() -> None:
-    """`bd.none()` is asked for by name, so it gives no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bd.LinTS(dim=3, horizon=10**9, privacy=bd.none())

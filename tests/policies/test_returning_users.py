@@ -29,7 +29,6 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
     ],
 )
 def test_all_participations_together_keep_the_budget(privacy: Privacy) -> None:
-    """M batches of one user cost more than the budget - or much less, as if they were composed by a closed form."""
     policy = LinUCB(dim=3, horizon=2000, privacy=privacy, batch=200)
     event = policy._channel.protocols[200].event
     whole = event if privacy.model == "central" else RepetitionEvent(event=event, times=4)
@@ -48,7 +47,6 @@ def released_by_ones(horizon: int) -> np.ndarray:
 
 
 def test_user_level_noise_is_that_of_m0_participations() -> None:
-    """The central stream's noise does not grow with M0, batches' noise not with the root of M."""
     once, four = ((central(**BUDGET, participations=m), local(**BUDGET, participations=m)) for m in (1, 4))
     stds = [
         [LinUCB(dim=3, horizon=2000, privacy=privacy, batch=200)._channel.prefix_std()[-1] for privacy in both]

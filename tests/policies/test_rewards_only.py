@@ -85,7 +85,6 @@ def test_one_reward_moves_the_private_sum_by_at_most_one(model: str, intercept: 
 
 @pytest.mark.parametrize("model", PRIVATE)
 def test_the_public_sum_has_no_reward_in_it_and_no_price(model: str) -> None:
-    """A reward changes what is asked of features, or features cost privacy."""
     policy, rng = made(model), np.random.default_rng(1)
     private, public = asks(policy)
     features = rng.normal(size=(5, 3)) / 3
@@ -99,7 +98,6 @@ def test_the_public_sum_has_no_reward_in_it_and_no_price(model: str) -> None:
 
 
 def test_bits_of_answers_are_rounded_without_bias() -> None:
-    """Graded rewards are answered with a bias, or with anything else than the ends of their range (5 std. errors)."""
     policy, users = made("local", intercept=True), 20_000
     private, _ = asks(policy)
     assert isinstance(private.protocol, LocalSigns)
@@ -112,7 +110,6 @@ def test_bits_of_answers_are_rounded_without_bias() -> None:
 
 @pytest.mark.parametrize("model", PRIVATE)
 def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
-    """Features of users get into public sums, though nobody has said that everybody may know them."""
     policy = made(model, public_contexts=False)
     fresh, fixed = (worlds.LinearContextual(dim=3, n_arms=4, fixed=fixed) for fixed in (False, True))
     for run in (policy.init, lambda: bd.simulate(policy, fresh), lambda: bd.Agent(policy=policy, test=True, seed=0)):
@@ -126,7 +123,6 @@ def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
 
 
 def test_other_arguments_that_are_refused() -> None:
-    """A pure budget without pure noise is taken, or printed noise that there is none of; LinTS ignores `protects`."""
     with pytest.raises(InvalidArgument, match=r"protects = 'rewards' .*bd\.policies\.LinTSRewards"):
         bd.LinTS(dim=3, horizon=100, protects="rewards", privacy=bd.none())  # type: ignore[call-arg]
     for model in (bd.central, bd.shuffle):
@@ -145,7 +141,6 @@ def test_other_arguments_that_are_refused() -> None:
 
 @pytest.mark.parametrize("model", PRIVATE)
 def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
-    """The guarantee claims to protect features, hides that they are public, or is not the budget's."""
     stated = made(model).guarantee
     assert stated.protects == "a user's reward"
     assert stated.adjacency == "replacement of one user's reward"
@@ -161,7 +156,6 @@ def test_the_promise_is_for_rewards_and_says_what_is_public(model: str) -> None:
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_without_noise_it_is_lints(intercept: bool, fixed: bool) -> None:
-    """Centring, weights, or the sums of what is public lead to another posterior than LinTS has."""
     env = worlds.LinearContextual(dim=3, n_arms=5, fixed=fixed)
     own = made("none", intercept=intercept, batch=40)
     usual = bd.LinTS(dim=3, horizon=400, intercept=intercept, batch=40, privacy=bd.none())
@@ -193,7 +187,6 @@ def test_the_posterior_is_calibrated(model: str, intercept: bool) -> None:
 
 @pytest.mark.parametrize("model", [pytest.param("central", marks=pytest.mark.full), "local"])
 def test_a_posterior_that_forgets_the_noise_is_noticed(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check would pass a posterior that takes answers for rewards, or noisy sums for exact ones."""
     assert made("local")._reward_std == pytest.approx(0.5 / math.tanh(0.5))
     monkeypatch.setattr(bd.policies.LinTSRewards, "_reward_std", 0.5)
     monkeypatch.setattr(bd.policies.LinTSRewards, "_noise", np.zeros(100))
@@ -202,7 +195,6 @@ def test_a_posterior_that_forgets_the_noise_is_noticed(model: str, monkeypatch: 
 
 @pytest.mark.parametrize("model", PRIVATE)
 def test_an_agent_pays_for_rewards_alone_and_survives_a_save(model: str, tmp_path: Path) -> None:
-    """Public sums cost budget, secure noise does not run, or a loaded agent goes on from another state."""
     policy = made(model, intercept=True, batch=20, public_contexts=False, horizon=100)
     arms = np.concatenate([np.eye(2), np.ones((2, 1))], axis=1)
     agent, rng = bd.Agent(policy=policy, arms=arms), np.random.default_rng(3)
@@ -227,7 +219,6 @@ def test_an_agent_pays_for_rewards_alone_and_survives_a_save(model: str, tmp_pat
 
 @pytest.mark.parametrize("model", PRIVATE)
 def test_returning_users_pay_for_all_their_batches(model: str) -> None:
-    """Somebody who is in three batches spends more than the budget."""
     privacy = replace(MODELS[model], participations=3)
     policy = made(model, privacy=privacy, batch=100)
     assert policy.guarantee.epsilon <= 1.0 + 1e-9

@@ -46,7 +46,6 @@ def test_batches_as_printed() -> None:
 
 @pytest.mark.parametrize("confidence", ["exact", "lemma", "paper"])
 def test_radii_are_those_of_the_channel_s_noise(confidence: str) -> None:
-    """A radius is made for a tenth less noise than is released."""
     policy = LinUCB(dim=2, horizon=300, batch=100, privacy=local(rho=0.5), confidence=confidence)
     report = LinearReport(features=2)
     std = CentralGaussian.calibrate(domain=report, budget=policy.privacy.budget).noise_std * np.sqrt([100, 200, 300])
@@ -120,7 +119,6 @@ def test_radii_of_private_features_by_hand() -> None:
 
 
 def test_the_first_batch_can_be_told_from_its_noise() -> None:
-    """A first batch is not max(2 d, 3 (d - 1)^{3/2} sqrt(1.5) std) users, std that of everybody's batches."""
     for dim, often in ((5, 1), (5, 4), (1, 1)):
         privacy = central(epsilon=0.5, delta=1e-5, participations=often)
         found = plan_informed_batches(privacy, domain=Ball(dim=4), dim=dim, horizon=10**6)
@@ -141,7 +139,6 @@ def lints(**changes: object) -> LinTS:
 
 
 def test_the_posterior_knows_its_noise() -> None:
-    """LinTS believes a tenth less noise than its channel has, or less than that of the sum that it starts from."""
     policy = lints(privacy=central(rho=0.5, mechanism="independent"), intercept=False)
     variance = CentralGaussian.calibrate(domain=policy._domain, budget=policy.privacy.budget).noise_std ** 2
     np.testing.assert_allclose(policy._noise, variance * np.arange(4), rtol=1e-3)
@@ -158,7 +155,6 @@ def test_the_posterior_knows_its_noise() -> None:
 
 
 def test_what_has_no_horizon_ends_after_a_billion_users() -> None:
-    """After its last batch an endless LinTS plays on for another number of users than it plans for."""
     endless = lints(horizon=None, batch=10**8, privacy=none())
     assert endless._planned_rounds == 10**9
     after = endless._episode(len(endless.batch_sizes))
@@ -190,7 +186,6 @@ def test_a_posterior_by_hand_with_moments_that_differ() -> None:
 
 
 def test_returning_users_pay_in_all_of_their_batches() -> None:
-    """A channel is calibrated for fewer participations than there are batches to be in."""
     privacy = central(epsilon=1.0, delta=1e-5, participations=7)
     assert lints(privacy=privacy)._batch_privacy.participations == 3
     assert lints(privacy=replace(privacy, participations=2))._batch_privacy.participations == 2
@@ -223,7 +218,6 @@ def test_public_features_by_hand() -> None:
 
 
 def test_phases_have_the_batches_of_their_policies() -> None:
-    """A phase of an anytime policy asks for another number of users than its schedule has."""
     policy = Anytime(first=LinUCB(dim=2, horizon=40, batch=10, privacy=none()))
     episode = policy.episode(policy.init())
     assert isinstance(episode, FixedLength)
@@ -249,7 +243,6 @@ def test_chances_by_quadrature() -> None:
 
 
 def test_features_that_are_no_numbers_are_refused_by_name() -> None:
-    """A report, or a rule of switching, is made of features that are not finite."""
     bad, one = np.array([[math.nan, 0.0]]), np.ones(1)
     with pytest.raises(InvalidArgument, match="features"):
         LeafDomain(size=2).statistic(bad, one, one > 0)

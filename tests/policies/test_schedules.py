@@ -15,7 +15,6 @@ from bandanna.protocols.privacy_model import Privacy, central, concurrent, local
 
 @pytest.mark.parametrize("minimum", [1, 2, 17, 400, 1000])
 def test_the_minimum_of_a_valley_is_found(minimum: int) -> None:
-    """A size more than a quarter away from the minimum is taken, or a size is looked at twice (it is calibrated)."""
     asked: Counter[int] = Counter()
 
     def bound(size: int) -> float:
@@ -28,7 +27,6 @@ def test_the_minimum_of_a_valley_is_found(minimum: int) -> None:
 
 @pytest.mark.parametrize("horizon", [20_000, 200_000])
 def test_leaps_of_a_tree_do_not_hide_the_best_batch(horizon: int) -> None:
-    """The noise of a tree falls in leaps with the size, and the search stays in front of one of them."""
     policy = LinUCB(dim=5, horizon=horizon, privacy=central(epsilon=1.0, delta=1e-5, mechanism="tree"), batch="best")
     policy = replace(policy, confidence="lemma")
     others = (round(20 * 1.5**i) for i in range(14))
@@ -50,7 +48,6 @@ def test_leaps_of_a_tree_do_not_hide_the_best_batch(horizon: int) -> None:
     ids=["none", "central", "local", "shuffle", "shuffle-0.2", "concurrent"],
 )
 def test_the_bound_of_the_best_batch_is_never_above_that_of_the_paper(dim: int, privacy: Privacy) -> None:
-    """The stated bound of batch="best" is at most that of batch="paper", for every confidence."""
     for horizon, confidence in ((2_000, "exact"), (2_000, "lemma"), (2_000, "paper"), (20_000, "exact")):
         given = {"dim": dim, "horizon": horizon, "privacy": privacy, "confidence": confidence}
         best, paper = (LinUCB(batch=batch, **given) for batch in ("best", "paper"))
@@ -58,7 +55,6 @@ def test_the_bound_of_the_best_batch_is_never_above_that_of_the_paper(dim: int, 
 
 
 def test_the_best_batch_minimises_the_stated_bound_where_it_says_something() -> None:
-    """Over 10^9 users the bound of the default confidence is below T, and no other size has a smaller one."""
     policy = LinUCB(dim=2, horizon=10**9, privacy=shuffle(epsilon=1.0, delta=1e-5), batch="best")
     assert policy.regret_bound < 0.5 * policy.horizon
     size = policy._channel.sizes[0]
@@ -67,7 +63,6 @@ def test_the_best_batch_minimises_the_stated_bound_where_it_says_something() -> 
 
 
 def test_a_schedule_that_takes_no_end_is_refused() -> None:
-    """Batches that hardly grow fill the memory, or as many noisy releases as rounds do."""
     with pytest.raises(InvalidArgument, match=r"first, ratio = \(1, 1.0\) .* at most 100,000 batches"):
         geometric(first=1, ratio=1.0).sizes(10**12)
     with pytest.raises(InvalidArgument, match=r"batch = 1 .* noisy releases are more than 10,000,000"):

@@ -24,7 +24,6 @@ GROWING = geometric(first=50, ratio=2)
 @pytest.mark.parametrize("protocol", ["binomial", "gaussian"])
 @pytest.mark.parametrize("horizon", [300, 4000])
 def test_what_the_shuffler_learns_from_the_least_protected_batch(protocol: str, horizon: int) -> None:
-    """A user of a large batch, whose own noise is small, is told what is left against the shuffler in a small one."""
     policy = LinUCB(dim=2, horizon=horizon, privacy=shuffle(**BUDGET, protocol=protocol), batch=GROWING)
     each = [one.guarantee for one in policy._channel.protocols.values()]
     left = [math.inf if one.shuffler is None else one.shuffler.epsilon for one in each]
@@ -36,7 +35,6 @@ def test_what_the_shuffler_learns_from_the_least_protected_batch(protocol: str, 
 
 
 def test_nothing_is_stated_against_the_shuffler_where_nothing_is_computed() -> None:
-    """A user in batches of several sizes is told what the shuffler learns from batches of one size."""
     sizes = geometric(first=20, ratio=2)
     once, twice = (
         LinUCB(dim=2, horizon=60, privacy=shuffle(**BUDGET, participations=m), batch=sizes).guarantee for m in (1, 2)
@@ -49,7 +47,6 @@ def test_nothing_is_stated_against_the_shuffler_where_nothing_is_computed() -> N
 @pytest.mark.parametrize("batch", [None, GROWING, 20])
 @pytest.mark.parametrize("protocol", ["binomial", "gaussian"])
 def test_a_later_phase_shows_the_shuffler_no_more_than_is_stated(protocol: str, batch: Any) -> None:
-    """An anytime policy states what the shuffler learns in its first phase, whose batches are the smallest."""
     policy = Anytime(first=LinUCB(dim=2, horizon=100, batch=batch, privacy=shuffle(**BUDGET, protocol=protocol)))
     stated = policy.guarantee.shuffler
     assert (stated is not None) == (batch == 20)
@@ -121,7 +118,6 @@ def _at_an_end(privacy: Privacy) -> bool:
 @pytest.mark.often(of=_at_an_end)
 @pytest.mark.parametrize("privacy", PHASED, ids=str)
 def test_every_phase_keeps_the_promise(privacy: Privacy) -> None:
-    """Some phase, of any number of clients and actions, costs more than was promised to all clients."""
     promised = compute_promised_guarantee(privacy, most_actions=40, most_clients=3000, bound=1.0)
     assert promised.shuffler is None
     assert not math.isnan(promised.exposed)

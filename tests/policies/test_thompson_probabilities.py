@@ -62,7 +62,6 @@ def test_some_arm_is_best(scale: float) -> None:
 
 
 def test_nobody_waits_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A simulation integrates; or what an agent says is not a probability."""
     looked: list[int] = []
     genuine = thompson.compute_best_arm_probability
 
@@ -83,7 +82,6 @@ def test_nobody_waits_for_what_nobody_looks_at(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_side_by_side_every_run_has_its_own() -> None:
-    """Runs side by side are given each other's probabilities (false alarms: 1e-8)."""
     sums, pulls = np.array([[3.0, 1.0], [0.0, 9.0]]), np.array([[4.0, 4.0], [5.0, 10.0]])
     rng, policy = np.random.default_rng(0), bd.make("Thompson", n_arms=2, horizon=50)
     state = ArmSums(sums=sums, pulls=pulls, rounds=8)

@@ -39,7 +39,6 @@ class Counted(NoRandomness):
 
 
 def test_arms_are_tied_to_seven_digits() -> None:
-    """Arms are tied that are not, or equal ones are told apart by rounding errors."""
     index = np.array([[1.0, 1 + 1e-9, 0.5, 1 - 1e-9], [1.0, 1 + 1e-6, 0.5, 0.0], [1e300, 1e300, -np.inf, 1.0]])
     first, tied = find_best_arms(index)
     np.testing.assert_array_equal(first, [0, 1, 0])
@@ -50,7 +49,6 @@ def test_arms_are_tied_to_seven_digits() -> None:
 @examples(25, full=100)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 5))
 def test_one_of_the_tied_arms_is_picked(seed: int, rows: int, arms: int) -> None:
-    """An arm is picked that is not the best, with a wrong probability, or coins are flipped where there is no tie."""
     index = np.random.default_rng(seed).integers(0, 3, size=(rows, arms)).astype(float)
     best = index == np.max(index, axis=1, keepdims=True)
     coins, counts = Counted(), np.sum(best, axis=1)
@@ -103,7 +101,6 @@ def test_rules_have_names() -> None:
 
 
 def test_the_first_arm_is_not_preferred() -> None:
-    """Arms that nothing is known about are not tied, or the first is taken for all of them."""
     snapshot = OptimisticSnapshot(theta=np.zeros((1, 3)), inverse=np.eye(3)[None], radius=1.0)
     contexts = np.broadcast_to(np.eye(3), (1, 300, 3, 3))
     choice = LinUCB(dim=3, horizon=5, privacy=none()).act(snapshot, contexts, StreamRandomness(Streams([0])))

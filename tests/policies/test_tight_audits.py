@@ -85,7 +85,6 @@ def loss(policy: UCBEpisodes) -> float:
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-2.0, 3.0)])
 @pytest.mark.parametrize("rho", [0.05, 0.5, 4.0])
 def test_actions_of_adac_ucb_tell_nearly_rho_and_never_more(rho: float, ends: tuple[float, float]) -> None:
-    """AdaC-UCB's actions tell more of a reward than rho; or noise 20 % smaller, rho/0.64, would not be seen in them."""
     policy = UCBEpisodes(n_arms=2, horizon=30, privacy=central(rho=rho), reward_range=ends, optimism=60.0)
     assert 0.9 * rho < loss(policy) <= rho
     weak = UCBEpisodes(n_arms=2, horizon=30, privacy=central(rho=rho / 0.64), reward_range=ends, optimism=60.0)
@@ -124,7 +123,6 @@ def test_actions_of_the_epsilon_delta_variant() -> None:
 
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-2.0, 3.0)])
 def test_actions_of_adap_ucb_tell_nearly_epsilon_and_never_more(ends: tuple[float, float]) -> None:
-    """AdaP-UCB's actions tell more of a reward than epsilon; or noise 20 % smaller would not be seen in them."""
 
     def told(epsilon: float) -> float:
         privacy = central(epsilon=epsilon, delta=0.0)
@@ -138,7 +136,6 @@ def test_actions_of_adap_ucb_tell_nearly_epsilon_and_never_more(ends: tuple[floa
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
 def test_the_audited_path_has_its_chance_in_the_code(reward: float) -> None:
-    """The integral is not the chance of the path that the policy takes; 40,000 runs, false alarms 1e-6."""
     runs, policy = 40_000, UCBEpisodes(n_arms=2, horizon=30, privacy=central(rho=0.5), optimism=0.05)
     state, source = policy.init(replicates=(runs,)), FastNoise(np.random.default_rng(8))
     stayed = np.ones(runs, dtype=bool)
@@ -179,7 +176,6 @@ def dropped(policy: Elimination | GOPE, gap: float, runs: int) -> float:
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-3.0, 7.0)])
 @pytest.mark.parametrize("budget", [PureDP(epsilon=0.5), ZCDP(rho=0.125)])
 def test_the_noise_that_decides_in_dp_se_is_the_noise_that_is_priced(budget: Budget, ends: tuple[float, float]) -> None:
-    """DP-SE drops arms by sums with less noise than it states: in 3000 runs 20 % show (99 %), false alarms 1e-6."""
     policy = Elimination(n_arms=2, horizon=10**5, privacy=central(budget=budget), reward_range=ends)
     users, runs = int(policy.episode(policy.init()).plays[0]), 3000
     if isinstance(budget, PureDP):
@@ -193,7 +189,6 @@ def test_the_noise_that_decides_in_dp_se_is_the_noise_that_is_priced(budget: Bud
 @pytest.mark.parametrize("noise", ["intermediate", "beginning"])
 @pytest.mark.parametrize("ends", [(-1.0, 1.0), (-6.0, 4.0)])
 def test_the_noise_that_decides_in_adac_gope_is_the_noise_that_is_priced(noise: str, ends: tuple[float, float]) -> None:
-    """AdaC-GOPE drops arms by estimates with less noise than it states: in 3000 runs 20 % show (99 %), alarms 1e-6."""
     policy = GOPE(dim=2, horizon=10**5, privacy=central(rho=0.02), noise=noise, reward_range=ends)
     plays, runs, width = policy.episode(policy.init(np.eye(2))).plays[0], 3000, ends[1] - ends[0]
     gap = math.sqrt(2) * width / math.sqrt(0.04) / plays  # w^2/(2 rho) on each arm's sum
@@ -208,7 +203,6 @@ def too_small(draws: Floats, least: float) -> bool:
 
 @pytest.mark.parametrize("bound", [1.0, 3.0])
 def test_the_vector_of_adac_oful_has_the_noise_that_is_priced(bound: float) -> None:
-    """AdaC-OFUL's vector has less noise than rho needs, also where features are longer than 1; or 20 % do not show."""
     policy = OFUL(dim=2, horizon=100, privacy=central(rho=0.3), reward_range=(0.0, 4.0), feature_bound=bound)
     source, far = FastNoise(np.random.default_rng(1)), 9 * np.eye(2)
     noise = np.ravel([Teacher(policy, source).learn(far, np.ones(2)).vector - bound for _ in range(400)])
@@ -218,7 +212,6 @@ def test_the_vector_of_adac_oful_has_the_noise_that_is_priced(bound: float) -> N
 
 
 def test_an_episode_of_adac_oful_is_released_once() -> None:
-    """Rewards of an episode are in the next release too: a second price."""
     policy, source = OFUL(dim=2, horizon=100, privacy=central(rho=0.3)), Scripted()
     teacher = Teacher(policy, source)
     teacher.learn(np.eye(2), np.ones(2))
@@ -230,7 +223,6 @@ def test_an_episode_of_adac_oful_is_released_once() -> None:
     "budget", [pytest.param(ZCDP(rho=0.5), marks=pytest.mark.full), ApproxDP(epsilon=1.0, delta=1e-5)]
 )
 def test_matrix_and_vector_of_the_joint_variant_have_the_noise_that_is_priced(budget: Budget) -> None:
-    """AdaC-OFUL-JDP's matrix or vector has less noise than both together need, or 20 % do not show."""
     policy = OFULJDP(
         dim=2, horizon=100, batch=100, privacy=central(budget=budget), share=0.4, growth=1e-9, reward_range=(-1.0, 2.0)
     )

@@ -55,7 +55,6 @@ TABLE = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 @pytest.mark.parametrize("user", range(3))
 @pytest.mark.parametrize("order", [1.5, 4.0])
 def test_everything_released_about_a_reward_costs_at_most_rho(user: int, order: float) -> None:
-    """AdaC-UCB's releases, adaptive episodes included, are not rho-zCDP; or noise 20 % smaller would pass for it."""
     rho = 0.4
     other = TABLE.copy()
     other[user] = 1 - other[user]
@@ -77,7 +76,6 @@ def test_everything_released_about_a_reward_costs_at_most_rho(user: int, order: 
     ],
 )
 def test_the_guarantee_is_the_budget_and_no_more_noise_than_needed(budget: Budget, claim: object) -> None:
-    """A form of AdaC-UCB states more than its budget, or adds more noise than it needs."""
     policy = UCBEpisodes(n_arms=2, horizon=10, privacy=central(budget=budget), reward_range=(-3.0, 5.0))
     assert callable(claim)
     assert claim(policy.guarantee)
@@ -104,7 +102,6 @@ def far_from_the_law(draws: Floats, epsilon: float) -> bool:
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-3.0, 7.0)])
 @pytest.mark.parametrize("path", ["law", "messages"])
 def test_the_sums_of_adap_ucb_have_the_discrete_laplace_law(path: str, ends: tuple[float, float]) -> None:
-    """An episode's sum has other noise than pure epsilon needs, or that of the episode before; 20 % less would pass."""
     runs, epsilon, (low, high) = 40_000, 0.7, ends
     policy = UCBEpisodes(n_arms=1, horizon=30, privacy=central(epsilon=epsilon, delta=0.0), reward_range=ends)
     state, source = policy.init(replicates=(runs,)), FastNoise(np.random.default_rng(6))
@@ -133,7 +130,6 @@ def test_noise_scales_with_the_width_of_the_range() -> None:
 
 
 def test_noise_is_drawn_once_per_arm_and_episode_and_kept() -> None:
-    """The index of an arm that rests changes, or the same rewards are released twice."""
     policy = UCBEpisodes(n_arms=3, horizon=200, privacy=central(rho=1.0))
     state, rng = policy.init(), np.random.default_rng(1)
     source = FastNoise(rng)
@@ -148,7 +144,6 @@ def test_noise_is_drawn_once_per_arm_and_episode_and_kept() -> None:
 
 
 def test_episodes_double_the_pulls_and_the_index_knows_the_last_one() -> None:
-    """An episode has another length than 1, 1, 2, 4, ..., or the bonus another n than the last episode's."""
     policy = UCBEpisodes(n_arms=1, horizon=1000, privacy=central(rho=2.0))
     state, source, lengths = policy.init(), Scripted(), []
     for _ in range(6):
@@ -161,14 +156,12 @@ def test_episodes_double_the_pulls_and_the_index_knows_the_last_one() -> None:
 
 
 def test_infinite_rho_is_no_noise_and_tiny_rho_is_allowed() -> None:
-    """rho to infinity is not the policy without noise, or rho to 0 breaks."""
     assert UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=math.inf)).guarantee.trust == "none"
     tiny = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1e-12))
     assert tiny.protocol.std(1) == pytest.approx(1 / math.sqrt(2e-12), rel=1e-4)
 
 
 def test_what_is_outside_of_the_range_is_clipped_and_what_is_not_a_number_is_refused() -> None:
-    """A reward outside of the range, or not a number, enters a statistic."""
     policy, coins = UCBEpisodes(n_arms=2, horizon=9, privacy=central(rho=1.0)), device_coins()
     reported = policy.report(policy.ask, PlayedRounds(rewards=np.array([[0.5, 1.5, -0.1], [0.0, 1.0, 0.2]])), coins)
     assert reported.values[..., 0].tolist() == [[0.5, 1.0, 0.0], [0.0, 1.0, 0.2]]

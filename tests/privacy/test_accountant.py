@@ -143,7 +143,6 @@ def test_rounded_values_with_binomial_noise(first: float, second: float, probabi
 def test_too_little_binomial_noise_is_noticed(
     trials: int, values: tuple[float, float], epsilon: float, times: int
 ) -> None:
-    """Coins that give a standard deviation 20 % too small still meet the statement about the right number of coins."""
     first, second = values
     shift = int(second - first)
     event = BinomialEvent(trials=trials, shift=shift, reach=shift, rounded=first != int(first))
@@ -171,7 +170,6 @@ def test_several_coordinates() -> None:
 
 
 def test_single_release_bound_is_not_composed() -> None:
-    """Two batches are priced by the bound that holds for a single release at a single epsilon only."""
     event = BinomialEvent(trials=4000, shift=23.3, reach=22, dim=20)
     one, two = accountant.epsilon(event, 1e-5), accountant.epsilon(repeated(event, 2), 1e-5)
     composed = accountant.price(event, accountant.tail_for(1e-5, two))
@@ -180,7 +178,6 @@ def test_single_release_bound_is_not_composed() -> None:
 
 
 def test_too_few_coins_give_nothing() -> None:
-    """Coins whose range is shorter than the change are given a price."""
     event = BinomialEvent(trials=10, shift=30.0, reach=30)
     assert accountant.delta(event, 5.0) == 1.0
     assert accountant.epsilon(event, 1e-3) == math.inf
@@ -256,7 +253,6 @@ def test_discrete_gaussian_in_two_coordinates() -> None:
     ("std", "sensitivity", "dim"), [(1.0, 1.0, 1), (4.0, 2.1, 20), (0.3, 1.0, 135), (1e3, 1.0, 1325)]
 )
 def test_fine_grid_costs_next_to_nothing(std: float, sensitivity: float, dim: int) -> None:
-    """Noise on the fine grid is cheaper than the ideal Gaussian, or dearer by more than 1e-4."""
     ideal = GaussianEvent(std=std, sensitivity=sensitivity, dim=dim)
     secure = GaussianEvent(std=std, sensitivity=sensitivity, dim=dim, grid=fine_grid(std, sensitivity, dim))
     for delta in (1e-5, 1e-12):
@@ -289,14 +285,12 @@ def answers(epsilon: float) -> float:
 
 
 def test_grid_raises_the_price_of_laplace_noise() -> None:
-    """Rounding before Laplace noise is free."""
     event = LaplaceEvent(scale=1.0, sensitivity=1.0, dim=4, grid=0.01)
     assert accountant.epsilon(event, 0.0) == pytest.approx(1.04)
     assert accountant.rho(event) == pytest.approx(answers(1.04))
 
 
 def test_pure_releases_have_a_pure_price() -> None:
-    """Pure epsilons do not add, or a delta does not lower what several pure releases cost together."""
     laplace, discrete = LaplaceEvent(scale=4.0, sensitivity=1.0, dim=2), DiscreteLaplaceEvent(scale=8.0, shift=2.0)
     both = CompositionEvent(events=(repeated(laplace, 6), discrete))
     assert accountant.epsilon(both, 0.0) == pytest.approx(6 / 4 + 2 / 8)
@@ -318,7 +312,6 @@ def test_shuffled_gaussians_use_amplification() -> None:
 
 
 def test_tails_of_shuffled_reports_are_charged() -> None:
-    """Reports that are Gaussian only up to a total-variation mass cost as little as exact ones."""
     exact = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000)
     event = ShuffledGaussianEvent(std=3.0, sensitivity=1.0, users=1000, tail=1e-9)
     for times, epsilon in ((1, 0.3), (3, 0.5)):
@@ -419,7 +412,6 @@ def test_unknown_budgets_are_refused() -> None:
 
 
 def test_clear_data_has_no_guarantee() -> None:
-    """Raw data, alone or beside a private release, has a finite epsilon."""
     for event in (ClearEvent(), CompositionEvent(events=(ClearEvent(), GaussianEvent(std=9.0, sensitivity=1.0)))):
         assert accountant.delta(event, 50.0) == 1.0
         assert accountant.epsilon(event, 1e-2) == math.inf
@@ -472,7 +464,6 @@ EVENTS = {
 @pytest.mark.parametrize("name", EVENTS)
 @pytest.mark.parametrize("delta", [1e-2, 1e-5])
 def test_epsilon_and_delta_are_inverse(name: str, delta: float) -> None:
-    """The epsilon stated at a delta is not kept, or a clearly smaller one would be."""
     event = EVENTS[name]
     epsilon = accountant.epsilon(event, delta)
     assert 0 < epsilon < math.inf
@@ -505,7 +496,6 @@ def test_concentrated_prices_add(parts: list[tuple[float, int]]) -> None:
 
 
 def test_binomial_noise_is_not_concentrated() -> None:
-    """Noise of bounded support gets a finite rho or a pure epsilon."""
     event = BinomialEvent(trials=500, shift=1.0, reach=1)
     assert accountant.rho(event) == math.inf
     assert accountant.epsilon(event, 0.0) == math.inf
@@ -515,7 +505,6 @@ def test_binomial_noise_is_not_concentrated() -> None:
 
 
 def test_all_budgets_are_decided_at_their_edge() -> None:
-    """A budget is kept by more than it allows, or refused what it exactly allows."""
     gaussian = GaussianEvent(std=2.0, sensitivity=1.0)  # mu = 1/2, rho = 1/8
     laplace = LaplaceEvent(scale=2.0, sensitivity=1.0)  # pure 1/2
     epsilon = gdp.epsilon(1e-5, 0.5)
@@ -560,7 +549,6 @@ def test_bad_questions() -> None:
 
 
 def test_every_coordinate_brings_its_tail() -> None:
-    """A release of fifty numbers is priced up to the total-variation mass of one of them, or without its rounding's."""
     tail, shape = 1e-3, {"trials": 40_000, "shift": 20.0, "reach": 20, "dim": 50}
     cut, half = 4.25, 4.5  # Phi(-4.25) is just below tail / 50, Phi(-4.5) below half of that
     whole = gaussian_price(BinomialEvent(**shape, rounded=False), tail)

@@ -31,7 +31,6 @@ def spend(ledger: Ledger, batch: str, one_of: str | None, **more: Any) -> Any:
 
 
 def test_the_dearest_alternative_counts_and_its_parts_compose() -> None:
-    """Three parts of one alternative and one of the other are not charged as three, with other tasks on top."""
     ledger = Ledger(budget=bd.privacy.ApproxDP(epsilon=20.0, delta=1e-5))
     for part in "abc":
         spend(ledger, part, "explored")
@@ -43,7 +42,6 @@ def test_the_dearest_alternative_counts_and_its_parts_compose() -> None:
 
 
 def test_parts_of_an_alternative_are_refused_beyond_the_budget() -> None:
-    """Parts of one alternative are different people's."""
     ledger = Ledger(budget=bd.privacy.ZCDP(rho=0.3))  # 0.125 for each
     spend(ledger, "a", "explored")
     spend(ledger, "b", "explored")
@@ -71,7 +69,6 @@ def test_to_move_costs_no_more_than_to_stay(one: float, share: float, grid: floa
 
 
 def test_nobody_is_in_two_alternatives() -> None:
-    """Members who are in two alternatives pay for one."""
     ledger = Ledger(budget=bd.privacy.ZCDP(rho=1.0))
     spend(ledger, "a", "explored", members=["ann", "bob"])
     spend(ledger, "b", "explored", members=["ann", "bob"])
@@ -82,7 +79,6 @@ def test_nobody_is_in_two_alternatives() -> None:
 
 
 def test_returning_users_and_other_noise_have_no_alternatives() -> None:
-    """Two reports of a person in one sum, or noise whose price is not a square, are charged too little."""
     with pytest.raises(InvalidArgument, match="participations"):
         spend(Ledger(budget=bd.privacy.ZCDP(rho=1.0), participations=2), "a", "explored")
     event = DiscreteLaplaceEvent(scale=10.0, shift=1.0)
@@ -102,7 +98,6 @@ def test_returning_users_and_other_noise_have_no_alternatives() -> None:
     ],
 )
 def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> None:
-    """A sum over a group tells how many are in it, or is charged less than it costs to change the group."""
     statistic = protocol.domain.admit(np.zeros((4, protocol.domain.dim)))
     ask, source = SumQuery(protocol=protocol, of="explored"), FastNoise(np.random.default_rng(0))
     if fine:
@@ -113,7 +108,6 @@ def test_groups_are_summed_where_that_is_private(protocol: Any, fine: bool) -> N
 
 
 def test_kept_rows_are_of_people_who_come_once() -> None:
-    """Somebody is twice in a sum of kept rows, and pays as for once."""
     with pytest.raises(InvalidArgument, match="participations"):
         OFULJDP(dim=2, horizon=100, privacy=bd.central(rho=1.0, participations=2))
     policy = OFULJDP(dim=2, horizon=100, privacy=bd.central(rho=1.0))

@@ -64,7 +64,6 @@ def clones_pair(users: int, local: float) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("users", [1, 2, 3, 8, 20, 50])
 @pytest.mark.parametrize("local", [0.05, 1.0, 3.0, 8.0])
 def test_clones_delta_is_the_divergence_of_the_pair(users: int, local: float) -> None:
-    """The closed form per number of clones would not be the hockey-stick divergence of the pair as defined."""
     p, q = clones_pair(users, local)
     direct = [hockey_stick(p, q, float(e)) for e in FRACTIONS * local]
     closed = amplification.clones_delta(users=users, local_epsilon=local, epsilon=FRACTIONS * local)
@@ -80,7 +79,6 @@ def test_clones_delta_at_the_published_value() -> None:
 
 
 def test_clones_delta_keeps_its_digits_far_in_the_tail() -> None:
-    """A delta near 1e-14 would be wrong by rounding: 40-digit arithmetic says otherwise."""
     users, local, epsilon = 150, 1.0, 0.9375
     with mpmath.workdps(40):
         chance, grown, two = mpmath.exp(-local), mpmath.exp(epsilon), mpmath.mpf(2)
@@ -127,7 +125,6 @@ def test_clones_delta_vectorises() -> None:
 @pytest.mark.parametrize(("outputs", "users"), [(2, 2), (2, 5), (2, 8), (3, 2), (3, 5), (3, 8), (4, 4)])
 @pytest.mark.parametrize("local", [0.5, 1.0, 2.0, 4.0])
 def test_randomized_response_stays_below_the_clones_bound(outputs: int, users: int, local: float) -> None:
-    """Shuffled k-ary randomized response would reveal more than the clones bound allows."""
     exact = worst_delta(k_ary_response(outputs=outputs, local_epsilon=local), users, FRACTIONS * local)
     bound = amplification.clones_delta(users=users, local_epsilon=local, epsilon=FRACTIONS * local)
     assert np.all(exact > 0)
@@ -136,7 +133,6 @@ def test_randomized_response_stays_below_the_clones_bound(outputs: int, users: i
 
 @pytest.mark.parametrize("seed", range(12))
 def test_arbitrary_randomizers_stay_below_the_clones_bound(seed: int) -> None:
-    """Some small locally private randomizer, shuffled, would reveal more than the clones bound allows."""
     rng = np.random.default_rng(seed)
     users = int(rng.integers(2, 7))
     inputs, outputs = (int(size) for size in rng.integers(2, 5, 2))
@@ -152,7 +148,6 @@ def test_arbitrary_randomizers_stay_below_the_clones_bound(seed: int) -> None:
     [(2, 2, 0.5, 1.12), (2, 2, 2.0, 1.06), (2, 8, 4.0, 1.07), (3, 8, 4.0, 1.23), (4, 4, 4.0, 1.19)],
 )
 def test_too_large_a_local_epsilon_is_seen(outputs: int, users: int, local: float, factor: float) -> None:
-    """The enumeration could not see reports with 20 % less noise than claimed; `factor` is the measured looseness."""
     exact = worst_delta(k_ary_response(outputs=outputs, local_epsilon=local), users, FRACTIONS * local)
     bound = amplification.clones_delta(users=users, local_epsilon=local, epsilon=FRACTIONS * local)
     claimed = amplification.clones_delta(users=users, local_epsilon=0.8 * local, epsilon=FRACTIONS * local)
@@ -162,7 +157,6 @@ def test_too_large_a_local_epsilon_is_seen(outputs: int, users: int, local: floa
 
 @pytest.mark.parametrize("users", [2, 4, 6])
 def test_reports_that_sometimes_reveal_stay_below_bound_and_tail(users: int) -> None:
-    """Reports that are private but for a mass delta0 would cost more than clones + (1 + e^epsilon) tail."""
     local, delta0 = 1.5, 0.01
     person = 1 / (1 + math.exp(local))
     response = k_ary_response(outputs=2, local_epsilon=local)
@@ -196,7 +190,6 @@ def scanned_delta(users: int, epsilon: float, scale: float) -> float:
 def test_std_agrees_with_the_calibration_table(
     epsilon: float, delta: float, users: int, clones: float, local: float, lower: float
 ) -> None:
-    """The std would leave the table: below any analysis, above the clones bound, or not the least by a scan."""
     std = shuffled_gaussian.shuffled_gaussian_std(
         sensitivity=SENSITIVITY, users=users, epsilon=epsilon, delta=delta
     ) * math.sqrt(users)
@@ -224,7 +217,6 @@ def test_two_users_by_quadrature() -> None:
 
 
 def test_a_single_user_is_the_local_mechanism() -> None:
-    """A shuffle of one report would cost something else than the report."""
     for epsilon in (0.0, 0.3, 2.0):
         value = shuffled_gaussian.shuffled_gaussian_delta(std=1.7, sensitivity=2.0, users=1, epsilon=epsilon)
         assert value == float(gdp.delta(epsilon, 2.0 / 1.7))
@@ -260,7 +252,6 @@ def test_std_lies_between_central_and_local_and_meets_the_budget(epsilon: float,
 
 
 def test_amplification_is_found_where_the_bound_rises_with_epsilon() -> None:
-    """A guarantee at a smaller epsilon would be forgotten at a larger one: delta must fall, epsilon must be least."""
     case = {"std": 0.97, "sensitivity": 1.0, "users": 10**6}
     deltas = [shuffled_gaussian.shuffled_gaussian_delta(**case, epsilon=e) for e in (3.0, 4.5, 5.5, 7.0)]
     assert all(later <= earlier * (1 + 1e-4) for earlier, later in itertools.pairwise(deltas))
@@ -276,7 +267,6 @@ sizes = st.integers(2, 20_000)
 @examples(5, full=15)
 @given(scales, sizes, epsilons, st.floats(1.01, 3.0))
 def test_delta_falls_with_std_and_epsilon(std: float, users: int, epsilon: float, factor: float) -> None:
-    """More noise or a larger epsilon would cost delta; or delta would leave [sum alone, no shuffle]."""
 
     def delta(std: float, epsilon: float) -> float:
         return shuffled_gaussian.shuffled_gaussian_delta(std=std, sensitivity=1.0, users=users, epsilon=epsilon)
@@ -292,7 +282,6 @@ def test_delta_falls_with_std_and_epsilon(std: float, users: int, epsilon: float
 @examples(2, full=3)
 @given(st.integers(2, 3000), epsilons, st.floats(-11.0, -1.0).map(lambda x: 10**x), st.integers(2, 20))
 def test_std_falls_with_users_and_epsilon(users: int, epsilon: float, delta: float, factor: int) -> None:
-    """A larger batch or a larger epsilon would need more noise per user."""
 
     def std(users: int, epsilon: float) -> float:
         return shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=delta)
@@ -333,7 +322,6 @@ def losses(users: int, local: float, step: float | None = None) -> tuple[np.ndar
 
 @pytest.mark.parametrize(("users", "local"), [(1, 1.0), (2, 1.0), (20, 4.0), (1000, 2.0), (10**5, 0.5), (10**6, 5.0)])
 def test_pld_of_one_batch_is_the_clones_profile_from_above(users: int, local: float) -> None:
-    """The rounded privacy losses would claim less than the pair, or be loose by more than 5 % of delta."""
     pld = amplification.clones_pld(users=users, local_epsilon=local)
     spread = 2 * math.tanh(local / 2) / math.sqrt((users - 1) * math.exp(-local) + 1)
     for deviations in (0.0, 0.51, 2.03, 5.07, 6.9):
@@ -344,7 +332,6 @@ def test_pld_of_one_batch_is_the_clones_profile_from_above(users: int, local: fl
 
 @pytest.mark.parametrize(("users", "local"), [(2, 1.0), (50, 2.0), (10**5, 3.0)])
 def test_pair_is_its_own_mirror_image(users: int, local: float) -> None:
-    """One direction of the pair would not serve both: Q-masses at minus the losses must be the P-masses."""
     loss, mass, infinite = losses(users, local)
     mirrored = mass * np.exp(-loss)  # under Q
     by_loss = dict(zip(np.round(loss / (loss[1] - loss[0])).astype(int), mass, strict=True))
@@ -369,7 +356,6 @@ def test_composition_against_the_exact_product_of_pairs() -> None:
 
 
 def test_returning_users_of_a_small_shuffle_stay_below_the_composition() -> None:
-    """Two shuffles of randomized response with the same person would reveal more than two clones pairs."""
     users, local = 4, 1.0
     response = k_ary_response(outputs=2, local_epsilon=local)
     composed = amplification.clones_pld(users=users, local_epsilon=local).self_compose(2)
@@ -414,7 +400,6 @@ def test_an_epsilon_is_one_that_delta_proves(users: int, times: int, delta: floa
 
 
 def test_composition_of_one_batch_is_the_exact_route() -> None:
-    """One batch would cost something else than no composition."""
     case = {"std": 3.0, "sensitivity": 2.0, "users": 500}
     assert shuffled_gaussian.composed_shuffled_gaussian_delta(
         **case, times=1, epsilon=0.4
@@ -422,7 +407,6 @@ def test_composition_of_one_batch_is_the_exact_route() -> None:
 
 
 def test_one_batch_by_convolution_agrees_with_the_sum() -> None:
-    """The two routes, one sum and privacy losses, would disagree by more than 1 % of delta."""
     for epsilon in (0.05, 0.2, 0.7):
         pld = blanket.blanket_pld(users=300, local_epsilon=1.5, mu=0.4)
         exact = blanket.stop_loss(users=300, chance=math.exp(-1.5), mu=0.4, epsilon=epsilon)
@@ -435,7 +419,6 @@ def test_one_batch_by_convolution_agrees_with_the_sum() -> None:
 
 @pytest.mark.parametrize(("users", "local", "delta"), [(2000, 1.0, 1e-5), (2000, 0.2, 0.1), (10**5, 5.0, 1e-6)])
 def test_printed_lemma_is_never_below_the_exact_pair(users: int, local: float, delta: float) -> None:
-    """Lemma B.4 would promise more than the exact divergence of the pair that it bounds."""
     epsilon, total = amplification.amplification_closed_form(
         users=users, local_epsilon=local, local_delta=0.0, delta=delta
     )
@@ -450,7 +433,6 @@ def test_printed_lemma_is_never_below_the_exact_pair(users: int, local: float, d
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(0.2, 972.27), (1.0, 242.42)])
 def test_printed_lemma_gives_the_closed_column_of_the_table(epsilon: float, expected: float) -> None:
-    """Optimised over eps0 and delta', lemma B.4 would not give the table's sums for n = 2000, delta = 1e-5."""
     users, delta, best = 2000, 1e-5, math.inf
 
     def reached(local: float, spare: float) -> float:
@@ -468,7 +450,6 @@ def test_printed_lemma_gives_the_closed_column_of_the_table(epsilon: float, expe
 
 @pytest.mark.parametrize(("users", "local", "delta"), [(20, 0.01, 0.05), (160, 1.0, 0.05), (2000, 3.0, 1e-5)])
 def test_printed_lemma_refuses_outside_its_range(users: int, local: float, delta: float) -> None:
-    """The printed constants would be used where the lemma does not hold (B = 20: always)."""
     with pytest.raises(OutsideTheorem, match="local_epsilon"):
         amplification.amplification_closed_form(users=users, local_epsilon=local, local_delta=0.0, delta=delta)
     amplification.amplification_closed_form(users=161, local_epsilon=1.0, local_delta=0.0, delta=0.05)
@@ -478,7 +459,6 @@ def test_printed_lemma_refuses_outside_its_range(users: int, local: float, delta
 
 
 def test_bad_input_is_refused_by_name() -> None:
-    """A malformed argument would be answered with a number, or with an error that does not name it."""
     good = {"sensitivity": 1.0, "users": 10, "epsilon": 1.0, "delta": 1e-5}
     for name, value in [("sensitivity", 0.0), ("users", 0), ("users", 2.5), ("epsilon", 0.0), ("delta", 1.0)]:
         with pytest.raises(InvalidArgument, match=name):

@@ -38,7 +38,6 @@ def written(times: int) -> float:
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_the_least_bound_is_found(times: int) -> None:
-    """Mixtures, tails or batches are lost from delta, epsilon or the noise of shuffled reports."""
     batches, as_written = ShuffledBatches(users=USERS, times=times), written(times)
     delta = batches.delta(SCALE, EPSILON)
     alone = float(gdp.delta(EPSILON, math.sqrt(times) / SCALE))
@@ -57,7 +56,6 @@ def test_the_least_bound_is_found(times: int) -> None:
 
 
 def test_the_bound_of_one_batch_is_the_theorem() -> None:
-    """At one eps0, mixtures or their tail are priced with another noise, another batch or another weight."""
     batches, local, mu = ShuffledBatches(users=USERS), 1.3, 1 / SCALE
     moved = (USERS - 1) * math.exp(-local) * float(gdp.delta(local, mu))
     tail = (math.expm1(EPSILON) + 2 * float(gdp.delta(EPSILON, mu))) * moved
@@ -72,7 +70,6 @@ def test_the_bound_of_one_batch_is_the_theorem() -> None:
 
 @pytest.mark.parametrize("times", [1, 4])
 def test_without_others_every_batch_is_a_gaussian_report(times: int) -> None:
-    """One who returns alone is charged for one report."""
     batches = ShuffledBatches(users=1, times=times)
     mu = math.sqrt(times) / SCALE
     delta = float(gdp.delta(EPSILON, mu))
@@ -94,7 +91,6 @@ class Known(ShuffledBatches):
 
 @pytest.mark.parametrize("times", [1, 4])
 def test_epsilon_and_noise_are_inverse_to_a_delta_that_is_known(times: int) -> None:
-    """epsilon or the least noise is searched with other noise than is asked about, or cut when it was found."""
     batches = Known(users=USERS, times=times)
     delta = batches.delta(SCALE, EPSILON)
     assert batches.epsilon(SCALE, delta) == pytest.approx(EPSILON, rel=1e-5)
@@ -102,7 +98,6 @@ def test_epsilon_and_noise_are_inverse_to_a_delta_that_is_known(times: int) -> N
 
 
 def test_rounding_is_charged_for_every_batch() -> None:
-    """The errors of convolutions are charged once, though every batch is convolved, or tails are lost."""
     times, local = 3, math.exp(0.01 * round(math.log(1.7) / 0.01))
     composed = float(composed_blanket(USERS, local, 1 / SCALE, times).get_delta_for_epsilon(4.0))
     batches = ShuffledBatches(users=USERS, times=times)
@@ -116,7 +111,6 @@ def test_rounding_is_charged_for_every_batch() -> None:
 
 
 def test_losses_are_composed_with_all_their_mass() -> None:
-    """Of three releases, the infinite losses of one are counted, or finite ones are not convolved."""
     one = LossDistribution(step=0.1, first=-1, masses=np.array([0.3, 0.4, 0.29]), infinite=0.01)
     three = one.composed(3)
     assert three.infinite == pytest.approx(1 - 0.99**3, rel=1e-12)
@@ -125,7 +119,6 @@ def test_losses_are_composed_with_all_their_mass() -> None:
 
 
 def test_outcomes_of_the_pair_are_a_law_and_what_is_left_out_is_paid_for() -> None:
-    """Masses of the clones pair are no law, or improbable outcomes are left out for nothing."""
     users, local = 50, 1.0
     loss, mass, beyond = _outcomes(users, local)
     assert mass.sum() == pytest.approx(1.0, abs=1e-12)
@@ -138,14 +131,12 @@ def test_outcomes_of_the_pair_are_a_law_and_what_is_left_out_is_paid_for() -> No
 
 
 def test_buckets_of_clones_have_the_mean_of_a_binomial() -> None:
-    """Others, or their chance of being a clone, are lost from the number of clones."""
     least, mass = clone_buckets(users=50, local_epsilon=1.0, fineness=1e5)
     assert least @ mass == pytest.approx(49 * math.exp(-1.0), rel=1e-9)
 
 
 @pytest.mark.parametrize("least", [-0.7, 0.3, 2.9])
 def test_a_parabola_is_seen_through(least: float) -> None:
-    """The vertex is computed wrongly, or the search for the least bound does without it."""
     tried = list[float]()
 
     def value(place: float) -> float:
@@ -157,5 +148,4 @@ def test_a_parabola_is_seen_through(least: float) -> None:
 
 
 def test_the_least_is_found_at_an_end() -> None:
-    """A function that falls to its end is left before."""
     assert _minimize_unimodal(lambda place: -place, 0.0, 1.0, 1e-4)[1] == pytest.approx(1.0, abs=1e-4)

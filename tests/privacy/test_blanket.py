@@ -53,7 +53,6 @@ CASES = [(2, 0.5, 0.2), (2, 1.5, 1.0), (2, 0.5, 2.5), (3, 1.0, 0.2), (3, 1.0, 2.
 )
 @pytest.mark.often(of=lambda users, mu, local: (users, mu, local) in CASES)
 def test_shuffled_reports_reveal_no_more_than_the_theorem_says(users: int, mu: float, local: float) -> None:
-    """Some batch of people, enumerated with all its reports, reveals more than mixtures and their tail."""
     laws = coarse_gaussians(mu)
     pairs = list(itertools.permutations(range(3), 2))
     delta0 = max(hockey_stick(laws[a], laws[b], local) for a, b in pairs)
@@ -155,7 +154,6 @@ def convolved(users: int, chance: float, mu: float, epsilon: float) -> float:
     ("users", "chance", "mu"), [(1, 0.5, 1.0), (2, 0.9, 0.7), (4, 0.3, 1.5), (12, 0.4, 0.8), (25, 0.1, 1.2)]
 )
 def test_stop_loss_is_the_expectation_from_above(users: int, chance: float, mu: float) -> None:
-    """The sum over complex tilts is below the expectation that it bounds, or more than 2 % above it."""
     for epsilon in (0.05, 0.4, 1.1, 2.5):
         exact = convolved(users, chance, mu, epsilon)
         value = stop_loss(users=users, chance=chance, mu=mu, epsilon=epsilon)
@@ -165,7 +163,6 @@ def test_stop_loss_is_the_expectation_from_above(users: int, chance: float, mu: 
 @pytest.mark.parametrize("mu", [1e-3, 0.3, 1.0, 4.0])
 @pytest.mark.parametrize("epsilon", [0.0, 1e-4, 0.3, 2.0, 12.0])
 def test_nobody_to_hide_among_is_the_gaussian_profile(mu: float, epsilon: float) -> None:
-    """A report without any others costs less than itself, or more by two parts in 100,000."""
     exact = float(gdp.delta(epsilon, mu)) / (1 + math.exp(epsilon))
     value = stop_loss(users=1, chance=0.5, mu=mu, epsilon=epsilon)
     assert exact * (1 - 1e-9) <= value <= exact * (1 + 2e-5) + 1e-40
@@ -173,7 +170,6 @@ def test_nobody_to_hide_among_is_the_gaussian_profile(mu: float, epsilon: float)
 
 @pytest.mark.parametrize(("users", "chance", "mu"), [(10**4, 0.02, 0.6), (10**6, 0.003, 1.0), (10**6, 0.5, 0.1)])
 def test_many_users_far_in_the_tail_are_close_to_their_chernoff_bound(users: int, chance: float, mu: float) -> None:
-    """Of large batches digits are lost: values leave the range from a Gaussian's, by variance, to twice that."""
     deviation = math.sqrt(np.mean(np.tanh(mu * (stats.norm.ppf((np.arange(2000) + 0.5) / 2000) + mu / 2) / 2) ** 2))
     deviation /= math.sqrt(users * chance)
     for times in (1.0, 2.0, 4.0):
@@ -184,7 +180,6 @@ def test_many_users_far_in_the_tail_are_close_to_their_chernoff_bound(users: int
 
 
 def test_finer_lattices_only_lower_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lattice on which s is spread is not an upper bound: a finer one would be higher."""
     case = {"users": 300, "chance": 0.1, "mu": 0.7, "epsilon": 0.4}
     values = []
     for fineness in (4.0, 8.0, 16.0, 32.0):
@@ -198,7 +193,6 @@ def test_finer_lattices_only_lower_the_bound(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.01, 0.0), (0.5, 0.2), (1.0, 3.0), (6.0, 1.0)])
 def test_the_lattice_keeps_masses_and_means(mu: float, epsilon: float) -> None:
-    """s on its lattice is no law, or has not the mean that it has under (R + S)/2, which is 0."""
     found = spread_on_lattice(mu, epsilon)
     assert found.weights.sum() == pytest.approx(1.0, abs=1e-13)
     mean = found.weights @ (found.step * found.places)
@@ -209,7 +203,6 @@ def test_the_lattice_keeps_masses_and_means(mu: float, epsilon: float) -> None:
 
 
 def test_what_lies_beyond_the_lattice_is_added() -> None:
-    """Reports so far out that the lattice ends before them are forgotten."""
     mu = 0.01
     assert stop_loss(users=10, chance=0.5, mu=mu, epsilon=1.0) == spread_on_lattice(mu, 1.0).excess > 0.0
     last = 2 * math.atanh(
@@ -239,7 +232,6 @@ def test_rounding_is_paid_for(points: int, most: float) -> None:
     [(1, 0.5, 1.0), (50, 0.02, 2.0), (300, 0.1, 0.7), (30_000, 0.02, 0.5), (10**6, 0.3, 0.01), (2, 2e-12, 3.3)],
 )
 def test_many_epsilons_at_once_have_their_own_bounds(users: int, chance: float, mu: float) -> None:
-    """Evaluated together, epsilons have other bounds than one by one: other lattices, tilts, rounding or excess."""
     epsilon = np.concatenate([np.arange(12) * mu / 7, [gdp.epsilon(1e-22, mu), 18 * mu]])
     together = stop_losses(users=users, chance=chance, mu=mu, epsilon=epsilon)
     alone = [stop_loss(users=users, chance=chance, mu=mu, epsilon=e) for e in epsilon.tolist()]
@@ -255,7 +247,6 @@ def test_many_epsilons_at_once_have_their_own_bounds(users: int, chance: float, 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 @pytest.mark.often(of=lambda epsilon, users: (epsilon == 1.0) == (users == 400))
 def test_the_bound_is_least_among_those_of_many_local_epsilons(users: int, epsilon: float) -> None:
-    """delta is not the least of mixtures and their tail, as they are written, or above the clones bound."""
     scale = shuffled_gaussian.shuffled_gaussian_std(sensitivity=1.0, users=users, epsilon=epsilon, delta=1e-6)
     delta, mu = ShuffledBatches(users=users).delta(scale, epsilon), 1 / scale
     weight = math.expm1(epsilon) + 2 * float(gdp.delta(epsilon, mu))
@@ -319,7 +310,6 @@ def test_losses_compose_as_those_of_dp_accounting(users: int, times: int) -> Non
 
 @pytest.mark.parametrize(("users", "local", "mu"), [(2, 1.0, 1.0), (200, 2.0, 0.6), (10**6, 6.0, 1.0)])
 def test_losses_are_a_law_whose_mirror_image_is_the_other(users: int, local: float, mu: float) -> None:
-    """One direction of the pair does not serve both, or masses of improbable losses are lost."""
     pmf = blanket_pld(users=users, local_epsilon=local, mu=mu)._pmf_remove
     loss = (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization
     by_loss = dict(zip((pmf._lower_loss + np.arange(pmf.size)).tolist(), pmf._probs, strict=True))
@@ -337,7 +327,6 @@ def test_losses_of_reports_without_noise_compose(mu: float) -> None:
 
 
 def test_losses_beyond_the_last_knot_count_as_infinite() -> None:
-    """Of a report with next to no noise, losses beyond the last knot are lost, or counted half."""
     pmf = blanket_pld(users=1, local_epsilon=1.0, mu=8.0)._pmf_remove
     assert pmf._infinity_mass > 0.8
     assert pmf._probs.sum() + pmf._infinity_mass == pytest.approx(1.0, abs=1e-12)
@@ -363,7 +352,6 @@ def test_the_greatest_convex_function_below_points() -> None:
 
 
 def test_bad_input_of_the_losses_is_refused_by_name() -> None:
-    """A malformed argument is answered with a number, or with an error that does not name it."""
     from bandanna.errors import InvalidArgument
 
     good = {"users": 10, "local_epsilon": 1.0, "mu": 1.0, "discretization": 0.01}

@@ -37,7 +37,6 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 15.0])
 @pytest.mark.parametrize("alpha", [1.01, 1.5, 2.0, 8.0, 64.0])
 def test_pure_to_renyi_is_randomized_response(epsilon: float, alpha: float) -> None:
-    """The Renyi divergence of randomized response is not the one stated, or an epsilon-DP pair exceeds it."""
     p, q = responses(epsilon)
     truth = renyi(p, q, alpha)
     stated = PureDP(epsilon=epsilon).to_renyi(alpha)
@@ -68,7 +67,6 @@ def test_pure_to_concentrated(epsilon: float) -> None:
 
 @given(st.floats(1e-3, 12.0), st.integers(2, 6), st.integers(0, 2**32 - 1))
 def test_no_pure_pair_has_more_concentrated_price(epsilon: float, outcomes: int, seed: int) -> None:
-    """Some pair of laws with ratios within e^epsilon has a Renyi divergence above alpha epsilon tanh(epsilon/2)."""
     rng = np.random.default_rng(seed)
     q = rng.dirichlet(np.full(outcomes, 0.5)) + 1e-9
     odds = np.exp(epsilon * rng.choice([0.0, 1.0, rng.random()], outcomes))  # within a factor e^epsilon of each other
@@ -80,7 +78,6 @@ def test_no_pure_pair_has_more_concentrated_price(epsilon: float, outcomes: int,
 
 
 def test_the_concentrated_price_is_rounded_up() -> None:
-    """Rounding takes the zCDP of a pure release below its exact value, of 50 digits, or adds more than 1e-14 to it."""
     with mpmath.workdps(50):
         for epsilon in np.geomspace(1e-6, 300.0, 200).tolist():
             exact = mpmath.mpf(epsilon) * mpmath.tanh(mpmath.mpf(epsilon) / 2)
@@ -90,7 +87,6 @@ def test_the_concentrated_price_is_rounded_up() -> None:
 
 @pytest.mark.parametrize("rho", [1e-9, 0.1, 0.5, 2.0, 4.0, 60.0])
 def test_concentrated_to_pure_is_the_inverse(rho: float) -> None:
-    """The pure releases that a zCDP budget pays for cost more than it, or could have cost more."""
     epsilon = ZCDP(rho=rho).pure()
     assert PureDP(epsilon=epsilon).to_zcdp().rho <= rho
     assert PureDP(epsilon=epsilon * (1 + 1e-9)).to_zcdp().rho > rho
@@ -99,7 +95,6 @@ def test_concentrated_to_pure_is_the_inverse(rho: float) -> None:
 
 @given(st.floats(1e-3, 20.0), st.floats(0.0, 0.999))
 def test_pure_to_approximate_is_exact(epsilon: float, delta: float) -> None:
-    """Randomized response has another profile than the converted budget promises."""
     converted = PureDP(epsilon=epsilon).to_approx(delta)
     p, q = responses(epsilon)
     assert hockey_stick(p, q, converted.epsilon) <= delta + 1e-12
@@ -110,7 +105,6 @@ def test_pure_to_approximate_is_exact(epsilon: float, delta: float) -> None:
 
 
 def test_pure_to_approximate_at_the_ends() -> None:
-    """delta = 0 changes a pure budget, or an infinite epsilon becomes finite."""
     assert PureDP(epsilon=0.7).to_approx(0.0).epsilon == pytest.approx(0.7, rel=1e-15)
     assert PureDP(epsilon=math.inf).to_approx(0.3) == ApproxDP(epsilon=math.inf, delta=0.3)
     assert PureDP(epsilon=math.inf).to_zcdp() == ZCDP(rho=math.inf)

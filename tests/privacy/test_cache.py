@@ -252,7 +252,6 @@ def test_a_forged_file_is_searched_anew(
 
 @pytest.mark.parametrize("kind", ["deep", "huge", "pipe", "directory", "binary"])
 def test_a_file_that_is_no_result_is_computed_again(kind: str, place: Path) -> None:
-    """A file nested a million deep, of a gigabyte, or a pipe that nobody writes to, stops the program or never ends."""
     search = Counted({"x": 1})
     found("kind", {"n": 1}, search)
     (file,) = place.iterdir()
@@ -276,7 +275,6 @@ def test_a_file_that_is_no_result_is_computed_again(kind: str, place: Path) -> N
 def test_a_stale_calibration_of_returning_users_does_not_weaken_the_noise(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A protocol for (1, 1e-6) is made with the noise of an older search and states 6.57."""
     search = functools.cache(shuffled_gaussian.composed_shuffled_gaussian_std)  # it would find the same again
     monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", search)
     make = partial(ShuffleGaussian.calibrate, domain=Box(dim=1), budget=SHUFFLED, batch=50, participations=3)

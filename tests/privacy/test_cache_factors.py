@@ -40,7 +40,6 @@ def forge(place: Path, result: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("less", [{"sensitivity": 1.8}, {"dim": 1}, {"participations": 1}])
 def test_coins_for_less_are_not_believed(less: dict[str, Any], place: Path) -> None:
-    """Coins that would do for less sensitivity, one coordinate or one participation are taken from a file."""
     wanted: dict[str, Any] = {"sensitivity": 2.0, "reach": 2.0, "dim": 100, "users": 50, "participations": 2}
     cheap = binomial_noise(budget=BUDGET, **wanted | less)
     for file in place.iterdir():
@@ -56,7 +55,6 @@ def test_coins_for_less_are_not_believed(less: dict[str, Any], place: Path) -> N
 def test_shuffled_noise_for_less_is_not_believed(
     less: dict[str, Any], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The noise of twice as many users, or of one participation, is taken from a file."""
     search = functools.cache(shuffled_gaussian.composed_shuffled_gaussian_std)  # it would find the same again
     monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", search)
     wanted: dict[str, Any] = {"sensitivity": 1.0, "dim": 2, "users": 200, "participations": 2}
@@ -71,7 +69,6 @@ def test_shuffled_noise_for_less_is_not_believed(
 
 
 def test_remembered_shuffled_noise_is_priced_as_it_is_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shuffled noise is searched for, or looked at again, with other people or participations, or in another range."""
     searched: dict[str, Any] = {}
     priced: list[Event] = []
     monkeypatch.setattr(amplification, "composed_shuffled_gaussian_std", lambda **asked: searched.update(asked) or 4.0)

@@ -154,7 +154,6 @@ def test_std_and_events_of_the_noise() -> None:
 
 
 def test_more_participations_need_more_noise() -> None:
-    """M batches need less than sqrt(M) times the central noise, or much more."""
     domain, budget = LinearReport(features=3), ApproxDP(epsilon=1.0, delta=1e-6)
     one = calibrated(domain, 100, budget).std()
     for participations in (2, 10):
@@ -179,7 +178,6 @@ def test_noise_of_a_given_std(std: float, users: int) -> None:
 
 
 def test_budgets_that_binomial_noise_cannot_keep() -> None:
-    """Noise of bounded support is calibrated for a pure, concentrated or infinite budget."""
     shape = {"sensitivity": 1.0, "reach": 1.0, "dim": 2, "users": 10}
     for budget in (PureDP(epsilon=1.0), ZCDP(rho=0.1), ApproxDP(epsilon=1.0, delta=0.0)):
         with pytest.raises(InvalidBudget):

@@ -24,7 +24,6 @@ BUDGETS = [ApproxDP(epsilon=e, delta=d) for e in (0.2, 1.0, 5.0) for d in (0.1, 
 @pytest.mark.parametrize("shift", [1, 3])
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 def test_profile_is_the_enumerated_one(shift: int, probability: float) -> None:
-    """The exact delta differs from the sum over all outcomes, in 40 digits."""
     trials, epsilon = 60, 0.7
     with mpmath.workdps(40):
         p = mpmath.mpf(probability)
@@ -38,7 +37,6 @@ def test_profile_is_the_enumerated_one(shift: int, probability: float) -> None:
 
 
 def test_profile_of_many_coins_is_the_summed_one() -> None:
-    """For a window of a large binomial the delta differs from SciPy's tails at the best threshold."""
     trials, shift, epsilon = 2_000_000, 250, 0.8
     law = stats.binom(trials, 0.5)
     thresholds = np.arange(trials // 2, trials // 2 + 8000)
@@ -71,7 +69,6 @@ def test_least_noise(budget: ApproxDP, users: int) -> None:
 
 
 def test_returning_users_pay_for_every_batch() -> None:
-    """The noise of a user in several batches is priced as if it were in one."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     noise = bit_noise(users=50, budget=budget, participations=4)
     assert 2 / budget.mu() <= bit_std(noise) < 2.06 / budget.mu()
@@ -96,7 +93,6 @@ def test_bad_input() -> None:
 
 
 def test_event_has_the_coins_of_the_noise() -> None:
-    """Whatever coins a noise has, its event is that of fair ones."""
     unfair = BinomialNoise(scale=2.0, trials=7, users=3, probability=0.25)
     assert bit_event(unfair).probability == 0.25
     assert bit_event(unfair, users=1).trials == 7

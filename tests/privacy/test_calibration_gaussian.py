@@ -64,7 +64,6 @@ def test_table_of_central_noise(epsilon: float, delta: float, central: float) ->
 @examples(10, full=25)
 @given(st.floats(0.05, 10.0), st.floats(1e-9, 0.1), st.floats(0.1, 9.0), st.floats(1.05, 3.0))
 def test_gaussian_noise_falls_with_the_budget(epsilon: float, delta: float, sensitivity: float, factor: float) -> None:
-    """More epsilon or delta needs more noise, or noise is not proportional to the sensitivity."""
 
     def std(**changes: float) -> float:
         parts = {"epsilon": epsilon, "delta": delta, "sensitivity": sensitivity, **changes}
@@ -164,7 +163,6 @@ def test_levels_of_the_derivation() -> None:
 
 
 def test_budgets_that_cannot_be_met() -> None:
-    """Gaussian noise is calibrated for a pure budget, or noise for an infinite one."""
     factors = BinaryTree(horizon=4)
     for budget in (PureDP(epsilon=1.0), ApproxDP(epsilon=1.0, delta=0.0)):
         with pytest.raises(InvalidBudget, match="delta"):
@@ -184,7 +182,6 @@ def test_budgets_that_cannot_be_met() -> None:
 
 @pytest.mark.parametrize("epsilon", [600.1, 1e3, 1e300])
 def test_an_epsilon_beyond_the_floats_is_named(epsilon: float) -> None:
-    """Calibration would say that no noise is enough, for a budget that needs hardly any."""
     with pytest.raises(InvalidBudget, match=r"epsilon = .* at most 600, or math\.inf"):
         gaussian_std(sensitivity=1.0, dim=2, budget=ApproxDP(epsilon=epsilon, delta=1e-5))
     assert gaussian_std(sensitivity=1.0, dim=2, budget=ApproxDP(epsilon=600.0, delta=1e-5)) < 0.04

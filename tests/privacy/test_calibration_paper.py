@@ -171,7 +171,6 @@ def test_other_budgets() -> None:
 
 
 def test_one_user_is_no_batch() -> None:
-    """A shuffle of one user is calibrated."""
     budget = ApproxDP(epsilon=0.1, delta=1e-5)
     with pytest.raises(InvalidArgument, match="batch"):
         calibration.shuffled_report_std(users=1, budget=budget)

@@ -86,7 +86,6 @@ def plain_deltas(epsilon_factor: Fraction) -> tuple[Fraction, Fraction]:
 
 
 def test_the_printed_policy_is_view_private_and_not_table_private() -> None:
-    """Proposition 1(e) of 004 would be wrong: (0.95, 0.17)-View DP, not Table DP; the least Table epsilon is 0.98."""
     found = definitions()
     assert list(found) == [
         "view_delta_at_epsilon",
@@ -100,7 +99,6 @@ def test_the_printed_policy_is_view_private_and_not_table_private() -> None:
 
 
 def test_the_printed_policy_by_every_event_in_fractions() -> None:
-    """The hockey-stick divergence would not be the worst over all 256 events."""
     factor = Fraction(math.exp(0.95))
     view, table = plain_deltas(factor)
     found = definitions()
@@ -112,7 +110,6 @@ def test_the_printed_policy_by_every_event_in_fractions() -> None:
 
 
 def test_the_printed_policy_has_no_pure_epsilon() -> None:
-    """A policy with impossible actions after some histories would be called pure, or an infinity be called a number."""
     assert definitions(delta=0.0)["view_epsilon_at_delta"] is None
     policy = printed_policy()
     assert policy.table.epsilon(0.0) == policy.table.rho() == policy.view.renyi(2) == math.inf
@@ -208,7 +205,6 @@ def test_proposition_1c_and_2a_for_rho_itself(rounds: int, arms: int, count: int
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.often(of=lambda seed: seed == 0)
 def test_backward_induction_finds_the_best_of_all_adversaries(rounds: int, arms: int, seed: int) -> None:
-    """Interactive DP would miss an adversary: 64 of them for T = 3, K = 2, and 27 for T = 2, K = 3, one by one."""
     policy = some_policies(rounds, arms, seed=seed, count=8)
     every = list(iterate_adversaries(rounds=rounds, arms=arms))
     assert len(every) == math.prod(arms ** (arms**t) for t in range(1, rounds))
@@ -276,7 +272,6 @@ def test_theorem_1_group_privacy() -> None:
 @examples(30, full=100)
 @given(st.floats(0.0, 0.9), st.integers(0, 499))
 def test_epsilon_and_delta_are_inverse(delta: float, which: int) -> None:
-    """The least epsilon for a delta would not be the least: met there, and missed a little below."""
     policy = INVERSE
     for definition in (policy.view, policy.table, policy.interactive):
         one = type(definition)(laws=definition.laws[which], pairs=definition.pairs, asked=definition.asked)
@@ -303,7 +298,6 @@ def test_rho_by_a_dense_grid_of_orders() -> None:
 
 
 def test_randomised_response_has_its_known_price() -> None:
-    """A textbook case would be wrong: the second round recommends the reward, turned round with chance 1/(1 + e)."""
     right = math.e / (1 + math.e)
     told = [[right, 1 - right], [1 - right, right]] * 2
     policy = ExplicitPolicy.from_rules([[[0.5, 0.5]], told])
@@ -317,7 +311,6 @@ def test_randomised_response_has_its_known_price() -> None:
 
 
 def test_a_policy_that_ignores_its_rewards_is_perfectly_private() -> None:
-    """Privacy would be lost where no reward is looked at; one round looks at none at all."""
     rng = np.random.default_rng(0)
     blind = [np.repeat(rng.dirichlet([1.0, 1.0, 1.0], size=3**t), 2**t, axis=0)[: 6**t] for t in range(2)]
     blind[1] = np.repeat(rng.dirichlet([1.0, 1.0, 1.0], size=3), 2, axis=0)  # by the arm, not by the reward
@@ -327,14 +320,12 @@ def test_a_policy_that_ignores_its_rewards_is_perfectly_private() -> None:
 
 
 def test_large_orders_do_not_overflow() -> None:
-    """A Renyi divergence of high order would overflow instead of approaching the pure loss."""
     policy = random_policies(3, 2, 2, seed=1)
     np.testing.assert_allclose(policy.interactive.renyi(1e6), policy.interactive.renyi(math.inf), rtol=1e-4)
     assert np.all(policy.interactive.renyi(1e6) <= policy.interactive.renyi(math.inf) * (1 + 1e-12))
 
 
 def test_malformed_policies_are_refused_by_name() -> None:
-    """A rule that is no distribution, or paths that look ahead, would be priced."""
     with pytest.raises(InvalidArgument, match="rule 1"):
         ExplicitPolicy.from_rules([[[0.5, 0.6]]])
     with pytest.raises(InvalidArgument, match="shape of rule 2"):
@@ -363,7 +354,6 @@ def test_malformed_policies_are_refused_by_name() -> None:
 
 
 def test_rows_of_unequal_length_are_refused_by_name() -> None:
-    """A row too short, or rules without rows, would end in an error of another library."""
     with pytest.raises(InvalidArgument, match=r"rule 2 = .* all of one length"):
         ExplicitPolicy.from_rules([[[0.5, 0.5]], [[1.0, 0.0], [1.0]]])
     for first in (0.5, [0.5, 0.5]):

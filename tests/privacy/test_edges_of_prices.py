@@ -52,7 +52,6 @@ def test_small_tails_leave_an_epsilon(mu: float, tail: float, delta: float) -> N
 
 @pytest.mark.parametrize("dim", [1, 3])
 def test_pure_releases_keep_approximate_budgets(dim: int) -> None:
-    """Laplace noise that keeps epsilon surely does not keep (epsilon, delta)."""
     budget = ApproxDP(epsilon=0.30001, delta=1e-6)
     scale = laplace_scale(sensitivity=2.0, dim=dim, budget=budget)
     event = events.LaplaceEvent(scale=scale, sensitivity=2.0, dim=dim, grid=fine_grid(scale, 2.0, dim**2))
@@ -64,13 +63,11 @@ def test_pure_releases_keep_approximate_budgets(dim: int) -> None:
 @pytest.mark.parametrize("epsilon", [720.0, 5000.0])
 @pytest.mark.parametrize("times", [1, 2])
 def test_large_epsilons_do_not_overflow(epsilon: float, times: int) -> None:
-    """e^epsilon overflows in the price of binomial noise."""
     event = events.BinomialEvent(trials=2000, shift=3.0, reach=3, dim=20)
     assert 0 <= accountant.delta(events.RepetitionEvent(event=event, times=times), epsilon) <= 1
 
 
 def test_tail_of_blocks_is_an_upper_bound() -> None:
-    """Looking at every thirtieth point of a wide law understates the mass beyond its last block."""
     law = prices.discrete_gaussian_law(3e4)
     blocks, _ = prices._walk_side(law, 8.0, 30, +1)
     dense, _ = prices._walk_side(law, 9.0, 1, +1)
@@ -78,7 +75,6 @@ def test_tail_of_blocks_is_an_upper_bound() -> None:
 
 
 def test_certain_bound_on_the_rounded_change() -> None:
-    """The bound that holds up to a tiny tail exceeds the one that always holds."""
     assert composable_shift(10.0, 3, 1e-20) <= 10.0 + math.sqrt(3)
 
 
@@ -102,7 +98,6 @@ def class_name(value: object) -> str:
 
 @pytest.mark.parametrize("known", KNOWN, ids=class_name)
 def test_kinds_of_known_events_are_not_guessed(known: events.Event) -> None:
-    """A subclass, which may release anything, is priced as the event it derives from."""
     accountant.delta(known, 1.0)
     kind = dataclass(frozen=True, kw_only=True)(type("Louder", (type(known),), {}))
     louder = kind(**{field.name: getattr(known, field.name) for field in fields(known)})
@@ -155,7 +150,6 @@ def tails(users: int, local: float) -> float:
 
 
 def test_reports_with_a_tail_are_not_concentrated() -> None:
-    """A release that is Gaussian only up to a tail has a finite rho."""
     tailed = replace(SHUFFLED, tail=1e-40)
     assert accountant.rho(SHUFFLED) == pytest.approx(0.125, rel=1e-12)
     assert accountant.rho(tailed) == math.inf
@@ -166,7 +160,6 @@ def test_reports_with_a_tail_are_not_concentrated() -> None:
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_tails_of_composed_reports_are_paid_for(times: int) -> None:
-    """A report's tail costs less than it adds to delta0 and to the mixtures, or far more, beside other releases."""
     tail, spend, epsilon, n = 1e-14, 1e-9, 0.5, SHUFFLED.users
     with_tail, without = (
         accountant.composed_delta(Counter({LAPLACE: 1, event: times}), epsilon, spend)
@@ -181,7 +174,6 @@ def test_tails_of_composed_reports_are_paid_for(times: int) -> None:
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_tails_of_shuffled_batches_are_paid_for(times: int) -> None:
-    """A report's tail costs less than it adds to delta0, mixtures and what tails cost, in batches alone."""
     tail, epsilon, n = 1e-16, 0.3, SHUFFLED.users
     with_tail, without = (
         accountant.delta(events.RepetitionEvent(event=event, times=times), epsilon)
@@ -270,7 +262,6 @@ def test_adversaries_are_told_apart() -> None:
 
 
 def test_printed_numbers_are_rounded_up() -> None:
-    """A printed epsilon or rho is below the computed one (beyond rounding errors of floats), or needlessly above."""
     rng = np.random.default_rng(11)
     for epsilon, rho in 10.0 ** rng.uniform(-6, 3, size=(2000, 2)):
         text = str(stated(float(epsilon), rho=float(rho)))
@@ -306,7 +297,6 @@ def wrong_events() -> object:
     ids=["box", "probability", "dimension", "events"],
 )
 def test_bad_arguments_have_named_errors(make: Callable[[], object]) -> None:
-    """A bad argument passes, or fails somewhere inside with an error that does not name it."""
     with pytest.raises(BandannaError):
         make()
 
@@ -315,7 +305,6 @@ def test_bad_arguments_have_named_errors(make: Callable[[], object]) -> None:
 
 
 def test_spent_is_within_the_budget() -> None:
-    """Unequal batches are released within a budget, and then stated to have cost more."""
     ledger = Ledger(budget=ApproxDP(epsilon=2.0, delta=1e-5), participations=2)
     for i, mu in enumerate((0.31, 0.32, 0.33, 0.30)):
         ledger.release(gaussian(mu), task="t", batch=i, data=b"", draw=nothing)
@@ -337,7 +326,6 @@ def test_infinite_budget_allows_everything() -> None:
 
 
 def test_counts_belong_to_the_data() -> None:
-    """Groups of other sizes under a released id count as the same data."""
     statistic = Ball(dim=2).admit([[1.0, 0.0], [0.0, 1.0]])
     first, second = (replace(statistic, counts=np.array(counts)) for counts in ([3, 4], [4, 3]))
     ledger = Ledger(budget=BUDGET)
@@ -348,7 +336,6 @@ def test_counts_belong_to_the_data() -> None:
 
 @pytest.mark.parametrize("same", [2, np.float64(2.0)], ids=["int", "numpy"])
 def test_equal_events_are_the_same_release(same: float) -> None:
-    """An event written with another type of number conflicts with itself."""
     first, again = events.GaussianEvent(std=2.0, sensitivity=1.0), events.GaussianEvent(std=same, sensitivity=1.0)
     assert first == again
     ledger = Ledger(budget=BUDGET)
@@ -364,7 +351,6 @@ def stream(participations: int) -> events.ContinualEvent:
 
 
 def test_streams_for_fewer_participations_are_refused() -> None:
-    """A stream priced for one participation is released where a person may be in it more often."""
     hidden = events.CompositionEvent(events=(gaussian(0.1), events.RepetitionEvent(event=stream(2), times=1)))
     ledger = Ledger(budget=BUDGET, participations=3)
     for event in (stream(1), stream(2), hidden):
@@ -377,7 +363,6 @@ def test_streams_for_fewer_participations_are_refused() -> None:
 
 @pytest.mark.parametrize("participations", [1, 3])
 def test_steps_of_a_stream_are_charged_once(participations: int) -> None:
-    """A stream costs more, or less, released step by step than as the one event that it is."""
     event = stream(participations)
     alone = accountant.epsilon(event, BUDGET.delta)
     ledger = Ledger(budget=ApproxDP(epsilon=alone * (1 + 1e-5), delta=BUDGET.delta), participations=participations)
@@ -390,7 +375,6 @@ def test_steps_of_a_stream_are_charged_once(participations: int) -> None:
 
 
 def test_stored_releases_do_not_change() -> None:
-    """A caller changes the stored release through the array, or the list of arrays, that it was given."""
     ledger = Ledger(budget=BUDGET)
 
     def ask() -> list[np.ndarray]:
@@ -405,7 +389,6 @@ def test_stored_releases_do_not_change() -> None:
 
 @pytest.mark.parametrize(("first", "then"), [(["ann", "bob"], None), (["ann"], []), (None, ["ann"])])
 def test_members_are_named_always_or_never(first: list[str] | None, then: list[str] | None) -> None:
-    """A batch without names slips a person past the count of a task that names its members, or the reverse."""
     ledger = Ledger(budget=BUDGET, participations=2)
     ledger.release(gaussian(0.1), task="t", batch=1, data=b"", draw=nothing, members=first)
     with pytest.raises(InvalidArgument, match="members"):

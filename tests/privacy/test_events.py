@@ -63,7 +63,6 @@ def test_events_are_values(event: Event) -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_every_parameter_tells_events_apart(event: Event) -> None:
-    """Two releases that differ in a parameter of the price are the same event."""
     for field in fields(event):
         value = getattr(event, field.name)
         other: Any = {

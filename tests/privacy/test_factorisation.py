@@ -150,7 +150,6 @@ def test_sums_of_columns_of_any_blt(mixed: list[float], horizon: int, count: int
 
 
 def test_very_many_participations_are_grouped_from_above() -> None:
-    """Grouped rows understate the sum of many columns, or overstate it by more than a part in a thousand."""
     blt = BLT.optimal(horizon=20_000)
     column = toeplitz_column(blt)
     total = np.cumsum(column)

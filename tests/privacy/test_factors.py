@@ -42,7 +42,6 @@ TAIL = 1e-9
 
 
 def test_a_grid_costs_a_step_and_a_tail_in_every_coordinate() -> None:
-    """Rounding or tails of a noisy vector are charged for one coordinate: integers of the same law cost more."""
     on_grid = GaussianEvent(std=8.0, sensitivity=2.0, dim=9, grid=0.5)
     integers = DiscreteGaussianEvent(std=16.0, shift=2.0 / 0.5 + math.sqrt(9), dim=9)
     assert gaussian_price(on_grid, TAIL) == gaussian_price(integers, TAIL)
@@ -50,7 +49,6 @@ def test_a_grid_costs_a_step_and_a_tail_in_every_coordinate() -> None:
 
 @pytest.mark.parametrize("participations", [1, 2])
 def test_a_stream_has_a_tail_in_every_number_that_a_person_touches(participations: int) -> None:
-    """Tails of a stream's noise are charged for one released number: integers of the same law have more."""
     tree = factorise("tree", horizon=8)
     stream = ContinualEvent(
         factorisation=tree, std=8.0, sensitivity=2.0, participations=participations, dim=3, grid=0.5
@@ -63,7 +61,6 @@ def test_a_stream_has_a_tail_in_every_number_that_a_person_touches(participation
 
 
 def test_rounding_of_every_coordinate_is_in_the_price() -> None:
-    """Composed counts of many coordinates are priced as if one of them were rounded."""
     plain, rounded = (
         BinomialEvent(trials=10**6, probability=0.5, shift=4.0, reach=5.0, dim=64, rounded=each)
         for each in (False, True)
@@ -96,7 +93,6 @@ def test_shuffled_reports_beside_others_are_a_report_among_mixtures() -> None:
 
 
 def test_shuffled_reports_among_others_are_counted_as_often_as_they_are_made() -> None:
-    """Two shuffled releases beside others cost less than two whose noise differs by next to nothing."""
     one, other = (ShuffledGaussianEvent(std=std, sensitivity=1.0, users=1000) for std in (4.0, 4.0 + 1e-9))
     for epsilon, tail in ((0.05, 1e-8), (3.0, 1e-3)):
         twice = accountant.composed_delta(Counter({one: 2}), epsilon, tail)
@@ -105,7 +101,6 @@ def test_shuffled_reports_among_others_are_counted_as_often_as_they_are_made() -
 
 
 def test_pure_releases_are_free_only_below_their_sum() -> None:
-    """Two pure releases cost no delta at an epsilon below their sum: both losses are largest one time in four."""
     one, other = (LaplaceEvent(scale=scale, sensitivity=1.0) for scale in (1 / 0.6, 1 / 0.6 + 1e-9))
     for both in (RepetitionEvent(event=one, times=2), CompositionEvent(events=(one, other))):
         assert accountant.delta_near(both, 1.0, 1e-5) >= -math.expm1(1.0 - 1.2 + 1e-8) / 4
@@ -114,7 +109,6 @@ def test_pure_releases_are_free_only_below_their_sum() -> None:
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_shuffled_reports_alone_are_the_amplified_ones_and_their_tails(times: int) -> None:
-    """Shuffled reports are priced by another noise, sensitivity, batch or number of releases than the event's."""
     shape, epsilon = {"std": 8.0, "sensitivity": 2.0, "users": 200}, 0.5
     tail = 1e-13
     plain, tailed = (
@@ -130,7 +124,6 @@ def test_shuffled_reports_alone_are_the_amplified_ones_and_their_tails(times: in
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("dim", [1, 50])
 def test_one_binomial_release_pays_for_every_coordinate_and_tail(dim: int, rounded: bool) -> None:
-    """One release of counts is priced without a coordinate's tail, its rounding, what refusals cost, or its shift."""
     epsilon, tail, cost = 0.4, 1e-3, 1 + math.exp(0.4)
     shape = {"trials": 40_000, "shift": 20.0, "reach": 20, "dim": dim, "rounded": rounded}
     plain, refusing = (BinomialEvent(**shape, tail=beyond) for beyond in (0.0, 1e-4))
@@ -148,7 +141,6 @@ def test_one_binomial_release_pays_for_every_coordinate_and_tail(dim: int, round
 
 
 def test_the_spread_of_the_rounding_is_in_one_release() -> None:
-    """The bound on the mean over roundings is below the minimum over lambda, by hand, for 16 rounded coordinates."""
     epsilon, unit, shift, dim = 1.0, gdp.mu(1.0, 1e-5), 1.0, 16
     mean, width, most = shift**2 + dim / 4, 2 * shift + math.sqrt(dim), (shift + math.sqrt(dim)) ** 2
     squares = np.linspace(most / 20_000, most, 20_000)
@@ -159,7 +151,6 @@ def test_the_spread_of_the_rounding_is_in_one_release() -> None:
 
 
 def test_gaussians_beside_pure_releases_are_counted_as_often_as_they_are_made() -> None:
-    """Four Gaussian releases beside a pure one cost less than one with half the noise."""
     laplace = LaplaceEvent(scale=10.0, sensitivity=3.0, dim=2)
     often, once = (GaussianEvent(std=std, sensitivity=1.0) for std in (4.0, 2.0))
     four = accountant.composed_delta(Counter({laplace: 1, often: 4}), 1.0, 1e-10)
@@ -180,7 +171,6 @@ def test_the_largest_mu_of_a_large_epsilon() -> None:
 
 
 def test_far_terms_of_the_exact_profile_are_there_or_paid_for() -> None:
-    """The exact delta of counts leaves out terms that it does not add as a bound: up to 7 sqrt n, then 2 e^-98."""
     trials, epsilon = 10_000, 0.26  # only counts more than 640 from the mean tell as much
     points = np.arange(-1.0, trials + 2.0)
     with np.errstate(invalid="ignore"):
@@ -205,7 +195,6 @@ def test_the_exact_profile_of_a_few_unfair_coins(trials: int, shift: int, probab
 
 
 def test_a_ledger_shows_what_returning_people_paid() -> None:
-    """What is shown of a ledger, or said when it refuses, is the price of one batch although people are in two."""
     batch, budget = GaussianEvent(std=4.0, sensitivity=1.0), ApproxDP(epsilon=1.4, delta=1e-5)
     ledger = Ledger(budget=budget, participations=2)
     for number in range(2):
@@ -221,7 +210,6 @@ def test_a_ledger_shows_what_returning_people_paid() -> None:
 
 
 def test_mirrored_coins_cost_the_same() -> None:
-    """Coins that mostly fall on one side are priced from a place that is not their mode."""
     one, other = (prices.binomial_price(1000, probability, 4.0) for probability in (0.1, 0.9))
     assert one.mu == pytest.approx(other.mu, rel=1e-9)
     assert one.tail == pytest.approx(other.tail, rel=1e-6)
@@ -245,7 +233,6 @@ def test_caps_of_a_ball_by_archimedes(cosine: float) -> None:
 
 
 def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> None:
-    """The range of a candidate's chance of being inside the cap is not that of its steps: three dimensions, by hand."""
     event = CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=3, steps=64)
     slack = 1.3 * math.sqrt(3) / 64
     length = special.gammainc  # of a Gaussian vector: its square is a Gamma(3/2)
@@ -261,14 +248,12 @@ def test_candidates_on_a_grid_may_be_inside_a_little_more_often_and_less() -> No
 
 
 def test_coordinates_that_steps_cut_off_are_in_the_mass_of_a_cap() -> None:
-    """A cap of a thousand coordinates that next to nothing lies in is priced for one that the steps cut off."""
     low, high = spherical_cap.bound_cap_mass(CapEvent(cosine=0.3, chance=0.7, candidates=3, dim=1000, steps=2**22))
     assert low == 0.0
     assert high == pytest.approx(1000 * 2.0**-64, rel=1e-3, abs=0.0)
 
 
 def test_a_batch_of_another_size_has_its_own_users() -> None:
-    """What every user does in a batch of another size is counted for the wrong number of users."""
     noise = BinomialNoise(scale=4.0, trials=9, users=10).for_users(40)
     assert (noise.users, noise.trials, noise.scale) == (40, 9, 4.0)
     assert noise.std() == pytest.approx(math.sqrt(40 * 9 / 4 + 40 / 4) / 4)
@@ -325,7 +310,6 @@ def test_shuffled_reports_without_a_shuffler() -> None:
 
 @pytest.mark.parametrize("probability", [0.25, 0.5])
 def test_refused_counts_are_the_improbable_ones(probability: float) -> None:
-    """Counts are refused that honest devices send more often than 2^-61 on either side, or fewer than could be."""
     p, trials = Fraction(probability), 200
     mass = [math.comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(trials + 1)]
     low, high = likely_coins(BinomialNoise(scale=1.0, trials=trials, users=2, probability=probability))
@@ -344,7 +328,6 @@ def test_refusals_leave_half_of_the_delta() -> None:
 
 
 def test_of_many_coins_no_more_than_the_improbable_counts_are_let_pass() -> None:
-    """The least count of many coins that is let pass is farther from the mean than 2^-61 allows."""
     low, high = likely_coins(BinomialNoise(scale=1.0, trials=10_000, users=2))
     assert special.bdtr(low - 1, 10_000, 0.5) <= 2.0**-61 < special.bdtr(low, 10_000, 0.5)
     assert high == 10_000 - low

@@ -58,7 +58,6 @@ def test_delta_against_many_digits(epsilon: float) -> None:
 
 
 def test_delta_is_accurate_far_beyond_the_stated_range() -> None:
-    """The logarithm of delta, on which all searches run, is off where delta itself underflows."""
     for epsilon, mu in [(1.0, 0.01), (100.0, 0.7), (20.0, 0.3), (5.0, 0.05), (600.0, 20.0)]:
         truth = mpmath.log(exact(epsilon, mu))
         assert float(gdp.log_delta(epsilon, mu)) == pytest.approx(float(truth), rel=1e-12, abs=1e-9)
@@ -67,7 +66,6 @@ def test_delta_is_accurate_far_beyond_the_stated_range() -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", DELTAS)
 def test_inverses_are_tight_and_safe(epsilon: float, delta: float) -> None:
-    """mu(epsilon, delta) or epsilon(delta, mu) breaks the promise, or gives away more than 1e-9 of it."""
     mu = gdp.mu(epsilon, delta)
     assert exact(epsilon, mu) <= delta * (1 + 1e-10)
     assert exact(epsilon, mu * (1 + 1e-9)) > delta
@@ -181,7 +179,6 @@ def test_bad_mu(mu: Any) -> None:
 @pytest.mark.parametrize("bad", [-1e-9, math.nan, True, "0.1", None, [1.0, -1.0], [[1.0], [1.0, 2.0]], [1.0, math.nan]])
 @pytest.mark.parametrize("profile", [gdp.delta, gdp.log_delta])
 def test_bad_numbers_have_no_profile(profile: Any, bad: Any) -> None:
-    """delta is computed of an epsilon or a mu that is no number >= 0, or one in an array."""
     with pytest.raises(InvalidArgument, match=r"mu = .* numbers >= 0"):
         profile(1.0, bad)
     with pytest.raises(InvalidBudget, match=r"epsilon = .* numbers >= 0"):
@@ -190,13 +187,11 @@ def test_bad_numbers_have_no_profile(profile: Any, bad: Any) -> None:
 
 @pytest.mark.parametrize("mu", [0.0, math.inf, [1.0, 0.0]])
 def test_the_logarithm_needs_some_noise_and_some_signal(mu: Any) -> None:
-    """log delta is asked for where delta is 0 or 1 whatever epsilon is, and answers with a warning or NaN."""
     with pytest.raises(InvalidArgument, match=r"mu = .* finite numbers > 0"):
         gdp.log_delta(1.0, mu)
 
 
 def test_gaussian_noise_is_never_pure() -> None:
-    """delta = 0 is calibrated for Gaussian noise."""
     with pytest.raises(InvalidBudget, match=r"\(0, 1\)"):
         gdp.mu(1.0, 0.0)
 
@@ -266,5 +261,4 @@ def test_solve_epsilon() -> None:
 
 @pytest.mark.parametrize("mu", [1e155, 1e200, 1e308])
 def test_a_price_beyond_floats_is_no_promise(mu: float) -> None:
-    """The search for the epsilon of a price that no float holds never ends."""
     assert gdp.epsilon(1e-6, mu) == math.inf

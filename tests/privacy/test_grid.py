@@ -28,7 +28,6 @@ def test_no_finer_than_needed(std: float, change: float, touched: int) -> None:
 
 @given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6), st.integers(1, 10**7))
 def test_steps_are_a_power_of_two(std: float, change: float, touched: int) -> None:
-    """std / grid is not exact, so that the discrete noise has another standard deviation than stated."""
     steps = std / fine_grid(std, change, touched)
     assert math.frexp(steps)[0] == 0.5
 

@@ -58,12 +58,10 @@ def test_units_are_told_apart() -> None:
 
 @pytest.mark.parametrize("trust", ["central", "local", "shuffle"])
 def test_trust_models_are_told_apart(trust: str) -> None:
-    """The trust model is not in the sentence."""
     assert str(stated(trust=trust)).startswith(f"{trust.capitalize()} differential privacy")
 
 
 def test_no_promise_is_no_promise() -> None:
-    """Without a guarantee the sentence still promises something."""
     for nothing in (stated(trust="none"), stated(epsilon=math.inf)):
         assert str(nothing).startswith("No privacy is promised for a user's clicks.")
         assert "epsilon" not in str(nothing)
@@ -82,7 +80,6 @@ def test_shuffler_sentence() -> None:
 
 
 def test_one_process_is_trusted_unless_roles_run_apart() -> None:
-    """A guarantee says that one process sees everything, unless it is that of roles that run apart."""
     observers = (("the shuffler", "noisy counts"),)
     one = str(stated(trust="shuffle", observers=observers))
     assert "that process and its files hold all data without noise, and users must trust it." in one
@@ -147,7 +144,6 @@ def test_guarantee_is_the_accountants(participations: int) -> None:
 
 
 def test_continual_release_covers_all_participations_already() -> None:
-    """A stream that prices M0 participations itself is composed M0 times more."""
     event = ContinualEvent(factorisation=BinaryTree(horizon=8), std=4.0, sensitivity=1.0, participations=2)
     one = compute_guarantee(event, delta=1e-6, trust="central", protects="x", participations=2, composed=False)
     assert one.epsilon == accountant.epsilon(event, 1e-6)
@@ -176,7 +172,6 @@ def local_truth(noise: BinomialNoise, domain: LinearReport) -> float:
 
 
 def test_nothing_is_left_against_the_shuffler() -> None:
-    """At (1, 0.1), B = 200, d = 5 the shuffler is said to learn little, although 103 coins hide almost nothing."""
     domain = LinearReport(features=5)
     noise = shuffle_binomial.calibrate_vector_sum(domain, ApproxDP(epsilon=1.0, delta=0.1), 200, 1, "tight")
     assert (noise.scale, noise.trials) == (31.0, 103)

@@ -106,7 +106,6 @@ def test_a_failing_disk(how: str, tmp_path: Path) -> None:
     ("trouble", "stride"), [(Interrupt, 5), (partial(Failure, "before"), 1), (partial(Failure, "after"), 1)]
 )
 def test_a_file_that_was_never_finished(trouble: Callable[[int], Any], stride: int, tmp_path: Path) -> None:
-    """An interrupt while a file is made leaves half a ledger, which is refused ever after or lacks a table."""
     k, calm = 1, 0
     while calm < 3:
         one, path = trouble(k), tmp_path / str(k)

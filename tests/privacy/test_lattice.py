@@ -195,7 +195,6 @@ SHIFTS = [(1,), (3,), (1, 1), (2, -1), (1, 2, 1), (1, -1, 1)]
 @pytest.mark.parametrize("shifts", SHIFTS, ids=str)
 @pytest.mark.often(of=lambda name, shifts: len(shifts) < 3 or (name == "Bin(80, 1/4)") == (shifts == SHIFTS[-1]))
 def test_bound_is_above_the_exact_divergence(name: str, shifts: tuple[int, ...]) -> None:
-    """Some product of lattice laws is easier to tell from its shift than Theorem A says."""
     law = LAWS[name]
     for zmax in (3.0, 5.0, 7.0):
         unit = prices.price_lattice_law(law, zmax)
@@ -230,7 +229,6 @@ def test_bound_is_tight(delta: float, slack: float, epsilon: float) -> None:
 @pytest.mark.parametrize("shifts", [(20,), (12, 16), (3, -3, 4)], ids=str)
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 def test_too_little_noise_is_noticed(shifts: tuple[int, ...], epsilon: float) -> None:
-    """Noise whose standard deviation is 20 % too small still meets the claim."""
     trials = 2000 if len(shifts) < 3 else 200
     unit = prices.price_lattice_law(binomial_law(trials, 0.5), 6.5)
     stated = claim(unit, shifts, epsilon)
@@ -242,7 +240,6 @@ def test_too_little_noise_is_noticed(shifts: tuple[int, ...], epsilon: float) ->
 
 
 def test_gaussian_of_the_same_variance_is_not_a_bound() -> None:
-    """Theorem A could be replaced by the Gaussian of the same variance: N = 400, epsilon = 10 refutes it."""
     law = binomial_law(400, 0.5)
     exact = worst(law, (21,), 10.0)
     shortcut = float(gdp.delta(10.0, 21 / law.std))
@@ -291,14 +288,12 @@ def test_fair_coins_are_best() -> None:
 
 
 def test_discrete_gaussian_is_nearly_gaussian() -> None:
-    """The discrete Gaussian's mu_1 is below 1/std, or above it by more than a small correction."""
     for std in (1.5, 3.0, 30.0, 3000.0):
         unit = prices.price_lattice_law(discrete_gaussian_law(std), 6.0)
         assert 1 - 0.25 / std**2 <= unit.mu * std <= 1 + 0.3 / std**2 + 8 / std
 
 
 def test_remembered_prices_are_the_prices() -> None:
-    """The remembered price of a law is another one's."""
     assert prices.binomial_price(900, 0.5, 5.0) == prices.price_lattice_law(binomial_law(900, 0.5), 5.0)
     assert prices.binomial_price(900, 0.25, 5.0) == prices.price_lattice_law(binomial_law(900, 0.25), 5.0)
     assert prices.discrete_gaussian_price(4.5, 5.0) == prices.price_lattice_law(discrete_gaussian_law(4.5), 5.0)
@@ -306,6 +301,5 @@ def test_remembered_prices_are_the_prices() -> None:
 
 @pytest.mark.parametrize("law", [binomial_law(1, 0.5), discrete_gaussian_law(0.05)], ids=["one coin", "std 0.05"])
 def test_too_small_laws_are_refused(law: LatticeLaw) -> None:
-    """A law without points on both sides of its mode is priced."""
     with pytest.raises(CalibrationError, match="too small"):
         prices.price_lattice_law(law, 4.0)

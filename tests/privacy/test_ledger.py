@@ -103,7 +103,6 @@ def test_store_begins_empty(store: LedgerStore) -> None:
 
 
 def test_store_keeps_entries_in_order(store: LedgerStore) -> None:
-    """An entry is lost, changed, out of order or found under another id."""
     added = [entry("t", "1"), entry("t", "2", members=("a", "b")), entry("u", "1", event=ClearEvent()), entry("t", "0")]
     for one in added:
         store.commit(one)
@@ -115,7 +114,6 @@ def test_store_keeps_entries_in_order(store: LedgerStore) -> None:
 
 
 def test_store_refuses_a_taken_id(store: LedgerStore) -> None:
-    """A second expense replaces the first under the same id."""
     store.commit(entry())
     with pytest.raises(ConflictingRelease, match=r"'t'.*'1'"):
         store.commit(entry(fingerprint="other"))
@@ -123,7 +121,6 @@ def test_store_refuses_a_taken_id(store: LedgerStore) -> None:
 
 
 def test_store_keeps_a_release_once(store: LedgerStore) -> None:
-    """A release is lost, replaced, or changes another entry."""
     store.commit(entry("t", "1"))
     store.commit(entry("t", "2"))
     assert store.find("t", "1").release is None
@@ -137,7 +134,6 @@ def test_store_keeps_a_release_once(store: LedgerStore) -> None:
 
 
 def test_store_tells_a_release_of_none_from_no_release(store: LedgerStore) -> None:
-    """A release whose value is None counts as not released."""
     store.commit(entry())
     store.keep("t", "1", None)
     assert store.find("t", "1").release == (None,)
@@ -146,14 +142,12 @@ def test_store_tells_a_release_of_none_from_no_release(store: LedgerStore) -> No
 
 
 def test_store_keeps_no_release_without_an_expense(store: LedgerStore) -> None:
-    """A result is stored under an id for which nothing was committed."""
     with pytest.raises((BandannaError, LookupError)):
         store.keep("t", "1", 1.0)
     assert store.entries() == []
 
 
 def test_store_has_a_secret_of_its_own(make_store: Callable[[], LedgerStore]) -> None:
-    """Fingerprints can be guessed: the key is short, changes, or is shared by two stores."""
     first, second = make_store(), make_store()
     assert len(first.secret()) >= 16
     assert first.secret() == first.secret()
@@ -248,7 +242,6 @@ def test_released_once_and_returned_again(store: LedgerStore) -> None:
 
 
 def test_memory_store_returns_what_was_stored() -> None:
-    """The release that comes back differs from the one that was stored, or is of another type."""
     ledger = Ledger(budget=BUDGET)
     drawn = {"total": np.array([1.0, 2.0]), "count": 3, "note": None}
     first = ledger.release(EVENT, task="t", batch=1, data=b"x", draw=lambda: drawn)
@@ -270,7 +263,6 @@ def test_another_ledger_on_the_same_store(store: LedgerStore) -> None:
 
 
 def test_expense_is_committed_before_the_noise_is_drawn(store: LedgerStore) -> None:
-    """Noise is drawn before its expense is in the store: a crash in between would forget a release."""
     seen: list[list[LedgerEntry]] = []
     Ledger(budget=BUDGET, store=store).release(
         EVENT, task="t", batch=1, data=b"x", draw=lambda: seen.append(store.entries())
@@ -354,7 +346,6 @@ def test_other_mechanism_is_refused(store: LedgerStore) -> None:
 
 
 def test_equal_data_in_other_memory_is_the_same(store: LedgerStore) -> None:
-    """The same numbers in another memory order, or as a statistic, count as other data."""
     ledger, draw = Ledger(budget=BUDGET, store=store), Draw()
     data = np.arange(6.0).reshape(2, 3) / 20
     ledger.release(EVENT, task="t", batch=1, data=data, draw=draw)
@@ -377,7 +368,6 @@ def test_fingerprints_are_keyed(make_store: Callable[[], LedgerStore]) -> None:
 
 @pytest.mark.parametrize("inner", [False, True])
 def test_an_interrupted_repr_changes_no_fingerprint(inner: bool) -> None:
-    """A release is found again after a signal has interrupted the `repr` of its event, or of a part of it."""
     tree = BinaryTree(horizon=8)
     event = ContinualEvent(factorisation=tree, std=40.0, sensitivity=1.0)
     ledger, draw = Ledger(budget=BUDGET, store=MemoryStore()), Draw()
@@ -396,7 +386,6 @@ def test_an_interrupted_repr_changes_no_fingerprint(inner: bool) -> None:
 
 
 def test_data_must_be_numbers_or_bytes(store: LedgerStore) -> None:
-    """Objects are fingerprinted by their address: equal data would differ, other data could agree."""
     with pytest.raises(InvalidStatistic, match="data"):
         Ledger(budget=BUDGET, store=store).release(EVENT, task="t", batch=1, data=[object()], draw=Draw())
     assert store.entries() == []
@@ -424,7 +413,6 @@ def test_overspending_is_refused(store: LedgerStore, participations: int) -> Non
 @pytest.mark.parametrize("participations", [1, 2, 3])
 @pytest.mark.often(of=lambda make_store, participations: participations == 2 or make_store == next(iter(STORES)))
 def test_unequal_batches_against_every_person(store: LedgerStore, participations: int) -> None:
-    """After some sequence of unequal batches a person's own composition exceeds the budget."""
     rng = np.random.default_rng(5)
     ledger = Ledger(budget=ApproxDP(epsilon=2.0, delta=1e-5), participations=participations, store=store)
     refused = 0
@@ -472,7 +460,6 @@ def test_other_budgets(store: LedgerStore) -> None:
 
 
 def test_spent_is_what_was_composed() -> None:
-    """The stated expense is not that of the person who paid most."""
     ledger = Ledger(budget=ApproxDP(epsilon=5.0, delta=1e-5))
     assert ledger.spent() == 0.0
     ledger.release(EVENT, task="t", batch=0, data=b"x", draw=Draw())
@@ -544,7 +531,6 @@ def test_two_threads_one_draw(store: LedgerStore) -> None:
 
 
 def test_threads_do_not_overspend_together(store: LedgerStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Releases that fit the budget one by one are all let through when asked for at once."""
     ledger, barrier, done = Ledger(budget=BUDGET, store=store), threading.Barrier(6), []
     commit = store.commit
 

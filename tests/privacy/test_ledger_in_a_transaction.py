@@ -144,7 +144,6 @@ def test_an_encoding_of_ones_own(database: Database) -> None:
 
 
 def test_many_people_are_asked_about_at_once(database: Database) -> None:
-    """Someone is not counted among many, or counted twice."""
     people = [f"p{i}" for i in range(1203)]
     with database.transaction() as transaction:
         store = TransactionStore(transaction)
@@ -228,7 +227,6 @@ def test_killed_between_expense_and_release(database: Database, url: str, tmp_pa
 
 
 def test_the_test_above_sees_an_early_commit(database: Database, url: str, tmp_path: Path) -> None:
-    """A store that commits by itself would pass for one that leaves it to the caller."""
     killed(url, "transaction._link.commit()", tmp_path)
     assert held(database) == ([("1", False)], 0)
     np.testing.assert_array_equal(released(database, value=0.4), [0.4, 1 / 3])  # repeated, and spent once

@@ -95,7 +95,6 @@ def test_pure_vectors_beside_gaussians(target: float) -> None:
 
 
 def test_tails_are_charged_at_the_final_epsilon() -> None:
-    """The tail of a price that holds only up to a total-variation mass is forgotten beside pure releases."""
     laplace = LaplaceEvent(scale=10.0, sensitivity=3.0, dim=2)
     binomial = BinomialEvent(trials=2000, shift=10.0, reach=10, rounded=False)
     tail, target = 1e-6, 1.0
@@ -123,7 +122,6 @@ def test_shuffled_reports_lie_between_their_bounds() -> None:
 
 
 def test_reports_of_next_to_nothing_have_a_price() -> None:
-    """Shuffled reports whose tail allows eps0 = 0 are refused beside a pure release, or change its price."""
     laplace = LaplaceEvent(scale=1.0, sensitivity=1.0)
     shuffled = ShuffledGaussianEvent(std=1e9, sensitivity=1.0, users=2)
     stated = composed_delta(Counter({laplace: 1, shuffled: 1}), 0.5, 1e-6)

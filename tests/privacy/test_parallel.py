@@ -56,7 +56,6 @@ def kept(tasks: Mapping[str, accountant.EventCounts], participations: int, budge
     st.floats(0.3, 4.0),
 )
 def test_gaussian_batches_against_all_persons(mus: list[list[float]], participations: int, epsilon: float) -> None:
-    """A person can pay more than the budget although it is said to be kept, or it is refused although nobody can."""
     tasks = {f"task {i}": Counter(gaussian(mu) for mu in task) for i, task in enumerate(mus)}
     budget = ApproxDP(epsilon=epsilon, delta=1e-5)
     worst = math.sqrt(sum(mu**2 for task in mus for mu in sorted(task, reverse=True)[:participations]))
@@ -68,7 +67,6 @@ def test_gaussian_batches_against_all_persons(mus: list[list[float]], participat
 @pytest.mark.parametrize("participations", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [0.4, 0.7, 1.0, 1.4, 2.0])
 def test_mixed_batches_against_all_persons(participations: int, epsilon: float) -> None:
-    """Batches of different sizes and mechanisms are waved through although some person's composition is too dear."""
     tasks = {
         "a": Counter(
             {
@@ -88,7 +86,6 @@ def test_mixed_batches_against_all_persons(participations: int, epsilon: float) 
 
 @pytest.mark.parametrize("participations", [1, 2, 3, 5])
 def test_every_batch_of_a_person_brings_its_tail(participations: int) -> None:
-    """Somebody's batches have a larger mu, or more total-variation mass together, than the dearest person's price."""
     tail = 1e-4
     batches: accountant.EventCounts = Counter(
         {
@@ -121,7 +118,6 @@ def test_streams_bring_their_tails_too() -> None:
 
 
 def test_each_batch_alone_when_everybody_takes_part_once() -> None:
-    """People in different batches of one task pay for each other, or two tasks do not add up."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     mu = gdp.mu(1.0, 1e-5)
     many = Counter({gaussian(0.99 * mu): 100, gaussian(0.5 * mu): 100})
@@ -133,7 +129,6 @@ def test_each_batch_alone_when_everybody_takes_part_once() -> None:
 
 
 def test_one_binomial_batch_keeps_its_own_bound() -> None:
-    """A calibrated batch is refused because of the other people's batches beside it."""
     event = BinomialEvent(trials=31_000, shift=23.3, reach=22, dim=20)
     epsilon = accountant.epsilon(event, 1e-5)
     budget = ApproxDP(epsilon=epsilon * (1 + 1e-6), delta=1e-5)
@@ -178,7 +173,6 @@ def test_laplace_batches_of_several_kinds() -> None:
 
 
 def test_raw_data_is_never_within() -> None:
-    """A batch released in the clear is within a finite budget because it stands beside others."""
     for budget in (ApproxDP(epsilon=9.0, delta=0.5), PureDP(epsilon=9.0), ZCDP(rho=9.0)):
         for participations in (1, 2):
             assert not accountant.is_within_budget(

@@ -32,18 +32,15 @@ TAIL = 1e-9
 
 
 def test_gaussian_noise_costs_sensitivity_over_std() -> None:
-    """A Gaussian release is priced with less sensitivity, or with another noise, than it has."""
     assert gaussian_price(GaussianEvent(std=2.0, sensitivity=3.0), TAIL).mu == 1.5
 
 
 def test_laplace_noise_costs_sensitivity_and_steps_over_scale() -> None:
-    """A Laplace release is priced with less sensitivity, fewer coordinates or another noise than it has."""
     assert pure_price(LaplaceEvent(scale=4.0, sensitivity=2.0, dim=3, grid=0.5)) == (2.0 + 3 * 0.5) / 4.0
     assert pure_price(DiscreteLaplaceEvent(scale=4.0, shift=6.0, dim=3)) == 1.5
 
 
 def test_the_share_of_the_data_in_a_price_is_that_without_rounding() -> None:
-    """Rounding of some coordinates or participations is taken for a change of the data, or the change for rounding."""
     tree = factorise("tree", horizon=8)
     stream = ContinualEvent(factorisation=tree, std=8.0, sensitivity=2.0, participations=2, dim=3, grid=0.5)
     change, touched = 2.0 * tree.sensitivity(2), 3 * tree.releases(2)
@@ -57,7 +54,6 @@ def test_the_share_of_the_data_in_a_price_is_that_without_rounding() -> None:
 
 
 def test_returning_people_pay_for_every_batch_of_every_task() -> None:
-    """Of several tasks, some with batches of different noise, a person is charged for fewer batches than there are."""
     noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
     tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
     mu = math.sqrt(1 / 2.0**2 + 1 / 3.0**2 + 2 / 5.0**2)
@@ -65,7 +61,6 @@ def test_returning_people_pay_for_every_batch_of_every_task() -> None:
 
 
 def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of two tasks may spend another tail than half of what the delta leaves, however often people come."""
     noisy = {std: GaussianEvent(std=std, sensitivity=1.0) for std in (2.0, 3.0, 5.0)}
     tasks = {"mixed": Counter({noisy[2.0]: 1, noisy[3.0]: 4}), "alike": Counter({noisy[5.0]: 7})}
     spent, price = list[float](), accountant.price
@@ -75,7 +70,6 @@ def test_tails_are_shared_out_among_tasks(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_records_of_returning_people_are_priced_one_by_one() -> None:
-    """Who has several records pays as if all were of the same features, which makes matrix and vector cheaper."""
     matrix = RecordEvent(event=GaussianEvent(std=math.sqrt(2), sensitivity=math.sqrt(2)), part="matrix")
     vector = RecordEvent(event=GaussianEvent(std=2.0, sensitivity=2.0), part="vector")
     tasks = {"matrix": Counter({matrix: 3}), "vector": Counter({vector: 3})}
@@ -86,7 +80,6 @@ def test_records_of_returning_people_are_priced_one_by_one() -> None:
 
 
 def test_tails_of_all_shuffled_batches_are_charged() -> None:
-    """Of somebody's shuffled reports only one has tails."""
     tail, delta = 1e-13, []
     for each in (tail, 0.0):
         batch = ShuffledGaussianEvent(std=5.0, sensitivity=1.0, users=80, tail=each)

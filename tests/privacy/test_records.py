@@ -155,7 +155,6 @@ def square(*parts: Event) -> float:
 
 
 def test_only_parts_of_one_record_are_joined() -> None:
-    """A release alone, or one about other features, is taken for cheaper than it is."""
     other = RecordEvent(event=gaussian(1.0), part="vector", record="another")
     assert square(MATRIX) == pytest.approx(1.0)
     assert square(VECTOR) == pytest.approx(1.0)
@@ -170,7 +169,6 @@ def test_only_parts_of_one_record_are_joined() -> None:
 
 
 def test_a_weighted_matrix_beside_another_one_is_priced_as_weighted() -> None:
-    """A record with both kinds of matrix is priced as if nobody chose weights, which a pair of people exceeds."""
     plain, weighted, vector = 0.01, 5.0, 12.0
     parts = [("matrix", plain), ("weighted", weighted), ("vector", vector)]
     noise = GaussianEvent(std=1.0, sensitivity=1.0, dim=1)
@@ -183,7 +181,6 @@ def test_a_weighted_matrix_beside_another_one_is_priced_as_weighted() -> None:
 
 
 def test_beside_other_noise_parts_are_priced_apart() -> None:
-    """A composition with Laplace noise would be refused, or be too cheap."""
     laplace = LaplaceEvent(scale=1.0, sensitivity=0.5)
     parts = accountant.epsilon(CompositionEvent(events=(MATRIX, VECTOR, laplace)), 1e-5)
     added = accountant.epsilon(CompositionEvent(events=(MATRIX.event, VECTOR.event, laplace)), 1e-5)
@@ -198,7 +195,6 @@ def test_beside_other_noise_parts_are_priced_apart() -> None:
 def test_rounding_is_paid_in_full(
     p: float, q: float, c: float, w: float, s: float, grid: float, mine: float, other: float
 ) -> None:
-    """A person whose change is small, but rounded as any other's, would pay less than the rounding costs."""
     stds = math.sqrt(2) / mine, 2.0 / other
     parts = [
         RecordEvent(event=GaussianEvent(std=stds[0], sensitivity=math.sqrt(2), dim=3, grid=grid * stds[0]),
@@ -214,7 +210,6 @@ def test_rounding_is_paid_in_full(
 
 
 def test_the_worst_pair_pays_for_its_rounding() -> None:
-    """What a coarse grid adds to both parts would be spared as if it were a change of the data, by either price."""
     grid, cosine, stds, dims = 0.05, 0.25, (math.sqrt(2), 2.0), (3, 2)  # both prices are 1 without a grid
     moves = math.sqrt(2 - 2 * cosine**2), math.sqrt(2 + 2 * cosine)
     parts = tuple(
@@ -233,7 +228,6 @@ def test_the_worst_pair_pays_for_its_rounding() -> None:
 
 
 def test_stochastic_rounding_is_paid_in_full() -> None:
-    """The spread of rounding of A.3b would be spared with the change."""
     coarse = [
         RecordEvent(event=BinomialEvent(trials=10**6, shift=shift, reach=40, dim=6), part=part)
         for shift, part in ((14.2, "weighted"), (20.0, "vector"))
@@ -249,7 +243,6 @@ def test_stochastic_rounding_is_paid_in_full() -> None:
 
 @given(st.floats(0.0, 9.0), st.floats(0.0, 9.0), st.floats(0.0, 9.0), st.booleans())
 def test_more_never_costs_less_and_changing_groups_no_more(a: float, b: float, other: float, weighted: bool) -> None:
-    """A further release makes a person cheaper, or who changes groups pays more than who stays in the dearer."""
     price = events.price_jointly(a, b, weighted=weighted)
     assert max(a, b) * (1 - 1e-12) <= price <= a + b + 1e-12
     assert events.price_jointly(a + 0.5, b, weighted=weighted) >= price
@@ -287,7 +280,6 @@ def test_a_ledger_joins_parts_in_different_tasks() -> None:
 
 @pytest.mark.parametrize("budget", [ZCDP(rho=1.99 / 2), bd.privacy.ApproxDP(epsilon=6.0, delta=1e-5)])
 def test_who_takes_part_twice_has_two_records(budget: bd.privacy.Budget) -> None:
-    """The matrix of one record and the vector of another are charged as if they were of one."""
     tasks: dict[str, Counter[Event]] = {"matrices": Counter({MATRIX: 2}), "vectors": Counter({VECTOR: 2})}
     apart = {"matrices": Counter({MATRIX.event: 2}), "vectors": Counter({VECTOR.event: 2})}
     for times in (2, 3):
@@ -299,7 +291,6 @@ def test_who_takes_part_twice_has_two_records(budget: bd.privacy.Budget) -> None
 
 
 def test_batches_of_different_prices_are_priced_by_themselves() -> None:
-    """A person is in one of two batches, and the one that is dearer alone is cheaper beside another task."""
     large = RecordEvent(event=gaussian(2.2, math.sqrt(2)), part="matrix", record="r")
     either = Counter({MATRIX: 1, RecordEvent(event=gaussian(1.01), part="vector", record="r"): 1})
     tasks: dict[str, Counter[Event]] = {"other": Counter({large: 1}), "either": either}
@@ -312,7 +303,6 @@ def test_batches_of_different_prices_are_priced_by_themselves() -> None:
 
 
 def test_a_batch_that_is_one_entry_is_joined_beside_any_task() -> None:
-    """Matrix and vectors that are one entry are charged their sum as soon as batches have different sizes."""
     one, two = (CompositionEvent(events=(MATRIX, RepetitionEvent(event=VECTOR, times=n))) for n in (1, 2))
     tasks: dict[str, Counter[Event]] = {"batches": Counter({one: 1, two: 1}), "other": Counter({gaussian(1.0): 1})}
     assert accountant.compute_spent(tasks, 1, 1e-5) == pytest.approx(
@@ -321,7 +311,6 @@ def test_a_batch_that_is_one_entry_is_joined_beside_any_task() -> None:
 
 
 def test_events_are_values_and_malformed_ones_are_refused() -> None:
-    """A part of nothing, of a stream that one is in twice, or without a name is priced; or a file cannot hold one."""
     encoding = Encoding(EVENTS)
     assert encoding.loads(encoding.dumps(MATRIX)) == MATRIX
     assert hash(MATRIX) != hash(VECTOR)

@@ -43,7 +43,6 @@ def directions(dim: int, count: int, seed: int) -> np.ndarray:
 
 
 def test_coupled_roundings_are_a_rounding_of_the_difference() -> None:
-    """With a shared uniform, two encodings differ by something else than a stochastic rounding of the difference."""
     rng = np.random.default_rng(1)
     shared = (np.arange(20_000) + 0.5) / 20_000
     for first, second in rng.uniform(-5, 5, size=(30, 2)):
@@ -58,7 +57,6 @@ def test_coupled_roundings_are_a_rounding_of_the_difference() -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.2, 0.1), (1.0, 1e-5), (10.0, 1e-3)])
 @pytest.mark.often(of=lambda dim, shift: dim < 4 or shift in (0.4, 8.485))
 def test_expected_delta_is_above_the_enumeration(dim: int, shift: float, epsilon: float, delta: float) -> None:
-    """Some change of norm R, rounded in every possible way, costs more than the bound on its mean."""
     unit = gdp.mu(epsilon, delta) / shift
     bound = expected_delta(epsilon, unit, shift, dim)
     worst = max(mean_delta(list(shift * u), epsilon, unit) for u in directions(dim, 40, seed=dim))
@@ -68,7 +66,6 @@ def test_expected_delta_is_above_the_enumeration(dim: int, shift: float, epsilon
 
 
 def test_expected_delta_is_not_wasteful() -> None:
-    """At s = 11, D = 20 the bound is more than a factor 1.2 in delta, which the lattice's refinement relies on."""
     shift = 11 * DELTA_2
     unit = gdp.mu(1.0, 1e-5) / shift
     assert expected_delta(1.0, unit, shift, 20) <= 1.2e-5
@@ -100,7 +97,6 @@ def test_ignoring_rounding_would_break_the_promise(dim: int, scale: int, least: 
 @pytest.mark.parametrize("tail", [0.5, 0.1, 1e-2, 1e-4, 1e-9])
 @pytest.mark.often(of=lambda dim, tail: dim < 8 or tail in (0.5, 1e-4))
 def test_composable_shift_holds_but_for_its_tail(dim: int, tail: float) -> None:
-    """|v| exceeds the composable bound with a probability above the tail."""
     for shift in (0.3, 1.0, 2.6, 7.1, 30.0):
         bound = composable_shift(shift, dim, tail)
         assert bound >= shift
@@ -110,7 +106,6 @@ def test_composable_shift_holds_but_for_its_tail(dim: int, tail: float) -> None:
 
 
 def test_too_short_a_shift_is_noticed() -> None:
-    """A composable bound without the spread, or 20 % shorter, would pass the same enumeration."""
     tail, dim, shift = 1e-2, 8, 2.6
     bound = composable_shift(shift, dim, tail)
     assert bound**2 == pytest.approx(
@@ -139,7 +134,6 @@ def test_composable_shift_is_monotone(shift: float, dim: int, tail: float, facto
 def test_expected_delta_is_a_bound_between_two_certain_ones(
     epsilon: float, unit: float, shift: float, dim: int
 ) -> None:
-    """The bound on the mean is above the largest possible cost, or below that of the unrounded change."""
     bound = expected_delta(epsilon, unit, shift, dim)
     assert bound <= float(gdp.delta(epsilon, unit * (shift + math.sqrt(dim)))) * (1 + 1e-12)
     assert bound >= float(gdp.delta(epsilon, unit * shift)) * (1 - 1e-9)
@@ -148,7 +142,6 @@ def test_expected_delta_is_a_bound_between_two_certain_ones(
 @examples(10, full=30)
 @given(shift=st.floats(0.1, 1e4), dim=st.integers(1, 400), mu=st.floats(1e-4, 3.0), epsilon=st.floats(1e-3, 30.0))
 def test_the_least_of_all_exponents_is_found(shift: float, dim: int, mu: float, epsilon: float) -> None:
-    """The bound is not convex in lambda on its grid: a table of all of them has a smaller one."""
     unit, mean, width = mu / shift, shift**2 + dim / 4, 2 * shift + math.sqrt(dim)
     most = (shift + math.sqrt(dim)) ** 2
     grid = np.linspace(0.0, 1.0, 2001) ** 0.5 * most

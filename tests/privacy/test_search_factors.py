@@ -38,12 +38,10 @@ def test_least_noise_lies_on_the_first_lattice() -> None:
 
 
 def test_copies_are_few_or_enough_for_one_coin_of_every_user() -> None:
-    """A large batch is never given as many copies as one fair bit of every user asks for: c = sqrt(B) / (2 std)."""
     assert calibration._copies(10_000, 2.0) == [*range(1, 9), *range(25, 25 * 24, 25)]
 
 
 def test_bits_of_returning_people_have_the_fewest_copies_that_are_near_enough() -> None:
-    """Copies are tried beyond those within 0.2 % of the Gaussian, or the Gaussian is that of one participation."""
     central, noise = 2.0 / BUDGET.mu(), bit_noise(users=500, budget=BUDGET, participations=4)
     assert bit_std(noise) <= 1.002 * central
     fewer = [copies for copies in calibration._copies(500, central) if copies < noise.scale]
@@ -52,7 +50,6 @@ def test_bits_of_returning_people_have_the_fewest_copies_that_are_near_enough() 
 
 
 def test_bits_of_a_given_std_have_2500_coins() -> None:
-    """So few coins are taken that their price is not near the Gaussian's: 2 c std = 50."""
     assert bit_noise_for_std(0.7, users=2).scale == math.ceil(25 / 0.7)
 
 
@@ -67,7 +64,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_the_first_gaussian_noise_that_is_priced_is_that_of_the_formula(times: int, asked: list[Any]) -> None:
-    """The search begins far from where it ends: not at sensitivity sqrt(M) / mu, or |C|_M for sqrt(M) in a stream."""
     budget = ApproxDP(epsilon=0.05, delta=1e-5)
     start = 2.0 * math.sqrt(times) / budget.mu()
     found = calibration.gaussian_std(sensitivity=2.0, dim=4, budget=budget, participations=times)
@@ -85,7 +81,6 @@ def test_the_first_gaussian_noise_that_is_priced_is_that_of_the_formula(times: i
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_the_first_laplace_noise_that_is_priced_is_that_of_the_formula(times: int, asked: list[Any]) -> None:
-    """The search begins far from where it ends: not at M sensitivity / epsilon, or epsilon tanh(epsilon/2) = rho/M."""
     shape: dict[str, Any] = {"sensitivity": 2.0, "dim": 4, "participations": times}
     calibration.laplace_scale(**shape, budget=PureDP(epsilon=0.5))
     assert asked[0].event.scale == pytest.approx(times * 2.0 / 0.5)
@@ -97,7 +92,6 @@ def test_the_first_laplace_noise_that_is_priced_is_that_of_the_formula(times: in
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_the_search_for_coins_begins_at_their_estimate(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coins are looked for elsewhere than at 4 (R^2 + D/4) M / (B mu^2) [calibration.md A.4], or at (2 c std)^2 / B."""
     monkeypatch.setattr(accountant, "satisfies", lambda *_: True)
     monkeypatch.setattr(search, "find_least_integer", lambda meets, guess, *, most: guess)
     mu = BUDGET.mu()

@@ -40,7 +40,6 @@ def release(store: SQLiteStore, batch: int = 1, value: float = 0.1, task: str = 
 
 
 def test_a_file_is_read_again(tmp_path: Path) -> None:
-    """After a restart entries, releases or the secret are other ones, or not bit for bit the same."""
     first = SQLiteStore(tmp_path / "l")
     drawn = release(first)
     kept, secret = first.entries(), first.secret()
@@ -55,13 +54,11 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
 
 
 def test_only_the_owner_can_read(tmp_path: Path) -> None:
-    """Others on the machine can read the ledger's secret."""
     SQLiteStore(tmp_path / "l")
     assert stat.S_IMODE(os.stat(tmp_path / "l").st_mode) == 0o600
 
 
 def test_two_handles_are_one_store(tmp_path: Path) -> None:
-    """A second process does not see what the first has committed, or releases the batch again."""
     first, second = SQLiteStore(tmp_path / "l"), SQLiteStore(tmp_path / "l")
     drawn = release(first, value=1.0)
     np.testing.assert_array_equal(release(second, value=2.0), drawn)
@@ -79,7 +76,6 @@ def test_estimates_are_releases(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_stored_is_refused(tmp_path: Path) -> None:
-    """An object that the file cannot hold passes for a stored release."""
     store = SQLiteStore(tmp_path / "l")
     store.commit(LedgerEntry(task="t", batch="1", event=EVENT, fingerprint="f"))
     with pytest.raises(InvalidArgument, match="object"):
@@ -106,7 +102,6 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_not_made_unless_asked(tmp_path: Path) -> None:
-    """A lost ledger is replaced by an empty one without a word."""
     with pytest.raises(BandannaError, match="does not exist"):
         SQLiteStore(tmp_path / "l", create=False)
     assert not (tmp_path / "l").exists()
@@ -154,7 +149,6 @@ for line in open(sys.argv[1]):
 
 
 def test_processes_that_make_one_file_at_once(tmp_path: Path) -> None:
-    """Of several processes that open a new file in the same moment, one is refused or has a ledger of its own."""
     program, pipes = tmp_path / "opener.py", [tmp_path / f"pipe {place}" for place in range(3)]
     program.write_text(OPENER)
     with ExitStack() as stack:
@@ -202,7 +196,6 @@ def test_another_process_is_quicker(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_rollback_journal_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process is refused because another one has ended its transaction between two looks at the rollback journal."""
     path, other, genuine = tmp_path / "l", tmp_path / "l-journal", files.check_regular_file
     secret = SQLiteStore(path).secret()
 
@@ -228,7 +221,6 @@ except sqlite3.OperationalError as error:
 
 
 def test_opening_a_file_again_keeps_its_locks(tmp_path: Path) -> None:
-    """A transaction is no longer exclusive once another thread of the process opens the same file."""
 
     def others_find() -> str:
         probe = subprocess.run(

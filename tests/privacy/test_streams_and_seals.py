@@ -22,7 +22,6 @@ STREAM = events.ContinualEvent(factorisation=factorise("tree", horizon=4), std=1
 
 
 def test_batches_beside_a_stream_are_charged_for_every_participation() -> None:
-    """A composition with a stream in it is charged once, its other parts included."""
     one = events.GaussianEvent(std=1.0, sensitivity=1.0)
     mixed = events.CompositionEvent(events=(STREAM, one))
     person = events.CompositionEvent(events=(STREAM, one, one))
@@ -32,7 +31,6 @@ def test_batches_beside_a_stream_are_charged_for_every_participation() -> None:
 
 
 def test_streams_have_no_more_steps_than_their_horizon() -> None:
-    """A stream of four steps is charged once for forty."""
     ledger = Ledger(budget=ApproxDP(epsilon=9.0, delta=1e-5), participations=2)
     for step in range(4):
         ledger.release(STREAM, task="t", batch=step, data=b"", draw=int)
@@ -41,7 +39,6 @@ def test_streams_have_no_more_steps_than_their_horizon() -> None:
 
 
 def test_the_seal_does_not_survive_a_change() -> None:
-    """dataclasses.replace gives other values the seal of those that were checked."""
     forged = replace(BALL.admit([[0.0, 0.0]]), values=np.full((1, 2), 1e6))
     with pytest.raises(InvalidStatistic, match="a point of"):
         BALL.check_statistic(forged)
@@ -49,7 +46,6 @@ def test_the_seal_does_not_survive_a_change() -> None:
 
 @pytest.mark.parametrize("counts", [[-999, 1001], [1]], ids=["negative", "short"])
 def test_counts_made_by_hand_are_checked(counts: list[int]) -> None:
-    """A negative number of users in one group lets another count a thousandfold in a batch of two."""
     values = np.array([[0.0, 0.0], [1.0, 0.0]])
     with pytest.raises(BandannaError):
         BALL.check_statistic(Statistic(domain=BALL, values=values, clipped=np.array(0), counts=np.array(counts)))

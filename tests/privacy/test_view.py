@@ -47,7 +47,6 @@ def reached(value: Any) -> Iterator[Any]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_an_agent_shows_what_it_spent_and_released(model: str) -> None:
-    """What an agent shows of its ledger is not what the ledger has, or can be changed from outside."""
     agent = agent_of(model)
     shown, ledger = agent.ledger, agent._runner.ledger
     assert (shown.budget, shown.participations, shown.spent()) == (ledger.budget, 1, ledger.spent())
@@ -62,7 +61,6 @@ def test_an_agent_shows_what_it_spent_and_released(model: str) -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_nothing_leads_to_the_key(model: str) -> None:
-    """From what an agent shows of its ledger one gets at the key, a fingerprint, a member or the store."""
     agent = agent_of(model)
     ledger = agent._runner.ledger
     hidden: set[Any] = {ledger.store.secret(), ledger.store.secret().hex(), *USERS}
@@ -78,7 +76,6 @@ def test_nothing_leads_to_the_key(model: str) -> None:
 
 
 def test_any_ledger_has_a_view(tmp_path: Path) -> None:
-    """The view of a ledger's file differs from its entries, or shows an expense as released that is not."""
     ledger = bd.Ledger(budget=bd.privacy.ApproxDP(**BUDGET), store=SQLiteStore(tmp_path / "l"))
     assert (ledger.view().spent(), ledger.view().releases) == (0.0, ())
     ledger.release(EVENT, task="t", batch=1, data=b"1", draw=lambda: Estimate(total=np.ones(1), count=1, variance=2.0))
@@ -90,7 +87,6 @@ def test_any_ledger_has_a_view(tmp_path: Path) -> None:
 
 
 def test_a_view_says_its_price() -> None:
-    """`print(agent.ledger)` does not say what was spent, of which budget, in how many releases."""
     agent = bd.Agent(policy=bd.LinTS(dim=2, horizon=40, batch=20, privacy=bd.central(epsilon=1.0, delta=1e-5)))
     assert "epsilon = 0 at delta = 1e-05 spent in 0 releases" in str(agent.ledger)
     for _ in range(21):

@@ -83,7 +83,6 @@ def refused(
 @each
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_statistics_that_are_not_finite(protocol: BatchProtocol, bad: float) -> None:
-    """A statistic that is not finite is refused, with its place, even where clipping is on."""
     values = np.zeros((2, USERS, 3))
     values[1, 2, 0] = bad
     for path in ("messages", "law"):
@@ -135,28 +134,24 @@ def test_reports_that_are_none() -> None:
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, "1", None, True])
 def test_epsilon_is_a_positive_number(epsilon: Any) -> None:
-    """No budget has an epsilon that is zero, negative, undefined or no number."""
     refused(InvalidBudget, "epsilon", epsilon, ApproxDP, epsilon=epsilon, delta=1e-5)
     refused(InvalidBudget, "epsilon", epsilon, PureDP, epsilon=epsilon)
 
 
 @pytest.mark.parametrize("delta", [1, 1.5, -1e-9, math.nan, math.inf, "0.1", None])
 def test_delta_is_a_probability_below_one(delta: Any) -> None:
-    """No budget and no protocol states a guarantee at a delta outside [0, 1)."""
     refused(InvalidBudget, "delta", delta, ApproxDP, epsilon=1.0, delta=delta)
     refused(InvalidBudget, "delta", delta, CentralGaussian, domain=DOMAIN, noise_std=1.0, delta=delta)
 
 
 @each_calibration
 def test_gaussian_and_binomial_noise_is_never_pure(calibrate: Callable[..., Any]) -> None:
-    """delta = 0 is refused where noise cannot be pure, and the message says what can."""
     refused(InvalidBudget, "delta", 0.0, calibrate, budget=ApproxDP(epsilon=1.0, delta=0.0))
     assert laplace_scale(sensitivity=2.0, dim=1, budget=ApproxDP(epsilon=1.0, delta=0.0)) >= 2.0  # this one can
 
 
 @each_calibration
 def test_an_infinite_budget_has_no_least_noise(calibrate: Callable[..., Any]) -> None:
-    """epsilon = infinity is refused: the clear protocol is the one without noise."""
     refused(InvalidBudget, "epsilon", math.inf, calibrate, budget=ApproxDP(epsilon=math.inf, delta=1e-5))
 
 
@@ -164,7 +159,6 @@ def test_an_infinite_budget_has_no_least_noise(calibrate: Callable[..., Any]) ->
 @pytest.mark.parametrize("calibration", ["tight", "paper"])
 @pytest.mark.parametrize("batch", [1, 0, -3, 2.5, math.nan, "20", None, True])
 def test_a_shuffle_needs_two_users(name: str, calibration: str, batch: Any) -> None:
-    """Nobody hides in a batch of one, and batches are whole numbers."""
     budget = ApproxDP(epsilon=0.01, delta=1e-5)  # inside the papers' theorems
     given = {"calibration": calibration, "budget": budget, "domain": LinearReport(features=2)}
     refused(InvalidArgument, "batch", batch, CALIBRATE[name], batch=batch, **given)
@@ -173,7 +167,6 @@ def test_a_shuffle_needs_two_users(name: str, calibration: str, batch: Any) -> N
 @each_calibration
 @pytest.mark.parametrize("participations", [0, -1, 1.5, math.nan, "2", None])
 def test_participations_are_counted_from_one(calibrate: Callable[..., Any], participations: Any) -> None:
-    """A person takes part a whole number of times, at least once."""
     refused(InvalidArgument, "participations", participations, calibrate, participations=participations)
 
 
@@ -207,7 +200,6 @@ def test_unknown_continual_mechanisms(word: Any) -> None:
 
 @pytest.mark.parametrize("horizon", [0, -5, 2.5, None, "10"])
 def test_a_horizon_is_a_whole_number(horizon: Any) -> None:
-    """A stream has at least one step."""
     refused(InvalidArgument, "horizon", horizon, CALIBRATE["central_continual"], horizon=horizon)
 
 
@@ -267,7 +259,6 @@ def test_other_data_under_a_released_batch(name: str) -> None:
 
 
 def test_more_noise_is_not_the_same_release() -> None:
-    """Another mechanism under a released id is refused too, and what the budget does not pay for is not released."""
     calm, loud = (CentralGaussian(domain=DOMAIN, noise_std=std, delta=1e-5) for std in (20.0, 30.0))
     strong = CentralGaussian(domain=DOMAIN, noise_std=0.1, delta=1e-5)
     ledger = Ledger(budget=BUDGET)

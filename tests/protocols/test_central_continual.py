@@ -70,7 +70,6 @@ def fast(seed: int = 0) -> FastNoise:
 
 @each
 def test_prefixes_are_sums_of_all_users_so_far(kind: str) -> None:
-    """Without noise every estimate is the exact sum so far, and its count that of the users, however many per step."""
     used, rng = protocol(kind), np.random.default_rng(1)
     state, total, count = used.begin((3, 4)), np.zeros((3, 4, 2)), 0
     for users in (1, 2, 5, 1, 1, 3, 1, 2, 1, 1, 1, 4, 1):
@@ -84,7 +83,6 @@ def test_prefixes_are_sums_of_all_users_so_far(kind: str) -> None:
 @pytest.mark.parametrize("steps", [1, 16, 17, 31, 32, 33, 500])
 @pytest.mark.parametrize("buffers", [0, 1, 4])
 def test_noise_of_a_whole_stream_is_that_of_its_steps(steps: int, buffers: int) -> None:
-    """By blocks of steps, the same draws make other noise than step by step: in one block, at its end, over many."""
     best = BLT.optimal(horizon=500, buffers=4)
     blt = BLT(horizon=500, theta=best.theta[:buffers], theta_hat=best.theta_hat[:buffers])
     mechanism = ContinualGaussian(factorisation=blt, std=2.0, sensitivity=1.0, dim=2)
@@ -124,7 +122,6 @@ def test_every_prefix_has_its_stated_variance(kind: str) -> None:
 
 @each
 def test_the_stated_std_is_that_of_the_worst_prefix(kind: str) -> None:
-    """No prefix up to the horizon is noisier than the protocol says, and one is as noisy."""
     for horizon in (1, 2, 7, 13, 40):
         used = protocol(kind, horizon=horizon)
         variances = used.mechanism.prefix_variance(np.arange(1, horizon + 1))
@@ -133,7 +130,6 @@ def test_the_stated_std_is_that_of_the_worst_prefix(kind: str) -> None:
 
 @each
 def test_a_stream_ends_at_its_horizon(kind: str) -> None:
-    """One step more than was priced is refused, with the horizon named."""
     used, source = protocol(kind, horizon=2), fast()
     state = used.begin()
     for _ in range(2):
@@ -164,7 +160,6 @@ def test_states_are_values(kind: str) -> None:
 
 @each
 def test_only_statistics_of_the_domain_enter(kind: str) -> None:
-    """Values are clipped into the domain; with clipping off, of other shapes, or not finite they are refused."""
     used = protocol(kind)
     _, inside = used.release(used.begin(), [[1.0, -1.0]], fast())
     _, clipped = used.release(used.begin(), [[7.0, -7.0]], fast())
@@ -175,7 +170,6 @@ def test_only_statistics_of_the_domain_enter(kind: str) -> None:
 
 
 def test_a_state_belongs_to_its_protocol() -> None:
-    """A state of another kind of stream is refused."""
     tree, blt = protocol("tree"), protocol("blt")
     with pytest.raises(InvalidArgument, match="blt"):
         blt.release(tree.begin(), [[0.0, 0.0]], fast())
@@ -187,7 +181,6 @@ def test_a_state_belongs_to_its_protocol() -> None:
     of=lambda horizon, delta: horizon in (min(TABLE), max(TABLE)) and (delta == 0.1) == (horizon == min(TABLE))
 )
 def test_noise_agrees_with_the_table(horizon: int, delta: float) -> None:
-    """The std of the worst prefix is the tabulated one times Delta_2 / mu, within 1 %, for any budget."""
     domain, budget = LinearReport(features=5), ApproxDP(epsilon=1.0, delta=delta)
     for kind, expected in zip(KINDS, TABLE[horizon], strict=True):
         used = CentralContinual.calibrate(domain=domain, budget=budget, horizon=horizon, mechanism=kind)
@@ -197,7 +190,6 @@ def test_noise_agrees_with_the_table(horizon: int, delta: float) -> None:
 
 @pytest.mark.parametrize(("delta", "tree", "blt"), [(0.1, 33.4, 9.7), (1e-5, 114.7, 33.5)])
 def test_noise_agrees_with_the_printed_figures(delta: float, tree: float, blt: float) -> None:
-    """At T = 20000 and epsilon = 1 the prefixes of reports have the printed stds, within 1 %."""
     for kind, expected in (("tree", tree), ("blt", blt)):
         used = CentralContinual.calibrate(
             domain=LinearReport(features=5),
@@ -226,14 +218,12 @@ def test_participations_inside_a_stream_add_up(kind: str) -> None:
 
 
 def test_the_event_is_the_mechanisms() -> None:
-    """What is priced is what is sampled, grid included."""
     for kind in KINDS:
         used = dataclasses.replace(protocol(kind), participations=2)
         assert used.event == used.mechanism.event
 
 
 def test_the_papers_calibration_is_a_tree_by_the_classical_formula() -> None:
-    """calibration="paper": Delta_2 sqrt(L) sqrt(2 log(1.25/delta)) / epsilon on a binary tree, epsilon <= 1 only."""
     domain, delta = LinearReport(features=3), 1e-5
     used = CentralContinual.calibrate(
         domain=domain, budget=ApproxDP(epsilon=0.5, delta=delta), horizon=1000, calibration="paper"

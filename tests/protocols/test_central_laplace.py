@@ -149,7 +149,6 @@ def test_rounding_of_every_coordinate_is_paid_for() -> None:
 @pytest.mark.parametrize("domain", [Box(dim=1), Box(dim=3, low=-1.0, high=0.1), Ball(dim=1), Ball(dim=3)])
 @pytest.mark.parametrize("steps", [1, 3, 10, 2**20, 2**45, 2**50])
 def test_every_step_of_a_fine_lattice_is_paid_for(domain: Box | Ball, steps: int) -> None:
-    """A share of 10^-12 was left out for rounding errors: 35 of 2^45 steps, by which one user moves the sum."""
     protocol = CentralLaplace(domain=domain, scale=1.0, steps=steps)
     ends = domain.project(np.stack([domain.lower, domain.upper]))
     between = domain.project(np.random.default_rng(0).uniform(domain.lower, domain.upper, (50, domain.dim)))

@@ -14,7 +14,6 @@ SOURCE = FastNoise(np.random.default_rng(0))
 
 
 def test_rows_arrive_as_they_are_and_nothing_is_promised() -> None:
-    """A row would be changed on its way, or a policy that reads all rows state some privacy."""
     protocol, rng = ClearRows(domain=DOMAIN), np.random.default_rng(1)
     x, r, g = rng.uniform(-0.5, 0.5, (2, 7, 3)), rng.random((2, 7)), rng.integers(0, 2, (2, 7))
     for path in ("law", "messages"):
@@ -26,7 +25,6 @@ def test_rows_arrive_as_they_are_and_nothing_is_promised() -> None:
 
 
 def test_rows_are_clipped_and_counted() -> None:
-    """Features beyond the unit ball or rewards out of range would pass, or be clipped without being counted."""
     statistic = DOMAIN.statistic(np.array([[3.0, 0, 0], [0.3, 0, 0], [0, 2.0, 0]]), np.array([1.0, 5.0, -1.0]))
     np.testing.assert_allclose(statistic.values[:, :4], [[1, 0, 0, 1], [0.3, 0, 0, 2], [0, 1, 0, 0]])
     assert int(statistic.clipped) == 4

@@ -44,7 +44,6 @@ def rows() -> dict[str, ComparisonRow]:
 
 
 def test_rows_are_the_protocols_own_numbers(rows: dict[str, ComparisonRow]) -> None:
-    """Each row shows std, bits and guarantee of the protocol that is calibrated for this budget."""
     common: dict[str, Any] = {"domain": REPORT, "budget": BUDGET}
     for made, std in (
         (CentralGaussian.calibrate(**common), lambda p: p.std(200)),
@@ -64,7 +63,6 @@ def test_rows_are_the_protocols_own_numbers(rows: dict[str, ComparisonRow]) -> N
 
 
 def test_ratios_are_to_the_central_mechanism(rows: dict[str, ComparisonRow]) -> None:
-    """The ratio of every row is its std over the central one's; privacy without trust costs more, never less."""
     central = rows["central_gaussian"].std
     assert central == pytest.approx(7.914, rel=1e-3)
     for row in rows.values():
@@ -88,7 +86,6 @@ def test_rows_are_json(rows: dict[str, ComparisonRow]) -> None:
 
 
 def test_horizon_and_mechanism_concern_the_continual_protocol_only(rows: dict[str, ComparisonRow]) -> None:
-    """Another horizon or factorisation changes one row, and to that protocol's own number."""
     longer = table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000))
     tree = table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200, horizon=20_000, mechanism="tree"))
     assert longer["central_continual"].std == pytest.approx(33.5, rel=0.01)
@@ -117,14 +114,12 @@ def test_participations_reach_every_protocol(rows: dict[str, ComparisonRow]) -> 
 @pytest.mark.parametrize("domain", [Ball(dim=3, bound=2.0), LinearReport(features=2, reward_bound=3.0)])
 @pytest.mark.often(of=lambda domain: isinstance(domain, Ball))
 def test_any_domain_can_be_compared(domain: Domain) -> None:
-    """The central row is the analytic Gaussian for the domain's own sensitivity, whatever the domain."""
     found = table(compare_protocols(domain=domain, budget=BUDGET, batch=200))
     assert found["central_gaussian"].std == pytest.approx(domain.sensitivity * 3.7306, rel=1e-3)
     assert 1 <= found["shuffle_binomial"].ratio_to_central <= 1.03
 
 
 def test_a_papers_row_is_empty_outside_its_theorem() -> None:
-    """calibration="paper": a row outside its theorem says so, with the theorem, and the others stay."""
     found = table(compare_protocols(domain=REPORT, budget=BUDGET, batch=200, calibration="paper"))
     empty = found["shuffle_gaussian"]
     assert (empty.std, empty.bits_per_user, empty.guarantee, empty.ratio_to_central) == (None, None, None, None)
@@ -140,7 +135,6 @@ def test_a_papers_row_is_empty_outside_its_theorem() -> None:
 
 
 def test_without_a_central_row_there_are_no_ratios() -> None:
-    """At epsilon = 2 the classical Gaussian is outside its theorem: no ratio is made up."""
     found = table(
         compare_protocols(domain=REPORT, budget=ApproxDP(epsilon=2.0, delta=1e-5), batch=200, calibration="paper")
     )
@@ -152,7 +146,6 @@ def test_without_a_central_row_there_are_no_ratios() -> None:
 def test_the_inverse_question_has_the_inverse_answer(
     rows: dict[str, ComparisonRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The std calibrated for epsilon = 1 gives epsilon = 1 back; the binomial, on a finer lattice, at most 2 % less."""
     for name, row in rows.items():
         if name == "clear":
             continue
@@ -170,7 +163,6 @@ def test_the_inverse_question_has_the_inverse_answer(
 @pytest.mark.parametrize("std", [2.0, 8.0, 100.0])
 @pytest.mark.often(of=lambda std: std == 8.0)
 def test_a_given_noise_is_priced_by_the_accountant(std: float) -> None:
-    """For a given std of the sum every row has that std (the binomial's not more), and the accountant's epsilon."""
     found = table(compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=20, horizon=50, participations=2))
     assert found["clear"].std == 0.0
     for name in set(PROTOCOL_NAMES) - {"clear"}:
@@ -189,7 +181,6 @@ def test_a_given_noise_is_priced_by_the_accountant(std: float) -> None:
 
 
 def test_directions_that_do_not_exist_leave_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no direction has so little noise, or a domain so few coordinates, the comparison fails or says nothing."""
     monkeypatch.setattr(comparison, "PROTOCOL_NAMES", ("central_gaussian", "local_unit"))
     quiet = compare_protocols_at_std(domain=REPORT, std=1.0, delta=1e-5, batch=20)[-1]
     assert (quiet.std, quiet.guarantee) == (None, None)
@@ -231,7 +222,6 @@ def test_bad_settings_are_refused(changed: dict[str, Any], argument: str) -> Non
 
 @pytest.mark.parametrize("std", [0.0, -1.0, math.nan, math.inf])
 def test_a_given_noise_must_be_a_number(std: float) -> None:
-    """Noise of zero, negative, infinite or undefined std has no answer."""
     with pytest.raises(InvalidArgument) as caught:
         compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=20)
     assert caught.value.argument == "std"
@@ -239,14 +229,12 @@ def test_a_given_noise_must_be_a_number(std: float) -> None:
 
 @pytest.mark.parametrize("delta", [1.0, -0.1, math.nan])
 def test_a_given_delta_must_be_one(delta: float) -> None:
-    """Outside [0, 1) there is no delta at which to state a guarantee."""
     with pytest.raises(InvalidBudget) as caught:
         compare_protocols_at_std(domain=REPORT, std=1.0, delta=delta, batch=20)
     assert caught.value.argument == "delta"
 
 
 def test_a_ratio_is_that_of_the_row_s_noise() -> None:
-    """A row's ratio is that of less noise than its std."""
     made = LocalGaussian(domain=REPORT, noise_std=3.0, delta=1e-5)
     row = _row("local_gaussian", made, 100, 5.0)
     assert (row.std, row.ratio_to_central) == (pytest.approx(30.0), pytest.approx(6.0))

@@ -20,7 +20,6 @@ SHARES = (math.sqrt(3) / (1 + math.sqrt(3)), 1 / (1 + math.sqrt(3)))  # sqrt(m_j
 
 @pytest.mark.parametrize("domain", [Bits(), Ball(dim=3), Box(dim=2, low=0.0, high=0.5)])
 def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search does not begin at Delta / mu_j on level j, the least that Gaussian noise could be."""
     tried: list[Event] = []
 
     def satisfies(event: Event, budget: Budget) -> bool:
@@ -36,7 +35,6 @@ def test_the_first_noise_that_is_tried_is_that_of_gaussians(domain: Domain, monk
 
 
 def test_a_step_of_the_search_is_what_is_missing() -> None:
-    """Noise is raised by more than the accountant asks for: one tenth less would do, or only much more is found."""
     noises = batch_tree.calibrate_levels(Ball(dim=3), BUDGET, TREE, averaging=False, calibration="tight")
     composed = batch_tree.all_levels_event(Ball(dim=3), noises)
     assert accountant.satisfies(composed, BUDGET)
@@ -50,7 +48,6 @@ def test_a_step_of_the_search_is_what_is_missing() -> None:
 
 
 def test_the_lattice_of_a_level_is_the_first_of_theorem_a4() -> None:
-    """A level is not rounded to 5 sqrt(D) / Delta steps (a box), or 240 / Delta (where rounding is paid for)."""
     box = Box(dim=400, low=0.0, high=0.5)  # Delta = 10
     assert (
         batch_tree._level_noise_for_std(box, 50.0, 4).scale == 10.0
@@ -62,7 +59,6 @@ def test_the_lattice_of_a_level_is_the_first_of_theorem_a4() -> None:
 
 
 def test_trees_are_tried_in_the_order_of_their_bounds() -> None:
-    """The first trees are not those of least noise, sqrt(d - 1) + sqrt(top batches), of two levels without averages."""
     found = list(_shortlist(10**6, 2, 1.0, 0.0, averaging=False, lowest=10))
     assert len(found) > 5
     bounds = [math.sqrt(tree.degrees[1] - 1) + math.sqrt(tree.batches[1]) for tree in found]
@@ -71,7 +67,6 @@ def test_trees_are_tried_in_the_order_of_their_bounds() -> None:
 
 
 def test_trees_are_compared_by_their_noise_and_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tree is chosen for less noise than its prefixes will have, or for another delay."""
     assert batch_tree._error(TREE, 2.0, 0.5, averaging=False) == pytest.approx(2.0 * math.sqrt(3 / SHARES[0]) + 3 * 0.5)
     asked: dict[str, float] = {}
 

@@ -156,7 +156,6 @@ PLAIN = [(degrees, horizon, False) for degrees, horizon, _ in TREES]
 def test_joint_view_is_private_and_tight(
     domain: Domain, degrees: tuple[int, ...], horizon: int, averaging: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All shufflers together tell neighbours apart better than promised; or would not with 20 % less noise."""
     protocol = ConcurrentShuffle.calibrate(
         domain=domain, budget=TIGHT, horizon=horizon, shufflers=len(degrees), degrees=degrees, averaging=averaging
     )
@@ -193,7 +192,6 @@ def test_a_box_of_several_coordinates_is_private(dim: int, width: float) -> None
 
 
 def test_paper_mode_states_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The epsilon that is stated for (epsilon/k, delta/k) per level is not that of the joint view."""
     protocol = ConcurrentShuffle.calibrate(
         domain=Bits(), budget=TIGHT, horizon=8, shufflers=2, degrees=(2, 2), calibration="paper"
     )
@@ -205,7 +203,6 @@ def test_paper_mode_states_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_user_is_in_one_batch_of_each_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changing one user changes more than one total of a level, or one that does not hold him."""
     protocol = ConcurrentShuffle.calibrate(domain=Bits(), budget=TIGHT, horizon=26, shufflers=3, degrees=(2, 3, 2))
     spans = list(protocol.tree.spans())
     base, _ = view(protocol, np.zeros(26), 0.0, monkeypatch)
@@ -220,7 +217,6 @@ def test_a_user_is_in_one_batch_of_each_level(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=1)], ids=["bits", "numbers"])
 @pytest.mark.often(of=lambda domain, k: (k == 4) == isinstance(domain, Bits))
 def test_composition_agrees_with_loss_distributions(domain: Domain, k: int) -> None:
-    """The composed price of the levels lies below the numerically composed truth, or more than 8 % in delta above."""
     budget = ApproxDP(epsilon=1.0, delta=1e-4)
     protocol = ConcurrentShuffle.calibrate(domain=domain, budget=budget, horizon=400, shufflers=k)
     event = protocol.event

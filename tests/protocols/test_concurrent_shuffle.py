@@ -102,7 +102,6 @@ def gap(first: Floats, second: Floats) -> float:
 
 @each
 def test_all_paths_have_one_law(protocol: ConcurrentShuffle) -> None:
-    """User by user or at once, by messages or from the law: some prefix, or the change between two, differs in law."""
     values = stream(protocol.domain)
     runs = [
         one_by_one(protocol, values, 1, "messages"),
@@ -123,7 +122,6 @@ def test_all_paths_have_one_law(protocol: ConcurrentShuffle) -> None:
 
 @each
 def test_estimates_are_unbiased_with_the_stated_variance(protocol: ConcurrentShuffle) -> None:
-    """A prefix's mean is not the sum of its full batches, or its variance is not the stated one."""
     values = stream(protocol.domain)
     found = at_once(protocol, values, 6, "law")
     for t in range(1, 22):
@@ -198,7 +196,6 @@ def test_user_by_user_and_at_once_are_the_same_numbers(protocol: ConcurrentShuff
 
 @each
 def test_users_may_arrive_in_any_portions(protocol: ConcurrentShuffle) -> None:
-    """The law depends on how many users are handed over at once."""
     values, draws = stream(protocol.domain), DRAWS
     state, source = protocol.begin((draws,)), fast(8)
     for start, stop in ((0, 1), (1, 8), (8, 9), (9, 21)):
@@ -210,7 +207,6 @@ def test_users_may_arrive_in_any_portions(protocol: ConcurrentShuffle) -> None:
 
 @each
 def test_paths_may_alternate_within_a_batch(protocol: ConcurrentShuffle) -> None:
-    """Coins that the law has yet to draw get lost, or are drawn twice, when other users of a batch send messages."""
     values, draws = stream(protocol.domain), DRAWS
     state, source = protocol.begin((draws,)), fast(10)
     for t, value in enumerate(values[:12]):
@@ -224,7 +220,6 @@ def test_paths_may_alternate_within_a_batch(protocol: ConcurrentShuffle) -> None
 
 
 def test_memory_does_not_grow_with_the_stream() -> None:
-    """A state holds more than a few numbers for each level, whatever the number of users."""
     protocol = ConcurrentShuffle.calibrate(domain=Box(dim=1), budget=BUDGET, horizon=10**6, shufflers=6)
     state, _ = protocol.release(protocol.begin(), np.full((4000, 1), 0.5), fast(1), path="law")
     numbers = sum(array.size for array in (*state.held.totals, *state.sums))
@@ -232,7 +227,6 @@ def test_memory_does_not_grow_with_the_stream() -> None:
 
 
 def test_one_shuffler_is_the_sequential_model() -> None:
-    """With k = 1 the protocol is not a sum of separately released batches of the vector or bit sum."""
     for domain, single in ((Ball(dim=2), ShuffleBinomial), (Bits(), ShuffleBits)):
         protocol = ConcurrentShuffle.calibrate(domain=domain, budget=BUDGET, horizon=1000, shufflers=1)
         size = protocol.tree.sizes[0]
@@ -247,7 +241,6 @@ def test_one_shuffler_is_the_sequential_model() -> None:
 @pytest.mark.parametrize("k", [1, 2, 5])
 @pytest.mark.often(of=lambda domain, k: k == 2 or (k == 1) == isinstance(domain, Bits))
 def test_noise_is_near_the_gaussian(domain: Domain, k: int) -> None:
-    """Noise is more than 2.5 % above what Gaussians of the same prices would need, or promises too little."""
     from bandanna.protocols.batch_tree import unit_std
 
     protocol = ConcurrentShuffle.calibrate(domain=domain, budget=BUDGET, horizon=5000, shufflers=k)
@@ -258,7 +251,6 @@ def test_noise_is_near_the_gaussian(domain: Domain, k: int) -> None:
 
 
 def test_paper_mode_gives_each_level_its_share() -> None:
-    """A level of paper mode is not calibrated for (epsilon/k, delta/k), averages, or its true epsilon is not stated."""
     paper = ConcurrentShuffle.calibrate(
         domain=Bits(), budget=BUDGET, horizon=4096, shufflers=3, degrees="paper", calibration="paper"
     )
@@ -284,7 +276,6 @@ def test_any_horizon_and_number_of_shufflers() -> None:
 
 
 def test_it_is_a_frozen_value() -> None:
-    """A protocol differs from its copy."""
     for protocol in SMALL.values():
         assert protocol == copy.copy(protocol) == pickle.loads(pickle.dumps(protocol))
         assert hash(protocol) == hash(copy.copy(protocol))
@@ -292,7 +283,6 @@ def test_it_is_a_frozen_value() -> None:
 
 
 def test_a_secure_source_runs_messages() -> None:
-    """The operating system's noise does not work, or is used for the simulator's shortcut."""
     protocol = SMALL["bits"]
     for run in (
         protocol.prefixes,
@@ -306,7 +296,6 @@ def test_a_secure_source_runs_messages() -> None:
 
 @pytest.mark.parametrize("users", [2, 5, 12, 20, 21])
 def test_counts_of_batches_tell_everything_about_bits(users: int) -> None:
-    """A stream by the ones in its lowest batches is another than bit by bit, or what cannot be counts passes."""
     protocol = SMALL["bits"]
     bits = np.random.default_rng(users).integers(0, 2, (3, 4, users)).astype(float)
     ones = bits[..., : users // 2 * 2].reshape(3, 4, -1, 2).sum(axis=-1).astype(int)
@@ -379,7 +368,6 @@ def test_channel_over_concurrent_shufflers() -> None:
 
 @pytest.mark.parametrize("noise", [{"scale": 1.0, "probability": 0.001}, {"scale": 2.7}], ids=["unfair", "copies"])
 def test_bits_are_priced_as_they_are_hidden(noise: dict[str, float]) -> None:
-    """Coins that hardly ever show are priced as fair ones, or a fraction of a copy is taken for a whole one."""
     tree = BatchTree(horizon=4, degrees=(2, 2))
     with pytest.raises(InvalidArgument, match=r"probability|copies"):
         ConcurrentShuffle(

@@ -36,7 +36,6 @@ trees_ = st.builds(
 @examples(30, full=100)
 @given(trees_)
 def test_covering_batches_are_the_maximal_full_ones(tree: BatchTree) -> None:
-    """A prefix is covered by other batches than the largest that are full, or users are counted twice."""
     full: dict[int, list[tuple[int, int]]] = {level: [] for level in range(1, tree.levels + 1)}
     spans = list(tree.spans())
     assert [t for *_, t in spans] == sorted(t for *_, t in spans)
@@ -56,7 +55,6 @@ def test_covering_batches_are_the_maximal_full_ones(tree: BatchTree) -> None:
 
 @given(trees_, st.lists(st.floats(0.01, 10.0), min_size=4, max_size=4))
 def test_the_worst_prefix_is_among_the_candidates(tree: BatchTree, variances: list[float]) -> None:
-    """Some prefix has more noise than the one that is called the worst."""
     v = np.asarray(variances[: tree.levels])
     every = tree.covering(np.arange(1, tree.horizon + 1)) @ v
     assert np.max(tree.covering(tree.worst_steps) @ v) == pytest.approx(np.max(every), rel=1e-12)
@@ -66,7 +64,6 @@ def test_the_worst_prefix_is_among_the_candidates(tree: BatchTree, variances: li
 @pytest.mark.parametrize("horizon", [*range(2, 70), 1000, 65_535, 65_536, 1_000_000])
 @pytest.mark.often(of=lambda horizon: horizon < 10 or horizon in (15, 16, 17, 26, 27, 28, 63, 64, 65, 1000, 65_536))
 def test_there_is_a_tree_for_every_horizon(horizon: int) -> None:
-    """Some horizon, power or not, has no tree of k levels although its users could fill one."""
     for k in range(1, most_shufflers(horizon) + 1):
         for tree in (best_tree(horizon, k, noise=NOISE, bound=1.0), paper_tree(horizon, k)):
             assert tree.levels == k
@@ -90,7 +87,6 @@ def all_degrees(horizon: int, k: int) -> Iterator[tuple[int, ...]]:
 @pytest.mark.parametrize("averaging", [False, True])
 @pytest.mark.parametrize(("horizon", "k"), [(30, 1), (30, 2), (64, 2), (64, 3), (100, 3), (60, 4)])
 def test_best_degrees_are_the_best(horizon: int, k: int, averaging: bool) -> None:
-    """Some tree has an error more than 2 % below the chosen one's (all degrees are tried here)."""
 
     def error(tree: BatchTree) -> float:
         return NOISE * unit_std(tree, averaging) + tree.delay
@@ -113,7 +109,6 @@ def test_best_number_of_shufflers() -> None:
 
 
 def test_a_fixed_lowest_batch_is_kept() -> None:
-    """A schedule's batch size is changed by the search for degrees."""
     for shufflers in (1, 2, 4, "best"):
         assert best_tree(10_000, shufflers, noise=NOISE, bound=1.0, lowest=37).sizes[0] == 37
     assert paper_tree(10_000, 3, 37).sizes[0] == 37
@@ -123,7 +118,6 @@ def test_a_fixed_lowest_batch_is_kept() -> None:
 
 @pytest.mark.parametrize("power", range(2, 16))
 def test_many_shufflers_are_algorithm_2(power: int) -> None:
-    """k = log2(n) - 1 with the paper's degrees is not the binary tree without its root."""
     tree = paper_tree(2**power, power - 1)
     assert tree.degrees == (2,) * (power - 1)
     assert tree.batches[-1] == 2
@@ -139,7 +133,6 @@ def test_papers_degrees() -> None:
 
 @given(trees_.filter(lambda tree: tree.levels > 1), st.integers(0, 2**31), st.booleans())
 def test_the_split_is_the_least(tree: BatchTree, seed: int, averaging: bool) -> None:
-    """Another split of the price over levels has a smaller variance for the numbers of batches it was made for."""
     nodes = np.array([*(d - 1 for d in tree.degrees[1:]), tree.batches[-1]], dtype=float)
 
     def variance(split: np.ndarray) -> float:

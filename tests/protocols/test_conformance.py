@@ -109,7 +109,6 @@ def whole(protocol: Protocol) -> Event:
 
 @each
 def test_it_is_one_frozen_value(protocol: Protocol) -> None:
-    """A protocol is a value: frozen, keyword-only, equal to its copies, and the same after pickling."""
     fresh = dataclasses.replace(protocol)  # which has not stated its event
     assert protocol == copy.copy(protocol) == pickle.loads(pickle.dumps(fresh)) == pickle.loads(pickle.dumps(protocol))
     assert hash(protocol) == hash(copy.copy(protocol)) == hash(fresh)
@@ -121,14 +120,12 @@ def test_it_is_one_frozen_value(protocol: Protocol) -> None:
 
 
 def test_names_are_those_of_the_comparison() -> None:
-    """Every protocol has one name, and the comparison shows each of them once."""
     assert {protocol.name for protocol in ALL} == set(PROTOCOL_NAMES) == set(TRUST)
     assert len(PROTOCOL_NAMES) == len(set(PROTOCOL_NAMES))
 
 
 @each
 def test_the_guarantee_is_what_the_accountant_computes(protocol: Protocol) -> None:
-    """Stated numbers are the accountant's for the stated event, over all participations."""
     stated = protocol.guarantee
     assert stated.trust == TRUST[protocol.name]
     assert stated.delta == protocol.delta
@@ -141,7 +138,6 @@ def test_the_guarantee_is_what_the_accountant_computes(protocol: Protocol) -> No
 
 @each
 def test_the_guarantee_says_who_sees_what(protocol: Protocol) -> None:
-    """A guarantee prints as three to seven plain sentences with its numbers, and as JSON without infinities."""
     stated = protocol.guarantee
     sentences = re.findall(r"[.](?= |$)", str(stated))
     assert 3 <= len(sentences) <= 7
@@ -171,7 +167,6 @@ SETTINGS = list(itertools.product(BUDGETS, (1, 3)))
 )
 @pytest.mark.parametrize("name", CALIBRATE)
 def test_calibrated_noise_is_the_least(name: str, budget: ApproxDP, participations: int) -> None:
-    """A calibrated protocol keeps its budget by the accountant's word; one with 20 % less noise does not."""
     protocol = CALIBRATE[name](domain=DOMAIN, budget=budget, participations=participations)
     assert accountant.satisfies(whole(protocol), budget)
     assert 0.99 * budget.epsilon <= protocol.guarantee.epsilon <= budget.epsilon
@@ -192,7 +187,6 @@ def test_calibrated_noise_is_the_least(name: str, budget: ApproxDP, participatio
 
 @pytest.mark.parametrize("name", ["central_gaussian", "central_continual", "local_gaussian"])
 def test_gaussian_noise_is_calibrated_for_concentrated_budgets(name: str) -> None:
-    """A zCDP budget is met with nothing to spare: the stated rho is the budget's, to 1 part in 10^4."""
     budget: Budget = ZCDP(rho=0.1)
     protocol = CALIBRATE[name](domain=DOMAIN, budget=budget, participations=2)
     assert protocol.guarantee.rho <= 0.1 * (1 + 1e-12)
@@ -245,7 +239,6 @@ def test_statistics_are_clipped_once(protocol: BatchProtocol) -> None:
 @each_batch
 @pytest.mark.parametrize("bad", [None, 0, np.random.default_rng(0)])
 def test_only_noise_sources_are_sources(protocol: BatchProtocol, bad: Any) -> None:
-    """A seed or a bare generator is not a noise source, whichever way the batch goes."""
     for path in ("messages", "law"):
         with pytest.raises(InvalidArgument, match="NoiseSource"):
             protocol.release(reports(), bad, path=path)
@@ -265,7 +258,6 @@ def test_users_are_interchangeable(protocol: BatchProtocol) -> None:
 
 @each_batch
 def test_people_are_protected_by_the_secure_source(protocol: BatchProtocol) -> None:
-    """Every protocol runs message by message on secure noise, on its grid; the simulator's shortcut is refused."""
     secure: NoiseSource = SecureNoise()
     first, second = (protocol.release(reports(2), secure) for _ in range(2))
     assert first.total.shape == (2, DOMAIN.dim)
@@ -283,7 +275,6 @@ def test_people_are_protected_by_the_secure_source(protocol: BatchProtocol) -> N
 
 @each_continual
 def test_streams_are_protected_by_the_secure_source(protocol: CentralContinual) -> None:
-    """A continual protocol runs on secure noise, and never twice alike."""
     runs = []
     for _ in range(2):
         state = protocol.begin()

@@ -84,7 +84,6 @@ PROTOCOLS = {
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_draws_are_what_a_release_takes(name: str) -> None:
-    """The longest release draws more, or fewer, Gaussians or words than the protocol says."""
     protocol, source = PROTOCOLS[name], Counted()
     values = np.zeros((USERS, protocol.domain.dim))
     taken = set()
@@ -103,7 +102,6 @@ def test_draws_are_what_a_release_takes(name: str) -> None:
 
 
 def test_many_coins_take_several_words() -> None:
-    """More than 2^24 trials are drawn by one word, or fewer by more than one."""
     noise = PROTOCOLS["many coins"].noise  # type: ignore[union-attr]
     assert noise.trials > PART
     assert (count_words(0), count_words(1), count_words(PART), count_words(PART + 1)) == (0, 1, 1, 2)

@@ -210,7 +210,6 @@ def often(domain: Domain, epsilon: float, delta: float, batch: int, drawn_by: st
 def test_a_batch_is_as_private_as_promised(
     domain: Domain, epsilon: float, delta: float, batch: int, drawn_by: str
 ) -> None:
-    """Neighbouring batches diverge by at most the budget and the stated guarantee; with 20 % less noise by more."""
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=batch, coins=drawn_by)
     off_lattice = domain.lower + 1.5 / protocol.noise.scale
@@ -231,7 +230,6 @@ def test_a_batch_is_as_private_as_promised(
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-2), (1.0, 1e-5)])
 @pytest.mark.often(of=lambda domain, delta: (domain.high == 1.0) == (delta == 1e-2))
 def test_two_participations_are_as_private_as_promised(domain: Domain, epsilon: float, delta: float) -> None:
-    """A person in two batches is protected as promised by the composed law of both; with 20 % less noise not."""
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=2, participations=2)
     stated, step = protocol.guarantee, 1 / protocol.noise.scale
@@ -259,7 +257,6 @@ def test_rounding_must_be_charged() -> None:
 
 @each
 def test_the_simulators_path_has_the_same_law(domain: Domain, epsilon: float, delta: float, batch: int) -> None:
-    """path="law" encodes as the devices do and adds the coins of all of them at once: the very law that was checked."""
     noise = BinomialNoise(scale=5.0, trials=7, users=batch, probability=0.25)
     protocol = ShuffleBinomial(domain=domain, noise=noise)
     values = np.stack([neighbours(domain, noise.scale, ())[k, 0] for k in range(batch)])
@@ -276,7 +273,6 @@ def test_the_simulators_path_has_the_same_law(domain: Domain, epsilon: float, de
 
 @pytest.mark.parametrize(("users", "trials"), [(2, 2), (3, 1)])
 def test_shuffled_bits_tell_exactly_the_totals(users: int, trials: int) -> None:
-    """Given the counts, every order of as many ones is equally likely: bits in random order carry the totals only."""
     noise, domain = BinomialNoise(scale=1.0, trials=trials, users=users), Box(dim=1)
     length = 1 + trials
     for counts in itertools.product(range(length + 1), repeat=users):
@@ -303,7 +299,6 @@ def unary_messages(counts: Array, noise: BinomialNoise, domain: Domain) -> list[
 
 @pytest.mark.parametrize(("users", "trials", "probability"), [(2, 2, 0.5), (3, 1, 0.5), (2, 2, 0.25)])
 def test_bits_are_as_private_as_totals(users: int, trials: int, probability: float) -> None:
-    """The divergence of neighbours is the same for the shuffled bits as for the totals, at every epsilon."""
     noise = BinomialNoise(scale=1.0, trials=trials, users=users, probability=probability)
     protocol = ShuffleBinomial(domain=Box(dim=1), noise=noise)
     length, every = users * (trials + 1), np.arange(users * (trials + 1) + 1)
@@ -321,7 +316,6 @@ def test_bits_are_as_private_as_totals(users: int, trials: int, probability: flo
 
 @pytest.mark.parametrize("domain", [Box(dim=1), Ball(dim=2)])
 def test_what_is_left_against_the_shuffler_holds(domain: Domain) -> None:
-    """One user's counts are as private as the guarantee says of the shuffler; with 20 % less noise they are not."""
     budget = ApproxDP(epsilon=1.0, delta=1e-2)
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=2)
     left = protocol.guarantee.shuffler
@@ -332,7 +326,6 @@ def test_what_is_left_against_the_shuffler_holds(domain: Domain) -> None:
 
 
 def test_what_the_shuffler_surely_learns_is_stated() -> None:
-    """Where counts of one user leave no privacy, the stated odds are those of being sure, for every epsilon."""
     budget = ApproxDP(epsilon=1.0, delta=0.1)
     protocol = ShuffleBinomial.calibrate(domain=LinearReport(features=5), budget=budget, batch=200)
     stated = protocol.guarantee

@@ -189,7 +189,6 @@ def test_noisy_sums_compose_as_promised(participations: int) -> None:
 @pytest.mark.parametrize("dim", [1, 2])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_laplace_noise_is_pure_as_promised(dim: int, epsilon: float) -> None:
-    """No outcome tells neighbours apart by more than epsilon, rounding included; with 20 % less noise one does."""
     steps, domain = 8, Box(dim=dim)
     mechanism = LaplaceMechanism(
         scale=(domain.l1_sensitivity + dim / (steps + 1e-3)) / epsilon,
@@ -218,7 +217,6 @@ def test_laplace_noise_is_pure_as_promised(dim: int, epsilon: float) -> None:
 
 
 def test_calibrated_laplace_noise_is_the_least() -> None:
-    """The calibrated scale meets a pure budget with nothing to spare: 20 % (even 0.1 %) less does not."""
     budget = ApproxDP(epsilon=0.7, delta=0.0)
     scale = laplace_scale(sensitivity=2.0, dim=2, budget=budget, participations=3)
     assert scale == pytest.approx(3 * 2.0 / 0.7, rel=1e-3)
@@ -239,7 +237,6 @@ def stream_points(protocol: CoarseContinual, streams: Array) -> tuple[Array, flo
 @pytest.mark.parametrize("participations", [1, 2])
 @pytest.mark.parametrize("name", ["tree", "blt"])
 def test_a_stream_is_as_private_as_promised(name: str, participations: int) -> None:
-    """All numbers released of neighbouring streams diverge by at most the claim; with 20 % less noise by more."""
     domain, epsilon, delta = Box(dim=1, low=-1.0, high=1.0), 1.0, 1e-2
     factors = factorise(name, horizon=3)
 

@@ -79,7 +79,6 @@ CASES = [(domain, *budget) for budget in ((1.0, 1e-2), (3.0, 1e-3)) for domain i
 @pytest.mark.parametrize(("domain", "epsilon", "delta"), CASES)
 @pytest.mark.often(of=lambda domain, epsilon: epsilon == 1.0 or domain is DOMAINS[0])
 def test_a_batch_is_as_private_as_promised(domain: RegressionReport, epsilon: float, delta: float) -> None:
-    """Neighbours diverge by more than is stated, or by no more with 20 % less noise."""
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=epsilon, delta=delta), batch=2)
     stated, reports = protocol.guarantee, corners(domain)
     assert stated.epsilon <= epsilon
@@ -93,7 +92,6 @@ def test_a_batch_is_as_private_as_promised(domain: RegressionReport, epsilon: fl
     ids=repr,
 )
 def test_no_two_reports_are_further_apart(domain: RegressionReport) -> None:
-    """The sensitivity is exceeded by some pair, or reached by none: then noise is too little, or too much."""
     rng, slopes = np.random.default_rng(0), domain.features - isinstance(domain, InterceptReport)
     pairs: list[tuple[Array, Array, float, float, list[int]]] = []
     for inner in (*np.linspace(-1, 1, 73), 5 / 18):  # <z, z'>

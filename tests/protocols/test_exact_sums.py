@@ -115,7 +115,6 @@ def test_a_narrow_box_far_from_zero_is_as_private_as_stated(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["gaussian", "blt", "tree"])
 def test_the_grid_point_is_nearest_to_the_exact_sum(kind: str) -> None:
-    """The float of a sum of 2^50 grid steps is an eighth of a step away, and on the other side of a half."""
     if kind == "gaussian":
         protocol: Any = CentralGaussian(domain=Box(dim=1), noise_std=1e-6)
     else:
@@ -130,7 +129,6 @@ def test_the_grid_point_is_nearest_to_the_exact_sum(kind: str) -> None:
 
 @pytest.mark.parametrize("mechanism", ["blt", "tree"])
 def test_rounding_of_every_number_of_a_stream_is_priced(mechanism: str) -> None:
-    """One user changes several numbers of a stream, and each may be rounded by a step more than it moves."""
     protocol = CentralContinual.calibrate(domain=Box(dim=2), budget=BUDGET, horizon=16, mechanism=mechanism)
     coarse = replace(protocol.event, grid=protocol.noise_std / 8)
     touched = 2 * (16 if mechanism == "blt" else 5)
@@ -142,7 +140,6 @@ def test_rounding_of_every_number_of_a_stream_is_priced(mechanism: str) -> None:
 
 @pytest.mark.parametrize("mechanism", ["blt", "tree"])
 def test_grouped_users_are_for_simulations(mechanism: str) -> None:
-    """Groups of users are summed in floats, coarser than the grid, and released with secure noise all the same."""
     protocol = CentralContinual.calibrate(domain=FAR, budget=BUDGET, horizon=1, mechanism=mechanism)
     rows, none = np.full((1, 1), FAR.high), np.zeros((), dtype=np.int64)
     grouped = FAR.sealed(rows, clipped=none, counts=np.array([4]))
@@ -154,7 +151,6 @@ def test_grouped_users_are_for_simulations(mechanism: str) -> None:
 
 
 def test_a_batch_too_large_for_the_grid_is_refused_whatever_its_users_say() -> None:
-    """A sum of more than 2^51 steps was refused and a smaller one released: one user's statistic decided which."""
     protocol = CentralGaussian(domain=Box(dim=1), noise_std=1e-6)
     most = math.floor(2**51 * protocol.event.grid * (1 - 1e-9))
     assert 1 < most < 10_000
@@ -196,7 +192,6 @@ def calibrated(kind: str, domain: Domain, epsilon: float, steps: int) -> Any:
 def test_neighbours_grid_points_differ_by_what_is_priced(
     domain: Box, kind: str, epsilon: float, steps: int, seed: int
 ) -> None:
-    """A box of some place and width would let one user move the released integers beyond the price."""
     steps = steps if kind in ("blt", "tree") else 1
     protocol, rng = calibrated(kind, domain, epsilon, steps), np.random.default_rng(seed)
     ends = np.array([domain.low, domain.high])
@@ -215,7 +210,6 @@ def test_neighbours_grid_points_differ_by_what_is_priced(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_estimate_is_of_the_sum_itself(kind: str) -> None:
-    """The public origin, taken off before the noise, would not be put back."""
     domain = Box(dim=2, low=7.0, high=8.0)
     users = np.random.default_rng(5).uniform(7, 8, (12, 2))
     protocol, source = calibrated(kind, domain, 1.0, 3), Centres()
@@ -233,7 +227,6 @@ def test_the_estimate_is_of_the_sum_itself(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["blt", "tree"])
 def test_many_steps_leave_no_rounding_errors(kind: str) -> None:
-    """Errors of the running sums would add up over steps: neighbours differ beyond the price long after the change."""
     domain, horizon, rng = Ball(dim=1, bound=1.0), 500, np.random.default_rng(6)
     protocol = CentralContinual.calibrate(
         domain=domain, budget=ApproxDP(epsilon=500.0, delta=1e-6), horizon=horizon, mechanism=kind
@@ -253,7 +246,6 @@ def test_many_steps_leave_no_rounding_errors(kind: str) -> None:
     "domain", [FAR, Ball(dim=3, bound=1e6), LinearReport(features=2)], ids=["box", "ball", "report"]
 )
 def test_a_report_on_the_device_is_rounded_exactly(domain: Domain) -> None:
-    """A single report would be rounded to the grid with an error of its float."""
     protocol = LocalGaussian.calibrate(domain=domain, budget=ApproxDP(epsilon=1.0, delta=1e-6))
     rng = np.random.default_rng(7)
     points = domain.admit(rng.uniform(domain.lower, domain.upper, (200, domain.dim))).values

@@ -68,7 +68,6 @@ large = st.floats(1.0, 9.0).map(lambda exponent: 1 - 10.0**-exponent)
 def test_what_is_calibrated_states_no_more_than_its_budget(
     kind: str, epsilon: float, delta: float, domain: Domain, participations: int
 ) -> None:
-    """An extreme budget is exceeded by what was calibrated for it, or ends in a foreign error."""
     found = stated(kind, domain, ApproxDP(epsilon=epsilon, delta=delta), participations)
     assert found is None or (found[0] <= epsilon and found[1] <= delta)
 
@@ -98,7 +97,6 @@ LONG = pytest.param("shuffle gaussian", marks=pytest.mark.full)
     [pytest.param(1.0, 0.999999, marks=pytest.mark.full), (1.0, 1 - 1e-9), (590.0, 1e-6)],
 )
 def test_unusual_budgets_are_taken_and_kept(kind: str, epsilon: float, delta: float) -> None:
-    """delta = 0.999999 at epsilon = 1 would be taken and 2.295 stated, or epsilon = 590 taken and nothing stated."""
     found = stated(kind, DOMAINS[0], ApproxDP(epsilon=epsilon, delta=delta), 1)
     assert found is not None
     assert found[0] <= epsilon

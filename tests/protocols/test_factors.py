@@ -29,7 +29,6 @@ BUDGET = ApproxDP(epsilon=0.5, delta=1e-5)
 @pytest.mark.parametrize("octave", [step / 16 for step in range(16)])
 @pytest.mark.parametrize("participations", [1, 3])
 def test_a_stream_is_priced_on_the_grid_that_it_is_noised_on(octave: float, participations: int) -> None:
-    """The event states another grid than the mechanism draws on: change, dimension or participations are lost."""
     protocol = CentralContinual(
         domain=Ball(dim=3),
         factorisation=factorise("tree", horizon=8),
@@ -40,7 +39,6 @@ def test_a_stream_is_priced_on_the_grid_that_it_is_noised_on(octave: float, part
 
 
 def test_printed_streams_pay_for_every_participation() -> None:
-    """Printed noise of a continual sum does not grow with how often somebody takes part."""
     once, thrice = (
         CentralContinual.calibrate(
             domain=Ball(dim=2), budget=BUDGET, horizon=16, participations=times, calibration="paper"
@@ -51,7 +49,6 @@ def test_printed_streams_pay_for_every_participation() -> None:
 
 
 def test_printed_shuffled_reports_pay_for_every_participation() -> None:
-    """Printed noise of shuffled reports does not grow with how often somebody takes part: M of them cost sqrt M."""
     once, often = (
         ShuffleGaussian.calibrate(
             domain=LinearReport(features=2),
@@ -66,7 +63,6 @@ def test_printed_shuffled_reports_pay_for_every_participation() -> None:
 
 
 def test_shuffled_reports_have_the_noise_that_was_searched_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise is searched for another change, batch or participation than the protocol's, or cut afterwards."""
     asked: list[dict[str, Any]] = []
 
     def searched(**case: Any) -> float:
@@ -91,7 +87,6 @@ def test_a_batch_of_reports_states_its_dimension() -> None:
 
 @pytest.mark.parametrize(("dim", "participations"), [(400, 1), (1, 400)])
 def test_tails_of_all_reports_are_charged(dim: int, participations: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A delta that is lost in the reports' tails is accepted, since dimension or participations are not counted."""
     monkeypatch.setattr(SEARCH, lambda **_: 100.0)  # whatever would be found
     budget = ApproxDP(epsilon=1.0, delta=1e-267)  # 400 times what the tails of two reports need, but for the factor
     ShuffleGaussian.calibrate(domain=Ball(dim=1), batch=2, budget=budget)
@@ -100,7 +95,6 @@ def test_tails_of_all_reports_are_charged(dim: int, participations: int, monkeyp
 
 
 def test_several_answers_are_promised_at_a_delta() -> None:
-    """Bits that were calibrated for (epsilon, delta) and several participations are stated as if they were pure."""
     several = LocalBits.calibrate(budget=ApproxDP(epsilon=1.0, delta=1e-5), participations=2)
     assert several.delta == 1e-5
     assert several.guarantee.epsilon == pytest.approx(1.0, rel=0.01)
@@ -109,7 +103,6 @@ def test_several_answers_are_promised_at_a_delta() -> None:
 
 @pytest.mark.parametrize("kind", [CentralGaussian, LocalGaussian])
 def test_printed_gaussian_noise_is_that_of_its_sensitivity(kind: type[CentralGaussian | LocalGaussian]) -> None:
-    """Printed noise is not Delta_2 sqrt(2 log(1.25/delta))/epsilon, or does not grow with participations."""
     domain = Ball(dim=3, bound=1.7)
     once, often = (
         kind.calibrate(domain=domain, budget=BUDGET, participations=times, calibration="paper") for times in (1, 4)
@@ -119,7 +112,6 @@ def test_printed_gaussian_noise_is_that_of_its_sensitivity(kind: type[CentralGau
 
 
 def test_printed_reports_pay_for_every_participation() -> None:
-    """Printed noise of local reports of features and rewards does not grow with participations."""
     once, often = (
         LocalGaussian.calibrate(
             domain=LinearReport(features=2), budget=BUDGET, participations=times, calibration="paper"
@@ -131,14 +123,12 @@ def test_printed_reports_pay_for_every_participation() -> None:
 
 @pytest.mark.parametrize("kind", [CentralGaussian, LocalGaussian])
 def test_every_coordinates_rounding_is_in_the_calibration(kind: type[CentralGaussian | LocalGaussian]) -> None:
-    """Noise that was calibrated for one coordinate is stated for many, whose rounding costs more than the budget."""
     for dim in (1, 4000):
         protocol = kind.calibrate(domain=Ball(dim=dim), budget=BUDGET)
         assert accountant.satisfies(protocol.event, BUDGET)
 
 
 def test_printed_vector_sums_have_the_printed_coins() -> None:
-    """Printed coins of the vector sum are not the theorem's: features, batch, bound or participations are lost."""
     report = LinearReport(features=7)
     for domain, features in ((report, 7), (Ball(dim=9, bound=2.0), 9)):
         for times in (1, 3):
@@ -158,7 +148,6 @@ def test_printed_vector_sums_have_the_printed_coins() -> None:
 
 @pytest.mark.parametrize(("dim", "participations"), [(300, 1), (1, 300)])
 def test_refusals_of_all_counts_are_charged(dim: int, participations: int) -> None:
-    """A delta that refusing improbable counts would use up is accepted: dimension or participations are not counted."""
     budget = ApproxDP(epsilon=0.5, delta=1e-14)  # a hundred times what one count of 16 people needs
     ShuffleBinomial.calibrate(domain=Ball(dim=1), batch=16, budget=budget, coins="checked")
     with pytest.raises(InvalidBudget, match="refusing improbable counts"):
@@ -168,7 +157,6 @@ def test_refusals_of_all_counts_are_charged(dim: int, participations: int) -> No
 
 
 def test_refusals_of_bits_are_charged_for_every_participation() -> None:
-    """A delta that refusing improbable counts would use up is accepted for bits."""
     budget = ApproxDP(epsilon=0.5, delta=1e-14)
     ShuffleBits.calibrate(batch=16, budget=budget, coins="checked")
     with pytest.raises(InvalidBudget, match="refusing improbable counts"):
@@ -176,21 +164,18 @@ def test_refusals_of_bits_are_charged_for_every_participation() -> None:
 
 
 def test_what_refusals_cost_is_in_the_event() -> None:
-    """The event of checked counts has no tail for every user and coordinate whose count may be refused."""
     noise = BinomialNoise(scale=4.0, trials=400, users=16)
     assert ShuffleBinomial(domain=Ball(dim=5), noise=noise, coins="checked").event.tail == 16 * 5 * 2.0**-60
     assert ShuffleBits(noise=noise, coins="checked").event.tail == 16 * 2.0**-60
 
 
 def test_how_often_the_shuffler_is_sure_of_a_bit() -> None:
-    """The stated odds that a shuffler is sure are not those of its coins: three copies among five, P(Bin(5) > 2)."""
     noise = BinomialNoise(scale=3.0, trials=5, users=4)
     assert shuffle_bits.bit_exposure_delta(noise) == pytest.approx(0.5)
     assert shuffle_bits.bit_exposure_delta(noise, "mixer") == 1.0
 
 
 def test_what_the_shuffler_sees_has_every_coordinate() -> None:
-    """The shuffler's view of one user is priced as if it were one count."""
     noise = BinomialNoise(scale=4.0, trials=400, users=16)
     view = ShuffleBinomial(domain=Ball(dim=5), noise=noise).local_event
     assert isinstance(view, BinomialEvent)
@@ -198,7 +183,6 @@ def test_what_the_shuffler_sees_has_every_coordinate() -> None:
 
 
 def test_shufflers_of_all_levels_see_the_coins_of_one_user() -> None:
-    """What all shufflers together could learn of a user is priced as if others' coins hid the user from them."""
     noises = [BinomialNoise(scale=4.0, trials=trials, users=8) for trials in (400, 900)]
     view = batch_tree.local_levels_event(Ball(dim=5), noises)
     assert [each.trials for each in view.events] == [400, 900]
@@ -207,7 +191,6 @@ def test_shufflers_of_all_levels_see_the_coins_of_one_user() -> None:
 
 
 def test_a_direction_of_a_given_std_has_it() -> None:
-    """The direction for a wanted standard deviation has another one: its noise is more than asked, or less."""
     domain = Ball(dim=3, bound=2.0)
     found = spherical_cap.cap_for_std(domain, 9.0)
     assert 2.0 * math.sqrt(found.variance) == pytest.approx(9.0, rel=1e-3)

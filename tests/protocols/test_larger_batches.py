@@ -42,7 +42,6 @@ def no_dearer(event: Event, epsilon: float, delta: float) -> bool:
 @pytest.mark.parametrize(("domain", "budget"), CASES)
 @pytest.mark.often(of=lambda domain, budget: (domain, budget) in CASES[::4])
 def test_totals_of_more_users_cost_no_more(domain: Domain, budget: ApproxDP) -> None:
-    """The accountant asks more for the totals of n > B users than for those of B, or B's price is not tight."""
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=BATCH)
     sizes: dict[str, Any] = {"sensitivity": domain.sensitivity, "reach": domain.reach, "dim": domain.dim}
     stated = protocol.guarantee.epsilon
@@ -65,7 +64,6 @@ def exact_delta(copies: int, coins: int, epsilon: float) -> float:
 @each_budget
 @pytest.mark.often(of=lambda budget: budget.epsilon != 1.0)
 def test_bits_of_more_users_say_no_more(budget: ApproxDP) -> None:
-    """The total of n > B users, enumerated, tells more about one of them than the total of B does."""
     noise = ShuffleBits.calibrate(budget=budget, batch=BATCH).noise
     deltas = [exact_delta(int(noise.scale), n * noise.trials, budget.epsilon) for n in LARGER]
     assert deltas[0] <= budget.delta * (1 + 1e-9)
@@ -80,7 +78,6 @@ def test_bits_of_more_users_say_no_more(budget: ApproxDP) -> None:
 @pytest.mark.parametrize("more", [(201, 2000), (400,)])
 @pytest.mark.often(of=lambda budget, more: budget.epsilon == 0.3 and 201 in more)
 def test_shuffled_reports_among_more_cost_no_more(budget: ApproxDP, more: tuple[int, ...]) -> None:
-    """The clones bound asks more for n > B shuffled reports than for B, or B's price is not tight."""
     protocol = ShuffleGaussian.calibrate(domain=Ball(dim=2), budget=budget, batch=200)
     event = protocol.event
     assert isinstance(event, ShuffledGaussianEvent)
@@ -95,7 +92,6 @@ def test_shuffled_reports_among_more_cost_no_more(budget: ApproxDP, more: tuple[
 
 @pytest.mark.parametrize("users", [2, 3])
 def test_the_larger_view_is_made_from_the_smaller(users: int) -> None:
-    """The law of n users' totals is not that of B users' totals plus what n - B others send by themselves."""
     noise = ShuffleBits.calibrate(budget=ApproxDP(epsilon=2.0, delta=1e-2), batch=2).noise
     coins = [stats.binom.pmf(np.arange(n * noise.trials + 1), n * noise.trials, 0.5) for n in (users, 2, users + 2)]
     assert np.allclose(np.convolve(coins[0], coins[1]), coins[2], rtol=1e-9, atol=1e-15)

@@ -72,7 +72,6 @@ def gap(first: Floats, second: Floats) -> float:
 
 @each
 def test_both_paths_have_one_law(protocol: BatchProtocol) -> None:
-    """Messages and the aggregate law agree in distribution, coordinate by coordinate; a std 20 % off is seen."""
     messages, law = errors(protocol, "messages", 1), errors(protocol, "law", 2)
     less = errors(weaker(protocol), "law", 3)
     for k in range(DOMAIN.dim):
@@ -106,7 +105,6 @@ def test_variance_is_as_stated(protocol: BatchProtocol, path: str) -> None:
 
 
 def test_rounding_adds_nothing_on_the_lattice() -> None:
-    """On lattice points the variance is that of the coins alone: the stated one is a bound, attained half-way."""
     protocol = NOISY[3]
     assert isinstance(protocol, ShuffleBinomial)
     found = errors(protocol, "messages", 21, np.tile([0.25, 0.5], (USERS, 1)))
@@ -120,7 +118,6 @@ def test_rounding_adds_nothing_on_the_lattice() -> None:
 @each
 @paths
 def test_coordinates_and_replicates_are_independent(protocol: BatchProtocol, path: str) -> None:
-    """Errors are uncorrelated between coordinates and between neighbouring replicates."""
     found = errors(protocol, path, 30)
     pairs = [(found[:, 0], found[:, 1]), (found[1:, 0], found[:-1, 0]), (found[1:, 0], found[:-1, 1])]
     for a, b in pairs:
@@ -130,7 +127,6 @@ def test_coordinates_and_replicates_are_independent(protocol: BatchProtocol, pat
 @each
 @paths
 def test_replicates_of_any_shape_have_the_same_law(protocol: BatchProtocol, path: str) -> None:
-    """Each of (2, 3) batches side by side has the law that it has alone, and its own mean."""
     values, draws = np.random.default_rng(4).random((2, 3, USERS, 2)), 8000
     repeated = np.broadcast_to(values, (draws, *values.shape))
     found = protocol.release(repeated, fast(40), path=path).total - values.sum(axis=-2)  # (draws, 2, 3, 2)
@@ -144,7 +140,6 @@ def test_replicates_of_any_shape_have_the_same_law(protocol: BatchProtocol, path
 
 @each
 def test_groups_have_the_law_of_their_users(protocol: BatchProtocol) -> None:
-    """Users with equal statistics, given as a row and a count, give the law of all of them; only simulations may."""
     rows, counts = np.array([[0.1, 0.4], [0.9, 0.375]]), np.array([3, 2])
     single = np.repeat(rows, counts, axis=0)
     grouped = Statistic(
@@ -176,7 +171,6 @@ def test_clear_sums_are_exact() -> None:
 @paths
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 def test_binomial_totals_have_the_enumerated_law(path: str, probability: float) -> None:
-    """Totals of a batch follow coins plus rounding exactly (DKW band); with 20 % less noise they do not."""
     noise = BinomialNoise(scale=3.0, trials=6, users=4, probability=probability)
     protocol = ShuffleBinomial(domain=Box(dim=1), noise=noise)
     values = np.array([[0.1], [0.5], [0.8], [1.0]])  # scaled: 0.3, 1.5, 2.4, 3
@@ -196,7 +190,6 @@ def test_binomial_totals_have_the_enumerated_law(path: str, probability: float) 
 
 
 def test_bits_and_counts_give_the_same_totals() -> None:
-    """The same counts, sent in unary, shuffled and counted, give the same totals, in every replicate."""
     noise, domain = BinomialNoise(scale=3.0, trials=9, users=4), Ball(dim=3)
     protocol = ShuffleBinomial(domain=domain, noise=noise)
     counts = protocol.device.message(domain.admit(np.random.default_rng(8).normal(size=(2, 5, 4, 3))), fast(60))
@@ -225,7 +218,6 @@ def test_bits_arrive_in_random_order() -> None:
 
 @pytest.mark.parametrize("kind", [float, np.int64])
 def test_the_shuffler_forgets_the_order_and_nothing_else(kind: type) -> None:
-    """The view of a batch depends on who sent which report, or a report does not arrive whole."""
     mixer = ShuffleGaussian(domain=Box(dim=2), noise_std=1.0, batch=4).mixer
     sent = np.array([[2, -1], [1, -3], [2, -7], [1, -3]], dtype=kind)  # equal first numbers, and a report sent twice
     orders = np.stack([sent[list(order)] for order in itertools.permutations(range(4))])  # (24, 4, 2)
@@ -236,6 +228,5 @@ def test_the_shuffler_forgets_the_order_and_nothing_else(kind: type) -> None:
 
 @each
 def test_noise_does_not_depend_on_the_data(protocol: BatchProtocol) -> None:
-    """With one seed, statistics moved by one lattice step move the estimate by exactly as much."""
     low, high = (protocol.release(values, fast(90)).total for values in (HALVES, HALVES + 0.25))
     assert np.allclose(high - low, 0.25 * USERS, rtol=0, atol=1e-12)

@@ -32,7 +32,6 @@ def profile(epsilon: float, participations: int, at: float) -> float:
 
 
 def test_one_answer_spends_the_whole_epsilon_and_no_delta() -> None:
-    """The promise is not pure, above the budget, or more noise than needed."""
     for budget in (APPROX, PureDP(epsilon=1.0)):
         protocol = LocalBits.calibrate(budget=budget)
         assert protocol.guarantee.delta == 0.0
@@ -55,7 +54,6 @@ def test_several_answers_meet_the_budget_exactly(participations: int) -> None:
 )
 @pytest.mark.parametrize("participations", [1, 3])
 def test_every_kind_of_budget_is_met(budget: Budget, participations: int) -> None:
-    """The accountant would not accept what calibration found, or would accept an answer with 1 % more epsilon."""
     protocol = LocalBits.calibrate(budget=budget, participations=participations)
     assert accountant.satisfies(RepetitionEvent(event=protocol.event, times=participations), budget)
     louder = LocalBits(epsilon=1.01 * protocol.epsilon)
@@ -68,7 +66,6 @@ def test_every_kind_of_budget_is_met(budget: Budget, participations: int) -> Non
 
 
 def test_pure_budgets_are_stated_without_delta() -> None:
-    """A promise for several pure answers would carry a delta that nothing spends."""
     for protocol in (LocalBits.calibrate(budget=PureDP(epsilon=1.0), participations=3), LocalBits(epsilon=1.0)):
         assert protocol.guarantee.delta == 0.0
         assert 0.999 < protocol.guarantee.epsilon <= 1.0
@@ -76,13 +73,11 @@ def test_pure_budgets_are_stated_without_delta() -> None:
 
 @pytest.mark.parametrize("budget", [PureDP(epsilon=1e-12), ZCDP(rho=1e-30), ApproxDP(epsilon=1e-12, delta=1e-14)])
 def test_budgets_that_no_coin_keeps_are_refused_by_their_own_name(budget: Budget) -> None:
-    """The error would name an epsilon that nobody gave, found halfway through a search."""
     with pytest.raises(CalibrationError, match=type(budget).__name__):
         LocalBits.calibrate(budget=budget, participations=3)
 
 
 def test_both_paths_have_one_law() -> None:
-    """Sums drawn from their law would be distributed otherwise than sums of messages (chi-square, p > 1e-4)."""
     protocol, bits = LocalBits(epsilon=0.8), np.tile(np.array([1.0, 1.0, 0.0, 1.0, 0.0])[:, None], (6000, 1, 1))
     found = [
         protocol.release(bits, FastNoise(np.random.default_rng(seed)), path=path).total[:, 0]
@@ -97,7 +92,6 @@ def test_both_paths_have_one_law() -> None:
 
 
 def test_it_is_a_value_that_says_who_sees_what() -> None:
-    """It would not survive copying and pickling, or the promise would name nobody."""
     protocol = LocalBits(epsilon=1.0)
     assert protocol == copy.copy(protocol) == pickle.loads(pickle.dumps(protocol))
     assert "one randomized bit per user" in str(protocol.guarantee)
@@ -118,7 +112,6 @@ def test_bad_input() -> None:
 
 
 def test_a_counter_of_bits_needs_a_quarter_of_the_gaussians_noise() -> None:
-    """Local counters of bits would still add Gaussian noise, or decode their answers wrongly (5 s.e.: 6e-7)."""
     counter = bd.agent.ContinualSum(
         horizon=400,
         values=Bits(),
@@ -138,7 +131,6 @@ def test_a_counter_of_bits_needs_a_quarter_of_the_gaussians_noise() -> None:
 
 
 def test_a_counter_of_bits_pays_for_every_participation() -> None:
-    """People who are counted three times would be promised the price of once, or printed noise be exchanged."""
     counter = bd.agent.ContinualSum(
         horizon=9, values=Bits(), privacy=bd.local(epsilon=1.0, delta=1e-5, participations=3), source=SecureNoise()
     )

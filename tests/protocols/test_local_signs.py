@@ -58,7 +58,6 @@ def loss(one: dict[bytes, float], two: dict[bytes, float]) -> float:
 @pytest.mark.parametrize("secure", [False, True])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_a_sign_is_hidden_exactly(epsilon: float, secure: bool) -> None:
-    """A message tells more than e^epsilon about the sign, to the last bit; or it would with a fifth less noise."""
     protocol = LocalSigns.calibrate(domain=DOMAIN, budget=PureDP(epsilon=epsilon))
     quieter = LocalSigns(domain=DOMAIN, epsilon=2 * math.asinh(math.sinh(protocol.epsilon / 2) / 0.8))
     assert quieter.std(1) == pytest.approx(0.8 * protocol.std(1))
@@ -75,14 +74,12 @@ def test_a_sign_is_hidden_exactly(epsilon: float, secure: bool) -> None:
 
 
 def test_another_line_is_not_hidden() -> None:
-    """The check would pass a device that hides nothing: of vectors on two lines every message is told apart."""
     protocol = LocalSigns(domain=DOMAIN, epsilon=1.0)
     assert math.isinf(loss(*(channel(protocol, vector, secure=True) for vector in VECTORS[:2])))
     assert "public vector" in str(protocol.guarantee)
 
 
 def test_the_sum_is_unbiased_with_noise_along_the_vectors() -> None:
-    """Lies are undone wrongly, or a user's noise has another covariance than v v^T (1/(2q-1)^2 - 1) (5 std. errors)."""
     protocol, draws = LocalSigns(domain=DOMAIN, epsilon=1.0), 40_000
     rows = np.broadcast_to(VECTORS, (draws, *VECTORS.shape))
     for path in ("messages", "law"):
@@ -96,7 +93,6 @@ def test_the_sum_is_unbiased_with_noise_along_the_vectors() -> None:
 
 
 def test_integers_travel_and_are_added_exactly() -> None:
-    """With a secure source a device sends reals, an order changes the sum, or a document makes another device."""
     protocol = LocalSigns(domain=DOMAIN, epsilon=1.0)
     messages = protocol.device.message(protocol.admit(VECTORS), SecureNoise())
     assert messages.dtype == np.int64
@@ -112,13 +108,11 @@ def test_integers_travel_and_are_added_exactly() -> None:
 
 @pytest.mark.parametrize("budget", [ApproxDP(epsilon=1.0, delta=1e-5), PureDP(epsilon=1.0), ZCDP(rho=0.1)])
 def test_several_answers_keep_the_budget(budget: Budget) -> None:
-    """A user who answers three times spends more than is promised."""
     protocol = LocalSigns.calibrate(domain=DOMAIN, budget=budget, participations=3)
     assert accountant.satisfies(CompositionEvent(events=(protocol.event,) * 3), budget)
 
 
 def test_what_is_public_is_summed_exactly_and_costs_nothing() -> None:
-    """A public sum is noisy, has a price, or adds to the price of what is asked beside it."""
     protocol, domain = PublicSum(domain=LinearReport(features=2)), LinearReport(features=2)
     reports = domain.statistic(np.array([[0.3, 0.4], [1.0, 0.0]]), np.array([0.5, 0.5]))
     for path in ("messages", "law"):

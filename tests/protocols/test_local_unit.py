@@ -96,7 +96,6 @@ def test_reports_lie_in_a_smaller_ball_than_around_zero() -> None:
 
 
 def test_one_report_spends_the_whole_epsilon_and_no_delta() -> None:
-    """The promise is not pure, above the budget, or the noise not what was computed beforehand."""
     for budget in (APPROX, PureDP(epsilon=1.0)):
         protocol = LocalUnit.calibrate(domain=REPORT, budget=budget)
         assert protocol.guarantee.delta == 0.0
@@ -112,7 +111,6 @@ def test_one_report_spends_the_whole_epsilon_and_no_delta() -> None:
 @pytest.mark.parametrize("participations", [1, 3])
 @pytest.mark.often(of=lambda budget, participations: participations == 3 or budget == APPROX)
 def test_every_kind_of_budget_is_met(budget: Budget, participations: int) -> None:
-    """The accountant would not accept what calibration found, or would accept reports of 20 % less noise."""
     protocol = LocalUnit.calibrate(domain=REPORT, budget=budget, participations=participations)
     assert accountant.satisfies(RepetitionEvent(event=protocol.event, times=participations), budget)
     louder = LocalUnit.of_std(domain=REPORT, std=0.8 * protocol.std(1))
@@ -137,7 +135,6 @@ def test_several_reports_meet_the_budget_exactly(participations: int) -> None:
 
 @pytest.mark.parametrize("budget", [PureDP(epsilon=1e-5), ZCDP(rho=1e-30), ApproxDP(epsilon=1e-6, delta=1e-14)])
 def test_budgets_that_no_direction_keeps_are_refused_by_their_own_name(budget: Budget) -> None:
-    """The error would name an epsilon that nobody gave, or a budget be exceeded."""
     for participations in (1, 3):
         with pytest.raises(CalibrationError, match=type(budget).__name__):
             LocalUnit.calibrate(domain=REPORT, budget=budget, participations=participations)
@@ -147,7 +144,6 @@ def test_budgets_that_no_direction_keeps_are_refused_by_their_own_name(budget: B
 
 
 def test_both_paths_have_one_law() -> None:
-    """Sums drawn by their angles would be distributed otherwise than sums of messages; 20 % less noise is seen."""
     messages, law = errors(UNIT, "messages", 1), errors(UNIT, "law", 2)
     less = errors(LocalUnit.of_std(domain=Box(dim=2), std=0.8 * UNIT.std(1)), "law", 3)
     for across in (np.array([1.0, 0.0]), np.array([0.0, 1.0]), np.array([1.0, -1.0])):
@@ -171,7 +167,6 @@ def test_errors_are_as_stated(path: str) -> None:
 
 
 def test_no_direction_is_noisier_than_said() -> None:
-    """Users who all lie along one axis have more noise on it than `std_along`, or it is not nearly that much."""
     rows = np.tile([[0.5001, 0.5]], (USERS, 1))  # hardly off the centre, along the first axis
     found = errors(UNIT, "law", 6, rows)
     spread = 6 * np.std(found[:, 0] ** 2) / math.sqrt(DRAWS)
@@ -181,7 +176,6 @@ def test_no_direction_is_noisier_than_said() -> None:
 
 @pytest.mark.parametrize("dim", [2, 3, 20])
 def test_angles_are_drawn_from_their_law(dim: int) -> None:
-    """Inversion gives other angles than candidates have (Kolmogorov, DKW band)."""
     protocol = LocalUnit.calibrate(domain=Ball(dim=dim), budget=PureDP(epsilon=2.0))
     axis = np.eye(dim)[:1]
     sent = protocol.device.encode(np.broadcast_to(axis, (DRAWS, dim)), fast(8))
@@ -192,7 +186,6 @@ def test_angles_are_drawn_from_their_law(dim: int) -> None:
 
 
 def test_groups_have_the_law_of_their_users() -> None:
-    """Rows that several users share are drawn once, or in another number."""
     rows, counts = ROWS[:2], np.array([2, 1])
     grouped = Statistic(
         domain=UNIT.domain,
@@ -209,7 +202,6 @@ def test_groups_have_the_law_of_their_users() -> None:
 
 
 def test_batches_that_arrive_in_parts_have_their_law() -> None:
-    """A long batch, of which the simulator holds some users at a time, loses some of them or their noise."""
     parts = [UNIT.domain.admit(np.broadcast_to(rows, (DRAWS, *rows.shape))) for rows in (ROWS[:1], ROWS[1:])]
     arriving = StreamedStatistic(UNIT.domain, users=USERS, source=parts, replicates=(DRAWS,))
     found = UNIT.release(arriving, fast(12), path="law").total - ROWS.sum(axis=0)
@@ -218,7 +210,6 @@ def test_batches_that_arrive_in_parts_have_their_law() -> None:
 
 
 def test_a_seed_draws_the_same_in_any_company() -> None:
-    """Seeds side by side, or batches in parts, have other noise than alone."""
     rows = np.broadcast_to(ROWS, (2, *ROWS.shape))
     for path in ("messages", "law"):
         both = UNIT.release(rows, ReplicatedNoise(Streams((4, 5))), path=path).total
@@ -233,7 +224,6 @@ def test_a_seed_draws_the_same_in_any_company() -> None:
 @pytest.mark.parametrize("participations", [1, 5, 40])
 @pytest.mark.often(of=lambda epsilon, participations: participations == (1 if epsilon == 10.0 else 5))
 def test_less_noise_is_chosen_by_computation(epsilon: float, participations: int) -> None:
-    """`auto` takes more noise than the other has, or `default`, with which runs were recorded, is not Gaussian."""
     privacy = bd.local(epsilon=epsilon, delta=1e-5, participations=participations)
     made = [local_protocol_for(replace(privacy, protocol=name), REPORT) for name in ("gaussian", "unit", "auto")]
     assert made[2].std(1) == min(made[0].std(1), made[1].std(1))
@@ -245,13 +235,11 @@ def test_less_noise_is_chosen_by_computation(epsilon: float, participations: int
 @pytest.mark.parametrize(("participations", "name"), [(1, "local_unit"), (40, "local_gaussian")])
 @pytest.mark.often(of=lambda participations: participations == 1)
 def test_who_comes_often_has_gaussian_noise(participations: int, name: str) -> None:
-    """`auto` takes directions for somebody who comes forty times, or Gaussian noise for once."""
     privacy = bd.local(**B, participations=participations, protocol="auto")
     assert local_protocol_for(privacy, REPORT).name == name
 
 
 def test_what_a_user_chose_is_not_preferred_away() -> None:
-    """A policy's preference overrides a choice, or concerns another trust model."""
     chosen = bd.local(**B, protocol="gaussian")
     assert chosen.with_default_protocol("auto") == chosen
     assert bd.shuffle(**B).with_default_protocol("auto") == bd.shuffle(**B)
@@ -261,7 +249,6 @@ def test_what_a_user_chose_is_not_preferred_away() -> None:
 
 
 def test_directions_are_opened_wherever_local_reports_are() -> None:
-    """A wish for directions is dropped by batches, channels or counters; or bits are not answered about."""
     wish, pure = bd.local(**B, protocol="unit"), bd.local(epsilon=1.0, delta=0.0, protocol="unit")
     assert isinstance(protocol_for(wish, REPORT, 10), LocalUnit)
     assert isinstance(protocol_for(pure, REPORT, 10), LocalUnit)
@@ -281,7 +268,6 @@ def test_directions_are_opened_wherever_local_reports_are() -> None:
 
 
 def test_where_there_are_no_directions_auto_is_gaussian() -> None:
-    """One coordinate, too many of them or a tiny epsilon is an error although Gaussian noise would do."""
     auto = bd.local(**B, protocol="auto")
     for domain in (Box(dim=1), Ball(dim=10_000)):
         assert isinstance(local_protocol_for(auto, domain), LocalGaussian)
@@ -294,7 +280,6 @@ def test_where_there_are_no_directions_auto_is_gaussian() -> None:
 
 
 def test_a_bandit_runs_on_directions(tmp_path: Path) -> None:
-    """LinUCB with directions fails in a simulation or in a program, or keeps another promise."""
     policy = bd.LinUCB(dim=2, horizon=60, batch=20, privacy=bd.local(epsilon=4.0, delta=1e-5, protocol="unit"))
     for fixed in (False, True):
         world = bd.environments.LinearContextual(dim=2, n_arms=3, fixed=fixed)
@@ -314,7 +299,6 @@ def test_a_bandit_runs_on_directions(tmp_path: Path) -> None:
 
 
 def test_it_is_a_value_that_says_who_sees_what() -> None:
-    """It would not survive copying, pickling and files, or the promise would name nobody."""
     assert UNIT == copy.copy(UNIT) == pickle.loads(pickle.dumps(UNIT))
     code = Encoding({**PROTOCOLS, "Box": Box})
     assert code.loads(code.dumps(UNIT)) == UNIT

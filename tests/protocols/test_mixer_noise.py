@@ -99,7 +99,6 @@ def law_of_totals(protocol: ShuffleBinomial | ShuffleBits, values: NDArray[np.fl
 @pytest.mark.parametrize("users", [2, 3])
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 def test_totals_have_the_law_of_device_coins(users: int, probability: float) -> None:
-    """Totals of a batch, or of a larger one, have another law when the mixer draws; or less noise is not noticed."""
     protocol = ShuffleBinomial(domain=bd.device.Box(dim=1), noise=replace(SMALL, probability=probability))
     values = np.array([[0.0], [0.3], [0.85]])[:users]
     expected, found = (law_of_totals(replace(protocol, coins=coins), values) for coins in ("device", "mixer"))
@@ -110,7 +109,6 @@ def test_totals_have_the_law_of_device_coins(users: int, probability: float) -> 
 
 
 def test_bits_have_the_law_of_device_coins() -> None:
-    """The number of ones has another law when the mixer draws the fair bits."""
     protocol, values = ShuffleBits(noise=replace(SMALL, scale=3.0)), np.array([[1.0], [0.0], [1.0]])
     expected, found = (law_of_totals(replace(protocol, coins=coins), values) for coins in ("device", "mixer"))
     assert found == pytest.approx(expected, abs=1e-14)
@@ -128,7 +126,6 @@ def divergence(protocol: ShuffleBits, epsilon: float) -> float:
 
 
 def test_bits_are_as_private_as_promised() -> None:
-    """A batch with the mixer's coins tells more than is stated; or no more with 20 % less noise, or another's coins."""
     protocol = ShuffleBits.calibrate(budget=BUDGET, batch=20, coins="mixer")
     stated = protocol.guarantee
     assert stated.epsilon <= BUDGET.epsilon
@@ -148,7 +145,6 @@ every = pytest.mark.parametrize("protocol", EVERY.values(), ids=EVERY.keys())
 
 @every
 def test_the_analyzer_pays_the_same_and_the_shuffler_sees_all(protocol: Any) -> None:
-    """The event is another than with device coins, or the guarantee says that the shuffler does not see everything."""
     mixed = replace(protocol, coins="mixer")
     assert mixed.event == protocol.event
     assert mixed.bits_per_user < protocol.bits_per_user
@@ -174,7 +170,6 @@ each_batch = pytest.mark.parametrize("protocol", BATCHES.values(), ids=BATCHES.k
 
 @each_batch
 def test_noise_is_drawn_once_or_nothing_leaves(protocol: Any) -> None:
-    """A batch leaves the mixer without noise, gets it twice, or lets users in whose coins were not drawn."""
     mixer = protocol.mixer
     messages = protocol.device.message(protocol.admit(np.zeros((200, protocol.domain.dim))), fast())
     held = mixer.add(mixer.empty(), messages)
@@ -196,7 +191,6 @@ def test_noise_is_drawn_once_or_nothing_leaves(protocol: Any) -> None:
 
 
 def test_a_mixer_of_device_coins_draws_nothing() -> None:
-    """Where devices draw, a mixer adds noise of its own."""
     for coins in ("device", "checked"):
         protocol = replace(EVERY["vectors"], coins=coins)
         held = protocol.mixer.empty()
@@ -204,7 +198,6 @@ def test_a_mixer_of_device_coins_draws_nothing() -> None:
 
 
 def test_levels_owe_their_coins_until_they_are_full() -> None:
-    """A level's batch leaves without the coins of all its users, or they are drawn before it is full, or twice."""
     tree = BatchTree(horizon=12, degrees=(2, 3))
     noises = tuple(BinomialNoise(scale=4.0, trials=400, users=size) for size in tree.sizes)
     protocol = ConcurrentShuffle(domain=bd.device.Box(dim=2), tree=tree, noises=noises, coins="mixer")
@@ -234,7 +227,6 @@ def test_levels_owe_their_coins_until_they_are_full() -> None:
 
 
 def test_a_stream_may_change_its_path() -> None:
-    """Coins that a mixer owes are lost, or drawn twice, when users come by law first and by messages then."""
     tree = BatchTree(horizon=4, degrees=(4,))
     noise = BinomialNoise(scale=4.0, trials=400, users=4)
     protocol = ConcurrentShuffle(domain=bd.device.Box(dim=1), tree=tree, noises=(noise,), coins="mixer")
@@ -249,7 +241,6 @@ def test_a_stream_may_change_its_path() -> None:
 
 
 def test_a_client_has_the_weight_of_its_statistic() -> None:
-    """The range of a count is not 8.05, 5.77 and 1 times that of an honest statistic: (1, 1e-5), d = 5, B = 200."""
     spans = {}
     for coins in ("device", "checked", "mixer"):
         mixer = replace(EVERY["vectors"], coins=coins).mixer
@@ -260,7 +251,6 @@ def test_a_client_has_the_weight_of_its_statistic() -> None:
 
 @pytest.mark.parametrize("coins", ["device", "checked", "mixer"])
 def test_counts_that_no_device_sends_are_refused(coins: str) -> None:
-    """A count just outside of what is allowed gets in, or one just inside is refused."""
     mixer = replace(EVERY["vectors"], coins=coins).mixer
     low, high = mixer.likely if coins == "checked" else (0, mixer.largest)
     inside = np.stack([np.broadcast_to(low, 20), high])
@@ -273,7 +263,6 @@ def test_counts_that_no_device_sends_are_refused(coins: str) -> None:
 
 
 def test_a_bit_is_sent_in_all_its_copies_or_none() -> None:
-    """Without coins a mixer takes a count of bits that no bit has."""
     mixer = BATCHES["bits"].mixer
     assert mixer.encoded[0] == 21
     mixer.check(np.array([[0], [21]]))
@@ -285,7 +274,6 @@ def test_a_bit_is_sent_in_all_its_copies_or_none() -> None:
 @pytest.mark.parametrize("probability", [0.5, 0.25])
 @pytest.mark.parametrize("trials", [1, 60, 62, 106, 155, 1545, 29435])
 def test_honest_devices_are_hardly_ever_refused(trials: int, probability: float) -> None:
-    """Likely counts leave out more than 2^-60 of a device's coins, or could be fewer."""
     law = stats.binom(trials, probability)
     low, high = likely_coins(BinomialNoise(scale=1.0, trials=trials, users=2, probability=probability))
     assert law.cdf(low - 1) + law.sf(high) <= REFUSAL_PROBABILITY
@@ -294,7 +282,6 @@ def test_honest_devices_are_hardly_ever_refused(trials: int, probability: float)
 
 
 def test_seven_standard_deviations_would_cost_more() -> None:
-    """What calibration.md A.9 says of seven standard deviations: how often honest counts lie outside, and the price."""
     b, wide = 155, 3.5 * math.sqrt(155)
     law = stats.binom(b, 0.5)
     outside = law.cdf(math.ceil(b / 2 - wide) - 1) + law.sf(math.floor(b / 2 + wide))
@@ -304,7 +291,6 @@ def test_seven_standard_deviations_would_cost_more() -> None:
 
 
 def test_unlikely_counts_are_found_by_user() -> None:
-    """A user whose count is beyond the likely ones is not found, or is refused where that is not priced."""
     for coins in ("device", "checked"):
         protocol = replace(EVERY["vectors"], coins=coins)
         sent = protocol.device.message(protocol.admit(np.zeros((3, 4, 20))), SecureNoise())
@@ -325,7 +311,6 @@ def test_unlikely_counts_are_found_by_user() -> None:
 
 @every
 def test_refusals_are_in_the_price(protocol: Any) -> None:
-    """Refusing improbable counts costs another delta than (1 + e^epsilon) B D 2^-60, or shows the shuffler more."""
     checked = replace(protocol, coins="checked")
     sizes = protocol.tree.sizes if isinstance(protocol, ConcurrentShuffle) else (protocol.batch,)
     tail = sum(refusal_tail(size, protocol.domain.dim) for size in sizes)
@@ -386,7 +371,6 @@ def test_privacy_says_who_draws() -> None:
 @pytest.mark.parametrize("name", ["LinTS-SDP", "LinUCB-SDP-Vec", "LinTS-CSDP"])
 @pytest.mark.often(of=lambda name: name != "LinTS-SDP")
 def test_both_paths_of_the_simulator_have_one_law(name: str) -> None:
-    """Regret along path="law" is another than along the messages, or than with device coins."""
     made = {
         noise: bd.make(name, dim=3, horizon=400, epsilon=5.0, delta=1e-3, noise=noise, batch=50)
         for noise in ("mixer", "device")
@@ -412,7 +396,6 @@ def test_seeds_draw_the_same_in_any_company() -> None:
 
 @pytest.mark.parametrize("name", ["SDP-DPE", "GLM-SDP", "SDP-SE"])
 def test_policies_say_what_the_shuffler_sees(name: str) -> None:
-    """The guarantee of a policy keeps silent about a shuffler that sees statistics without noise."""
     given: dict[str, Any] = {"horizon": 10**4, "privacy": bd.shuffle(epsilon=1.0, delta=1e-5, noise="mixer")}
     given |= {"n_arms": 3} if name == "SDP-SE" else {"dim": 2}
     stated = bd.make(name, **given).guarantee
@@ -422,7 +405,6 @@ def test_policies_say_what_the_shuffler_sees(name: str) -> None:
 
 
 def test_an_agent_draws_for_its_batches() -> None:
-    """An agent with a secure source does not release what the mixer noises."""
     policy = bd.make("LinTS-SDP", dim=2, horizon=60, epsilon=1.0, delta=1e-2, noise="mixer", batch=20)
     agent = bd.Agent(policy=policy)
     for number in range(50):

@@ -45,7 +45,6 @@ def test_each_trust_model_opens_its_protocol_within_the_budget(
 
 @pytest.mark.parametrize("domain", [Bits(), Box(dim=3)])
 def test_quick_noise_is_hardly_above_the_least_and_enough(domain: Box) -> None:
-    """A quick calibration costs more than the budget, or has much more noise; or it forgets that people come back."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     quick, least = (protocol_for(shuffle(**APPROX), domain, 800, quick=each) for each in (True, False))
     assert accountant.satisfies(quick.event, budget)
@@ -59,7 +58,6 @@ def test_quick_noise_is_hardly_above_the_least_and_enough(domain: Box) -> None:
 @pytest.mark.parametrize("ends", [(0.0, 1.0), (-1.0, 1.0), (9.0, 10.0), (100.0, 100.5)])
 @pytest.mark.parametrize("users", [2, 2**30, 10**9, 10**12])
 def test_pure_noise_is_on_a_lattice_that_holds_the_sum(ends: tuple[float, float], users: int) -> None:
-    """A policy with a long horizon, or a range far from 0, is refused in the middle of its run: too many users."""
     domain = Box(dim=1, low=ends[0], high=ends[1])
     protocol = protocol_for(central(epsilon=1.0, delta=0.0), domain, users)
     assert isinstance(protocol, CentralLaplace)
@@ -72,7 +70,6 @@ def test_pure_noise_is_on_a_lattice_that_holds_the_sum(ends: tuple[float, float]
 
 
 def test_what_has_no_protocol_is_refused_by_name() -> None:
-    """A wish that no protocol can meet is dropped in silence, or ends in an error that does not name it."""
     for wrong in (
         local(epsilon=1.0, delta=0.0),
         central(epsilon=1.0, delta=0.0, calibration="paper"),
@@ -93,6 +90,5 @@ def test_what_has_no_protocol_is_refused_by_name() -> None:
 
 
 def test_concurrent_shufflers_are_not_local_noise() -> None:
-    """Users who trust concurrent shufflers would get noise for nobody being trusted, and a guarantee that says so."""
     with pytest.raises(InvalidArgument, match="privacy = 'concurrent'"):
         protocol_for(concurrent(**APPROX), Box(dim=2), 10)

@@ -51,7 +51,6 @@ PRINTED: dict[Any, tuple[dict[str, Any], float]] = {
 
 @pytest.mark.parametrize("kind", PRINTED, ids=lambda kind: kind.name)
 def test_every_entry_has_the_printed_noise(kind: Any) -> None:
-    """Entries of the vector, the diagonal and above the diagonal all have the printed standard deviation."""
     size, printed = PRINTED[kind]
     protocol = kind.calibrate(domain=REPORT, budget=BUDGET, calibration="paper", **size)
     nobody = protocol.domain.statistic(np.zeros((4_000, B, D)), np.zeros((4_000, B)))
@@ -101,7 +100,6 @@ def test_the_guarantee_in_paper_mode_is_that_of_what_runs(kind: Any, size: dict[
 
 @pytest.mark.parametrize("shufflers", [1, 3])
 def test_every_level_of_concurrent_shufflers_has_the_printed_noise(shufflers: int) -> None:
-    """Each level has the noise of [000, Thm C.1] for (epsilon/k, delta/k) [002, Thm 3.4]: 10,374 for d = k = 3."""
     budget = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
     protocol = bd.protocols.ConcurrentShuffle.calibrate(
         domain=bd.device.LinearReport(features=3),

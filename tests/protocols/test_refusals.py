@@ -30,7 +30,6 @@ def fast() -> FastNoise:
 @pytest.mark.parametrize(("std", "batch"), [(1.0, 200), (1.0, 2000), (0.001, 20)])
 @pytest.mark.often(of=lambda batch: batch != 200)
 def test_little_noise_has_an_answer(std: float, batch: int) -> None:
-    """Noise that is far too small gets rows with a large or null epsilon, not an error about a sensitivity."""
     rows = compare_protocols_at_std(domain=REPORT, std=std, delta=1e-5, batch=batch)
     assert len(json.loads(json.dumps([row.to_dict() for row in rows], allow_nan=False))) == len(PROTOCOL_NAMES)
 
@@ -56,7 +55,6 @@ def test_binomial_noise_without_an_event(changed: dict) -> None:
 
 
 def test_full_privacy_against_the_shuffler_is_stated() -> None:
-    """Where one user's counts keep epsilon = 0 at this delta, it is not said that nothing is proven."""
     stated = ShuffleBinomial.calibrate(
         domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=0.1), batch=20, calibration="paper"
     ).guarantee
@@ -65,7 +63,6 @@ def test_full_privacy_against_the_shuffler_is_stated() -> None:
 
 @pytest.mark.parametrize("values", [[["a", "b", "c"]] * 4, [[1, 2, 3], [1, 2]]])
 def test_statistics_that_are_no_numbers(values: list) -> None:
-    """Words and ragged rows are refused by name."""
     with pytest.raises(InvalidStatistic):
         Clear(domain=BALL).release(values, fast())
 

@@ -122,7 +122,6 @@ def test_every_protocol_is_registered() -> None:
 
 @each_batch
 def test_roles_one_by_one_are_the_release(protocol: BatchProtocol) -> None:
-    """Device, mixer and analyzer, each with what it was sent, give other numbers than `release` of the same seed."""
     rows = values(protocol, 3)
     source = fast()
     messages = protocol.device.message(protocol.admit(rows), source)
@@ -141,7 +140,6 @@ def test_roles_one_by_one_are_the_release(protocol: BatchProtocol) -> None:
 
 @each_stream
 def test_a_stream_in_roles_is_its_release(protocol: StreamProtocol) -> None:
-    """Held and analyzed apart, written and read between the steps, a stream gives other numbers than as one value."""
     rows = values(protocol, 3, users=4)
     one, two = fast(), fast()
     whole = protocol.begin((3,))
@@ -175,7 +173,6 @@ def test_people_send_integers(protocol: Any) -> None:
 
 @each_batch
 def test_integers_are_added_exactly_in_any_order(protocol: BatchProtocol) -> None:
-    """The estimate from integers depends on their order, or is not that of their exact sum."""
     messages = protocol.device.message(protocol.admit(values(protocol)), SecureNoise())
     totals = [
         protocol.release_messages(messages[order], fast(3)).total for order in (slice(None), slice(None, None, -1))
@@ -187,7 +184,6 @@ def test_integers_are_added_exactly_in_any_order(protocol: BatchProtocol) -> Non
 
 @each
 def test_a_user_who_did_not_answer_is_noised_in_full(protocol: Any) -> None:
-    """The zero report lies outside of the domain, has coins of its own kind, or the same ones twice."""
     device, nothing = protocol.device, protocol.domain.nothing
     assert np.array_equal(protocol.domain.check(nothing.values), nothing.values)
     assert np.array_equal(device.zero(fast()), device.message(nothing, fast()))
@@ -205,7 +201,6 @@ def test_a_user_who_did_not_answer_is_noised_in_full(protocol: Any) -> None:
 
 @each
 def test_messages_from_outside_are_checked(protocol: Any) -> None:
-    """Another dtype, shape or range gets in, or the refusal does not say what is wrong and what is allowed."""
     check, length = protocol.mixer.check, protocol.mixer.length
     good = protocol.device.message(protocol.admit(values(protocol)), SecureNoise())
     assert np.array_equal(check(good), good)
@@ -232,7 +227,6 @@ def test_messages_from_outside_are_checked(protocol: Any) -> None:
 
 @each
 def test_a_device_is_made_of_plain_public_values(protocol: Any) -> None:
-    """A device that a task's document describes sends other messages, or a document of another make is accepted."""
     device = protocol.device
     document = json.loads(json.dumps(device.parameters))
     made = device_from_parameters(document)
@@ -251,7 +245,6 @@ def test_a_device_is_made_of_plain_public_values(protocol: Any) -> None:
 
 @pytest.mark.parametrize("name", [name for name in BATCH if name.startswith("shuffled")])
 def test_a_batch_may_be_larger_and_never_smaller(name: str) -> None:
-    """More users than the noise is calibrated for are refused, or decoded as if they were fewer; or fewer pass."""
     protocol = BATCH[name]
     for users in (USERS, USERS + 1, 2 * USERS):
         rows = np.broadcast_to(values(protocol, users=users), (3000, users, protocol.domain.dim))
@@ -271,7 +264,6 @@ def test_a_batch_may_be_larger_and_never_smaller(name: str) -> None:
 
 
 def test_portions_of_other_makes_are_refused() -> None:
-    """A mixer adds reals to integers, or messages of other replicates."""
     for protocol in (BATCH["clear"], BATCH["shuffled counts"], STREAMS["concurrent"]):
         statistic = protocol.admit(values(protocol))
         held = protocol.mixer.add(protocol.mixer.empty(), protocol.device.message(statistic, SecureNoise()))
@@ -283,7 +275,6 @@ def test_portions_of_other_makes_are_refused() -> None:
 
 
 def test_a_batch_without_its_coins_has_no_way_out() -> None:
-    """A shuffler forwards a full batch of which the simulator has yet to draw the coins."""
     for protocol in (STREAMS["concurrent"], STREAMS["concurrent, mixer"]):
         sent = protocol.device.message(protocol.admit(values(protocol)), fast())
         held = protocol.mixer.drawn(protocol.mixer.add(protocol.mixer.empty(), sent), fast())

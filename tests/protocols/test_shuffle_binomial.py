@@ -77,7 +77,6 @@ def fast(seed: int = 0) -> FastNoise:
 @pytest.mark.parametrize(("epsilon", "delta", "batch"), TABLE)
 @pytest.mark.often(of=lambda epsilon, delta, batch: (epsilon, delta, batch) in list(TABLE)[::4])
 def test_noise_agrees_with_the_table(epsilon: float, delta: float, batch: int) -> None:
-    """The std of a batch's sum is the tabulated one within 2 %, at least the central one, and keeps its budget."""
     totals, central = TABLE[epsilon, delta, batch]
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     for features, total in zip((5, 10, 15), totals, strict=True):
@@ -98,7 +97,6 @@ EXTREMES = list(itertools.product([1, 50], [2, 10**6], [0.01, 20.0], [1e-2, 1e-1
 def test_extreme_settings_stay_near_the_central_mechanism(
     features: int, batch: int, epsilon: float, delta: float
 ) -> None:
-    """From d = 1 to 50, B = 2 to 10^6, epsilon 0.01 to 20, delta 1e-2 to 1e-12: within 3 % of central, never below."""
     domain, budget = LinearReport(features=features), ApproxDP(epsilon=epsilon, delta=delta)
     for participations in (1, 10):
         users = {"domain": domain, "budget": budget, "participations": participations}
@@ -109,7 +107,6 @@ def test_extreme_settings_stay_near_the_central_mechanism(
 
 @pytest.mark.parametrize(("epsilon", "delta"), PRINTED)
 def test_the_printed_protocol_is_reproduced(epsilon: float, delta: float) -> None:
-    """calibration="paper" has the printed std; what it really guarantees is far below its nominal epsilon."""
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     for features, printed in zip((5, 10, 15), PRINTED[epsilon, delta], strict=True):
         domain = LinearReport(features=features)
@@ -121,7 +118,6 @@ def test_the_printed_protocol_is_reproduced(epsilon: float, delta: float) -> Non
 
 
 def test_the_printed_protocol_for_returning_users_is_reproduced() -> None:
-    """[000, Thm E.5]: b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon B)^2 with T = M B."""
     budget = ApproxDP(epsilon=0.5, delta=1e-5)
     protocol = ShuffleBinomial.calibrate(
         domain=LinearReport(features=5), budget=budget, batch=20, participations=3, calibration="paper"
@@ -136,7 +132,6 @@ def test_the_printed_protocol_for_returning_users_is_reproduced() -> None:
     ("argument", "epsilon", "delta"), [("epsilon", 16.0, 1e-5), ("delta", 1.0, 0.5), ("epsilon", 16.0, 0.6)]
 )
 def test_the_printed_protocol_ends_with_its_theorem(argument: str, epsilon: float, delta: float) -> None:
-    """Outside epsilon <= 15, delta < 1/2 nothing is printed, and the error names the theorem."""
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     with pytest.raises(OutsideTheorem, match=r"Thm C\.1") as caught:
         ShuffleBinomial.calibrate(domain=Box(dim=2), budget=budget, batch=20, calibration="paper")
@@ -146,7 +141,6 @@ def test_the_printed_protocol_ends_with_its_theorem(argument: str, epsilon: floa
 @pytest.mark.parametrize("times", [2, 9, 100])
 @pytest.mark.often(of=lambda times: times != 9)
 def test_returning_users_cost_a_square_root(times: int) -> None:
-    """M participations need sqrt(M) times the noise, within 2 %."""
     domain, budget = LinearReport(features=5), ApproxDP(epsilon=1.0, delta=1e-5)
     one = CentralGaussian.calibrate(domain=domain, budget=budget).noise_std
     protocol = ShuffleBinomial.calibrate(domain=domain, budget=budget, batch=200, participations=times)
@@ -155,7 +149,6 @@ def test_returning_users_cost_a_square_root(times: int) -> None:
 
 @pytest.mark.parametrize("domain", [Ball(dim=3), Box(dim=2, low=-0.3, high=0.4), LinearReport(features=2)])
 def test_messages_have_the_size_of_the_largest_count(domain: Any) -> None:
-    """A coordinate takes the bits of its largest count, which the longest message attains and none exceeds."""
     noise = BinomialNoise(scale=3.7, trials=21, users=2)
     protocol = ShuffleBinomial(domain=domain, noise=noise)
     ends = np.stack([domain.upper, domain.lower])
@@ -170,14 +163,12 @@ def test_messages_have_the_size_of_the_largest_count(domain: Any) -> None:
 
 
 def test_bits_are_counted_at_powers_of_two() -> None:
-    """A largest count of 2^k - 1 takes k bits, and 2^k takes k + 1."""
     for trials, bits in ((6, 3), (7, 4), (8, 4), (14, 4), (15, 5)):
         noise = BinomialNoise(scale=1.0, trials=trials, users=2)
         assert ShuffleBinomial(domain=Box(dim=1), noise=noise).bits_per_user == bits  # one step and the coins
 
 
 def test_long_messages_are_warned_of() -> None:
-    """A message above the settable limit raises a warning that names both sizes; one at the limit does not."""
     common: dict[str, Any] = {"domain": LinearReport(features=5), "budget": ApproxDP(epsilon=1.0, delta=1e-5)}
     bits = ShuffleBinomial.calibrate(batch=20, **common).bits_per_user
     with pytest.warns(CommunicationWarning, match=rf"{bits} bits, above the limit of {bits - 1}"):
@@ -188,7 +179,6 @@ def test_long_messages_are_warned_of() -> None:
 
 
 def test_noise_is_for_batches_that_are_no_smaller() -> None:
-    """A smaller batch is refused, not released with too little noise; a larger one has its own noise."""
     protocol = ShuffleBinomial(domain=Box(dim=1), noise=BinomialNoise(scale=3.0, trials=50, users=4))
     for users in (1, 3):
         for path in ("messages", "law"):
@@ -202,7 +192,6 @@ def test_noise_is_for_batches_that_are_no_smaller() -> None:
 
 
 def test_the_event_is_that_of_the_totals() -> None:
-    """What is priced: Bin(B b, p), the lattice distance of neighbours, the widest coordinate, rounding."""
     domain = LinearReport(features=2)
     noise = BinomialNoise(scale=3.7, trials=21, users=5, probability=0.25)
     assert ShuffleBinomial(domain=domain, noise=noise).event == BinomialEvent(
@@ -211,7 +200,6 @@ def test_the_event_is_that_of_the_totals() -> None:
 
 
 def test_what_the_shuffler_could_learn_is_stated() -> None:
-    """With few coins per user nothing is left against the shuffler and the odds are named; with many, numbers are."""
     domain = LinearReport(features=5)
     large = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=1.0, delta=0.1), batch=200).guarantee
     assert large.shuffler is None
@@ -251,7 +239,6 @@ def test_off_diagonal_noise_has_half_the_variance() -> None:
 
 @pytest.mark.parametrize("trials", [40, 10**10])
 def test_what_the_shuffler_is_sure_of(trials: int) -> None:
-    """The probability with which a shuffler knows a report is not a number where a user has billions of coins."""
     domain = Box(dim=1)
     for reach, p in ((7, 0.5), (20, 0.25), (40, 0.5)):
         found = shuffle_binomial.exposure_delta(
@@ -265,7 +252,6 @@ def test_what_the_shuffler_is_sure_of(trials: int) -> None:
 def test_sums_for_several_lattices_are_those_of_one_after_the_other(
     at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lattices that are rounded to together give a seed other sums than each by itself, or another order."""
     monkeypatch.setattr(shuffle_binomial, "_AT_ONCE", at_once)
     domain, values = LinearReport(features=2), np.random.default_rng(8).uniform(-0.4, 0.4, (3, 7, 5))
     noises = [BinomialNoise(users=7, scale=scale, trials=4, probability=0.5) for scale in (3.0, 17.5, 200.25)]
@@ -280,7 +266,6 @@ def test_sums_for_several_lattices_are_those_of_one_after_the_other(
 
 @pytest.mark.parametrize("encode", [shuffle_binomial.encode_small_groups, shuffle_binomial.encode_groups])
 def test_groups_have_the_law_of_their_roundings_on_every_lattice(encode: Any) -> None:
-    """A lattice has another's scale, or a group another's users: means and variances are off by six standard errors."""
     seeds, domain = 3000, LinearReport(features=2)
     values, counts = np.random.default_rng(8).uniform(-0.4, 0.4, (2, 5)), np.array([4, 3])
     noises = [BinomialNoise(users=7, scale=scale, trials=4, probability=0.5) for scale in (3.0, 17.5, 200.25)]

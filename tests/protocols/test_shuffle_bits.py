@@ -40,7 +40,6 @@ def totals(protocol: ShuffleBits, path: str, seed: int) -> NDArray[np.float64]:
 
 
 def test_both_paths_have_the_stated_law() -> None:
-    """Messages, aggregate law and the binomial that is priced differ; or less noise would not be seen."""
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     messages, law = totals(protocol, "messages", 1), totals(protocol, "law", 2)
     scale = math.sqrt(DRAWS / 2)
@@ -74,7 +73,6 @@ def test_privacy_is_tight() -> None:
 
 
 def test_unary_messages_say_the_same() -> None:
-    """The single bits of a message are not as many ones as its count."""
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     counts = protocol.device.message(protocol.admit(BITS), fast(4))
     bits = shuffle_bits.expand_ones(counts, protocol.noise, fast(5))
@@ -85,7 +83,6 @@ def test_unary_messages_say_the_same() -> None:
 
 
 def test_groups_of_equal_users_are_summed() -> None:
-    """A statistic with counts is summed as if each row were one user."""
     protocol = ShuffleBits(noise=BinomialNoise(scale=3.0, trials=12, users=5))
     grouped = Bits().sealed(np.array([[1.0], [0.0]]), clipped=np.int64(0), counts=np.array([4, 1]))
     drawn = [protocol.release(grouped, fast(seed), path="law").total[0] for seed in range(400)]
@@ -103,7 +100,6 @@ def test_shuffler_is_told_apart() -> None:
 
 
 def test_it_is_a_frozen_value() -> None:
-    """A protocol differs from its copy."""
     protocol = ShuffleBits.calibrate(budget=BUDGET, batch=5)
     assert protocol == copy.copy(protocol) == pickle.loads(pickle.dumps(protocol))
     assert hash(protocol) == hash(copy.copy(protocol))

@@ -75,7 +75,6 @@ def test_noise_lies_between_the_lower_bound_and_plain_local_noise(epsilon: float
 @rows
 @some
 def test_claims_hold_and_20_percent_less_noise_is_refused(epsilon: float, delta: float, batch: int) -> None:
-    """The accountant accepts the calibrated noise for its budget, and refuses 20 % less."""
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch)
     weaker = ShuffleGaussian(domain=REPORT, batch=batch, noise_std=0.8 * protocol.noise_std)
@@ -96,7 +95,6 @@ def lower_bound(std: float, epsilon: float, batch: int) -> float:
 @rows
 @some
 def test_claims_are_never_below_an_attack(epsilon: float, delta: float, batch: int) -> None:
-    """No claimed delta is below what a simple test achieves, from a tenth to three times the calibrated noise."""
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     std = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch).noise_std
     assert lower_bound(std, epsilon, batch) <= delta
@@ -108,7 +106,6 @@ def test_claims_are_never_below_an_attack(epsilon: float, delta: float, batch: i
 
 
 def test_one_user_is_the_local_mechanism() -> None:
-    """A shuffle of a single report is that report: same price at every epsilon and delta."""
     for std in (0.5, 2.0, 8.0):
         alone = ShuffledGaussianEvent(std=std, sensitivity=1.5, users=1)
         report = GaussianEvent(std=std, sensitivity=1.5)
@@ -131,7 +128,6 @@ def test_more_users_hide_better() -> None:
 @pytest.mark.parametrize("batch", [2, 3, 5])
 @pytest.mark.often(of=lambda batch: batch != 3)
 def test_small_batches_gain_nothing_at_a_large_epsilon(batch: int) -> None:
-    """For a handful of users and epsilon = 10 amplification is certified: the noise is not the local mechanism's."""
     budget = ApproxDP(epsilon=10.0, delta=1e-5)
     shuffled = ShuffleGaussian.calibrate(domain=Ball(dim=3), budget=budget, batch=batch)
     local = LocalGaussian.calibrate(domain=Ball(dim=3), budget=budget)
@@ -141,7 +137,6 @@ def test_small_batches_gain_nothing_at_a_large_epsilon(batch: int) -> None:
 
 @pytest.mark.parametrize("batch", [2, 3, 5])
 def test_small_batches_gain_next_to_all_at_a_small_epsilon(batch: int) -> None:
-    """For a handful of users and epsilon = 0.01 reports need more than 4 % more noise than their sum alone would."""
     budget = ApproxDP(epsilon=0.01, delta=1e-5)
     shuffled = ShuffleGaussian.calibrate(domain=Ball(dim=3), budget=budget, batch=batch)
     local = LocalGaussian.calibrate(domain=Ball(dim=3), budget=budget)
@@ -149,7 +144,6 @@ def test_small_batches_gain_next_to_all_at_a_small_epsilon(batch: int) -> None:
 
 
 def test_what_is_left_against_the_shuffler_is_the_local_guarantee() -> None:
-    """The shuffler sees noisy reports: what is left is exactly what the local protocol with that noise promises."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     for times in (1, 2):
         protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=200, participations=times)
@@ -162,7 +156,6 @@ def test_what_is_left_against_the_shuffler_is_the_local_guarantee() -> None:
 
 
 def test_returning_users_need_more_noise() -> None:
-    """Two participations need more noise than one, at most that of two local reports, and keep the budget."""
     budget = ApproxDP(epsilon=1.0, delta=1e-5)
     one, two = (
         ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=200, participations=times) for times in (1, 2)
@@ -174,7 +167,6 @@ def test_returning_users_need_more_noise() -> None:
 
 
 def test_the_grid_of_the_reports_is_charged() -> None:
-    """The event's sensitivity covers rounding to the grid and discrete noise, by less than 1 part in 10^4."""
     protocol = ShuffleGaussian(domain=REPORT, noise_std=4.0, batch=20)
     excess = protocol.event.sensitivity / REPORT.sensitivity - 1
     assert 0 < excess < 1e-4
@@ -188,7 +180,6 @@ def test_the_grid_of_the_reports_is_charged() -> None:
 )
 @pytest.mark.often(of=lambda delta, batch: (delta, batch) != (1e-5, 20))
 def test_the_printed_noise_is_reproduced(epsilon: float, delta: float, batch: int, printed: float) -> None:
-    """calibration="paper" has the printed std inside the theorem's range, and states what it really guarantees."""
     budget = ApproxDP(epsilon=epsilon, delta=delta)
     protocol = ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=batch, calibration="paper")
     assert protocol.std(batch) == pytest.approx(printed, rel=1e-4)
@@ -199,7 +190,6 @@ def test_the_printed_noise_is_reproduced(epsilon: float, delta: float, batch: in
     "row", [row for row in TABLE if row not in {(0.2, 0.1, 20), (0.2, 1e-5, 20), (0.2, 1e-5, 200)}]
 )
 def test_the_printed_noise_ends_with_its_theorem(row: tuple[float, float, int]) -> None:
-    """Where Thm 3.2's range on epsilon is left, nothing is printed."""
     budget = ApproxDP(epsilon=row[0], delta=row[1])
     with pytest.raises(OutsideTheorem, match=r"Thm 3\.2") as caught:
         ShuffleGaussian.calibrate(domain=REPORT, budget=budget, batch=row[2], calibration="paper")
@@ -215,7 +205,6 @@ def test_the_printed_formula_would_fail_outside_its_theorem() -> None:
 
 
 def test_noise_is_for_batches_that_are_no_smaller() -> None:
-    """A smaller batch is refused, not released with too little hiding."""
     protocol = ShuffleGaussian(domain=Box(dim=1), noise_std=1.0, batch=4)
     for users in (1, 3):
         for path in ("messages", "law"):
@@ -225,7 +214,6 @@ def test_noise_is_for_batches_that_are_no_smaller() -> None:
 
 
 def test_what_it_cannot_do_is_refused() -> None:
-    """Budgets other than (epsilon, delta), batches of one, and the printed noise for other statistics are refused."""
     budget = ApproxDP(epsilon=0.01, delta=1e-5)
     with pytest.raises(InvalidBudget, match="ApproxDP"):
         ShuffleGaussian.calibrate(domain=REPORT, budget=ZCDP(rho=0.1), batch=20)
@@ -240,7 +228,6 @@ def test_what_it_cannot_do_is_refused() -> None:
 
 
 def test_a_single_user_is_the_local_model() -> None:
-    """Shuffling one report changes it, or is charged otherwise than the local mechanism."""
     local = LocalGaussian.calibrate(domain=REPORT, budget=ApproxDP(epsilon=1.0, delta=1e-5))
     alone = gaussian.shuffle_gaussian_event(local.event, 1)
     assert accountant.epsilon(alone, 1e-5) == pytest.approx(accountant.epsilon(local.event, 1e-5), rel=1e-4)

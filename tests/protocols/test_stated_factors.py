@@ -56,7 +56,6 @@ class Told(FastNoise):
 
 @pytest.mark.parametrize("kind", ["tree", "blt"])
 def test_streams_are_simulated_with_the_noise_that_they_state(kind: str) -> None:
-    """Simulated prefixes have less noise than is priced, or a channel states another one for a prefix."""
     factors, source = factorise(kind, horizon=8), Told()
     stream = CentralContinual(domain=Ball(dim=2), factorisation=factors, noise_std=3.0)
     stream.prefixes(np.zeros((8, 2)), source, path="law")
@@ -68,7 +67,6 @@ def test_streams_are_simulated_with_the_noise_that_they_state(kind: str) -> None
 
 
 def test_returning_people_may_be_in_batches_of_any_size() -> None:
-    """What is stated for batches of several sizes is less than their dearest choice costs somebody who returns."""
     privacy = bd.protocols.Privacy(model="shuffle", budget=BUDGET, participations=2)
     channel = running_sum_protocol_for(privacy, domain=Ball(dim=2), sizes=[16, 17, 64])
     batches: Counter[Event] = Counter(channel.protocols[size].event for size in (16, 17, 64))
@@ -85,14 +83,12 @@ def test_answers_state_the_variance_of_randomized_response() -> None:
 
 
 def test_signs_of_returning_people_state_all_their_answers() -> None:
-    """Signs that were calibrated for several answers are stated for one."""
     signs = LocalSigns.calibrate(domain=Ball(dim=3, bound=0.5), budget=PureDP(epsilon=1.0), participations=4)
     assert (signs.participations, signs.guarantee.epsilon) == (4, pytest.approx(1.0))
     assert signs.epsilon == pytest.approx(0.25)
 
 
 def test_directions_have_the_wanted_noise() -> None:
-    """Directions of a given noise have another one, or are stated for one participation."""
     made = LocalUnit.of_std(domain=Ball(dim=3, bound=2.0), std=9.0, participations=2)
     assert made.participations == 2
     assert made.std(1) == pytest.approx(9.0, rel=1e-3)
@@ -106,7 +102,6 @@ def test_directions_spend_the_whole_budget(participations: int) -> None:
 
 
 def test_pure_central_noise_is_for_so_many_users() -> None:
-    """The lattice of pure noise is that of more or fewer users than there are."""
     domain = Ball(dim=1)
     opened = protocol_for(bd.central(epsilon=1.0, delta=0.0), domain, 2**50)
     assert opened == CentralLaplace.calibrate(domain=domain, users=2**50, budget=bd.privacy.PureDP(epsilon=1.0))
@@ -120,7 +115,6 @@ def concurrent(**changed: Any) -> ConcurrentShuffle:
 
 
 def test_draws_count_every_coordinate_and_all_coins() -> None:
-    """Estimates of a release's time leave out coordinates or coins."""
     for made in (Clear(domain=Ball(dim=3)), LocalSigns(domain=Ball(dim=3), epsilon=1.0)):
         assert made.draws(20).numbers == 60
     unit = LocalUnit(domain=Ball(dim=3), cosine=0.5, chance=0.9, candidates=16)
@@ -135,7 +129,6 @@ def test_draws_count_every_coordinate_and_all_coins() -> None:
 
 
 def test_shuffled_sums_are_stated_for_every_participation() -> None:
-    """Noise that was calibrated for several participations is stated for one."""
     shared: Any = {"domain": Ball(dim=2), "budget": BUDGET, "batch": 20, "participations": 3}
     for made in (ShuffleBinomial.calibrate(**shared), ShuffleGaussian.calibrate(**shared)):
         assert made.participations == 3
@@ -144,7 +137,6 @@ def test_shuffled_sums_are_stated_for_every_participation() -> None:
 
 @pytest.mark.parametrize("coins", ["device", "mixer"])
 def test_counts_are_on_the_lattice_of_the_noise(coins: str) -> None:
-    """Devices, simulated sums or the shuffler's view round to a coarser lattice than the one that is priced."""
     domain, noise = Box(dim=2), BinomialNoise(scale=20.0, trials=400, users=3)
     protocol = ShuffleBinomial(domain=domain, noise=noise, coins=coins)
     assert protocol.device.scale == 20.0
@@ -157,7 +149,6 @@ def test_counts_are_on_the_lattice_of_the_noise(coins: str) -> None:
 
 
 def test_public_features_are_told_in_their_scale() -> None:
-    """The public sum is of shorter features than the server takes it for."""
     report = LinearReport(features=2)
     told = PublicStatistic(seen=report, scale=0.5)
     statistic = told.statistic(report, np.array([[1.0, 0.0]]), np.array([1.0]), None, NoRandomness())
@@ -165,7 +156,6 @@ def test_public_features_are_told_in_their_scale() -> None:
 
 
 def test_every_coordinate_of_a_shuffled_report_may_spend_the_same_tail() -> None:
-    """Tails of a report's discrete noise are shared out among its coordinates, and no longer those of each."""
     one, many = (
         shuffled_event(GaussianEvent(std=4.0, sensitivity=1.0, dim=dim, grid=2.0**-18), 50) for dim in (1, 10**5)
     )
@@ -175,7 +165,6 @@ def test_every_coordinate_of_a_shuffled_report_may_spend_the_same_tail() -> None
 
 
 def test_a_quick_opening_begins_near_the_central_noise() -> None:
-    """What is proposed for a batch is not so many times the central noise, on the lattice of calibration.md A.4."""
     vectors = protocol_for(bd.protocols.Privacy(model="shuffle", budget=BUDGET), Ball(dim=400), 64, quick=True)
     std = 1.011 * 2.0 / BUDGET.mu()
     assert isinstance(vectors, ShuffleBinomial)
@@ -186,7 +175,6 @@ def test_a_quick_opening_begins_near_the_central_noise() -> None:
 
 
 def test_a_wanted_std_is_compared_on_the_lattice_of_its_domain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison shows the counts of a finer or coarser lattice than a batch of that noise would have."""
     monkeypatch.setattr(comparison, "PROTOCOL_NAMES", ("central_gaussian", "shuffle_binomial"))
     domain = Ball(dim=400)
     _, row = comparison.compare_protocols_at_std(domain=domain, std=8.0, delta=1e-5, batch=64, mechanism="tree")
@@ -196,7 +184,6 @@ def test_a_wanted_std_is_compared_on_the_lattice_of_its_domain(monkeypatch: pyte
 
 
 def test_rows_of_a_comparison_are_for_every_participation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison shows directions for one participation, or less noise than a stream has."""
     shared: Any = {"domain": Ball(dim=3), "budget": BUDGET, "participations": 2}
     monkeypatch.setattr(comparison, "PROTOCOL_NAMES", ("central_gaussian", "central_continual", "local_unit"))
     _, stream, unit = comparison.compare_protocols(batch=16, mechanism="tree", **shared)

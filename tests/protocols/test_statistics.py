@@ -60,7 +60,6 @@ def extreme_rows(domain: LinearReport, rows: int) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("clip", [True, False])
 def test_tiny_diagonals_are_no_reports_of_nothing(clip: bool) -> None:
-    """A report whose features nearly vanish and whose products do not is admitted as NaN."""
     try:
         admitted = LinearReport(features=2).admit([[0, 0, 1e-300, 0, 1e200]], clip=clip)
     except BandannaError:
@@ -83,7 +82,6 @@ def test_squares_do_not_overflow() -> None:
 @pytest.mark.parametrize("reward_bound", [0.3, 1.0, 5.0])
 @pytest.mark.often(of=lambda features, reward_bound: reward_bound == (0.3, 5.0, 1.0)[features // 2])
 def test_rows_of_every_magnitude_become_reports(features: int, reward_bound: float) -> None:
-    """Some row is admitted as something that is not the report of features in the unit ball and a bounded reward."""
     domain = LinearReport(features=features, reward_bound=reward_bound)
     values = domain.admit(extreme_rows(domain, 3000)).values
     assert np.all(np.isfinite(values))
@@ -100,7 +98,6 @@ def test_rows_of_every_magnitude_become_reports(features: int, reward_bound: flo
 
 @pytest.mark.parametrize("features", [1, 2, 4])
 def test_counts_of_every_magnitude_stay_in_range(features: int) -> None:
-    """An extreme statistic leads to a negative count, or one beyond the largest: a message that names its sender."""
     domain, users = LinearReport(features=features), 3000
     protocol = ShuffleBinomial(domain=domain, noise=BinomialNoise(scale=7.3, trials=5, users=users))
     counts = protocol.device.message(protocol.admit(extreme_rows(domain, users)), fast())
@@ -124,7 +121,6 @@ def by_hand(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None
 @each_batch
 @pytest.mark.parametrize("path", ["messages", "law"])
 def test_statistics_made_by_hand_are_checked(protocol: BatchProtocol, path: str) -> None:
-    """Values outside of the domain are released because somebody wrapped them in a Statistic."""
     for clip in (True, False):
         with pytest.raises(InvalidStatistic, match="a point of"):
             protocol.release(by_hand(outside()), fast(), path=path, clip=clip)
@@ -137,7 +133,6 @@ def test_statistics_made_by_hand_are_checked(protocol: BatchProtocol, path: str)
 
 @each_batch
 def test_groups_made_by_hand_are_checked(protocol: BatchProtocol) -> None:
-    """Groups of users outside of the domain are released as they are."""
     rows, counts = outside()[:2], np.array([2, 4])
     protocol.release(by_hand(DOMAIN.project(rows), counts), fast(), path="law")
     with pytest.raises(InvalidStatistic, match="a point of"):
@@ -145,7 +140,6 @@ def test_groups_made_by_hand_are_checked(protocol: BatchProtocol) -> None:
 
 
 def test_statistics_made_by_hand_are_checked_in_streams() -> None:
-    """A continual release takes values outside of the domain because somebody wrapped them in a Statistic."""
     with pytest.raises(InvalidStatistic, match="a point of"):
         CONTINUAL.release(CONTINUAL.begin(), by_hand(outside()), fast())
 
@@ -167,7 +161,6 @@ def test_groups_send_no_messages(protocol: BatchProtocol) -> None:
 
 @pytest.mark.parametrize("protocol", [*BATCH[1:], CONTINUAL], ids=title)
 def test_guarantees_over_batches_say_so(protocol: Protocol) -> None:
-    """A guarantee that needs a user's participations in different batches does not say it, or another does."""
     needed = protocol.name in ("central_gaussian", "shuffle_gaussian", "shuffle_binomial", "central_continual")
     assert ("(at most 2, each in another batch)" in str(protocol.guarantee)) == needed
     assert protocol.guarantee.to_dict()["batches"] == needed
@@ -175,7 +168,6 @@ def test_guarantees_over_batches_say_so(protocol: Protocol) -> None:
 
 @pytest.mark.parametrize("protocol", BATCH[1:], ids=title)
 def test_one_participation_needs_no_condition(protocol: BatchProtocol) -> None:
-    """A guarantee for one participation speaks of several batches."""
     once = replace(protocol, participations=1)
     assert "another batch" not in str(once.guarantee)
     assert "in each participation" in str(once.guarantee)

@@ -126,12 +126,10 @@ def sources() -> dict[str, str]:
 
 
 def test_every_role_runs_its_own_code_only(sources: dict[str, str]) -> None:
-    """Neither a device nor a mixer nor an analyzer reaches code of a role that it must not know."""
     assert find_breaches(read_definitions(sources)) == []
 
 
 def test_every_party_of_a_protocol_has_its_role(sources: dict[str, str]) -> None:
-    """What a protocol returns as its device, mixer and analyzer is held to the boundary."""
     definitions, roles = read_definitions(sources), {"device": "randomizer", "mixer": "mixer", "analyzer": "analyzer"}
     found = 0
     for name, source in sources.items():
@@ -158,7 +156,6 @@ def test_every_party_of_a_protocol_has_its_role(sources: dict[str, str]) -> None
     ],
 )
 def test_a_role_that_runs_the_code_of_another_is_reported(sources: dict[str, str], code: str, role: str) -> None:
-    """A forbidden call, direct or through a helper, and a forbidden field are found."""
     synthetic = (
         "from bandanna.device.randomizers import NoisyVector, encode_on_lattice\n"
         "from bandanna.protocols import gaussian\n"

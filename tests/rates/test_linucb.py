@@ -25,7 +25,6 @@ SHORT = {
 @pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.full)], ids=["short", "long"])
 @pytest.mark.parametrize("name", LINES)
 def test_regret_grows_at_the_rate_of_its_theorem(name: str, short: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The slope of log regret in log T differs from the theorem's exponent by more than 0.08."""
     steps, horizon = SHORT[name] if short else (STEPS, HORIZON)
     monkeypatch.setattr(paper, "STEPS", steps)
     (line,) = scaling(algorithms=[name], n_seeds=10, points=2, horizon=horizon)

@@ -19,7 +19,6 @@ def figure(**fields: Any) -> Figure:
 
 
 def test_options_have_defaults_and_others_are_refused() -> None:
-    """A default is not used, one that is given is overruled by it, or an option that is not there is taken."""
     found = figure().find(epsilon=2.0)
     assert (found["n_seeds"], found["epsilon"], found["jobs"]) == (3, 2.0, 1)
     with pytest.raises(InvalidArgument, match=r"--delta = 1.*fig takes --seeds, --epsilon only"):
@@ -30,7 +29,6 @@ def test_options_have_defaults_and_others_are_refused() -> None:
 
 
 def test_columns_show_keys_in_their_format() -> None:
-    """A title, a key or a format is not what the column says; nothing is not a dash, or a word has a format."""
     table = figure(columns=("algorithm", "+-=stderr:,.1f", "true epsilon=true:.3g", "theory:g"))
     row = {"algorithm": "A", "stderr": 1234.56, "true": None, "theory": "polylog"}
     assert table.titles == ["algorithm", "+-", "true epsilon", "theory"]
@@ -44,7 +42,6 @@ def test_notes_are_said_once() -> None:
 
 
 def test_what_is_not_known_is_none() -> None:
-    """A row holds an infinity, or something was not run and has an end."""
     assert (finite(1.5), finite(float("inf")), finite(float("nan"))) == (1.5, None, None)
     assert set(ending(None).values()) == {None}
 

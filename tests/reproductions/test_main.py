@@ -49,7 +49,6 @@ def run(figure: str, *arguments: str) -> Result:
 @pytest.mark.often(of=lambda figure: figure != "fig1")  # which is fig2 at other sizes
 @pytest.mark.parametrize("figure", SCALES)
 def test_json_is_what_was_agreed(figure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JSON is not strict, has other keys than agreed, or something else is printed or written beside it."""
     monkeypatch.chdir(tmp_path)
     done = run(figure, "--json")
     assert done.exit_code == 0
@@ -77,14 +76,12 @@ def test_a_table_and_figures(figure: str, tmp_path: Path) -> None:
 
 
 def test_json_with_a_folder_draws_too(tmp_path: Path) -> None:
-    """With --json and --out, JSON alone is printed, but there are no figures."""
     done = run("fig2", "--json", "--out", str(tmp_path))
     strict(done.stdout)
     assert len(list(tmp_path.glob("fig2-*.svg"))) == 4
 
 
 def test_what_is_not_there_is_named() -> None:
-    """Another paper or figure is not refused by its name, or before anything is run."""
     for words in (["000", "fig3"], ["017", "fig1"]):
         assert isinstance(CliRunner().invoke(app, [*words]).exception, InvalidArgument)
 
@@ -103,7 +100,6 @@ def test_what_is_not_there_is_named() -> None:
     ],
 )
 def test_an_option_that_a_figure_does_not_have_is_refused(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    """A budget that the figure ignores is taken, and its table looks like what was asked for."""
     done = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "figures")])
     assert isinstance(done.exception, InvalidArgument)
     assert str(done.exception).startswith(f"{arguments[2]} = ")
@@ -115,7 +111,6 @@ def test_an_option_that_a_figure_does_not_have_is_refused(arguments: tuple[str, 
 def test_a_place_that_takes_no_figures_is_found_before_the_work(
     out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder cannot be made or written, and that is found after hours of work."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     monkeypatch.setattr(Figure, "find", lambda *_, **__: pytest.fail("the work has begun"))
@@ -150,7 +145,6 @@ def test_misspelt_names() -> None:
 
 
 def test_what_there_is_is_listed() -> None:
-    """A figure, what it shows, or the default of an option is not listed; or other papers' are, where one was named."""
     everything = CliRunner().invoke(app, []).stdout
     for paper in PAPERS:
         for figure in figures(paper).values():

@@ -37,7 +37,6 @@ def rates() -> list[Rate]:
 
 
 def test_the_slope_of_a_power_is_its_exponent(rates: list[Rate]) -> None:
-    """A regret of T^0.6 does not have slope 0.6, or its rows are not its numbers."""
     document: dict[str, Any] = rates_and_slopes(rates)
     assert document["slopes"] == [{"algorithm": "A", "slope": pytest.approx(0.6), "theory": 0.6}]
     assert [row["horizon"] for row in document["rows"]] == [100, 1000, 10_000]
@@ -48,7 +47,6 @@ def test_the_slope_of_a_power_is_its_exponent(rates: list[Rate]) -> None:
 
 
 def test_a_slope_needs_every_point() -> None:
-    """A line with a point that is not known states a slope."""
     points = tuple(Curve(row={"n": n, "std": std}) for n, std in ((10, 1.0), (100, None)))
     assert Rate(arguments={}, theory=0.5, points=points, x="n", y="std").slope is None
 

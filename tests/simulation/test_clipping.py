@@ -54,7 +54,6 @@ each = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 @each
 @pytest.mark.parametrize("rounds", [None, 40], ids=["fixed", "fresh"])
 def test_it_is_said_when_most_reports_are_clipped(policy: Any, rounds: int | None) -> None:
-    """Features of norm 3 are learned from as if they had norm 1, without a word, or with one for each seed."""
     with pytest.warns(ClippingWarning, match="80 of 80 reports had to be clipped") as said:
         result = simulate(policy, world(3.0, rounds), n_seeds=2)
     assert len(said) == 1
@@ -64,7 +63,6 @@ def test_it_is_said_when_most_reports_are_clipped(policy: Any, rounds: int | Non
 
 @each
 def test_a_few_clipped_reports_are_counted_without_a_warning(policy: Any) -> None:
-    """Half of the reports are most of them, or a run without any says something."""
     result = simulate(policy, world(3.0, 40, short=20))
     assert int(result.clipped[0]) == 20
     assert ", 20 clipped," in str(result)
@@ -75,20 +73,17 @@ def test_a_few_clipped_reports_are_counted_without_a_warning(policy: Any) -> Non
 @pytest.mark.parametrize("rounds", [None, 40], ids=["fixed", "fresh"])
 @pytest.mark.parametrize("path", ["law", "messages"])
 def test_a_report_is_counted_once(policy: Any, rounds: int | None, path: str) -> None:
-    """A user with features and a reward out of range is two users."""
     with pytest.warns(ClippingWarning, match="40 of 40"):
         assert int(simulate(policy, world(3.0, rounds, reward=Always(value=2.0)), path=path).clipped[0]) == 40
 
 
 def test_rewards_alone_are_said_too() -> None:
-    """Rewards out of range are clipped without a word; an anytime policy keeps silent."""
     run = Anytime(first=LinUCB(dim=2, horizon=20, batch=10, privacy=none()))
     with pytest.warns(ClippingWarning, match="60 of 60"):
         simulate(run, world(0.5, None, reward=Always(value=7.0)), horizon=60)
 
 
 def test_the_warning_travels_between_processes() -> None:
-    """A worker's warning is lost, or says something else."""
     again = pickle.loads(pickle.dumps(ClippingWarning.of(1960, 2000)))
     assert str(again) == str(ClippingWarning.of(1960, 2000))
     assert "1,960 of 2,000" in str(again)

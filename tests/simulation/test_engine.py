@@ -48,7 +48,6 @@ def policy(name: str, horizon: int = 200, **changes: Any) -> LinUCB:
 @each
 @worlds
 def test_a_seed_gives_the_same_run_in_any_company(name: str, env: LinearContextual) -> None:
-    """Seed 2 among four is not the run of seed 2 alone."""
     many, alone = simulate(policy(name), env, n_seeds=4), simulate(policy(name), env, n_seeds=1, seed=2)
     np.testing.assert_allclose(many.regret[2], alone.regret[0], rtol=0, atol=1e-9)
     assert many.rewards[2] == alone.rewards[0]
@@ -58,7 +57,6 @@ def test_a_seed_gives_the_same_run_in_any_company(name: str, env: LinearContextu
 @each
 @worlds
 def test_regret_is_bounded_and_grows(name: str, env: LinearContextual) -> None:
-    """Regret falls, or exceeds the number of rounds, or its last checkpoint is not the horizon."""
     result = simulate(policy(name), env, n_seeds=3, checkpoints=17)
     assert result.checkpoints[-1] == 200
     assert result.regret.shape == (3, len(result.checkpoints))
@@ -70,7 +68,6 @@ def test_regret_is_bounded_and_grows(name: str, env: LinearContextual) -> None:
 @worlds
 @pytest.mark.parametrize("name", ["local", "shuffle", "central-blt"])
 def test_infinite_epsilon_is_no_noise(name: str, env: LinearContextual) -> None:
-    """With epsilon = infinity a private policy does not act as the clear one on the same schedule."""
     privacy, batch = CHANNELS[name]
     makers = {"local": local, "shuffle": shuffle, "central-blt": central}
     unlimited = makers[name](epsilon=math.inf, delta=1e-5)
@@ -85,7 +82,6 @@ def test_infinite_epsilon_is_no_noise(name: str, env: LinearContextual) -> None:
 @worlds
 @pytest.mark.parametrize("name", ["shuffle", "shuffle-gaussian", "local", "central-blt"])
 def test_law_and_messages_agree_in_distribution(name: str, env: LinearContextual) -> None:
-    """The aggregate law gives other regrets than running every message (two-sample KS, false alarm 1e-4 each)."""
     n_seeds = 150
     shortcut = simulate(policy(name, 100), env, n_seeds=n_seeds)
     plain = simulate(policy(name, 100), env, n_seeds=n_seeds, seed=1000, path="messages")
@@ -107,7 +103,6 @@ def test_fixed_arms_of_bounded_rewards() -> None:
 
 
 def test_a_shorter_last_batch_is_not_released() -> None:
-    """130 rounds in batches of 50 release two batches, and the last 30 rounds still count."""
     result = simulate(LinUCB(dim=3, horizon=130, batch=50, privacy=bd.none()), FRESH, n_seeds=2)
     assert result.releases == 2
     assert result.checkpoints[-1] == 130
@@ -115,13 +110,11 @@ def test_a_shorter_last_batch_is_not_released() -> None:
 
 @pytest.mark.parametrize("env", [None, "LinearContextual", bd.none(), LinearContextual])
 def test_what_is_no_environment_is_refused(env: Any) -> None:
-    """Something else than an environment fails far from where it was given, without its name."""
     with pytest.raises(InvalidArgument, match=r"env must be an Environment"):
         simulate(LinUCB(dim=2, horizon=10, batch=5, privacy=bd.none()), env)
 
 
 def test_a_class_is_no_policy() -> None:
-    """Who gives a class where its instance is meant reads about metaclasses."""
     world = bd.environments.LinearContextual(dim=3, n_arms=4)
     called = r"policy must be a Policy: .*; a class is none: LinTS\(...\) makes one$"
     for act in (lambda: bd.simulate(bd.LinTS, world), lambda: bd.Agent(policy=bd.LinTS)):  # type: ignore[arg-type]

@@ -44,7 +44,6 @@ POLICIES: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("policy", "env"), POLICIES)
 def test_a_seed_gives_the_same_run_in_any_company(policy: Any, env: Any) -> None:
-    """Seed 6 runs differently alone and among others; or the result is not what a run of that length has."""
     many, alone = simulate(policy, env, n_seeds=3, seed=5), simulate(policy, env, n_seeds=1, seed=6)
     assert np.array_equal(many.regret[1], alone.regret[0])
     assert many.rewards[1] == alone.rewards[0]
@@ -85,7 +84,6 @@ SCALE = FiniteArms(means=(0.1, 0.5), reward=ClippedGaussian(std=0.5, low=-1.0, h
     ],
 )
 def test_episodes_in_one_draw_have_the_law_of_single_rounds(policy: Any, env: Any) -> None:
-    """path="law" has another law than rounds one by one, in regret, rewards or clips; false alarms 1e-4 each."""
     law = simulate(policy, env, n_seeds=600)
     rounds = simulate(policy, env, n_seeds=200, seed=10_000, path="messages")  # 600 and 200 tell as much as 300 and 300
     for one, two in ((law.final_regret, rounds.final_regret), (law.rewards, rounds.rewards)):
@@ -114,7 +112,6 @@ def test_speculative_chunks_are_the_rounds_one_by_one(privacy: Privacy, kind: An
 
 
 def test_a_trillion_rounds_are_as_many_steps_as_there_are_episodes() -> None:
-    """A run of 10^12 rounds does not end, overflows, or its regret does not grow like the logarithm."""
     env = FiniteArms(means=(0.75, 0.625, 0.5))
     for policy in (
         UCBEpisodes(n_arms=3, horizon=10**12, privacy=central(rho=1.0)),
@@ -167,7 +164,6 @@ def test_edges_of_the_other_trust_models(means: tuple[float, ...], size: str) ->
 
 
 def test_a_large_epsilon_comes_close_to_no_noise() -> None:
-    """epsilon to infinity is not nearly the policy without noise: regret differs by more than a tenth, or a switch."""
     env = FiniteArms(means=(0.1, 0.9))
     bare = simulate(Elimination(n_arms=2, horizon=5000, privacy=none()), env, n_seeds=20).mean()[-1]
     for policy in (
@@ -190,7 +186,6 @@ def test_a_large_epsilon_comes_close_to_no_noise() -> None:
 
 
 def test_infinite_rho_gives_the_very_runs_without_noise() -> None:
-    """rho to infinity is not the policy without privacy."""
     for one, two, env in (
         (
             UCBEpisodes(n_arms=3, horizon=500, privacy=none()),
@@ -208,7 +203,6 @@ def test_infinite_rho_gives_the_very_runs_without_noise() -> None:
 
 
 def test_rewards_outside_of_the_declared_range_are_clipped_and_counted() -> None:
-    """An out-of-range reward enters a statistic, or is not counted."""
     env = FiniteArms(means=(0.0, 0.5), reward=ClippedGaussian(std=1.0, low=-2.0, high=2.0, levels=41))
     for policy in (
         UCBEpisodes(n_arms=2, horizon=500, privacy=central(rho=1.0)),
@@ -223,7 +217,6 @@ def test_rewards_outside_of_the_declared_range_are_clipped_and_counted() -> None
 
 
 def test_worlds_that_do_not_fit() -> None:
-    """Finite-armed policies run in worlds whose arms change, or with another number of arms."""
     fresh = LinearContextual(dim=3, n_arms=3)
     for policy in (
         UCB1(n_arms=3, horizon=10),
@@ -237,7 +230,6 @@ def test_worlds_that_do_not_fit() -> None:
 
 
 def test_an_episode_that_the_end_cuts_short_is_not_released() -> None:
-    """What ends with the run is released for nothing, or a run that is over goes on releasing."""
     policy = UCBEpisodes(n_arms=1, horizon=100, privacy=central(rho=1.0))
     for rounds, released in ((10, 4), (16, 4), (17, 5)):  # 1 + 1 + 2 + 4 = 8 rounds, then 8; the last decides nothing
         result = simulate(policy, FiniteArms(means=(0.5,)), n_seeds=2, horizon=rounds)

@@ -61,7 +61,6 @@ def test_blocks_with_fresh_contexts_decide_as_a_loop() -> None:
 @pytest.mark.parametrize("preset", ["published", "corrected"])
 @pytest.mark.parametrize("kind", [GLMUCB, GLOC, ECOLog])
 def test_seeds_side_by_side_are_single_seeds(kind: type, preset: str) -> None:
-    """A seed would depend on its company."""
     env = GeneralisedLinear(dim=4, n_arms=6, link="logistic", norm=2.0)
     policy = kind(**LOGISTIC, preset=preset)
     result = simulate(policy, env, n_seeds=2, seed=5)
@@ -74,7 +73,6 @@ def test_seeds_side_by_side_are_single_seeds(kind: type, preset: str) -> None:
 
 @pytest.mark.parametrize("preset", ["published", "corrected"])
 def test_ecolog_steps_in_company_are_steps_alone(preset: str) -> None:
-    """A replicate's iterate would move on, by what its accuracy allows, while another one's is still being found."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 5, 2)) / 3
     outcomes = (x[..., 0] > 0).astype(float)  # separable: the ball is met
@@ -103,7 +101,6 @@ def test_published_exploration_counts(rounds: int) -> None:
 @pytest.mark.parametrize("kind", [GLMUCB, GLOC, ECOLog, RSGLinUCB])
 @pytest.mark.parametrize("preset", ["published", "corrected"])
 def test_equal_arms_and_certain_rewards_are_harmless(kind: type, preset: str) -> None:
-    """All arms equal, rewards all 0 or all 1 (separable data, saturated links): a NaN or a warning would appear."""
     arms = np.tile([0.6, 0.8], (4, 1))
     for value in (0.0, 1.0):
         env = ArrayEnvironment(arms=np.tile(arms, (60, 1, 1)), means=np.full((60, 4), value))
@@ -116,7 +113,6 @@ def test_equal_arms_and_certain_rewards_are_harmless(kind: type, preset: str) ->
 
 
 def test_a_kappa_below_every_slope_is_refused() -> None:
-    """A bound on 1/mu' that no arm can keep would pass, and make every confidence set too small."""
     with pytest.raises(InvalidArgument, match=r"kappa must be .* at least 1/sup mu' = 4.*, got 3.9"):
         GLOC(dim=2, horizon=10, kappa=3.9)
     assert GLOC(dim=2, horizon=10, kappa=4.0).curvature == 4.0

@@ -36,7 +36,6 @@ class Broken:
 
 @pytest.mark.parametrize("name", ["GLM-JDP", "GLM-SDP", "RS-GLinUCB", "B-GLinUCB", "GLM-UCB", "GLOC", "ECOLog"])
 def test_fixed_arms_and_rewards_that_are_not_numbers(name: str) -> None:
-    """Arms that stay would fail, or have one reward for all users; a reward that is no number would be learned from."""
     budget = {"epsilon": 4.0, "delta": 1e-3} if name in ("GLM-JDP", "GLM-SDP") else {}
     policy = make(name, dim=2, horizon=80, link="logistic", parameter_bound=1.0, **budget)
     arms, theta = np.array([[1.0, 0.0], [0.6, 0.8]]), [0.5, 0.4]
@@ -52,7 +51,6 @@ def test_fixed_arms_and_rewards_that_are_not_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["GLM-JDP", "GLM-SDP", "GLOC"])
 def test_rewards_out_of_range_are_clipped_and_counted(name: str) -> None:
-    """A reward beyond [0, R] would be learned from as it is, or be clipped without being counted."""
     budget = {} if name == "GLOC" else {"epsilon": 4.0, "delta": 1e-3}
     policy = make(name, dim=2, horizon=80, link="logistic", parameter_bound=1.0, **budget)
     arms = np.tile([[0.6, 0.8], [0.6, 0.8]], (80, 1, 1))
@@ -86,7 +84,6 @@ def test_parts_change_nothing(name: str, path: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_noise_is_held_for_some_rounds_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """GLM-JDP would hold d(d+1) numbers for every round of every seed: 8 times the data that it needs, at d = 8."""
     monkeypatch.setattr(glm_rounds, "_BYTES", 1 << 19)
     policy = make("GLM-JDP", dim=8, horizon=4000, link="logistic", parameter_bound=1.0, epsilon=8.0, delta=0.01)
     _ = policy.guarantee
@@ -100,7 +97,6 @@ def test_noise_is_held_for_some_rounds_at_a_time(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("preset", ["tuned", "greedy", "paper"])
 def test_an_arm_of_zeros_is_an_arm(preset: str) -> None:
-    """An arm without features would give a NaN, by which all arms of its round seem eliminated: the first is played."""
     rng = np.random.default_rng(0)
     arms = rng.uniform(-0.5, 0.5, (300, 3, 2))
     arms[:, 0] = 0.0

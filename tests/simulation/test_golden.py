@@ -37,7 +37,6 @@ def often(run: GoldenRun) -> bool:
 @pytest.mark.often(of=often)
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.key)
 def test_a_run_is_the_one_that_it_was(run: GoldenRun) -> None:
-    """A rewrite draws other numbers, in another order, or computes something else from them, or loses a user."""
     result = run.simulate()
     found, stored = run.numbers(result), dict(STORED[run.key])
     regret = np.array(found.pop("regret"), dtype=float)
@@ -65,6 +64,5 @@ def _every_user_took_an_arm(run: GoldenRun, result: bd.simulation.Result) -> Non
 
 
 def test_every_algorithm_is_among_them() -> None:
-    """A name has no golden run, or a run no numbers."""
     assert {run.name for run in RUNS} == set(ALGORITHMS)
     assert {run.key for run in RUNS} == set(STORED)

@@ -27,7 +27,6 @@ paths = pytest.mark.parametrize("path", ["law", "messages"])
 @paths
 @pytest.mark.parametrize("fixed", [True, False])
 def test_one_arm_has_no_regret(privacy: Privacy, path: str, fixed: bool) -> None:
-    """With a single arm there is regret, or the run fails."""
     policy = LinUCB(dim=3, horizon=40, privacy=privacy, batch=20)
     result = simulate(policy, LinearContextual(dim=3, n_arms=1, fixed=fixed), n_seeds=2, path=path)
     assert not np.any(result.regret)
@@ -44,7 +43,6 @@ def test_one_dimension(privacy: Privacy, fixed: bool) -> None:
 
 @models
 def test_a_horizon_shorter_than_a_batch_is_refused_by_name(privacy: Privacy) -> None:
-    """A policy that would never learn starts; a horizon of one batch does not."""
     with pytest.raises(InvalidArgument, match="horizon"):
         simulate(LinUCB(dim=2, horizon=19, privacy=privacy, batch=20), LinearContextual(dim=2, n_arms=3))
     assert (
@@ -82,7 +80,6 @@ class BrokenEnvironment(Environment):
 @models
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_named(privacy: Privacy, bad: float) -> None:
-    """A feature that is not finite decides an action, even of another arm, or the error does not say where it was."""
     BAD[0] = bad
     with pytest.raises(InvalidStatistic, match=r"contexts\[0, 7, 2, 1\]"):
         simulate(LinUCB(dim=2, horizon=40, privacy=privacy, batch=20), BrokenEnvironment(dim=2, n_arms=4))
@@ -119,7 +116,6 @@ def test_rewards_out_of_range(privacy: Privacy, path: str, fixed: bool) -> None:
 
 @models
 def test_features_out_of_range_are_clipped_and_counted(privacy: Privacy) -> None:
-    """Features beyond the unit ball are not clipped, or not counted, with fixed arms or arms of every round."""
     for arms in (np.full((3, 2), 2.0), np.full((40, 3, 2), 2.0)):
         env = ArrayEnvironment(arms=arms, means=np.full(3, 0.5))
         with pytest.warns(ClippingWarning, match="40 of 40"):
@@ -128,7 +124,6 @@ def test_features_out_of_range_are_clipped_and_counted(privacy: Privacy) -> None
 
 
 def test_sums_plus_noise_are_the_released_sums() -> None:
-    """Fixed arms by exact sums and noise drawn by itself act otherwise than release by release (rewards one by one)."""
     env = LinearContextual(dim=3, n_arms=6, fixed=True, reward=Bounded(width=0.1))
     for privacy in (none(), central(**BUDGET), central(**BUDGET, mechanism="tree"), local(epsilon=50.0, delta=1e-5)):
         policy = LinUCB(dim=3, horizon=100, privacy=privacy, batch=1, width=0.1)
@@ -178,7 +173,6 @@ class CarelessEnvironment(Environment):
     ],
 )
 def test_a_world_with_wrong_shapes_or_means_is_named(mistake: str, named: str, fixed: bool) -> None:
-    """One's own world with a forgotten axis, or a mean that is no probability, runs, or its mistake is not named."""
     MISTAKE[0] = mistake
     with pytest.raises(InvalidStatistic, match=named):
         simulate(
@@ -190,6 +184,5 @@ def test_a_world_with_wrong_shapes_or_means_is_named(mistake: str, named: str, f
 
 @pytest.mark.parametrize("seed", [-1, 1.5, np.random.default_rng(0)], ids=["negative", "fraction", "generator"])
 def test_a_seed_is_a_whole_number(seed: Any) -> None:
-    """A seed that is none is refused without its name."""
     with pytest.raises(InvalidArgument, match=r"seed = .* whole number"):
         simulate(LinUCB(dim=2, horizon=4, privacy=none()), LinearContextual(dim=2, n_arms=3), seed=seed)

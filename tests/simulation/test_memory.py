@@ -50,7 +50,6 @@ def _in_its_own_world(privacy: Privacy, world: str) -> bool:
 def test_memory_does_not_grow_with_the_horizon(
     privacy: Privacy, world: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight times as many rounds need more memory: something of every user is kept."""
     if rounds == 6_000:  # a batch has several parts all the same
         monkeypatch.setattr(fixed_batches, "_PART", 512)
         monkeypatch.setattr(fixed_batches, "_PART", 512)

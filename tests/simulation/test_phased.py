@@ -107,7 +107,6 @@ def test_noise_is_what_the_budget_asks(name: str, path: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_seeds_are_the_same_in_any_company(name: str) -> None:
-    """A seed gives another run beside other seeds."""
     policy = make(name, dim=3, horizon=600, **NAMES[name])
     several, alone = simulate(policy, PEOPLE, n_seeds=3, seed=4), simulate(policy, PEOPLE, n_seeds=1, seed=6)
     np.testing.assert_array_equal(several.regret[2], alone.regret[0])
@@ -124,7 +123,6 @@ def test_best_action_survives(n_seeds: int) -> None:
 
 
 def test_a_lost_best_action_is_noticed() -> None:
-    """`best_kept` says that the best action is left where it is not, or `active` counts others than are left."""
     policy = make("LDP-DPE", dim=3, horizon=600, width=0.0, **BUDGET)  # only the seeming best of a noisy phase stays
     counts = simulate(policy, PEOPLE, n_seeds=40, checkpoints=1).counts
     np.testing.assert_array_equal(counts["active"], 1)
@@ -133,7 +131,6 @@ def test_a_lost_best_action_is_noticed() -> None:
 
 @pytest.mark.parametrize("name", ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU"])
 def test_communication_is_the_papers_sum(name: str) -> None:
-    """C(T) is not the sum of |U_l| N_l (2): here nothing is left out, so N_l is three numbers, or their bits."""
     policy = make(name, dim=3, horizon=700, **({} if name == "DPE-FixedU" else NAMES[name]))
     arms = np.eye(3)
     counts = simulate(policy, Population(arms=arms, theta=[0.0, 0.0, 0.0])).counts
@@ -192,7 +189,6 @@ def test_clips_are_counted(name: str, path: str) -> None:
 
 
 def test_population_must_be_large_enough() -> None:
-    """A schedule that needs more clients than there are is run, or the error does not say how many it needs."""
     policy = PhasedElimination(dim=3, horizon=1000, privacy=none())
     needed = policy.clients_needed
     with pytest.raises(InvalidArgument, match=f"at least {needed} users"):
@@ -204,7 +200,6 @@ def test_population_must_be_large_enough() -> None:
 
 
 def test_cost_does_not_grow_with_the_rounds() -> None:
-    """10^9 rounds cannot be simulated, or more clients are asked than the schedule says."""
     policy = make("DPE", dim=3, horizon=10**9, alpha=0.4)
     result = simulate(policy, PEOPLE, n_seeds=2)
     assert result.horizon == 10**9
@@ -213,7 +208,6 @@ def test_cost_does_not_grow_with_the_rounds() -> None:
 
 
 def test_clients_are_not_all_held_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A phase's memory grows with its clients, or what shuffled clients send depends on how many come at once."""
     policy = make("SDP-DPE", dim=3, horizon=600, **BUDGET)
     together = simulate(policy, PEOPLE, n_seeds=2)
     monkeypatch.setattr(population, "_BLOCK", 21)
@@ -252,7 +246,6 @@ def test_degenerate_sets_and_short_horizons(arms: list[list[float]], name: str, 
 
 
 def test_only_the_zero_action_is_left() -> None:
-    """A set from which everything but the action 0 has gone cannot be played on."""
     arms, theta = [[0.0, 0.0], [0.9, 0.0]], [-1.0, 0.0]
     result = simulate(make("DPE", dim=2, horizon=5000), Population(arms=arms, theta=theta), n_seeds=2)
     np.testing.assert_array_equal(result.counts["active"], 1)
@@ -268,7 +261,6 @@ def test_regret_and_reward_add_up() -> None:
 
 
 def test_infinite_budget_is_no_privacy() -> None:
-    """A policy with epsilon = infinity differs from the one without privacy."""
     plain = simulate(make("DPE", dim=3, horizon=3000), PEOPLE, n_seeds=4)
     for name in ("CDP-DPE", "LDP-DPE", "SDP-DPE"):
         free = simulate(make(name, dim=3, horizon=3000, epsilon=math.inf, delta=1e-3), PEOPLE, n_seeds=4)
@@ -276,7 +268,6 @@ def test_infinite_budget_is_no_privacy() -> None:
 
 
 def test_trust_costs_what_the_paper_says() -> None:
-    """Regret does not fall with epsilon, or the local model is not the dearest, or shuffling is far from central."""
     regret = {}
     for epsilon in (1.0, 10.0):
         for name in ("CDP-DPE", "SDP-DPE", "LDP-DPE"):
@@ -290,7 +281,6 @@ def test_trust_costs_what_the_paper_says() -> None:
 
 
 def test_clients_alike_are_a_linear_bandit() -> None:
-    """With sigma = 0, privacy costs more than a lower-order term (privacy for free, section VII-A of the paper)."""
     alike = Population(dim=3, n_arms=8, sigma=0.0)
     horizon = 300_000
     clear = simulate(make("DPE", dim=3, horizon=horizon, sigma=0.0), alike, n_seeds=10, checkpoints=1)

@@ -23,7 +23,6 @@ from benchmarks.clock import peak
 
 
 def test_many_arms_of_many_features_have_no_tables() -> None:
-    """2,000 arms of 50 features take the 21 MB of their products, twice, beside 0.8 MB of features."""
     env, policy = LinearContextual(dim=50, n_arms=2000, fixed=True), LinUCB(dim=50, horizon=20, privacy=none())
     simulate(policy, env, horizon=2)  # what is made once
     assert peak(lambda: simulate(policy, env)) < 12 << 20
@@ -33,7 +32,6 @@ def test_many_arms_of_many_features_have_no_tables() -> None:
 
 
 def test_tables_are_no_larger_than_stated() -> None:
-    """A table is made beyond its bound, which does not depend on the number of seeds, or is not made within."""
     for n_arms in (600, 700):  # of 210 products: 0.96 and 1.12 MiB
         env, policy = LinearContextual(dim=20, n_arms=n_arms, fixed=True), LinUCB(dim=20, horizon=20, privacy=none())
         for seeds in ([0], [0, 1, 2]):
@@ -44,7 +42,6 @@ def test_tables_are_no_larger_than_stated() -> None:
 
 @pytest.mark.parametrize("name", ["LinUCB", "LinUCB-JDP-batched", "LinTS", "LinUCB-SDP-Vec"])
 def test_runs_are_the_same_without_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is computed arm by arm is not what the tables say."""
     options: dict[str, Any] = {} if name in ("LinUCB", "LinTS") else {"epsilon": 1.0, "delta": 1e-5}
     policy, env = make(name, dim=4, horizon=300, **options), LinearContextual(dim=4, n_arms=30, fixed=True)
     whole = simulate(policy, env, n_seeds=3)
@@ -55,7 +52,6 @@ def test_runs_are_the_same_without_tables(name: str, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("dim", [2, 5])
 def test_the_kernel_has_no_table_of_many_arms(dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With more products than the kernel tabulates it plays another run."""
     n_arms, results = (1 << 17) // (dim * (dim + 1) // 2) + 7, []
     policy = LinUCB(dim=dim, horizon=40, privacy=central(epsilon=1.0, delta=1e-5), batch=1)
     for least in (1, math.inf):

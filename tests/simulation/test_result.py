@@ -58,7 +58,6 @@ def one_seed() -> Result:
 
 
 def test_statistics_are_those_of_the_standard_library() -> None:
-    """Mean or standard error at some checkpoint differs from `statistics` on the same numbers."""
     measured = result()
     columns = measured.regret.T.tolist()
     assert measured.mean() == pytest.approx([statistics.fmean(column) for column in columns], rel=1e-14)
@@ -101,7 +100,6 @@ def test_summary_of_a_simulation() -> None:
 
 
 def test_what_is_unknown_is_none() -> None:
-    """One seed has a standard error, or numbers that nobody recorded are counted."""
     summary = replace(one_seed(), users=None, numbers_per_user=None).to_dict()
     assert summary["stderr"] is None
     assert summary["communication"] == {"users": 20, "bits_per_user": 7, "bits": 140, "numbers": None}
@@ -122,7 +120,6 @@ def test_text() -> None:
 
 
 def test_text_of_one_seed_without_a_name() -> None:
-    """One seed shows a spread, or a result without a name shows no trust model."""
     assert str(replace(one_seed(), name="")).startswith("shuffle: regret 4.5 (one seed) after 20 rounds")
 
 
@@ -147,7 +144,6 @@ def test_equality_sees_every_field(change: dict[str, Any]) -> None:
 
 
 def test_nan_is_equal_to_itself() -> None:
-    """A result with NaN differs from its copy."""
     assert result(regret=np.full((3, 4), np.nan)) == result(regret=np.full((3, 4), np.nan))
 
 
@@ -159,7 +155,6 @@ def test_shapes_must_agree(field: str) -> None:
 
 
 def test_an_empty_result_is_refused() -> None:
-    """A result without seeds or without checkpoints is made."""
     with pytest.raises(InvalidArgument, match="seeds"):
         result(seeds=())
     with pytest.raises(InvalidArgument, match="checkpoints"):
@@ -168,7 +163,6 @@ def test_an_empty_result_is_refused() -> None:
 
 @pytest.mark.parametrize(("horizon", "wanted"), [(1, 200), (7, 3), (200, 200), (1000, 17)])
 def test_checkpoints_end_at_the_horizon(horizon: int, wanted: int) -> None:
-    """The horizon is not the last checkpoint, or rounds repeat."""
     marks = checkpoints_for(horizon, wanted)
     assert marks[-1] == horizon
     assert marks[0] >= 1

@@ -110,7 +110,6 @@ def same_law(policy: Policy, env: Environment, plain: Callable[[np.random.Genera
 
 @pytest.mark.parametrize("rho", [0.05, pytest.param(math.inf, marks=pytest.mark.full)])
 def test_ucb_in_episodes_is_the_printed_algorithm(rho: float) -> None:
-    """AdaC-UCB or UCB-episodes has another law than Algorithm 4 of 004, round by round."""
     privacy = none() if math.isinf(rho) else central(rho=rho)
     std = 0.0 if math.isinf(rho) else 1 / math.sqrt(2 * rho)
     same_law(
@@ -127,7 +126,6 @@ def test_ucb_in_episodes_is_the_printed_algorithm(rho: float) -> None:
 
 
 def test_adap_ucb_is_the_printed_algorithm() -> None:
-    """AdaP-UCB has another law than its pseudo-code, round by round."""
     epsilon = 0.7
     same_law(
         UCBEpisodes(n_arms=3, horizon=600, privacy=central(epsilon=epsilon, delta=0.0)),
@@ -143,13 +141,11 @@ def test_adap_ucb_is_the_printed_algorithm() -> None:
 
 
 def test_dp_se_is_the_printed_algorithm() -> None:
-    """DP-SE has another law than its pseudo-code, round by round."""
     policy = Elimination(n_arms=3, horizon=9000, privacy=central(epsilon=0.1, delta=0.0), failure=0.5)
     same_law(policy, ENV, lambda rng: elimination(rng, 9000, 0.5, 10.0))
 
 
 def test_adac_gope_is_the_printed_algorithm() -> None:
-    """AdaC-GOPE has another law than Algorithm 2 of 004, round by round, on worlds that are drawn alike."""
     env = SphereArms(dim=2, n_arms=4)
     policy = GOPE(dim=2, horizon=2500, privacy=central(rho=0.05), failure=0.5)
     ours = simulate(policy, env, n_seeds=RUNS, checkpoints=1)

@@ -107,7 +107,6 @@ def test_a_simulation_comes_back(kind: str, model: str, tmp_path: Path) -> None:
 
 
 def test_csv_is_readable_by_others(tmp_path: Path) -> None:
-    """The CSV is not a JSON comment, a header and one row per seed and checkpoint."""
     original = simulated()
     original.to_csv(tmp_path / "r.csv")
     first, *rest = (tmp_path / "r.csv").read_text().splitlines()
@@ -119,7 +118,6 @@ def test_csv_is_readable_by_others(tmp_path: Path) -> None:
 
 
 def test_parquet_is_readable_by_others(tmp_path: Path) -> None:
-    """The Parquet file has no typed columns of seed, round and regret."""
     original = simulated()
     original.to_parquet(tmp_path / "r.parquet")
     table = importlib.import_module("pyarrow.parquet").read_table(tmp_path / "r.parquet")
@@ -154,7 +152,6 @@ def test_no_changed_byte_passes(tmp_path: Path) -> None:
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
-    """A Parquet file that was cut off, or whose numbers were changed, is read."""
     path = tmp_path / "r.parquet"
     simulated().to_parquet(path)
     content = path.read_bytes()
@@ -188,7 +185,6 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_file_is_refused_by_name(content: bytes, reason: str, tmp_path: Path) -> None:
-    """A file of something else is read, or the error does not say which file and why."""
     path = tmp_path / "other.csv"
     path.write_bytes(content)
     with pytest.raises(BandannaError, match=reason) as caught:
@@ -197,7 +193,6 @@ def test_a_wrong_file_is_refused_by_name(content: bytes, reason: str, tmp_path: 
 
 
 def test_places_that_cannot_be_used(tmp_path: Path) -> None:
-    """A missing file, a folder in place of a file, or a missing folder fails without naming the file."""
     for place in (tmp_path / "missing.csv", tmp_path):
         with pytest.raises(BandannaError, match="cannot be read") as caught:
             Result.load(place)
@@ -222,7 +217,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pyarrow, Parquet fails otherwise than by naming the extra `results`, or CSV fails too."""
     original, path = simulated(), tmp_path / "r.parquet"
     original.to_parquet(path)
     genuine = importlib.import_module

@@ -78,7 +78,6 @@ def policy(privacy: Any = PRIVACY["none"], **changes: Any) -> LinUCB:
 @pytest.mark.parametrize("fixed", [True, False], ids=["fixed", "fresh"])
 @pytest.mark.parametrize("reward", [None, Bounded(width=0.2)], ids=["bits", "bounded"])
 def test_a_seed_with_a_tie_is_the_same_in_any_company(privacy: Any, path: str, fixed: bool, reward: Any) -> None:
-    """The coins of one seed, or its having a choice, change the run of another that has none, or other ties."""
     env = Clinic(fixed=fixed, mixed=True, size=1.5, **({} if reward is None else {"reward": reward}))
     one = policy(privacy)  # calibrated once
     many = simulate(one, env, n_seeds=5, path=path)
@@ -111,7 +110,6 @@ def test_users_of_the_first_batch_choose_for_themselves(path: str, fixed: bool, 
 @each
 @pytest.mark.parametrize("reward", [None, Bounded(width=0.2)], ids=["bits", "bounded"])
 def test_ties_along_law_and_messages_agree_in_distribution(privacy: Any, reward: Any) -> None:
-    """An episode with tied arms has another law by its groups than by its messages. Seeded: no false alarms."""
     env = Clinic(mixed=True, **({} if reward is None else {"reward": reward}))
     law, messages = (
         simulate(policy(privacy, horizon=250), env, n_seeds=150, seed=seed, path=path, checkpoints=250)
@@ -124,7 +122,6 @@ def test_ties_along_law_and_messages_agree_in_distribution(privacy: Any, reward:
 
 
 def test_reports_of_tied_arms_are_counted_and_clipped_by_arm() -> None:
-    """The estimate after an episode of tied arms is not that of its users; clips are those of another arm."""
     with pytest.warns(ClippingWarning):
         result = simulate(policy(horizon=120), Clinic(size=1.5), n_seeds=3)
     np.testing.assert_array_equal(result.clipped, [120] * 3)
@@ -134,7 +131,6 @@ def test_reports_of_tied_arms_are_counted_and_clipped_by_arm() -> None:
 
 
 def test_an_anytime_policy_shares_the_first_batch_of_every_phase() -> None:
-    """A phase begins with a batch that is spent on the first arm."""
     run = Anytime(first=LinUCB(dim=3, horizon=200, batch=200, privacy=none()))
     result = simulate(run, Clinic(), n_seeds=50, horizon=600, checkpoints=600)
     assert abs(np.mean(result.regret[:, 199]) / 200 - 0.4) < 0.01
@@ -142,7 +138,6 @@ def test_an_anytime_policy_shares_the_first_batch_of_every_phase() -> None:
 
 
 def test_one_client_per_round_is_asked_about_all_tied_arms() -> None:
-    """Over a population, where all arms have the same length, the first batch is spent on one arm."""
     env = OneClientPerRound(population=Population(dim=2, n_arms=5, sigma=0.1, size=None))
     first = simulate(LinUCB(dim=3, horizon=400, batch=400, ties="first", privacy=none()), env, n_seeds=4)
     shared = simulate(LinUCB(dim=3, horizon=400, batch=400, privacy=none()), env, n_seeds=4, checkpoints=400)

@@ -68,7 +68,6 @@ def reached() -> Iterator[type]:
 
 
 def test_every_kind_that_can_be_saved_or_sent_has_a_name_of_its_own() -> None:
-    """A kind that a policy, a protocol, a mixer or a device can hold has an explicit name that no other kind has."""
     kinds = list(reached())
     assert [kind for kind in kinds if not has_name(kind)] == []
     names = [find_stored_name(kind) for kind in kinds]
@@ -77,7 +76,6 @@ def test_every_kind_that_can_be_saved_or_sent_has_a_name_of_its_own() -> None:
 
 
 def test_a_kind_without_a_name_is_refused() -> None:
-    """A policy, a field and a value without a name are refused by a sentence that tells how to give one."""
 
     words = r'Mine cannot be saved or sent without a name: write @bd.stored_as\("Mine"\) above the class'
     for refused in (
@@ -94,7 +92,6 @@ def test_a_kind_without_a_name_is_refused() -> None:
 
 
 def test_an_agent_refuses_a_policy_without_a_name() -> None:
-    """An agent refuses a policy that it could not save when it is made, not when it is saved."""
 
     @dataclass(frozen=True, kw_only=True)
     class Unnamed(bd.LinUCB):  # type: ignore[misc]
@@ -109,7 +106,6 @@ def test_an_agent_refuses_a_policy_without_a_name() -> None:
 
 
 def test_two_kinds_with_one_name_are_refused() -> None:
-    """A name that another class has is refused, and the error names that class; a later definition takes the name."""
     first = stored_as("TakenOnce")(make_dataclass("First", []))
     with pytest.raises(InvalidArgument, match=r"'TakenOnce'  must be a name that is not taken: .*First has"):
         stored_as("TakenOnce")(make_dataclass("Second", []))
@@ -121,7 +117,6 @@ def test_two_kinds_with_one_name_are_refused() -> None:
 
 
 def test_a_class_in_a_script_is_the_one_that_is_imported_from_it() -> None:
-    """A policy's file may be run as a script and imported, by its workers and by its place."""
     for module in ("__main__", "__mp_main__", "my_policy", "__main__"):
         kind = make_dataclass("Scripted", [])
         kind.__module__ = module
@@ -130,13 +125,11 @@ def test_a_class_in_a_script_is_the_one_that_is_imported_from_it() -> None:
 
 @pytest.mark.parametrize("name", ["", "linTS", "lints.State", "A b", "A" * 65, None, 3])
 def test_names_are_nouns_in_camel_case(name: Any) -> None:
-    """A name with a dot, a blank or a small first letter, an empty one, a long one or none is refused."""
     with pytest.raises(InvalidArgument, match="name = "):
         stored_as(name)
 
 
 def test_a_subclass_needs_a_name_of_its_own() -> None:
-    """A name is not inherited: a subclass would be read as the class that it is made from."""
     kind = stored_as("BaseWithAName")(make_dataclass("Base", []))
     made = make_dataclass("Derived", [], bases=(kind,))
     assert not has_name(made)
@@ -146,7 +139,6 @@ def test_a_subclass_needs_a_name_of_its_own() -> None:
 
 
 def test_kinds_of_mixers_are_found_once_for_each_set_of_classes() -> None:
-    """`mixers` is made once, and again when a class was named that a mixer may hold."""
     before = make_mixer_encoding()
     assert make_mixer_encoding() is before
     kind = stored_as("BallOfATest")(type("Mine", (bd.device.Ball,), {}))

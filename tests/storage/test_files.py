@@ -93,7 +93,6 @@ def test_nothing_is_left(tmp_path: Path) -> None:
 
 
 def test_a_writing_in_progress_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second writer takes the first one's file for a rest."""
     path, genuine = tmp_path / "save", os.fsync
 
     def meanwhile(handle: int) -> None:
@@ -149,7 +148,6 @@ def test_a_read_only_place(fault: int, tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_file_is_closed_before_it_is_renamed_where_it_must_be(
     renames_open: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing can be saved on Windows, where an open file cannot be renamed."""
     seen = []
 
     def replace(beside: Path, path: Path, real: Any = os.replace) -> None:

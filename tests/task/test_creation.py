@@ -44,7 +44,6 @@ EACH = [pytest.param(name, marks=[pytest.mark.full] if name in SLOW else []) for
 
 @pytest.mark.parametrize("name", EACH)
 def test_every_algorithm_is_a_task_or_refused(name: str) -> None:
-    """An algorithm of the catalogue can be deployed and is refused, or cannot and is not, or says another promise."""
     if name in EARLY:
         with pytest.raises(InvalidArgument, match="looks at every round"):
             create_task(of(name), expect=False)
@@ -58,7 +57,6 @@ def test_every_algorithm_is_a_task_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ELIMINATING)
 def test_arms_that_are_planned_with_are_needed(name: str) -> None:
-    """A policy that plans with arms becomes a task without any, or is refused without a word about them."""
     with pytest.raises(InvalidArgument, match=r"arms must be .* needs a table \[arms\] with features.*, got None"):
         create_task({table: given for table, given in of(name).items() if table != "arms"})
 
@@ -76,7 +74,6 @@ def test_arms_that_are_planned_with_are_needed(name: str) -> None:
     ],
 )
 def test_what_no_number_can_hold_is_refused(name: str, argument: str, value: float) -> None:
-    """An argument that overflows, divides by zero or fills the memory ends in another error than ours."""
     given = of(name)
     with pytest.raises(BandannaError, match="policy"):
         create_task({**given, "policy": {**given["policy"], argument: value}}, expect=False)
@@ -85,7 +82,6 @@ def test_what_no_number_can_hold_is_refused(name: str, argument: str, value: flo
 @pytest.mark.parametrize("mixers", [0, 1, 2])
 @pytest.mark.parametrize(("trust", "name"), [(trust, name) for trust, names in TRUSTED.items() for name in names])
 def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) -> None:
-    """LinTS or LinUCB of some trust model has mixers that it cannot have, or not the keys that they need."""
     mixed = trust in ("shuffle", "concurrent")
     if mixed != (mixers > 0):
         with pytest.raises(InvalidArgument, match=r"rules\.mixers"):
@@ -104,7 +100,6 @@ def test_every_trust_model_has_its_mixers(trust: str, name: str, mixers: int) ->
 
 
 def test_sealed_reports_have_a_key() -> None:
-    """Gaussian reports, which a shuffler must not read, have no key of the analyzer; or are split between mixers."""
     task, secrets = create_task(file("LinUCB-SDP-Amp"), expect=False)
     assert set(task.content["keys"]) == {*task.roles, *(f"agree {role}" for role in task.roles), "seal analyzer"}
     assert [each.role for each in secrets if each.seal] == ["analyzer"]
@@ -113,7 +108,6 @@ def test_sealed_reports_have_a_key() -> None:
 
 
 def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
-    """A role's file is open to others, or has a secret that another role has too."""
     task, secrets = create_task(file("LinTS-SDP", rules={"mixers": 2}), expect=False)
     write_task(tmp_path / "task", task, secrets)
     held: list[set[str]] = []
@@ -131,7 +125,6 @@ def test_no_role_has_a_secret_of_another(tmp_path: Path) -> None:
 
 
 def test_the_id_is_the_hash(tmp_path: Path) -> None:
-    """The id of a task is not the hash of its document, as it is on disk."""
     task, secrets = create_task(file(), expect=False)
     write_task(tmp_path, task, secrets)
     document = (tmp_path / "task.json").read_bytes()
@@ -139,7 +132,6 @@ def test_the_id_is_the_hash(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_is_another_task(tmp_path: Path) -> None:
-    """A document of which a byte was changed passes for the task, at its name or with its secrets."""
     task, secrets = create_task(file(), expect=False)
     write_task(tmp_path, task, secrets)
     rng, refused = np.random.default_rng(0), 0
@@ -156,7 +148,6 @@ def test_a_changed_byte_is_another_task(tmp_path: Path) -> None:
 
 
 def test_what_a_document_promises_is_computed_again() -> None:
-    """A document may promise more than its policy keeps, in numbers or in words."""
     task, _ = create_task(file(), expect=False)
     better = {**task.content["guarantee"], "epsilon": 0.1}
     for change in ({"guarantee": better}, {"promise": "Nobody sees anything."}):
@@ -165,7 +156,6 @@ def test_what_a_document_promises_is_computed_again() -> None:
 
 
 def test_a_document_may_promise_less_than_its_policy_keeps() -> None:
-    """A task that was made when its noise was priced higher is refused, or its words may differ from its numbers."""
     task, _ = create_task(file(), expect=False)
     stated = guarantee_of_task(task)
     older = replace(stated, epsilon=1.25 * stated.epsilon, rho=math.inf)
@@ -178,7 +168,6 @@ def test_a_document_may_promise_less_than_its_policy_keeps() -> None:
 
 
 def test_a_document_cannot_mislead_its_reader() -> None:
-    """A document has another policy than it says and is shown all the same, or its texts command the terminal."""
     task, _ = create_task(file(), expect=False)
     with pytest.raises(BandannaError, match="another policy than the name"):
         task_facts(Task.made({**task.content, "algorithm": "LinUCB-LDP"}))
@@ -186,7 +175,6 @@ def test_a_document_cannot_mislead_its_reader() -> None:
 
 
 def test_the_same_keys_give_the_same_document() -> None:
-    """A file and keys do not decide the document, with its forecast."""
     keys = Keys.drawn(mixers=0, sealed=False)
     one, two = (create_task(file(), keys=keys)[0] for _ in range(2))
     assert one.document == two.document
@@ -195,7 +183,6 @@ def test_the_same_keys_give_the_same_document() -> None:
 
 
 def test_another_task_is_not_overwritten(tmp_path: Path) -> None:
-    """A folder that has a task, or the secrets of one, is written over; or the same task cannot be written again."""
     (task, secrets), (other, others) = (create_task(file(), expect=False) for _ in range(2))
     write_task(tmp_path, task, secrets)
     write_task(tmp_path, task, secrets)
@@ -212,7 +199,6 @@ def test_another_task_is_not_overwritten(tmp_path: Path) -> None:
 
 
 def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy whose noise is 20 % too small for its own budget becomes a task."""
 
     def careless(*given: Any) -> Any:
         policy: Any = make_from_table(*given)
@@ -280,13 +266,11 @@ def test_noise_that_is_not_enough_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_what_is_wrong_is_named(tables: dict[str, Any], words: str) -> None:
-    """A mistake in a file is let through, or its error does not name the key, the value and what is allowed."""
     with pytest.raises(BandannaError, match=words):
         create_task({**file(), **tables}, expect=False)
 
 
 def test_what_follows_from_the_policy() -> None:
-    """A rule that a file leaves open is not the one that the policy needs."""
     linear, _ = create_task(file(), expect=False)
     assert (linear.content["max_age"], linear.content["grace"], linear.content["close"]) == (1, 600.0, "grace")
     assert (linear.content["test"], linear.seed, linear.content["schema"]) == (False, None, None)
@@ -299,7 +283,6 @@ def test_what_follows_from_the_policy() -> None:
 
 
 def test_what_a_file_says_is_in_the_document() -> None:
-    """A rule, a name of an arm, the order of features, an address or a seed of the file is lost."""
     chosen = {"participations": 3, "grace": "2 min", "max_age": 0}
     arms, schema = {"features": {"z": [1.0, 0.5], "a": [0.0, 1]}}, {"size": [0, 2.5], "age": [18, 80]}
     tables = {"rules": chosen, "arms": arms, "schema": schema, "test": {"seed": 7, "close": "answered"}}
@@ -317,7 +300,6 @@ def test_what_a_file_says_is_in_the_document() -> None:
 
 
 def test_a_map_of_features_travels_with_the_task() -> None:
-    """A device that has the document alone cannot make features of a record, or makes others."""
     columns = {"age": [18, 80], "site": ["north", "south"], "zone": {"values": [1, 2], "unknown": "other"}}
     table = {"columns": columns, "project": {"dim": 1, "seed": 5}, "ball": {"scale": 2.0}, "intercept": True}
     given = file(features=table)
@@ -343,7 +325,6 @@ def test_a_map_of_features_travels_with_the_task() -> None:
 
 @pytest.mark.parametrize("name", ["LinTS", "LinTS-CSDP", "SDP-SE"])
 def test_participations_are_the_privacys_or_refused(name: str) -> None:
-    """Somebody may come more often than the noise is calibrated for."""
     given = {**(of(name) if name == "SDP-SE" else file(name)), "rules": {"participations": 2}}
     if name == "LinTS":  # promises nothing
         assert create_task(given, expect=False)[0].policy.privacy.participations == 2
@@ -370,7 +351,6 @@ def test_files_are_read(tmp_path: Path) -> None:
 
 
 def test_the_hosts_token_can_be_replaced(tmp_path: Path) -> None:
-    """A registrar whose token was stolen could not be given another one: people were hidden under it."""
     from bandanna.deployment import registrar_service
 
     task, secrets = create_task(file("LinTS-LDP"), expect=False)

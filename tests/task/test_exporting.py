@@ -96,7 +96,6 @@ def analyzer(served: Analyzer) -> Analyzer:
 def test_everything_public_is_exported_and_can_be_checked_without_the_analyzer(
     analyzer: Analyzer, tmp_path: Path
 ) -> None:
-    """A publication, the ledger or the document is missing, or is not what the analyzer has signed."""
     out = tmp_path / "out"
     made = export_task(analyzer.url + "/", out)
     task, kept = verify_folder(out)
@@ -110,7 +109,6 @@ def test_everything_public_is_exported_and_can_be_checked_without_the_analyzer(
 
 
 def test_an_export_goes_on_where_it_was(analyzer: Analyzer, tmp_path: Path) -> None:
-    """What was exported before is fetched again, or what is new is not."""
     out = tmp_path / "out"
     before = export_task(analyzer.url, out)
     assert export_task(analyzer.url, out).fresh == 0
@@ -122,7 +120,6 @@ def test_an_export_goes_on_where_it_was(analyzer: Analyzer, tmp_path: Path) -> N
 
 
 def test_an_interrupted_export_is_completed(analyzer: Analyzer, tmp_path: Path) -> None:
-    """A crash between two publications leaves a folder that cannot be completed."""
     out = tmp_path / "out"
 
     def stop(done: int, total: int) -> None:
@@ -146,7 +143,6 @@ def lie(analyzer: Analyzer, number: int, change: Any) -> None:
 
 
 def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> None:
-    """A forged, foreign, misplaced or unchained publication is written as if it were right."""
 
     def other_chain(true: SignedPublication) -> SignedPublication:
         return said(analyzer, dumps({**loads(true.document), "previous": encode_base64url(bytes(32))}))
@@ -170,7 +166,6 @@ def test_lies_of_an_analyzer_are_refused(analyzer: Analyzer, tmp_path: Path) -> 
 
 
 def test_an_analyzer_that_has_gone_back_is_noticed(analyzer: Analyzer, tmp_path: Path) -> None:
-    """An older history, or another one of the same length, replaces or extends what was exported."""
     out, head = tmp_path / "out", f"/tasks/{analyzer.task.id}"
     export_task(analyzer.url, out)
     older = analyzer.answer(f"{head}/snapshot/1")
@@ -185,7 +180,6 @@ def test_an_analyzer_that_has_gone_back_is_noticed(analyzer: Analyzer, tmp_path:
 
 
 def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer, tmp_path: Path) -> None:
-    """A ledger that says less was spent than the signed publication is exported."""
     view = analyzer.inside.learner.ledger_view()
     assert view is not None
     false = dumps({"task": analyzer.task.id, "ledger": {**view, "spent": 0.1}})
@@ -196,7 +190,6 @@ def test_a_ledger_that_contradicts_the_signed_sum_is_refused(analyzer: Analyzer,
 
 
 def test_files_that_were_changed_are_noticed(analyzer: Analyzer, tmp_path: Path) -> None:
-    """A file that somebody has edited, taken away or put there passes for what was published."""
     out = tmp_path / "out"
     export_task(analyzer.url, out)
     file = out / "publications" / "000001.json"
@@ -217,7 +210,6 @@ def test_files_that_were_changed_are_noticed(analyzer: Analyzer, tmp_path: Path)
 
 
 def test_another_task_is_not_mixed_in(analyzer: Analyzer, tmp_path: Path) -> None:
-    """A folder that holds one task takes the publications of another."""
     out = tmp_path / "out"
     out.mkdir()
     other, _ = a_task(bd.make("LinTS-SDP", **POLICY))
@@ -227,7 +219,6 @@ def test_another_task_is_not_mixed_in(analyzer: Analyzer, tmp_path: Path) -> Non
 
 
 def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> None:
-    """`task show` of an address does not tell status, publication, batch and expense; or believes forgeries."""
     now = fetch_progress(analyzer.task, analyzer.url)
     assert now is not None
     published = loads(analyzer.inside.learner.published.document)
@@ -247,7 +238,6 @@ def test_how_far_a_task_is_can_be_seen(analyzer: Analyzer, tmp_path: Path) -> No
 
 
 def test_the_command_says_what_it_did(analyzer: Analyzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`bandanna task export` writes elsewhere, or does not say how many publications there are."""
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["task", "export", "--task", analyzer.url, "--out", "kept"])
     assert done.exit_code == 0, done.output

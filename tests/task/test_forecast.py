@@ -16,7 +16,6 @@ from ..simulation.golden_runs import RUNS
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_has_a_world(name: str) -> None:
-    """An algorithm has no typical world, or one of another number of arms or features."""
     policy = bd.make(name, **RUNS[name][0])
     env = world_for(policy)
     assert env is not None
@@ -28,7 +27,6 @@ def test_every_algorithm_has_a_world(name: str) -> None:
     "name", ["LinTS-JDP", "AdaC-UCB", "AdaC-GOPE", "LDP-DPE", "GLM-SDP", "AdaC-OFUL-JDP", "LDP-UCB"]
 )
 def test_every_kind_can_be_simulated(name: str) -> None:
-    """A kind of policy has no forecast although it is short, or one that is no number."""
     policy = bd.make(name, **RUNS[name][0])
     found = forecast(policy)
     assert found is not None
@@ -40,7 +38,6 @@ def test_every_kind_can_be_simulated(name: str) -> None:
 
 
 def test_it_is_the_simulators_regret() -> None:
-    """The regret is not that of the simulator in the world that is named."""
     policy = bd.make("LinTS-JDP", dim=3, horizon=300, epsilon=5.0, delta=1e-3)
     found = forecast(policy)
     assert found is not None
@@ -50,7 +47,6 @@ def test_it_is_the_simulators_regret() -> None:
 
 
 def test_arms_that_stay_are_simulated_as_such() -> None:
-    """A task's own number of arms, or that they stay, is forgotten; or that every arm has a model of its own."""
     policy = bd.make("LinTS", dim=2, horizon=50)
     assert world_for(policy, fixed_arms(policy, {"a": [0, 1], "b": [1, 0]})) == LinearContextual(
         dim=2, n_arms=2, fixed=True
@@ -72,7 +68,6 @@ def test_arms_that_stay_are_simulated_as_such() -> None:
     ],
 )
 def test_what_takes_too_long_is_not_begun(name: str, arguments: dict[str, int]) -> None:
-    """A forecast is begun that would take minutes."""
     policy = bd.make(name, **arguments)
     policy._prepare()
     assert forecast(policy) is None

@@ -46,7 +46,6 @@ def attempt(document: dict[str, Any]) -> None:
 
 
 def test_the_whole_file_is_a_task() -> None:
-    """What the tests below spoil is not a task to begin with."""
     create_task({"title": "x", "algorithm": "LinTS-LDP", **WHOLE}, expect=False)
 
 

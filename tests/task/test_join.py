@@ -71,7 +71,6 @@ def test_four_who_joined_share_no_secret(drafted: Task, tmp_path: Path) -> None:
 
 
 def test_a_task_says_who_knew_its_keys(drafted: Task) -> None:
-    """The page of a task says whether one machine knew all keys, or who runs each role; and who is two of them."""
     dealt, _ = create_task(DEALT, expect=False)
     assert dealt.content["dealer"]
     assert any("One machine knew all keys" in note for note in task_facts(dealt)["notes"])
@@ -88,7 +87,6 @@ def test_a_task_says_who_knew_its_keys(drafted: Task) -> None:
 
 
 def test_a_task_of_other_joins_is_refused(drafted: Task) -> None:
-    """Joins of another draft, of another's keys, without a signature, twice or not at all make no task."""
     made = {role: said for role, (_, said) in joined(drafted).items()}
     others = [each for role, each in made.items() if role != "helper"]
     own, helper = join_role(drafted, "helper", "x")[0], made["helper"]
@@ -136,7 +134,6 @@ def test_a_role_accepts_its_own_draft_and_keys_alone(drafted: Task) -> None:
 
 
 def test_secrets_that_accepted_no_task_serve_none(drafted: Task, tmp_path: Path) -> None:
-    """A role whose operator has not accepted the whole task yet cannot be served."""
     own, _ = join_role(drafted, "helper", "somebody")
     own.write(tmp_path)
     task = join_all(drafted, [said for _, said in joined(drafted).values()])
@@ -148,13 +145,11 @@ def test_secrets_that_accepted_no_task_serve_none(drafted: Task, tmp_path: Path)
     "wrong", [{"role": "host"}, {"role": ""}, {"operator": ""}, {"operator": "x" * 201}, {"operator": "a\nb"}]
 )
 def test_who_joins_says_role_and_operator(wrong: dict[str, str], drafted: Task) -> None:
-    """A role that the draft has not, or an operator that no terminal can print, does not join."""
     with pytest.raises(BandannaError):
         join_role(drafted, **{"role": "helper", "operator": "somebody", **wrong})
 
 
 def test_nobody_joins_a_task_that_has_its_keys(drafted: Task) -> None:
-    """A task with keys, dealt or joined, is joined by nobody."""
     dealt, _ = create_task(DEALT, expect=False)
     for task in (dealt, join_all(drafted, [said for _, said in joined(drafted).values()])):
         with pytest.raises(BandannaError, match="its keys already"):
@@ -163,7 +158,6 @@ def test_nobody_joins_a_task_that_has_its_keys(drafted: Task) -> None:
 
 @pytest.mark.parametrize("odd", [b"", b"[]", b"{}", b'{"draft": 1}', b"\xff"])
 def test_what_is_no_join_is_refused(odd: bytes, tmp_path: Path) -> None:
-    """A file that is no join ends in one sentence that says what to take."""
     file = tmp_path / "helper.join.json"
     file.write_bytes(odd)
     with pytest.raises(BandannaError):
@@ -173,7 +167,6 @@ def test_what_is_no_join_is_refused(odd: bytes, tmp_path: Path) -> None:
 
 
 def test_a_document_whose_joins_are_spoilt_is_not_shown(drafted: Task) -> None:
-    """A task without a dealer whose joins do not hold is refused by whoever looks at it."""
     task = join_all(drafted, [said for _, said in joined(drafted).values()])
     content: dict[str, Any] = dict(task.content)
     spoilt: list[dict[str, Any]] = [

@@ -27,7 +27,6 @@ def made(name: str, **parts: Any) -> Task:
 
 @pytest.mark.parametrize("name", ["LinTS-SDP", "LinTS-LDP", "LinUCB-SDP-Vec", "LinUCB-CSDP", "LinUCB-SDP-Amp"])
 def test_every_batch_of_the_schedule_has_its_plan(name: str) -> None:
-    """A client meets a batch that its leaflet does not list, or protects it with other noise than the policy's."""
     task = made(name)
     policy, leaflet = task.policy, task.content["device"]
     assert isinstance(policy, bd.LinTS | bd.LinUCB)
@@ -41,7 +40,6 @@ def test_every_batch_of_the_schedule_has_its_plan(name: str) -> None:
 
 
 def test_a_document_that_tells_devices_less_noise_is_found_out() -> None:
-    """`task show` believes a leaflet whose noise is a fifth less than its policy's."""
     task = made("LinTS-SDP")
     content = copy.deepcopy(dict(task.content))
     device = content["device"]["plans"][0]["devices"][0][0]
@@ -51,7 +49,6 @@ def test_a_document_that_tells_devices_less_noise_is_found_out() -> None:
 
 
 def test_who_can_play_a_task_is_on_its_page() -> None:
-    """A task is said to run in browsers whose noise no browser draws, or the other way round."""
     assert task_facts(made("LinTS-SDP"))["clients"] == ["python", "browser"]
     assert task_facts(made("LinTS-JDP"))["clients"] == ["python", "browser"]
     assert task_facts(made("LinUCB-SDP-Amp"))["clients"] == ["python"]

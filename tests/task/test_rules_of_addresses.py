@@ -15,13 +15,11 @@ FILE = {
 
 
 def test_two_roles_at_one_address_are_refused() -> None:
-    """A task whose shuffler and analyzer are one address is made, and never changes."""
     roles = {"analyzer": "http://127.0.0.1:9001", "shuffler": "http://127.0.0.1:9001/"}
     with pytest.raises(InvalidArgument, match=r"roles\.(analyzer|shuffler).*address of its own"):
         create_task({**FILE, "roles": roles}, expect=False)
 
 
 def test_an_address_that_is_left_out_is_not_guessed() -> None:
-    """A role of a task on several machines is looked for on everybody's own."""
     with pytest.raises(InvalidArgument, match=r"roles\.registrar = None.*not on this machine"):
         create_task({**FILE, "roles": {"analyzer": "https://a.example", "shuffler": "https://s.example"}}, expect=False)

@@ -50,7 +50,6 @@ def made(name: str, **tables: Any) -> tuple[Task, dict[str, VisibilityRow]]:
     ],
 )
 def test_every_trust_model_has_its_table(name: str, mixers: int, shuffler: str | None, analyzer: str) -> None:
-    """A role is missing in the table or there without being in the task, or is said to see what another does."""
     task, table = made(name, rules={"mixers": mixers})
     assert set(table) == {"device", "network", "everybody", *task.roles}
     assert (shuffler is None) == ("shuffler" not in table)
@@ -61,7 +60,6 @@ def test_every_trust_model_has_its_table(name: str, mixers: int, shuffler: str |
 
 
 def test_what_is_left_is_the_guarantee() -> None:
-    """A number in the table is not that of the policy's guarantee."""
     policy = {"dim": 2, "horizon": 400, "batch": 200, "epsilon": 0.5, "delta": 1e-5}
     task, table = made("LinUCB-SDP-Vec", policy=policy)
     stated = task.policy.guarantee
@@ -86,7 +84,6 @@ def test_what_is_left_is_the_guarantee() -> None:
 
 
 def test_what_is_left_against_a_mixer() -> None:
-    """Where nothing is left, or nothing is proven, something seems to be."""
     stated = Guarantee(trust="shuffle", epsilon=1.0, delta=1e-5, protects="rewards", exposed=0.99959)
     assert describe_mixer_guarantee(stated) == "nothing: two reports are told apart with probability at least 0.999"
     assert describe_mixer_guarantee(replace(stated, exposed=1e-6)) == "nothing is proven"
@@ -96,7 +93,6 @@ def test_what_is_left_against_a_mixer() -> None:
 
 @pytest.mark.parametrize(("name", "mixers"), [("LinTS-LDP", 0), ("LinUCB-SDP-Vec", 2), ("LinUCB-SDP-Amp", 1)])
 def test_the_length_of_a_record_is_that_of_the_wire(name: str, mixers: int) -> None:
-    """The table says another number of bytes than a report has: 16 + 16 + 8, the body, and 4 before it."""
     task, table = made(name, rules={"mixers": mixers})
     (batch,) = first_batches(task.policy, task.arms, mixers=mixers, seeded=False, most=1)
     body = batch.rounds[0].size
@@ -105,7 +101,6 @@ def test_the_length_of_a_record_is_that_of_the_wire(name: str, mixers: int) -> N
 
 
 def test_the_network_sees_what_is_not_encrypted() -> None:
-    """Reports by http are said to be hidden, or those by https to be open; or other addresses than the collector's."""
     _, open_ = made("LinTS-LDP")
     assert "http is not encrypted" in open_["network"].left
     task, closed = made("LinTS-LDP", roles={"analyzer": "https://a.example", "registrar": "https://r.example"})
@@ -116,7 +111,6 @@ def test_the_network_sees_what_is_not_encrypted() -> None:
 
 
 def test_what_must_be_known_is_said() -> None:
-    """Nobody is told that shares cannot be checked, that two mixers together see all, or that tests protect nobody."""
     task, _ = made("LinUCB-SDP-Vec", rules={"mixers": 2}, test={"seed": 7})
     said = " ".join(list_notes(task))
     for words in ("cannot check that counts are within their range", "must be authenticated", "both mixers together"):
@@ -139,7 +133,6 @@ def test_what_must_be_known_is_said() -> None:
 def test_who_can_invent_people_is_said_where_devices_draw_the_noise_of_a_batch(
     name: str, rules: dict[str, Any], who: str | None
 ) -> None:
-    """The registrar's row and a note say what is left where all others of a batch are inventions, and nowhere else."""
     task, table = made(name, rules=rules)
     assert ("If it invents all others of a batch: " in table["registrar"].left) == (who is not None)
     said = " ".join(list_notes(task))
@@ -169,7 +162,6 @@ CONFIGURATIONS = [  # trust model, protocol, who draws the noise, mixers; who to
 
 @pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
 def test_the_promise_says_what_the_table_says(name: str, rules: dict[str, Any], together: str | None) -> None:
-    """A task has one statement: its sentences name each role as the table does, and state the same numbers."""
     task, table = made(name, rules=rules)
     words = task.content["promise"]
     assert words == task_facts(task)["promise"]
@@ -194,14 +186,12 @@ def test_the_promise_says_what_the_table_says(name: str, rules: dict[str, Any], 
 
 @pytest.mark.parametrize(("name", "rules", "together"), CONFIGURATIONS, ids=str)
 def test_the_same_policy_in_one_process_says_so(name: str, rules: dict[str, Any], together: str | None) -> None:
-    """The guarantee of a task's policy, which may run in one process, says that this process sees everything."""
     task, _ = made(name, rules=rules)
     assert task.policy.guarantee.one_process
     assert ONE_PROCESS in str(task.policy.guarantee)
 
 
 def test_a_document_that_promises_another_configuration_is_refused() -> None:
-    """The sentences of one mixer in a task with two are refused, for they are not what it keeps."""
     one, _ = made("LinUCB-SDP-Vec", rules={"mixers": 1, "noise": "device"})
     two, _ = made("LinUCB-SDP-Vec", rules={"mixers": 2})
     content = {**two.content, **{name: one.content[name] for name in ("guarantee", "promise")}}
@@ -224,7 +214,6 @@ PRIVACIES = {
 
 @pytest.mark.parametrize("name", PRIVACIES)
 def test_a_policy_says_what_its_agent_says(name: str) -> None:
-    """The guarantee of a policy and that of an agent that runs it are the same sentences: one process sees all."""
     policy = bd.LinTS(dim=2, horizon=1000, batch=200, privacy=PRIVACIES[name])
     agent = bd.Agent(policy=policy)
     assert str(agent.guarantee) == str(policy.guarantee)

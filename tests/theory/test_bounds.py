@@ -30,7 +30,6 @@ def arguments_of(name: str, **other: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_every_bound_is_documented_and_behaves(name: str) -> None:
-    """A bound would lack its formula or its place, not be positive, fall with the horizon, or not take arrays."""
     bound = BOUNDS[name]
     assert bound.side in ("upper", "lower")
     assert bound.paper in ("000", "001", "002", "003", "004")
@@ -49,7 +48,6 @@ def test_every_bound_is_documented_and_behaves(name: str) -> None:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_constants_are_known_or_can_be_set(name: str) -> None:
-    """A rate would pretend to be a number, or a number have an unknown constant."""
     bound = BOUNDS[name]
     assert bound.explicit != ("constant" in inspect.signature(bound.formula).parameters)
     assert bound.explicit != name.endswith("_rate")
@@ -62,7 +60,6 @@ PRIVATE = [name for name in BOUNDS if {"rho", "epsilon"} & {*inspect.signature(B
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_more_privacy_costs_more_and_none_costs_nothing(name: str) -> None:
-    """A bound would fall when privacy grows, or keep a price of privacy for an infinite budget."""
     strict, mild = (BOUNDS[name](**arguments_of(name, rho=b, epsilon=b)) for b in (0.01, 0.5))
     assert strict >= mild
     free = BOUNDS[name](**arguments_of(name, rho=math.inf, epsilon=1e300))
@@ -91,7 +88,6 @@ def test_paper_004_table_1() -> None:
 
 
 def test_theorem_9_has_the_constant_that_its_proof_gives() -> None:
-    """The private part of Theorem 9 would keep the factor 2 that its Markov step loses; the print is on request."""
     private = linear.linear_lower(horizon=1, dim=2, rho=1e-6)
     assert private == pytest.approx(math.exp(-2.25) / 8 * 2e3)
     assert linear.linear_lower(horizon=1, dim=2, rho=1e-6, as_printed=True) == pytest.approx(2 * private)
@@ -99,7 +95,6 @@ def test_theorem_9_has_the_constant_that_its_proof_gives() -> None:
 
 @pytest.mark.parametrize(("n_arms", "directions"), [(2, 1), (16, 4), (2**20, 5), (math.inf, 5)])
 def test_the_lower_rate_of_generalised_linear_bandits_grows_with_the_arms(n_arms: float, directions: int) -> None:
-    """d sqrt(T) is reached with 2^d arms, two arms have sqrt(d T), and privacy never costs more than T."""
     found = linear.glm_lower_rate(horizon=1e4, dim=5, n_arms=n_arms, epsilon=0.01)
     assert found == pytest.approx(math.sqrt(5e4 * directions) + 500)
     assert linear.glm_lower_rate(horizon=100, dim=5, n_arms=n_arms, epsilon=1e-9) < 100 * (1 + 5)
@@ -120,7 +115,6 @@ def test_theorem_10_and_11_by_hand() -> None:
 
 
 def test_table_2_converted_bounds_are_worse() -> None:
-    """Table II of 004 would not show its point: converted pure-DP bounds lose logarithms and dimensions."""
     shared = {"horizon": 1e7, "rho": 0.01}
     gaps = {"gaps": (0.0, 0.1), "optimism": 3.5}
     assert finite.converted_ucb_gaps_rate(**shared, **gaps) > finite.adac_ucb_gaps(**shared, **gaps)
@@ -182,7 +176,6 @@ def test_paper_000_corollaries_by_hand() -> None:
 
 
 def test_outside_of_a_theorem_is_refused_by_name() -> None:
-    """A bound would be stated where it is not proven."""
     with pytest.raises(InvalidArgument, match="optimism"):
         finite.adac_ucb_worst(horizon=1e4, n_arms=3, rho=1.0, optimism=3.0)
     with pytest.raises(InvalidArgument, match="rho"):
@@ -194,7 +187,6 @@ def test_outside_of_a_theorem_is_refused_by_name() -> None:
 
 
 def test_proof_constants_agree_with_the_rates() -> None:
-    """The bounds with the constants of a proof would grow at another rate than the theorem that it proves."""
     shared = {"n_arms": 10, "dim": 3, "failure": 1e-3}
     early, late = (linear.adac_gope_proof(horizon=t, rho=1.0, **shared) for t in (1e12, 1e16))
     assert math.log(late / early) / math.log(1e4) == pytest.approx(0.5, abs=0.02)

@@ -30,7 +30,6 @@ def regret_of_dpe(log_horizon: int, *, dim: int, n_arms: int, alpha: float) -> f
 
 
 def test_phased_elimination_stays_below_any_multiple_of_the_root_of_the_horizon() -> None:
-    """With alike users DPE's regret on every instance, divided by sqrt(d T), tends to 0: docs/bounds.md."""
     ratios = [
         regret_of_dpe(log, dim=20, n_arms=1000, alpha=0.9) / math.sqrt(20 * 2.0**log) for log in (21, 30, 60, 200)
     ]
@@ -40,7 +39,6 @@ def test_phased_elimination_stays_below_any_multiple_of_the_root_of_the_horizon(
 
 @pytest.mark.parametrize("name", ["DPE", "CDP-DPE", "LDP-DPE", "SDP-DPE", "Laplace-DPE", "DPE-FixedU", "PE"])
 def test_no_lower_bound_is_stated_for_phased_elimination(name: str) -> None:
-    """`result.bounds()` of phased elimination has upper bounds only, and no lower bound is taken from [001]."""
     spent = {"DPE": {}, "DPE-FixedU": {}, "PE": {}, "Laplace-DPE": {"epsilon": 1.0}}
     budget = spent.get(name, {"epsilon": 1.0, "delta": 1e-5})
     result = simulate(make(name, dim=2, horizon=60, **budget), Population(dim=2, n_arms=3), checkpoints=3)
@@ -49,7 +47,6 @@ def test_no_lower_bound_is_stated_for_phased_elimination(name: str) -> None:
 
 
 def test_no_stated_lower_bound_is_above_what_phased_elimination_attains() -> None:
-    """A lower rate that DPE is given, times 1/1000, is below DPE's regret on every instance of 2^60 rounds."""
     setting = {"policy": "PhasedElimination", "dim": 20, "n_arms": 1000, "alpha": 0.9, "delta": 0.0}
     found = compute_bounds({**setting, "trust": "none", "epsilon": math.inf}, [2.0**60])
     attained = regret_of_dpe(60, dim=20, n_arms=1000, alpha=0.9)

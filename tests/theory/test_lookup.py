@@ -87,14 +87,12 @@ def episodes(**arguments: Any) -> UCBEpisodes:
     ],
 )
 def test_every_policy_finds_its_bounds(policy: Any, env: Any, expected: list[str]) -> None:
-    """A result would be shown between bounds of another algorithm, or without its own."""
     found = simulate(policy, env, checkpoints=5).bounds()
     assert [curve.bound.name for curve in found] == expected
     assert all(curve.values.shape == (5,) for curve in found)
 
 
 def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
-    """Theorem 5 would be shown with a smaller radius than the policy's, or for norms that it does not cover."""
     policy = OFUL(dim=2, horizon=10**6, eigenvalue=0.1, privacy=none())
     setting = {"policy": "OFUL", "dim": 2, "n_arms": 3, "epsilon": math.inf, "delta": 0.0, "failure": policy.failure}
     setting |= {"eigenvalue": 0.1, "ridge": 1.0, "growth": 1.0, "feature_bound": 1.0, "parameter_bound": 1.0}
@@ -108,7 +106,6 @@ def test_the_bound_of_oful_is_that_of_the_radius_that_runs() -> None:
 
 @pytest.mark.parametrize("policy", ["GLMJDP", "GLMSDP"])
 def test_generalised_linear_policies_are_compared_for_their_number_of_arms(policy: str) -> None:
-    """The lower rate of a world with 4 arms is smaller than that of many arms, and one arm has none."""
     setting = {"policy": policy, "dim": 6, "epsilon": 1.0, "delta": 1e-5}
     few, many = (compute_bounds({**setting, "n_arms": n_arms}, [1e4])[1] for n_arms in (4, 1000))
     assert few.bound.name == many.bound.name == "glm_lower_rate"
@@ -119,7 +116,6 @@ def test_generalised_linear_policies_are_compared_for_their_number_of_arms(polic
 
 @pytest.mark.parametrize("trust", ["none", "central", "local"])
 def test_the_rate_of_linucb_counts_the_batch(trust: str) -> None:
-    """Lemma 3.9 and Propositions F.1 and F.3 of [000] have a term d B, which would be that of single rounds."""
     epsilon = math.inf if trust == "none" else 1.0
     setting = {"policy": "LinUCB", "trust": trust, "dim": 3, "n_arms": 4, "epsilon": epsilon, "delta": 1e-5}
     setting |= {"failure": 0.05}
@@ -128,7 +124,6 @@ def test_the_rate_of_linucb_counts_the_batch(trust: str) -> None:
 
 
 def test_linear_elimination_is_compared_for_its_number_of_arms() -> None:
-    """Two arms of 20 features would have a lower bound above what they cost, and one arm would have one at all."""
     setting = {"policy": "GOPE", "dim": 20, "epsilon": math.inf, "delta": 0.0, "failure": 0.01}
     for n_arms, size in ((2, 1), (40, 5), (10**9, 20)):
         lower = compute_bounds({**setting, "n_arms": n_arms}, [1e6])[1]
@@ -148,7 +143,6 @@ def test_distributed_elimination_finds_its_row_of_table_1(trust: str) -> None:
 
 
 def test_a_pure_budget_has_its_concentrated_price() -> None:
-    """Pure epsilon would not be taken as (epsilon tanh(epsilon/2))-zCDP, or no privacy as some."""
     shared = {"policy": "Thompson", "n_arms": 5, "dim": 5}
     pure, without = (
         compute_bounds({**shared, "epsilon": epsilon, "delta": 0.0}, [4.0])[0].values[0] for epsilon in (1e-3, math.inf)
@@ -168,7 +162,6 @@ def test_bounds_survive_a_file(tmp_path: Path) -> None:
 
 
 def test_the_figure_has_the_bounds_and_says_what_they_are(tmp_path: Path) -> None:
-    """`plot(bounds=True)` would not draw the bounds, not name them, or cut them off."""
     result = simulate(episodes(privacy=central(budget=RHO), optimism=4), FINITE, n_seeds=3)
     axes = result.plot(tmp_path / "bounds.svg", bounds=True).axes[0]
     assert axes.get_yscale() == "log"
@@ -184,7 +177,6 @@ def test_the_figure_has_the_bounds_and_says_what_they_are(tmp_path: Path) -> Non
 
 
 def test_a_rate_goes_through_the_measured_end() -> None:
-    """A rate, whose constant is unknown, would be drawn as if it were a bound."""
     result = simulate(LinUCB(**LINUCB, privacy=none()), CONTEXTS, n_seeds=20)  # some of whom lose something
     axes = result.plot(bounds=True).axes[0]
     ends = [line.get_ydata()[-1] for line in axes.lines[:3]]
@@ -195,14 +187,12 @@ def test_a_rate_goes_through_the_measured_end() -> None:
 
 
 def test_the_same_bound_is_drawn_once() -> None:
-    """Two results on one problem would repeat their common lower bound."""
     results = [simulate(Thompson(n_arms=2, horizon=500), FINITE, seed=seed) for seed in (0, 1)]
     texts = [text.get_text() for text in plot_regret(results, bounds=True).axes[0].texts]
     assert sum("Theorem 17" in text for text in texts) == 1
 
 
 def test_no_bound_is_refused_by_name() -> None:
-    """A figure that was asked for bounds would silently have none."""
     result = simulate(Anytime(first=LinUCB(dim=2, horizon=100, privacy=none())), CONTEXTS, horizon=200)
     with pytest.raises(InvalidArgument, match=r"bounds.*Anytime"):
         result.plot(bounds=True)

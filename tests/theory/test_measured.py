@@ -37,7 +37,6 @@ def keeps_to_its_upper_bounds(result: Result) -> None:
 
 @pytest.mark.parametrize("rho", [0.01, 1.0, math.inf])
 def test_adac_ucb_stays_below_theorems_10_and_11(rho: float) -> None:
-    """AdaC-UCB would have more regret than its theorems allow."""
     policy = UCBEpisodes(n_arms=5, horizon=10**6, privacy=central(rho=rho), optimism=3.1)
     result = simulate(policy, FiniteArms(means=MEANS), n_seeds=20)
     keeps_to_its_upper_bounds(result)
@@ -47,28 +46,24 @@ def test_adac_ucb_stays_below_theorems_10_and_11(rho: float) -> None:
 
 @pytest.mark.parametrize("rho", [0.1, math.inf])
 def test_gope_stays_below_the_proof_of_theorem_4(rho: float) -> None:
-    """AdaC-GOPE would have more regret than the proof of its theorem allows."""
     policy = GOPE(dim=3, horizon=10**6, privacy=central(rho=rho))
     keeps_to_its_upper_bounds(simulate(policy, SphereArms(dim=3, n_arms=10), n_seeds=10))
 
 
 @pytest.mark.parametrize("privacy", [none(), central(epsilon=1.0, delta=1e-5)])
 def test_linucb_stays_below_lemma_a2(privacy: object) -> None:
-    """LinUCB would have more regret than the lemma allows with the radius that it ran with."""
     policy = LinUCB(dim=3, horizon=3000, privacy=privacy, batch="paper")  # type: ignore[arg-type]
     keeps_to_its_upper_bounds(simulate(policy, LinearContextual(dim=3, n_arms=10, fixed=True), n_seeds=5))
 
 
 @pytest.mark.parametrize("rho", [1.0, math.inf])
 def test_oful_stays_below_the_proof_of_theorem_5(rho: float) -> None:
-    """AdaC-OFUL would have more regret than the proof of its theorem allows."""
     policy = OFUL(dim=3, horizon=20_000, privacy=central(rho=rho), eigenvalue=0.05)
     keeps_to_its_upper_bounds(simulate(policy, SphereContexts(dim=3, n_arms=10), n_seeds=3))
 
 
 @pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (2000, 1e-4), (500, 1e-6)])
 def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: float) -> None:
-    """AdaC-UCB would beat the lower bound on every world of its hard family: (D, 0, ...), (D, 0, ..., 2D, ..., 0)."""
     arms, lower = 4, finite.finite_lower(horizon=horizon, n_arms=4, rho=rho)
     gaps = [finite.hard_gap(horizon=horizon, n_arms=arms, rho=rho), math.sqrt((arms - 1) / (4 * horizon))]
     policy = UCBEpisodes(n_arms=arms, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0))
@@ -85,7 +80,6 @@ def test_the_hard_family_of_theorem_17_costs_what_it_says(horizon: int, rho: flo
 
 @pytest.mark.parametrize("horizon", [500, pytest.param(2000, marks=pytest.mark.full), 8000])
 def test_the_best_policies_stay_within_a_constant_of_theorem_17(horizon: int) -> None:
-    """The lower bound would be off by more than its constant: 1/27 leaves a factor of about 16, at any T."""
     lower, gap = finite.finite_lower(horizon=horizon, n_arms=4), math.sqrt(3 / (4 * horizon))
     policy = UCBEpisodes(n_arms=4, horizon=horizon, reward_range=(-9.0, 9.0), optimism=0.01, privacy=none())
     means = [tuple(2 * gap if arm == raised else gap * (arm == 0) for arm in range(4)) for raised in (None, 1, 2, 3)]
@@ -128,7 +122,6 @@ class CornerWorld(World):
 
 @pytest.mark.parametrize(("horizon", "rho"), [(2000, 1.0), (1000, 1e-4)])
 def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: float) -> None:
-    """AdaC-GOPE would beat the lower bound on every world of its hard family."""
     policy = GOPE(dim=2, horizon=horizon, privacy=central(rho=rho), reward_range=(-9.0, 9.0), reward_std=1.0)
     worst = 0.0
     for size in (1 / (horizon * math.sqrt(rho)), 1 / math.sqrt(horizon)):
@@ -140,7 +133,6 @@ def test_the_hard_family_of_theorem_9_costs_what_it_says(horizon: int, rho: floa
 
 @pytest.mark.parametrize("horizon", [500, pytest.param(2000, marks=pytest.mark.full)])
 def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> None:
-    """The lower bound would be off by more than its constant: e^-2/8 leaves a factor of about 33."""
     lower, size = linear.linear_lower(horizon=horizon, dim=2), 1 / math.sqrt(horizon)
     policy = OFUL(
         dim=2, horizon=horizon, reward_range=(-9.0, 9.0), reward_std=1.0, feature_bound=1.5, width=0.3, privacy=none()
@@ -152,7 +144,6 @@ def test_the_best_policies_stay_within_a_constant_of_theorem_9(horizon: int) -> 
 
 @pytest.mark.parametrize("privacy", [none(), central(epsilon=1.0, delta=1e-5)])
 def test_linucb_stays_below_theorem_c2_of_002(privacy: object) -> None:
-    """LinUCB that learns every round would have more regret than Theorem C.2 allows for its noise."""
     policy = LinUCB(dim=3, horizon=1000, privacy=privacy, batch=1, confidence="lemma")  # type: ignore[arg-type]
     result = simulate(policy, LinearContextual(dim=3, n_arms=10), n_seeds=5)
     least = float(result.setting["smallest"])

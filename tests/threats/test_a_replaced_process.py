@@ -246,7 +246,6 @@ def _states(rows: Any) -> list[Any]:
 
 
 def test_a_fenced_process_answers_nothing(scene: Scene) -> None:
-    """A fenced process refuses reports, and everything it could say from memory, with 503; `/healthz` says so too."""
     task, own = scene.task, scene.secrets["shuffler"]
     app = build_shuffler(task, own, database=scene.database, log=EventLog("shuffler", io.StringIO()))
     beside = open_database(scene.database, role="shuffler", schema=collector.SCHEMA)

@@ -46,7 +46,6 @@ def test_a_flipped_bit_anywhere_in_a_report_is_no_ticket(tmp_path: Path) -> None
     [{"round": 1}, {"round": 0, "epoch": 1}, {"version": ZERO}, {"slot": (2).to_bytes(16, "little")}, {"key_id": 1}],
 )
 def test_a_report_is_moved_nowhere(moved: dict[str, Any], tmp_path: Path) -> None:
-    """A report that was made for a round, epoch, version, slot and key counts under no other one."""
     own = Collecting(str(tmp_path / "c.db"), rounds=2)
     made = [of(own, 1, round_=each, version=FINAL) for each in (0, 1)]
     assert said(own, replace(made[0], **moved), made[1])[0] == "ticket"
@@ -72,7 +71,6 @@ def test_a_report_counts_under_its_own_plan_alone(tmp_path: Path) -> None:
 
 
 def test_a_report_that_was_seen_makes_no_other(tmp_path: Path) -> None:
-    """Whoever has read all reports of a slot can make no further one: the ticket's key is in none of them."""
     own = Collecting(str(tmp_path / "c.db"))
     zero, final = of(own, 1, version=ZERO), of(own, 1, value=101)
     assert said(own, zero) == [""]

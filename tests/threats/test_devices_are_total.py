@@ -249,7 +249,6 @@ def test_no_row_leaves_a_device_of_a_task_that_trusts_no_server(name: str) -> No
 
 
 def test_a_reporter_makes_no_row_for_a_task_that_trusts_no_server() -> None:
-    """Whoever asks it: a round of rows is refused where reports are to be protected."""
     policy, _, arms, _ = case("LinTS-SDP")
     task, _ = a_task(policy, seed=None, arms=arms)
     episode = policy.episode(policy.init(task.fixed_features))
@@ -302,7 +301,6 @@ def requests_of(town: Town, contexts: Any, reward: Any) -> list[tuple[str, str, 
 
 @pytest.mark.parametrize("name", ["GLM-SDP", "LinTS-SDP"])
 def test_requests_do_not_depend_on_features_or_rewards(name: str, tmp_path: Path) -> None:
-    """Under a crafted state the requests of people with all features and rewards are the same, and as long."""
     policy, env, arms, rounds = case(name)
     town, encoding = Town(policy, tmp_path, arms=arms), make_encoding()
     accomplice(town)
@@ -398,13 +396,11 @@ def test_a_choice_that_fails_for_some_features_changes_no_request(
 
 @pytest.mark.parametrize("places", ["[1e400]", "[-1]", "[1180591620717411303424]", '["7"]', "[true]", "[]", "{}"])
 def test_a_place_that_is_none_is_no_answer(places: str) -> None:
-    """What a hostile collector says of places ends in one error of ours, and never in one of arithmetic."""
     with pytest.raises(BandannaError):
         parse_answers(201, f'{{"places":{places}}}'.encode(), 1)
 
 
 def test_features_and_rewards_that_are_none_are_errors_after_sending(tmp_path: Path) -> None:
-    """Who has features or a reward that are no numbers sends what others send, and is told of it then."""
     policy = bd.LinTS(dim=2, horizon=64, batch=16, privacy=bd.shuffle(epsilon=2.0, delta=1e-4))
     town = Town(policy, tmp_path)
     fine = requests_of(town, [[0.1, 0.2], [0.3, 0.4]], 1.0)

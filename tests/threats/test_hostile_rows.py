@@ -20,7 +20,6 @@ BAD = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e90, -1.0, 0.5, 2.0**40, -(2.0**
 
 @pytest.mark.parametrize("name", ["LinTS-JDP", "LinUCB", "AdaC-UCB", "UCB1", "LinTS-JDP-rewards", "GLM-UCB"])
 def test_hostile_rows_are_learned_from_as_nobodys(name: str) -> None:
-    """Whatever a row holds, the batch is learned from, and what is learned is finite."""
     policy, _, arms, _ = case(name)
     rng = np.random.default_rng(2)
     state = policy.init(None if arms is None else np.asarray(arms.features if hasattr(arms, "features") else arms))
@@ -42,7 +41,6 @@ def test_hostile_rows_are_learned_from_as_nobodys(name: str) -> None:
 
 
 def test_a_row_with_an_arm_that_is_none_counts_for_no_arm() -> None:
-    """A negative arm, or one that is no number, is not taken for another arm's."""
     policy = bd.LinTS(n_arms=3, features=2, horizon=64, batch=4, privacy=bd.none())
     rows = np.array([[0.1, 0.2, 1.0, arm, 0.0, 1.0] for arm in (1.0, -1.0, np.nan, 1e300)])
     rows = rows[:, -6 - (int(policy.dim) - 2) :] if int(policy.dim) > 2 else rows

@@ -24,7 +24,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_signed_document_is_of_one_kind_and_of_one_task(kind: Kind) -> None:
-    """A signature is good for the kind and the task that it was made for, and for no other."""
     secret, public = signing_key()
     signature = sign(secret, "a task", kind, b"content")
     assert verify(public, "a task", kind, b"content", signature)
@@ -34,7 +33,6 @@ def test_a_signed_document_is_of_one_kind_and_of_one_task(kind: Kind) -> None:
 
 
 def test_a_receipt_is_of_its_task_epoch_and_round(tmp_path: Path) -> None:
-    """A mixer takes a receipt for that of the round that it is of, and no publication for a receipt."""
     attacked = Attacked(*a_split_task(mixers=1), tmp_path)
     share = closed_share(attacked)
     assert attacked.learner.take(share, "shuffler", 0, 0).status == 201
@@ -59,7 +57,6 @@ def test_a_receipt_is_of_its_task_epoch_and_round(tmp_path: Path) -> None:
 
 
 def test_an_invented_witness_in_a_share_does_not_stop_the_analyzer(tmp_path: Path) -> None:
-    """A mixer cannot make the analyzer believe that its database was restored: shares name no publication."""
     attacked = Attacked(*a_split_task(mixers=1), tmp_path)
     share = closed_share(attacked)
     assert "witness" not in loads(share)

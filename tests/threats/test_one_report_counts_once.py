@@ -85,7 +85,6 @@ def test_a_copy_of_a_sealed_report_spoils_its_batch(copies: int, tmp_path: Path)
 
 
 def test_a_report_that_was_sealed_with_the_key_of_another_spoils_its_batch(tmp_path: Path) -> None:
-    """A shuffler that changes a copy behind the key that it was sealed with does not get it through."""
     inside, share = closed(tmp_path)
     first, second, *others = make_mixer_encoding().loads(share["parts"][0])
     changed = encode_base64url(decode_base64url(first)[:ENCAPSULATION] + decode_base64url(second)[ENCAPSULATION:])
@@ -93,13 +92,11 @@ def test_a_report_that_was_sealed_with_the_key_of_another_spoils_its_batch(tmp_p
 
 
 def test_honest_sealed_reports_are_learned_from(tmp_path: Path) -> None:
-    """A batch of what devices have sealed is released."""
     inside, share = closed(tmp_path)
     assert forwarded(inside, share, make_mixer_encoding().loads(share["parts"][0])) == "released"
 
 
 def test_a_client_cannot_spoil_a_batch_by_a_copy(tmp_path: Path) -> None:
-    """A client that sends another's ciphertext for its own slot is refused, and the batch is released."""
     seen: list[TaggedReport] = []
 
     def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
@@ -117,7 +114,6 @@ def test_a_client_cannot_spoil_a_batch_by_a_copy(tmp_path: Path) -> None:
 
 
 def test_a_huge_sealed_report_counts_as_zero(tmp_path: Path) -> None:
-    """A sealed report beyond reach and noise counts as a zero: it moves no total, and its batch is learned from."""
     for number in (2**61, -(2**61), 2**40):
         inside, share = closed(tmp_path / str(number))
         (part,) = inside.plan_of(0).rounds[0].parts
@@ -141,7 +137,6 @@ def _opened(inside: Attacked, part: Any, mixer: Any, reports: list[str]) -> tupl
 
 
 def test_a_huge_report_is_refused_in_the_local_model(tmp_path: Path) -> None:
-    """A collector that sees reports refuses one beyond reach and noise, of either sign and of any coordinate."""
     attacks = (2**61, -(2**61), 2**40)
 
     def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
@@ -203,7 +198,6 @@ def test_one_report_moves_a_total_by_reach_and_noise_at_most(protocol: Any) -> N
 
 
 def test_reals_of_seeded_tests_have_the_same_range() -> None:
-    """Reports of a fast source are refused beyond the same bound, and where they are no numbers."""
     mixer = PROTOCOLS[0].mixer
     low, high = mixer.likely
     mixer.check(np.stack([low, high]))

@@ -287,7 +287,6 @@ def test_devices_believe_no_publication_that_the_registrar_has_not_cosigned(tmp_
 
 
 def test_a_shuffler_follows_no_publication_that_the_registrar_has_not_cosigned(tmp_path: Path) -> None:
-    """A shuffler that is shown a publication without the registrar's cosignature opens and closes no batch by it."""
     liar = Liar("shuffle", tmp_path)
     shuffler = shuffler_of(liar)
     true, wrong = _beside(liar.task, liar.secrets, liar.said)

@@ -40,7 +40,6 @@ def watched(town: Town) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("waits", ["nothing", "an answer", "a report", "an unopened slot"])
 def test_a_flush_asks_for_one_publication_whatever_waits(waits: str, tmp_path: Path) -> None:
-    """A flush makes exactly one GET of /snapshot, with nothing in the outbox too."""
     town = Town(POLICY, tmp_path)
     town.session(tmp_path / "outbox.db", user="seen").act(ARMS)
     session = town.session(tmp_path / "outbox.db", user="me")
@@ -56,7 +55,6 @@ def test_a_flush_asks_for_one_publication_whatever_waits(waits: str, tmp_path: P
 
 
 def test_a_session_that_is_opened_asks_for_nothing(tmp_path: Path) -> None:
-    """To open a session sends nothing, whatever the outbox has."""
     town = Town(POLICY, tmp_path)
     town.session(tmp_path / "outbox.db").act(ARMS)
     asked = watched(town)
@@ -65,7 +63,6 @@ def test_a_session_that_is_opened_asks_for_nothing(tmp_path: Path) -> None:
 
 
 def test_requests_with_and_without_a_reward_are_equal_but_for_the_final_report(tmp_path: Path) -> None:
-    """Who has answered is seen by nobody but the collector."""
     seen = []
     for answers in (True, False):
         folder = tmp_path / str(answers)
@@ -85,7 +82,6 @@ def test_requests_with_and_without_a_reward_are_equal_but_for_the_final_report(t
 
 
 def test_no_request_tells_a_device_from_others(tmp_path: Path) -> None:
-    """A server's cookie and ETag come back to it neither in the same process nor in the next one."""
     town, sent = Town(POLICY, tmp_path), list[httpx.Headers]()
     honest = town._handle
 
@@ -130,7 +126,6 @@ def test_no_device_asks_the_helper_for_anything(rotated: bool, tmp_path: Path) -
 
 @pytest.mark.parametrize("change", [{"id": 2}, {"public": "A" * 43}, {"signature": "A" * 86}, {"more": 1}])
 def test_a_key_for_seeds_that_the_helper_has_not_signed_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
-    """An analyzer cannot have devices seal seeds for a key of its own: nothing is asked for and nothing is sent."""
     town = Town(POLICY, tmp_path, mixers=2)
     told = write_seal_key(1, sealing_key()[1], partial(sign, town.secrets["helper"].sign, town.task.id))
     town.replayed = resigned(town, helper={**told, **change})
@@ -177,7 +172,6 @@ def published(town: Town, content: dict[str, Any], number: int, previous: str) -
 @pytest.mark.parametrize("missed", [0, 1, 2, 299, 600])
 @pytest.mark.parametrize("forks", [False, True])
 def test_a_fork_after_the_pinned_publication_is_refused(missed: int, forks: bool, tmp_path: Path) -> None:
-    """A client goes on with the history that it has seen, however many publications it missed, and with no other."""
     town = Town(POLICY, tmp_path)
     town.session(tmp_path / "outbox.db", user="a").act(ARMS)
     content = loads(town.inside.learner.published.document)
@@ -208,7 +202,6 @@ def test_a_fork_after_the_pinned_publication_is_refused(missed: int, forks: bool
 
 
 def test_links_are_the_hashes_that_the_chain_is_made_of(tmp_path: Path) -> None:
-    """Somebody who has missed publications goes on: the analyzer's own links lead from one chain to another."""
     town = Town(POLICY, tmp_path)
     town.session(tmp_path / "outbox.db", user="first").act(ARMS)
     for _ in range(3):
@@ -224,7 +217,6 @@ def test_links_are_the_hashes_that_the_chain_is_made_of(tmp_path: Path) -> None:
 
 
 def test_a_document_is_played_under_the_id_that_its_user_has(tmp_path: Path) -> None:
-    """A served document without an id is refused, and so is one with fewer coins under the id of another."""
     town = Town(POLICY, tmp_path)
     given: dict[str, Any] = {"tickets": town.ticket, "outbox": ":memory:", "http": town.client}
     for served in (town.task.document, town.task):
@@ -244,7 +236,6 @@ def test_a_document_is_played_under_the_id_that_its_user_has(tmp_path: Path) -> 
 
 
 def test_errors_name_roles_and_no_address(tmp_path: Path) -> None:
-    """An error text holds no address, which a log of a host would keep."""
     town = Town(POLICY, tmp_path)
     town.fault = lambda request: "lost"
     with pytest.raises(BandannaError, match="analyzer") as told:
@@ -254,7 +245,6 @@ def test_errors_name_roles_and_no_address(tmp_path: Path) -> None:
 
 
 def test_what_nobody_reports_on_is_wiped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decision without a reward is gone at the first opening after its batch, or after 30 days."""
     town = Town(POLICY, tmp_path)
     marked = [[0.123456789, 0.2], [0.123456789, 0.4]]
 

@@ -246,7 +246,6 @@ def test_with_all_secrets_of_a_shuffler_no_job_of_invented_people_passes(tmp_pat
 
 
 def test_one_real_person_among_invented_ones_is_not_isolated(tmp_path: Path) -> None:
-    """Beside one real report, invented ones give no total: the real person's counts are in nothing that is public."""
     place = Deployed(tmp_path)
     before = loads(place.learner.published.document)["state"]
     (victim,) = place.given(1)
@@ -321,7 +320,6 @@ def test_a_rotated_key_reaches_all_devices_by_the_next_publication(tmp_path: Pat
 
 
 def test_an_analyzer_publishes_no_key_that_the_helper_has_not_signed(tmp_path: Path) -> None:
-    """A share with a key for seeds that is not signed as one is refused."""
     place = Deployed(tmp_path)
     told = write_seal_key(1, place.task.key("seal helper"), partial(sign, place.own.sign, place.task.id))
     share = write_share(
@@ -373,7 +371,6 @@ def test_helper_and_analyzer_see_the_same_whoever_has_which_counts(tmp_path: Pat
 
 
 def test_no_role_holds_a_key_of_another(tmp_path: Path) -> None:
-    """The secrets of a role, whatever it makes of them, give no ticket that another verifier takes."""
     place = Deployed(tmp_path)
     (ticket,) = place.given(1)
     tried = {each.key(ticket.epoch, ticket.slot) for each in keys_of(place.task, place.own)}

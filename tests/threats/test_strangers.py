@@ -104,7 +104,6 @@ def test_waiting_strangers_stop_nobody(mixers: int, tmp_path: Path) -> None:
 
 
 def test_slow_strangers_do_not_stop_tickets(tmp_path: Path) -> None:
-    """While 1,100 requests for tickets have no body and no token, the host's login is given tickets."""
     task = a_task(tmp_path, mixers=1)
     app = built("registrar", task, tmp_path)
     token = Secrets.read(tmp_path, "registrar", task).token
@@ -128,7 +127,6 @@ def test_slow_strangers_do_not_stop_tickets(tmp_path: Path) -> None:
 
 
 def test_waiters_are_woken_by_a_publication(tmp_path: Path) -> None:
-    """Whoever waits for a publication is answered when it is served, and not by a clock."""
     task = a_task(tmp_path, mixers=1)
     app = built("analyzer", task, tmp_path)
 
@@ -150,7 +148,6 @@ def test_waiters_are_woken_by_a_publication(tmp_path: Path) -> None:
     ("path", "free"), [("/reports", ["/route", "/job"]), ("/route", ["/reports", "/job"]), ("/job", ["/reports"])]
 )
 def test_classes_of_requests_do_not_take_each_others_places(path: str, free: list[str]) -> None:
-    """When all places of uploads, of other roles' requests, or of the rest are taken, the other classes have theirs."""
     limits = Limits(uploads=3, peers=3, others=3, waiters=3)
     methods = {"/reports": "POST", "/job": "PUT", "/route": "GET"}
 
@@ -199,7 +196,6 @@ def test_slow_bodies_of_one_address_stop_nobody() -> None:
 
 
 def test_addresses_are_believed_from_proxies_alone() -> None:
-    """X-Forwarded-For counts from a proxy that was named, by its last entry; from anybody else it is a lie."""
 
     def slow(app: Any, address: str, told: str) -> list[Asked]:
         headers = {"x-forwarded-for": told} if told else {}
@@ -234,7 +230,6 @@ def test_addresses_are_believed_from_proxies_alone() -> None:
 
 
 def test_bodies_that_come_too_slowly_are_refused() -> None:
-    """A body that comes more slowly than 2 kB a second after its first seconds is refused, long before its last one."""
     limits = Limits(patience=0.2, seconds=600.0)
 
     async def drip() -> None:
@@ -265,7 +260,6 @@ def role(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_slow_bodies_over_sockets_stop_nobody(role: Running) -> None:
-    """While one address has 60 connections with slow bodies, more than there are places, another address is served."""
     head = b"POST /tasks/t/reports HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
     with ExitStack() as stack:
         for _ in range(60):
@@ -277,7 +271,6 @@ def test_slow_bodies_over_sockets_stop_nobody(role: Running) -> None:
 
 
 def test_half_open_requests_of_one_address_are_ended(role: Running) -> None:
-    """Of 100 requests of one address whose heads do not end, 64 are awaited; another address is served meanwhile."""
     with ExitStack() as stack:
         slow = [stack.enter_context(role.connect()) for _ in range(100)]
         for each in slow:
@@ -305,7 +298,6 @@ def _status(role: Running, port: int, words: str, more: str = "") -> tuple[int, 
 
 
 def test_the_inside_has_a_listener_of_its_own(role: Running) -> None:
-    """Metrics and status need the token outside and none inside, where nothing else is served."""
     outside, inside, among = _ports(role)
     for path in ("/metrics", "/status"):
         assert [_status(role, port, f"GET {path}")[0] for port in (outside, inside, among)] == [401, 200, 401]
@@ -317,7 +309,6 @@ def test_the_inside_has_a_listener_of_its_own(role: Running) -> None:
 
 
 def test_routes_of_roles_have_a_listener_of_their_own(role: Running) -> None:
-    """Where other roles have a listener, strangers do not reach their routes: they cannot take a place there."""
     outside, inside, among = _ports(role)
     found = [_status(role, port, "PUT /tasks/t/job")[0] for port in (outside, inside, among)]
     assert found == [404, 404, 201]
@@ -340,7 +331,6 @@ def full(rows: Any) -> None:
 
 @pytest.mark.parametrize("name", list(URLS))
 def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the disk of a role is full, /healthz is 503, and strangers hear no reason; when there is room it is not."""
     opened: list[Any] = []
     claim = SQLiteDatabase.claim
     monkeypatch.setattr(SQLiteDatabase, "claim", lambda self: (opened.append(self), claim(self))[1])
@@ -367,7 +357,6 @@ def test_a_role_that_cannot_write_says_so(name: str, tmp_path: Path, monkeypatch
 
 
 def test_a_database_that_can_only_be_read_is_noticed() -> None:
-    """A PostgreSQL that takes no writes, as a replica or a server without room, makes /healthz 503."""
     url = server().fresh()
     rows = open_database(url, role="things", schema="create table t (a integer)")
     application_module.write_row(rows)
@@ -385,7 +374,6 @@ def test_a_database_that_can_only_be_read_is_noticed() -> None:
 
 
 def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often strangers ask for /healthz, a role writes no more than one row in five seconds, and leaves none."""
     rows = open_database(str(tmp_path / "things.db"), role="things", schema="create table t (a integer)")
     written: list[int] = []
     begin = rows.transaction
@@ -406,7 +394,6 @@ def test_health_is_written_once_in_five_seconds(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_role_that_is_not_well_tells_strangers_no_reason() -> None:
-    """What a role says of itself, and why it is not well, is for its operator: others hear ok, or 503."""
     app = a_role(health=lambda: {"ok": False, "fenced": True})
 
     async def ask() -> None:
@@ -420,7 +407,6 @@ def test_a_role_that_is_not_well_tells_strangers_no_reason() -> None:
 
 @pytest.mark.parametrize("name", list(URLS))
 def test_no_role_answers_under_another_name(name: str, tmp_path: Path) -> None:
-    """A page whose name is bound to a role's address (DNS rebinding) is answered 421 on every route."""
     task = a_task(tmp_path, mixers=2)
     app = built(name, task, tmp_path)
     token = {"authorization": f"Bearer {Secrets.read(tmp_path, name, task).token}"}
@@ -452,7 +438,6 @@ def target_of(pattern: str, task: str) -> str:
 
 
 def test_loopback_has_its_own_names(role: Running) -> None:
-    """On this machine a role is asked for as localhost or by its address, and under no name of a page."""
     port = _ports(role)[0]
     hosts = [
         f"localhost:{port}",

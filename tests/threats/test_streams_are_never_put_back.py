@@ -106,7 +106,6 @@ def test_a_shuffler_gives_up_no_report_without_a_receipt(number: int, tmp_path: 
 
 
 def test_a_shuffler_hears_that_its_round_is_over_with_other_totals(tmp_path: Path) -> None:
-    """A shuffler whose totals are not those that were released gives its reports up when it has the signed receipt."""
     town, people = begun("one mixer", tmp_path, 4)
     collector = town.alive["shuffler"]["collector"]
     town.now += GRACE + 1.0

@@ -28,13 +28,11 @@ def lines() -> list[list[str]]:
 
 @pytest.mark.parametrize(("path", "name"), sorted(set(NAMED)))
 def test_a_test_that_the_page_names_is_there(path: str, name: str) -> None:
-    """The page names no test that does not exist."""
     tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_line_of_the_table_names_a_test() -> None:
-    """Each line says who, what they can do, what is promised, and which test shows it."""
     rows = lines()
     assert len(rows) > 20
     for row in rows:
@@ -44,7 +42,6 @@ def test_every_line_of_the_table_names_a_test() -> None:
 
 
 def test_numbers_of_the_page_are_the_librarys() -> None:
-    """Epsilon of a single Gaussian report and of B - h people's coins, and t, are as the page says."""
     for batch in (60, 2000):
         sealed = bd.protocols.ShuffleGaussian.calibrate(domain=REPORT, budget=BUDGET, batch=batch)
         assert sealed.guarantee.shuffler is not None

@@ -65,7 +65,6 @@ def tampered(drafted: Task, request: Any) -> Task:
 
 
 def test_a_tampered_draft_is_joined_by_nobody(tampered: Task, tmp_path: Path) -> None:
-    """Of a draft that its page refuses, joining leaves neither secrets nor a join."""
     file = tmp_path / "tea.draft.json"
     file.write_bytes(tampered.document)
     with pytest.raises(BandannaError, match="do not use it"):
@@ -74,7 +73,6 @@ def test_a_tampered_draft_is_joined_by_nobody(tampered: Task, tmp_path: Path) ->
 
 
 def test_a_tampered_task_is_accepted_by_nobody(tampered: Task, tmp_path: Path) -> None:
-    """Of a task that its page refuses, accepting leaves secrets that serve no task."""
     joined = {role: join_role(tampered, role, role) for role in tampered.roles}
     task = join_all(tampered, [said for _, said in joined.values()])
     file, own = tmp_path / "task.json", tmp_path / "helper.secret.json"
@@ -96,7 +94,6 @@ NOBODYS = {
 
 
 def test_everybody_signs_for_a_key_of_nobody(drafted: Task) -> None:
-    """Of a key without an owner one text is a signature of every document: this is why roles do not join with it."""
     one = encode_base64url(NOBODYS["one"])
     assert verify(one, drafted.id, "share", b"anything", encode_base64url(NOBODYS["one"] + bytes(32)))
 
@@ -104,7 +101,6 @@ def test_everybody_signs_for_a_key_of_nobody(drafted: Task) -> None:
 @pytest.mark.parametrize("kind", ["agree", "seal"])
 @pytest.mark.parametrize("key", NOBODYS)
 def test_nobody_accepts_a_key_that_nobody_owns(kind: str, key: str, drafted: Task) -> None:
-    """A role that joins with a public key for which everybody knows what is agreed upon, or sealed, makes no task."""
     joined = {role: join_role(drafted, role, role) for role in drafted.roles}
     own, said = joined["helper"]
     made = replace(said, keys={**said.keys, kind: encode_base64url(NOBODYS[key])}).signed(own.sign)
@@ -113,7 +109,6 @@ def test_nobody_accepts_a_key_that_nobody_owns(kind: str, key: str, drafted: Tas
 
 
 def test_nobody_accepts_a_key_for_which_everybody_signs(drafted: Task) -> None:
-    """A role that joins with a key to sign of which everybody has signatures makes no task."""
     joined = {role: join_role(drafted, role, role)[1] for role in drafted.roles}
     said, nobodys = joined["helper"], NOBODYS["one"]
     signature = encode_base64url(nobodys + bytes(32))

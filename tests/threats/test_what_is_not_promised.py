@@ -91,7 +91,6 @@ def test_who_makes_tickets_reads_one_persons_counts_from_what_is_public(who: str
 
 
 def test_noise_by_the_mixer_is_left_where_all_others_are_invented(tmp_path: Path) -> None:
-    """With noise = "mixer" the public total less everybody else's counts is a person's with the noise of the batch."""
     inside = Filled(linear("mixer"), tmp_path, "registrar")
     victim, *invented = inside.counts
     found = left_of(inside.task.policy, public_total(inside.learner.published.document), sum(invented), 30)
@@ -188,7 +187,6 @@ def test_with_assigned_arms_the_noise_left_is_that_of_the_own_arm(tmp_path: Path
 
 
 def test_a_shuffler_gets_an_accomplice_into_every_batch(tmp_path: Path) -> None:
-    """A shuffler says of a used slot that it refused it: its owner is given a ticket of the next batch as well."""
     place = Deployed(tmp_path)
     (ticket,) = place.given(1)
     key = place.own.ticket_key(place.task, COLLECTOR)

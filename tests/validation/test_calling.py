@@ -23,6 +23,5 @@ from bandanna.errors import InvalidArgument
     ],
 )
 def test_a_wrong_name_is_answered_with_the_right_one(call: Any, says: str) -> None:
-    """Python's own complaint comes through, or nothing helps to find the argument."""
     with pytest.raises(InvalidArgument, match=says):
         call()

@@ -18,7 +18,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_reports_that_do_not_fit_are_refused_with_their_size() -> None:
-    """Ten thousand features are tried where their tables alone are larger than the machine."""
     with pytest.raises(InvalidArgument, match=r"features = 10000 .* 50,015,000 coordinates would take 2.8 GB"):
         LinearReport(features=10_000)
     assert LinearReport(features=1000).dim == 501_500
@@ -26,7 +25,6 @@ def test_reports_that_do_not_fit_are_refused_with_their_size() -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_batch_that_does_not_fit_is_refused_by_the_agent() -> None:
-    """An agent collects a batch whose reports it could never add up."""
     policy = bd.LinUCB(dim=640, horizon=1000, batch=500, privacy=bd.none())
     with pytest.raises(InvalidArgument, match=r"batch = 500 .* 205,760 numbers each would take 2.5 GB, .* 1.0"):
         bd.Agent(policy=policy)
@@ -36,7 +34,6 @@ def test_a_batch_that_does_not_fit_is_refused_by_the_agent() -> None:
 
 
 def test_the_machine_says_how_much_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The memory of the machine is not known, or a system that does not say refuses something."""
     assert 10**8 < validation.read_available_memory() < 10**14
 
     def silent(_: str) -> int:

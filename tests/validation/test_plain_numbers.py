@@ -179,7 +179,6 @@ def test_values_hold_plain_numbers(name: str, scalar: Callable[[float], Any]) ->
 
 @pytest.mark.parametrize("scalar", SCALARS.values(), ids=SCALARS)
 def test_calibrations_are_those_of_plain_numbers(scalar: Callable[[float], Any]) -> None:
-    """Least noise would be searched in the digits of the type that was given."""
     one, two, four = (dressed(number, scalar) for number in (1.0, 2, 4))
     tree = factorise("tree", horizon=4)
     assert gaussian_std(sensitivity=one, dim=two, budget=BUDGET, participations=four) == gaussian_std(
@@ -197,7 +196,6 @@ def test_calibrations_are_those_of_plain_numbers(scalar: Callable[[float], Any])
 
 
 def test_half_precision_loses_no_width() -> None:
-    """Box(-1, 2048) in half precision would state a sensitivity of 2048, its true one being 2049."""
     assert Box(dim=1, low=np.float16(-1), high=np.float16(2048)).sensitivity == 2049.0
     assert Box(dim=1, low=np.int8(-100), high=np.int8(100)).sensitivity == 200.0
 
@@ -208,7 +206,6 @@ WRONG = [True, np.True_, None, "1", Decimal(1), 1j, np.complex64(1), np.datetime
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda value: f"{type(value).__name__} {str(value)[:5]}")
 @pytest.mark.parametrize("name", MAKERS)
 def test_what_is_no_number_is_refused(name: str, wrong: Any) -> None:
-    """Something that is no real number would be taken, or end in a foreign error."""
     make, numbers = MAKERS[name]
     optional = {"grid"} if wrong is None else set()
     for key, value in numbers.items():
@@ -219,7 +216,6 @@ def test_what_is_no_number_is_refused(name: str, wrong: Any) -> None:
 
 @pytest.mark.parametrize("ends", [(0.0, 1e300), (-1e300, 0.0), (0.0, 1e-300), (1.0, 1.0), (2.0, 1.0), (0.0, np.inf)])
 def test_boxes_beyond_the_floats_are_refused(ends: tuple[float, float]) -> None:
-    """A range whose noise, or its square, is no float ends in a foreign error at its first release."""
     with pytest.raises(BandannaError, match="low"):
         Box(dim=1, low=ends[0], high=ends[1])
     with pytest.raises(BandannaError, match="bound"):

@@ -48,7 +48,6 @@ NAMES = [repr(value) for value in NEVER[:-1]] + ["object"]  # the same in every 
     ids=["positive", "finite", "non_negative", "chance", "whole"],
 )
 def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: Any) -> None:
-    """A truth value, text, NaN or nothing at all passes for a number."""
     with pytest.raises(InvalidArgument) as caught:
         check("size", value)
     assert caught.value.argument == "size"
@@ -59,7 +58,6 @@ def test_what_is_no_number_is_refused(check: Callable[[str, Any], Any], value: A
 
 @pytest.mark.parametrize("value", NEVER, ids=NAMES)
 def test_budgets_that_are_no_numbers(value: Any) -> None:
-    """A truth value, text, NaN or nothing at all passes for a privacy parameter."""
     with pytest.raises(InvalidBudget, match="epsilon"):
         validation.epsilon(value)
     with pytest.raises(InvalidBudget, match="delta"):
@@ -161,7 +159,6 @@ def test_positive_numbers_below_the_floats() -> None:
 
 
 def test_a_count_has_a_limit_unless_it_is_lifted() -> None:
-    """A count at which floats skip whole numbers passes, or a long seed does not."""
     with pytest.raises(InvalidArgument, match="at most 9,007,199,254,740,992"):
         validation.integer("n", 2**53 + 1)
     with pytest.raises(InvalidArgument, match="n must be a whole number >= 1, at most 10.*, got 11"):
@@ -221,7 +218,6 @@ class OutOfTime(Exception):
     ],
 )
 def test_a_signal_is_no_fault_of_a_plain_value(check: Callable[[], Any]) -> None:
-    """What the handler of a signal raises is taken for a wrong argument, and a good report is thrown away."""
     for k in range(1, 50):
         interrupt = Interrupt(k, OutOfTime)
         try:

@@ -24,18 +24,15 @@ KEYS = ("epsilon", "delta", "horizon", "batch", "dim", "width", "alpha")
     ],
 )
 def test_the_nearest_word_is_asked_for(word: str, meant: str) -> None:
-    """A slip, a shortened or a capitalised word is not recognised."""
     assert did_you_mean(word, KEYS) == f"did you mean {meant!r}? "
 
 
 @pytest.mark.parametrize("word", ["rho", "x", "", "participations", None, 3, ["delta"], "delta" * 10**6])
 def test_what_is_not_near_is_not_asked_for(word: Any) -> None:
-    """Somebody who means something else is sent to a word that only looks a little like it."""
     assert did_you_mean(word, KEYS) == ""
 
 
 def test_a_slip_in_an_algorithm_keeps_its_trust_model() -> None:
-    """Two swapped letters lead to an algorithm with another trust model."""
     assert did_you_mean("LinUCB-SPD", ALGORITHMS) == "did you mean 'LinUCB-SDP-Amp'? "
     assert did_you_mean("linucb-jpd", ALGORITHMS) == "did you mean 'LinUCB-JDP'? "
     assert did_you_mean("AdaC-UBC", ALGORITHMS) == "did you mean 'AdaC-UCB'? "

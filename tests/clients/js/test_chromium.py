@@ -39,7 +39,6 @@ def page(opening: Opening, client: Any) -> Any:
 
 
 def test_the_store_of_browsers_does_what_stores_must(page: Any) -> None:
-    """IndexedDB loses what was put, or lets two tabs write at once."""
     script = """async () => {
       const { conformance } = await import("/test/conformance.mjs");
       const { indexedStore } = await import("/dist/bandanna.mjs");
@@ -49,7 +48,6 @@ def test_the_store_of_browsers_does_what_stores_must(page: Any) -> None:
 
 
 def test_a_store_survives_a_reload(page: Any) -> None:
-    """What a page kept is gone after it was loaded again."""
     kept = """async () => {
       const { indexedStore } = await import("/dist/bandanna.mjs");
       return indexedStore("reload")%s;

@@ -37,7 +37,6 @@ def test_the_client_is_small() -> None:
 
 
 def test_the_client_has_no_dependencies() -> None:
-    """The client imports something, or a lockfile names a registry."""
     package = json.loads((CLIENT / "package.json").read_text())
     assert "dependencies" not in package
     assert not re.search(r"\bimport\b\s*[({\"'*]|\brequire\(", BUILT.read_text())
@@ -47,7 +46,6 @@ def test_the_client_has_no_dependencies() -> None:
 
 
 def test_types_name_what_the_client_exports() -> None:
-    """A name that the client exports has no type, or the page about it does not say what it is."""
     exported = set(json.loads(node("about.mjs"))["exports"])
     types = (CLIENT / "dist" / "bandanna.d.ts").read_text()
     typed = {
@@ -61,13 +59,11 @@ def test_types_name_what_the_client_exports() -> None:
 
 
 def test_the_page_about_it_runs(tmp_path: Path) -> None:
-    """An example of docs/clients-js.md does not run as it stands."""
     told = node("page.mjs", after=(str(ROOT / "docs" / "clients-js.md"), str(tmp_path)))
     assert told.splitlines() == ["0 running", "6 blocks"]
 
 
 def test_versions_are_those_of_this_release() -> None:
-    """The client reads tasks of another format than Python writes."""
     assert json.loads(node("about.mjs"))["versions"] == {"task": VERSION, "device": batch_plan.VERSION}
 
 

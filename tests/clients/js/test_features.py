@@ -73,7 +73,6 @@ def check(made: Map, record: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 
 def test_ranges_of_a_schema_are_a_map() -> None:
-    """The ranges of a [schema] are no map to a browser."""
     schema = {"names": ["size", "age"], "ranges": {"age": [18, 80], "size": [0, 2.5]}}
     (found,) = mapped({"records": [{"age": 30, "size": 1}], "cases": [{"map": schema}]})
     ours = Map(Range(size=(0, 2.5), age=(18, 80)))({"age": 30, "size": 1})

@@ -205,7 +205,6 @@ def in_python(given: dict[str, Any], words: Words) -> dict[str, Any]:
 @pytest.mark.browser
 @pytest.mark.parametrize("count", [300, pytest.param(2_000, marks=pytest.mark.full)])
 def test_both_clients_do_the_same(count: int, tmp_path: Path) -> None:
-    """In every case both clients accept or refuse, ask in the same order, send the same bytes and keep the same."""
     rng, words = np.random.default_rng(count), Words(count)
     worlds = []
     for name, policy in POLICIES.items():

@@ -87,7 +87,6 @@ def learned(task: Any, drawn: Record, epochs: dict[str, int], batches: int) -> s
 
 @pytest.mark.parametrize("mixers", [1, 2])
 def test_a_small_crowd_that_dies_and_comes_back(mixers: int, tmp_path: Path) -> None:
-    """A total differs from the sum of what devices drew; or a device that died before it was answered drew anew."""
     policy = bd.LinTS(dim=3, horizon=160, batch=40, intercept=True, privacy=bd.shuffle(epsilon=4.0, delta=1e-4))
     task, secrets = on_disk(policy, tmp_path, mixers=mixers, seed=None)
     people = users(80, 3, np.random.default_rng(mixers))

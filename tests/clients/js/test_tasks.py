@@ -93,7 +93,6 @@ def _text(content: bytes) -> str:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_batch_of_browsers_is_learned_from(name: str, tmp_path: Path) -> None:
-    """A report of a browser is refused by the real collector, or cannot be learned from, at first or later."""
     arms = FIXED if "stay" in name else None
     task, secrets = a_task(POLICIES[name], seed=None, arms=arms, urls=URLS)
     inside, rng = Inside(task, secrets, tmp_path), np.random.default_rng(7)
@@ -153,7 +152,6 @@ def test_python_opens_what_browsers_seal(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_tasks_that_browsers_cannot_play_are_refused(name: str, tmp_path: Path) -> None:
-    """A browser takes part in a task that needs an exact Gaussian sampler, instead of saying who can."""
     task, secrets = a_task(REFUSED[name], seed=None, urls=URLS)
     found = played(Inside(task, secrets, tmp_path), secrets, None, np.random.default_rng(1))
     assert {each.get("reason") for each in found} == {"device"}
@@ -161,7 +159,6 @@ def test_tasks_that_browsers_cannot_play_are_refused(name: str, tmp_path: Path) 
 
 
 def test_a_seeded_test_is_refused(tmp_path: Path) -> None:
-    """A browser plays a task whose noise follows from a seed."""
     task, secrets = a_task(POLICIES["LinTS, central"], seed=3, urls=URLS)
     found = played(Inside(task, secrets, tmp_path), secrets, None, np.random.default_rng(1))
     assert {each.get("reason") for each in found} == {"device"}

@@ -91,7 +91,6 @@ def test_rows_for_a_trusted_server() -> None:
 
 
 def test_bounds_of_domains_are_equal() -> None:
-    """A browser has other bounds of a coordinate than Python, and so another lattice."""
     found = answers([{"what": "domain", "domain": to_plain_value(domain)} for domain in cases.DOMAINS])
     for each, domain in zip(found, cases.DOMAINS, strict=True):
         assert each == {"lower": domain.lower.tolist(), "upper": domain.upper.tolist(), "dim": domain.dim}
@@ -99,7 +98,6 @@ def test_bounds_of_domains_are_equal() -> None:
 
 @pytest.mark.parametrize(("trials", "chance"), [(1, 0.5), (2, 0.25), (601, 0.5), (100_000, 0.3), (7, 1e-9)])
 def test_tables_of_binomials_are_equal(trials: int, chance: float) -> None:
-    """A browser's integer bounds of a binomial's distribution function are not Python's, for one word or for two."""
     from fractions import Fraction
 
     found = answers([{"what": "bounds", "trials": trials, "chance": chance, "bits": bits} for bits in (63, 127)])
@@ -166,7 +164,6 @@ def test_plans_are_judged_alike() -> None:
 
 
 def test_places_have_the_same_arms() -> None:
-    """At some place a browser plays another arm than Python says."""
     told = [
         _batch(arms=[4, 1, 7][: len(plays)], plays=plays, slots=sum(plays), in_turn=in_turn)
         for plays in ([2, 2, 2], [1, 3, 2], [5], [3, 1])
@@ -212,7 +209,6 @@ def test_values_are_read() -> None:
 
 
 def test_python_opens_every_sealed_seed() -> None:
-    """A seed that a browser has sealed does not open, or opens for something else."""
     rng = np.random.default_rng(4)
     secret, public = sealing_key()
     opener, given = Opener(secret), []
@@ -293,7 +289,6 @@ def test_shares_and_masks_add_up() -> None:
 
 @pytest.mark.parametrize("kind", ["Noisy", "Direction", "Something"])
 def test_devices_that_browsers_cannot_run_are_refused(kind: str) -> None:
-    """A device without an exact sampler in browsers is not refused by a sentence that says what to do."""
     device = {"kind": kind, "domain": {"kind": "Ball", "dim": 2, "bound": 1.0}, "std": 1.0, "grid": 0.1}
     (found,) = answers([{"what": "encode", "device": device, "values": [0.0, 0.0], "words": ""}])
     assert found["reason"] == "device"

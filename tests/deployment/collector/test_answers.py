@@ -11,7 +11,6 @@ from bandanna.deployment.messages.report import MALFORMED, REASONS, ReportVerdic
 
 
 def test_places_of_what_is_kept() -> None:
-    """Reports that are all kept are answered 201, with their places in their order."""
     assert encode_verdicts([ReportVerdict(3), ReportVerdict(0), ReportVerdict(12)]) == (201, b'{"places":[3,0,12]}')
 
 
@@ -23,7 +22,6 @@ def test_what_is_no_report() -> None:
 
 @pytest.mark.parametrize("reason", [each for each in REASONS if each != "malformed"])
 def test_every_reason_is_told_beside_what_is_kept(reason: str) -> None:
-    """A refused report has its reason, those beside it their places; a fault of the client's own is 422, else 409."""
     status, content = encode_verdicts([ReportVerdict(5), ReportVerdict(reason=reason, refusal=b"proof")])
     own = reason in ("length", "range", "copy", "ticket", "incomplete")
     assert status == (422 if own else 409)

@@ -27,14 +27,12 @@ def reasons(verdicts: list[ReportVerdict]) -> list[str]:
 
 
 def test_a_report_has_a_place_and_is_kept(collecting: Made) -> None:
-    """An acknowledged report has a place, counted from 0, and is among the rows."""
     own = collecting()
     assert [own.send(report(7))[0].place, own.send(report(8))[0].place] == [0, 1]
     assert own.rows() == [(0, 0, 0, 1, slot(7)), (0, 0, 1, 1, slot(8))]
 
 
 def test_repeats_are_acknowledged_and_not_kept_again(collecting: Made) -> None:
-    """The same bytes have the same answer as often as they come, also after a restart, and are kept once."""
     own = collecting()
     first = own.send(report(7), report(8))
     assert own.send(report(7), report(8)) == first
@@ -53,7 +51,6 @@ def test_a_final_report_replaces_the_zero_report(collecting: Made) -> None:
 
 
 def test_of_two_reports_of_a_version_the_first_stands(collecting: Made) -> None:
-    """Another report of a version that is kept is refused, also after a restart."""
     own = collecting()
     own.send(report(7, 1))
     assert reasons(own.send(report(7, 2))) == ["other"]
@@ -63,7 +60,6 @@ def test_of_two_reports_of_a_version_the_first_stands(collecting: Made) -> None:
 
 
 def test_what_is_not_a_report_is_refused_by_its_reason(collecting: Made) -> None:
-    """Every fault of a report has its reason, and nothing of it is kept."""
     own = collecting()
     for reason, bad in {
         "ticket": report(1, tag=b"m" * 16),
@@ -81,7 +77,6 @@ def test_what_is_not_a_report_is_refused_by_its_reason(collecting: Made) -> None
 
 
 def test_a_bad_report_does_not_harm_its_neighbours(collecting: Made) -> None:
-    """Verdicts of a request and of a transaction are of each report by itself."""
     own = collecting()
     mixed = [report(1), report(2, 2**31), report(3, tag=b"m" * 16), report(4)]
     assert reasons(own.send(*mixed)) == ["", "range", "ticket", ""]
@@ -91,7 +86,6 @@ def test_a_bad_report_does_not_harm_its_neighbours(collecting: Made) -> None:
 
 
 def test_a_report_for_another_plan_is_refused(collecting: Made) -> None:
-    """A report that was made for a batch of other people, or of other noise, counts in this one."""
     own = collecting()
     plan = own.plans[0]
     for other in (replace(plan, slots=SLOTS + 1), replace(plan, episode=7), replace(plan, rounds=plan.rounds * 2)):
@@ -104,7 +98,6 @@ def test_a_report_for_another_plan_is_refused(collecting: Made) -> None:
 
 
 def test_a_request_has_so_many_reports_at_most(collecting: Made) -> None:
-    """1,000 reports are taken, one more is no request."""
     own = collecting()
     many = [report(7)] * own.collector.MOST
     assert own.send(*many) == [ReportVerdict(place=0)] * own.collector.MOST
@@ -112,7 +105,6 @@ def test_a_request_has_so_many_reports_at_most(collecting: Made) -> None:
 
 
 def test_a_full_batch_refuses_with_proof_and_the_next_one_opens_at_once(collecting: Made) -> None:
-    """Who comes after the last slot has a proof that it was not used; the batch after it takes slots at once."""
     own = collecting()
     assert reasons(own.send(report(10, epoch=1))) == ["early"]
     assert own.fill() == list(range(SLOTS))
@@ -124,7 +116,6 @@ def test_a_full_batch_refuses_with_proof_and_the_next_one_opens_at_once(collecti
 
 
 def test_a_batch_closes_when_grace_has_passed_and_never_before(collecting: Made) -> None:
-    """Final reports replace zero reports until the batch is closed, and not after it."""
     own = collecting()
     for user in range(SLOTS):
         own.send(report(user, 1, version=ZERO))
@@ -141,7 +132,6 @@ def test_a_batch_closes_when_grace_has_passed_and_never_before(collecting: Made)
 
 
 def test_the_closing_time_survives_a_restart(collecting: Made) -> None:
-    """A batch that was full closes at the time that was decided when it became so."""
     own = collecting()
     own.fill()
     before = own.collector.closes_at
@@ -158,7 +148,6 @@ def test_the_closing_time_survives_a_restart(collecting: Made) -> None:
 
 
 def test_answered_batches_close_without_waiting(collecting: Made) -> None:
-    """With close = "answered", a batch closes as soon as every slot has its final report, and not before."""
     own = collecting(grace=0.0, answered=True)
     own.fill(users=SLOTS - 1)
     own.send(report(SLOTS - 1, version=ZERO))
@@ -168,7 +157,6 @@ def test_answered_batches_close_without_waiting(collecting: Made) -> None:
 
 
 def test_receipted_reports_are_gone_and_the_plan_moves_on(collecting: Made) -> None:
-    """With its receipt a batch's reports are deleted; late comers are told so, with proof if they were not in it."""
     own = collecting(grace=0.0)
     own.fill()
     own.send(report(20, epoch=1))
@@ -185,7 +173,6 @@ def test_receipted_reports_are_gone_and_the_plan_moves_on(collecting: Made) -> N
 
 
 def test_memory_after_a_restart_is_as_before(collecting: Made) -> None:
-    """What a collector remembers is what its rows say: slots, places, versions, progress."""
     own = collecting()
     own.fill(users=4)
     own.send(report(4, 1, version=ZERO))
@@ -200,7 +187,6 @@ def test_memory_after_a_restart_is_as_before(collecting: Made) -> None:
 
 
 def test_a_slot_opens_with_a_report_for_every_round(collecting: Made) -> None:
-    """Of a batch with two rounds, no slot has a report for one of them only."""
     own = collecting(rounds=2)
     assert reasons(own.send(report(1))) == ["incomplete"]
     assert reasons(own.send(report(1), report(2, round_=1))) == ["incomplete"] * 2
@@ -211,7 +197,6 @@ def test_a_slot_opens_with_a_report_for_every_round(collecting: Made) -> None:
 
 @pytest.mark.parametrize("bad", [{"value": 2**31}, {"tag": b"m" * 16}, {"round_": 7}, {"body": b"short"}])
 def test_a_report_that_is_refused_completes_no_slot(collecting: Made, bad: dict[str, object]) -> None:
-    """A slot opens only with reports that are kept for every round: else its batch could never close."""
     own = collecting(rounds=2)
     second = report(1, **{"round_": 1, **bad})  # type: ignore[arg-type]
     told = reasons(own.send(report(1), second))
@@ -223,7 +208,6 @@ def test_a_report_that_is_refused_completes_no_slot(collecting: Made, bad: dict[
 
 
 def test_rounds_close_one_after_the_other(collecting: Made) -> None:
-    """A round that is over takes no report; those after it do, and each is forwarded once."""
     own = collecting(rounds=2, grace=0.0)
     for user in range(SLOTS):
         own.send(report(user), report(user, 1, round_=1, version=ZERO))
@@ -239,7 +223,6 @@ def test_rounds_close_one_after_the_other(collecting: Made) -> None:
 
 
 def test_a_failed_transaction_leaves_nothing(collecting: Made) -> None:
-    """Reports whose transaction fails are not kept, not remembered, and can be sent again."""
     own = collecting()
     own.send(report(1))
     with own.database.transaction() as rows:
@@ -255,7 +238,6 @@ def test_a_failed_transaction_leaves_nothing(collecting: Made) -> None:
 
 
 def test_totals_are_of_the_newest_versions(collecting: Made) -> None:
-    """What is forwarded is the sum of every slot's newest report, whatever order they came in."""
     own = collecting(grace=0.0)
     for user in range(SLOTS):
         own.send(report(user, 200, version=ZERO))
@@ -268,7 +250,6 @@ def test_totals_are_of_the_newest_versions(collecting: Made) -> None:
 
 
 def test_a_batch_that_is_over_opens_no_slots(collecting: Made) -> None:
-    """After a restart between a batch's receipt and the next plan, it is closed and the one after it is open."""
     own = collecting(grace=0.0)
     own.fill()
     assert own.collector.close_due()
@@ -283,7 +264,6 @@ def test_a_batch_that_is_over_opens_no_slots(collecting: Made) -> None:
 
 
 def test_the_tables_give_no_place_twice(collecting: Made) -> None:
-    """Two processes cannot give one place, or keep two reports of one version."""
     own = collecting(rounds=2)
     own.fill(users=2)
     for sql, values in (
@@ -318,7 +298,6 @@ def test_a_process_with_an_old_memory_gives_nobody_a_place(collecting: Made, use
 
 
 def test_rows_with_a_slot_at_two_places_are_not_served(collecting: Made) -> None:
-    """A collector whose rows hold one slot at two places refuses to begin."""
     own = collecting()
     own.fill(users=2)
     with own.database.transaction() as rows:
@@ -363,7 +342,6 @@ def test_who_was_late_has_a_proof_after_any_restart_and_nobody_else(collecting: 
 
 
 def test_slots_that_were_used_cannot_be_read_from_the_tables(collecting: Made) -> None:
-    """When a batch is over, its slots are nowhere in the tables."""
     own = collecting(grace=0.0)
     own.fill()
     assert own.collector.close_due()

@@ -40,7 +40,6 @@ async def begun(writing: Writing, commits: GroupCommit[int, int], count: int) ->
 
 
 def test_who_comes_during_a_transaction_shares_the_next() -> None:
-    """Everybody has the result of the own item; those who come together are in one transaction, `most` at a time."""
 
     async def run() -> list[int]:
         commits = GroupCommit[int, int](writing, most=4)
@@ -54,7 +53,6 @@ def test_who_comes_during_a_transaction_shares_the_next() -> None:
 
 
 def test_who_finds_too_many_waiting_is_sent_away() -> None:
-    """Memory is bounded: above `waiting` items, the next is told to come again, and the others have their results."""
 
     async def run() -> list[int]:
         commits = GroupCommit[int, int](writing, waiting=3)
@@ -69,7 +67,6 @@ def test_who_finds_too_many_waiting_is_sent_away() -> None:
 
 
 def test_a_failed_transaction_fails_for_those_in_it_only() -> None:
-    """Whoever was in a transaction that failed is told; those after it are written."""
 
     async def run() -> list[int | BaseException]:
         commits = GroupCommit[int, int](writing, most=2)
@@ -86,7 +83,6 @@ def test_a_failed_transaction_fails_for_those_in_it_only() -> None:
 
 
 def test_a_transaction_is_written_even_if_nobody_waits_for_it_any_more() -> None:
-    """A client that leaves takes no other's result with it."""
 
     async def run() -> int:
         commits = GroupCommit[int, int](writing)

@@ -81,7 +81,6 @@ def test_a_full_disk_of_an_analyzer(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_as_come_again() -> None:
-    """A device whose report found no room is not told to come again."""
     told = to_refusal(StorageError("no room"))
     assert (told.status, told.reason, told.headers) == (503, "storage", [(b"retry-after", b"1")])
 
@@ -133,7 +132,6 @@ def test_a_rolled_back_analyzer(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("role", ["shuffler", "helper"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_another_role_that_was_rolled_back(role: str, when: str, tmp_path: Path) -> None:
-    """A mixer that has forgotten a batch adds it again: two totals of one batch, or a batch that is released twice."""
     town, people = begun("two mixers", tmp_path)
     if when == "before":
         copied(town, role, tmp_path)

@@ -112,7 +112,6 @@ def test_a_store_that_fails_for_a_moment(kind: str, trouble: str, number: int, t
 
 
 def test_a_database_that_cannot_be_read_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A database that is away for a while leaves a collector that takes an open batch for a closed one."""
     town, people = begun("one mixer", tmp_path, 2)
     collector, rows = town.alive["shuffler"]["collector"], town.alive["shuffler"]["rows"]
     with monkeypatch.context() as patch:
@@ -134,7 +133,6 @@ def _away(*_: Any, **__: Any) -> Any:
 
 
 def test_nobody_is_closed_before_the_first_plan(tmp_path: Path) -> None:
-    """A collector that has not heard of any batch yet tells people that theirs is closed."""
     town = Town(*task_of("one mixer"), tmp_path)
     town.step("analyzer")
     people = People(town)
@@ -149,7 +147,6 @@ def test_nobody_is_closed_before_the_first_plan(tmp_path: Path) -> None:
 
 
 def test_no_proof_for_who_took_part(tmp_path: Path) -> None:
-    """Between the receipt and the next plan a restarted collector proves to a member that the slot was not used."""
     town, people = begun("one mixer", tmp_path, 4)
     member = people.persons[0]
     town.armed["shuffler to analyzer", "request lost"] = 2  # plan, share, then the plan after it

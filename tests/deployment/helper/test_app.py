@@ -169,7 +169,6 @@ def test_a_job_becomes_a_share_at_the_analyzer(helper: Served, analyzer: Analyze
 def test_a_share_reaches_an_analyzer_that_was_down(
     analyzer: Analyzer, folder: Path, task: Task, tmp_path: Path
 ) -> None:
-    """False if a share were lost by an analyzer that fails, and a helper that is killed before it could send it."""
     analyzer.answer = (503, {})
     url, users = str(tmp_path / "h.db"), users_of(task, 20)
     job = users.job(task_id=task.id)
@@ -189,7 +188,6 @@ def test_a_share_reaches_an_analyzer_that_was_down(
 def test_burned_and_contradicted_shares_are_not_sent_again(
     helper: Served, analyzer: Analyzer, folder: Path, task: Task
 ) -> None:
-    """False if the helper went on for ever about a share that the analyzer cannot use."""
     for epoch, status in enumerate((422, 409), start=30):
         for said in ({}, {"receipt": receipt(folder, epoch - 1, "burned")}):  # nothing, or something else's
             analyzer.answer = (status, said)
@@ -207,7 +205,6 @@ def test_burned_and_contradicted_shares_are_not_sent_again(
 def test_a_share_that_a_rolled_back_analyzer_refuses_is_kept(
     helper: Served, analyzer: Analyzer, folder: Path, task: Task
 ) -> None:
-    """False if the share of a batch were given up because its analyzer had to be restored first."""
     analyzer.answer = (409, {"reason": "rolled-back"})
     users = users_of(task, 35)
     job = users.job(task_id=task.id)
@@ -219,7 +216,6 @@ def test_a_share_that_a_rolled_back_analyzer_refuses_is_kept(
 
 
 def test_strangers_and_tampered_jobs_are_refused(helper: Served, folder: Path, task: Task) -> None:
-    """False if anybody but the shuffler could have a job done, or a malformed request made the helper fail."""
     users = users_of(task, 40)
     job = users.job(task_id=task.id)
     stranger = sign(signing_key()[0], task.id, "job", job)
@@ -257,7 +253,6 @@ def test_keys_over_http(helper: Served, task: Task) -> None:
 
 
 def test_no_slot_is_in_the_log(helper: Served, analyzer: Analyzer, folder: Path, task: Task) -> None:
-    """False if a log line named a slot or an address."""
     analyzer.answer = (202, {})
     users = users_of(task, 50)
     assert put(helper, folder, users).status_code == 201

@@ -126,7 +126,6 @@ def test_neither_sum_is_near_the_totals(file: Database) -> None:
 
 
 def test_the_same_job_is_done_once_and_another_one_never(url: str) -> None:
-    """False if a repeated or a changed job could make a second share of a batch, before or after a restart."""
     users = Users(plain())
     job = users.job()
     db = opened(url)
@@ -145,7 +144,6 @@ def test_the_same_job_is_done_once_and_another_one_never(url: str) -> None:
 
 
 def test_a_tampered_job_is_refused(file: Database) -> None:
-    """False if a job that is not whole, not the shuffler's or not of this batch were done."""
     one, users = helper(file), Users(plain())
     job = users.job()
     with pytest.raises(JobRefused) as error:
@@ -202,7 +200,6 @@ def unusable(one: Helper, users: Users, entries: list[JobEntry]) -> int:
 
 
 def test_a_shuffler_cannot_invent_users(file: Database) -> None:
-    """An entry whose seed comes without the ticket's key for the helper makes the job unusable: nothing is added."""
     one, users = helper(file), Users(plain(0))
     entries, seed = users.entries(), b"x" * 16
     others = {
@@ -250,7 +247,6 @@ def again(users: Users, epoch: int) -> Users:
 
 
 def test_nobody_is_in_two_batches(db: Database) -> None:
-    """False if a slot could be counted in two epochs, or if the rounds of a batch could be of different people."""
     one, users = helper(db), Users(plain(0, rounds=2))
     give(one, users)
     twice = again(users, 1)
@@ -261,7 +257,6 @@ def test_nobody_is_in_two_batches(db: Database) -> None:
 
 
 def test_slots_are_forgotten_when_their_batch_is_receipted(file: Database) -> None:
-    """False if the helper kept who took part for longer than it needs to, or without bound."""
 
     def remembered() -> int:
         with file.reading() as transaction:
@@ -293,7 +288,6 @@ def test_a_seed_that_cannot_be_opened_is_told_and_nothing_is_added(db: Database)
 
 
 def test_a_stream_ends_with_a_round_whose_seeds_do_not_open(db: Database) -> None:
-    """A round to which nothing was added ends its stream: the next sums would lack its people."""
     one = helper(db)
     for epoch in range(2):
         users = Users(streamed(epoch), seed=epoch)
@@ -333,7 +327,6 @@ def test_a_stream_waits_for_the_receipt_of_the_batch_before(file: Database) -> N
 
 
 def test_every_sum_of_a_stream_leaves_once(file: Database) -> None:
-    """False if a helper whose stream were put back, by whatever fault, could let a sum of a level out once more."""
     one = helper(file)
     for epoch in range(3):
         give(one, Users(streamed(epoch)))
@@ -386,7 +379,6 @@ def test_a_receipt_is_the_analyzers_and_of_this_round(file: Database, outcome: s
     ids=["least", "none", "text", "length", "kind", "arm"],
 )
 def test_a_plan_that_cannot_be_followed_is_refused(file: Database, parts: tuple[Part, ...]) -> None:
-    """False if a plan could make the helper forward fewer people than the noise is for, or run what it names."""
     batch = replace(plain(), rounds=(Round(parts=parts),), arms=(1,), plays=(5,))
     one = helper(file)
     assert refused(one, Users(batch)) == (422, "plan")
@@ -396,7 +388,6 @@ def test_a_plan_that_cannot_be_followed_is_refused(file: Database, parts: tuple[
 
 
 def test_a_database_belongs_to_one_task(file: Database) -> None:
-    """False if a helper could mix the slots and streams of two tasks, or another first key."""
     helper(file)
     with pytest.raises(BandannaError, match="another task"):
         helper(file, task=b"t" * 32)
@@ -405,7 +396,6 @@ def test_a_database_belongs_to_one_task(file: Database) -> None:
 
 
 def test_keys_are_announced_used_and_deleted(db: Database) -> None:
-    """False if a key were used before devices can know it, opened after it was deleted, or were two at once."""
     clock = [1000.0]
     keys = Keyring(db, first=(SEAL, SEAL_PUBLIC), delay=60, now=lambda: clock[0])
     one = helper(db, keyring=keys)
@@ -432,7 +422,6 @@ def test_keys_are_announced_used_and_deleted(db: Database) -> None:
 
 
 def test_what_was_deleted_is_nowhere_in_the_files(file: Database, tmp_path: Path) -> None:
-    """False if whoever steals the file later could open seeds of a deleted key, or see who was in a receipted batch."""
 
     def content() -> bytes:
         return b"".join(path.read_bytes() for path in tmp_path.iterdir())

@@ -64,7 +64,6 @@ def served(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def test_the_helper_knows_the_analyzer_by_the_given_certificates(served: tuple[str, Path]) -> None:
-    """`serve helper --trust FILE` does not know the analyzer that FILE is about; or without it knows anybody."""
     url, cert = served
 
     async def asked(verify_tls: Any) -> int:

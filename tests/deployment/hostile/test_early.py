@@ -57,7 +57,6 @@ def collector() -> Iterator[Slow]:
 
 
 def test_what_is_too_early_is_sent_again(collector: Slow) -> None:
-    """A user whose snapshot is newer than the shuffler's plan would be lost to the batch, and the batch not be full."""
     made, _ = a_task(bd.make("LinTS-LDP", dim=2, horizon=40, batch=10, epsilon=5.0, delta=1e-3), seed=None)
     url = f"http://127.0.0.1:{collector.server_port}"
     task = Task.made({**made.content, "urls": {"analyzer": url, "registrar": url}})

@@ -23,7 +23,6 @@ from ..inside import Inside, a_task
 
 
 def test_a_flood_is_sent_away_and_the_rest_is_done() -> None:
-    """More would wait than there is room for, or one who waits would never be answered."""
     groups: list[int] = []
 
     def commit(items: Sequence[int]) -> list[int]:
@@ -44,7 +43,6 @@ def test_a_flood_is_sent_away_and_the_rest_is_done() -> None:
 
 
 def test_a_failure_of_one_group_is_the_next_ones_beginning() -> None:
-    """Whoever comes after a disk was full would wait for ever."""
     failing = [True]
 
     def commit(items: Sequence[int]) -> list[int]:
@@ -71,7 +69,6 @@ def _task() -> Any:
 
 @pytest.mark.parametrize("jump", [-1e9, -100.0, 0.0, 1e9])
 def test_a_clock_that_jumps_moves_only_the_closing(jump: float, tmp_path: Path) -> None:
-    """A batch that is not full would be closed by a clock, or a full one never."""
     inside, now = Inside(*_task(), tmp_path), [1000.0]
     rows = open_database(str(tmp_path / "own.db"), role="shuffler", schema=SCHEMA)
     parts: dict[str, Any] = {

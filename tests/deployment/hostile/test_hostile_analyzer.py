@@ -97,7 +97,6 @@ LIES: dict[str, Callable[[Liar], list[Any]]] = {
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("name", POLICIES)
 def test_devices_report_to_no_other_plan(name: str, lie: str, tmp_path: Path) -> None:
-    """A device would report with less noise, or among fewer people, because the analyzer says so."""
     liar = Liar(name, tmp_path)
     assert CurrentPublication.read(liar.task, liar.said).asks()  # the honest plan is followed
     view = CurrentPublication.read(liar.task, liar.sign(batches=LIES[lie](liar)))
@@ -113,7 +112,6 @@ def test_devices_report_to_no_other_plan(name: str, lie: str, tmp_path: Path) ->
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("name", ["shuffle", "gaussian", "concurrent"])
 def test_a_shuffler_closes_no_other_batch(name: str, lie: str, tmp_path: Path) -> None:
-    """An analyzer that tells the shuffler of batches of one, and devices of large ones, would see single reports."""
     liar = Liar(name, tmp_path)
     shuffler = shuffler_of(liar)
     honest = shuffler.plan()
@@ -126,7 +124,6 @@ def test_a_shuffler_closes_no_other_batch(name: str, lie: str, tmp_path: Path) -
 
 
 def test_the_quiet_mixer_is_one(tmp_path: Path) -> None:
-    """The lie above would be none: a plan that no mixer could follow is no danger."""
     liar = Liar("shuffle", tmp_path)
     told = _quiet(liar)[0]["rounds"][0]["parts"][0]["mixer"]
     assert make_mixer_encoding().loads(told).least == 1
@@ -134,7 +131,6 @@ def test_the_quiet_mixer_is_one(tmp_path: Path) -> None:
 
 
 def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
-    """A device would follow a stranger, go back to an older snapshot, or not see that its history is another."""
     liar = Liar("shuffle", tmp_path)
     before = CurrentPublication.read(liar.task, liar.sign(number=3))
     said = liar.said
@@ -161,7 +157,6 @@ def test_a_publication_is_of_this_analyzer_and_goes_on(tmp_path: Path) -> None:
      {"previous": None}, {"status": ["running"]}],
 )  # fmt: skip
 def test_a_publication_that_is_none_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
-    """A signed document of wrong types would fail somewhere in the device, instead of being refused."""
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
         CurrentPublication.read(liar.task, liar.sign(**changes))
@@ -173,7 +168,6 @@ def test_a_publication_that_is_none_is_refused(changes: dict[str, Any], tmp_path
 
 @pytest.mark.parametrize("changes", [{"round": 9}, {"batches": []}])
 def test_a_round_that_is_not_there_is_not_answered(changes: dict[str, Any], tmp_path: Path) -> None:
-    """A device would report for a round that the batch has not."""
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
         CurrentPublication.read(liar.task, liar.sign(**changes)).asks()
@@ -181,7 +175,6 @@ def test_a_round_that_is_not_there_is_not_answered(changes: dict[str, Any], tmp_
 
 @pytest.mark.parametrize("state", ["null", "3", "[]", '{"no": "state"}', "not JSON"])
 def test_a_shuffler_takes_no_state_of_another_kind(state: str, tmp_path: Path) -> None:
-    """A state that is none would stop the shuffler with an error of the program."""
     liar = Liar("shuffle", tmp_path)
     with pytest.raises(BandannaError):
         check_announced(liar.task, state, liar.inside.learner.now.batches)

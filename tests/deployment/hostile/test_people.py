@@ -99,7 +99,6 @@ def marked(names: Sequence[str]) -> list[Any]:
 
 @pytest.mark.parametrize("name", marked([*CENTRAL]))
 def test_hostile_rows_stop_no_batch(name: str, tmp_path: Path) -> None:
-    """A person who sends a row that fits no policy could stop everybody else from being learned from."""
     made, env = CENTRAL[name]
     plain, _ = played(made(), env, made().horizon, tmp_path / "plain", seed=None)
     account, inside = played(
@@ -122,7 +121,6 @@ def _numbers(value: Any) -> Row:
 
 @pytest.mark.parametrize("name", ["LinTS-JDP", "AdaC-UCB", "CDP-DPE"])
 def test_impossible_rows_are_refused_and_change_nothing(name: str, tmp_path: Path) -> None:
-    """A row of NaN, infinities or negative arms would be taken, or cost the honest report of its slot its place."""
     made, env = CENTRAL[name]
     task = a_task(made(), arms=arms_of(env))
     plain, _ = played(made(), env, made().horizon, tmp_path / "plain", task=task)
@@ -134,7 +132,6 @@ def test_impossible_rows_are_refused_and_change_nothing(name: str, tmp_path: Pat
 
 
 def test_a_report_that_cannot_be_opened_counts_as_nothing(tmp_path: Path) -> None:
-    """One sealed report of garbage could stop a shuffled batch for ever: no mixer can see what is inside."""
     policy = bd.make("LinUCB-SDP-Amp", dim=3, horizon=60, width=0.2, **DP)
     other, kinds = sealing_key()[1], [0]
 
@@ -210,7 +207,6 @@ EXTREMES = (0, 1, -1, 2**31 - 1, 2**32 - 1, 2**62 - 1, -(2**62) + 1, 2**63 - 1, 
 
 @pytest.mark.parametrize("name", marked([*LOCAL]))
 def test_extreme_reports_stop_no_batch(name: str, tmp_path: Path) -> None:
-    """A report of the largest or least numbers that fit would burn its batch, or stop it."""
     made, env = LOCAL[name]
     count = [0]
 

@@ -93,7 +93,6 @@ def late(inside: Registered) -> tuple[Ticket, ReportAnswer]:
 
 
 def test_a_refused_slot_is_another_one_in_the_next_batch_once(tmp_path: Path) -> None:
-    """Who came too late could not take part, or with one refusal more than once."""
     inside = Registered(tmp_path)
     given, said = late(inside)
     assert said.reason == "full"
@@ -110,7 +109,6 @@ def test_a_refused_slot_is_another_one_in_the_next_batch_once(tmp_path: Path) ->
 
 
 def test_a_slot_that_was_refused_is_never_taken(tmp_path: Path) -> None:
-    """A refused slot could be used after all, besides the one that was given for it."""
     inside = Registered(tmp_path)
     given, _ = late(inside)
     inside.pump()  # the batch is learned from, and over
@@ -129,7 +127,6 @@ def _again(inside: Registered, given: Ticket) -> ReportAnswer:
 
 
 def test_another_persons_refusal_is_worth_nothing(tmp_path: Path) -> None:
-    """People could trade refusals: one who took part would use that of one who did not."""
     inside = Registered(tmp_path)
     given, said = late(inside)
     assert inside.wish("person 0 0", 1, (0, given.slot, said.refusal)) == "participations"
@@ -138,7 +135,6 @@ def test_another_persons_refusal_is_worth_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("participations", [1, 2, 3])
 def test_nobody_takes_part_more_often(participations: int, tmp_path: Path) -> None:
-    """By asking often, for many epochs at once and with every refusal, a person would be counted more often."""
     inside = Registered(tmp_path, participations)
     kept, proofs = 0, []
     for epoch in range(4):
@@ -157,7 +153,6 @@ def test_nobody_takes_part_more_often(participations: int, tmp_path: Path) -> No
 
 
 def test_a_crowd_with_a_registrar_learns(tmp_path: Path) -> None:
-    """Tickets of a registrar would not be those that the collector takes."""
     inside = Registered(tmp_path)
     account = SimulatedUsers(
         inside.task, inside, LinearContextual(dim=2, n_arms=3), rounds=20, concurrency=1, wait=0.3

@@ -153,7 +153,6 @@ def _one(tmp_path: Path, model: str = "shuffle") -> tuple[Inside, TaggedReport]:
 
 
 def test_the_same_bytes_again_are_counted_once(tmp_path: Path) -> None:
-    """A repeated request would take a second place, or be refused: a client that saw no answer would give up."""
     inside, report = _one(tmp_path)
     request = join_reports([report.to_bytes()])
     places = {verdicts[0].place for verdicts in inside.collector.accept([request] * 3 + [request])}
@@ -165,7 +164,6 @@ def test_the_same_bytes_again_are_counted_once(tmp_path: Path) -> None:
 
 
 def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
-    """Another report under the same slot and version would replace the first one."""
     inside, report = _one(tmp_path)
     other = inside.tagged(replace(report, body=b"\1" + report.body[1:]))
     said = [
@@ -176,7 +174,6 @@ def test_the_first_report_of_a_version_stands(tmp_path: Path) -> None:
 
 
 def test_before_the_first_plan_everything_is_early(tmp_path: Path) -> None:
-    """A shuffler that has not reached the analyzer yet would tell people that their batch is over."""
     inside, report = _one(tmp_path)
     rows = open_database(str(tmp_path / "new.db"), role="shuffler", schema=SCHEMA)
     new = Collector(rows, task_id=inside.task.id, task=inside.task.digest, key=inside.keys[COLLECTOR], grace=0.0)
@@ -189,7 +186,6 @@ def test_before_the_first_plan_everything_is_early(tmp_path: Path) -> None:
 
 
 def test_a_request_has_at_most_a_thousand_reports(tmp_path: Path) -> None:
-    """One request more than the limit would be taken, or a full one refused."""
     inside, report = _one(tmp_path)
     most = [with_body(report, report.body, tag=bytes(16))] * Collector.MOST
     ((*verdicts,),) = inside.collector.accept([join_reports(most)])

@@ -129,7 +129,6 @@ def _raised(body: bytes, width: int, by: int) -> bytes:
 
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_garbage_burns_one_batch_and_the_next_one_begins(garbage: str, tmp_path: Path) -> None:
-    """A share or a seed of garbage would be learned from, or would end the task."""
     sent: list[bytes] = []
 
     def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
@@ -151,7 +150,6 @@ def test_garbage_burns_one_batch_and_the_next_one_begins(garbage: str, tmp_path:
 
 
 def test_a_stream_with_a_burned_batch_ends(tmp_path: Path) -> None:
-    """Concurrent shufflers would go on with sums that have a hole in them: one garbage share ends such a task."""
     sent: list[bytes] = []
 
     def attack(inside: Attacked, report: TaggedReport) -> list[list[bytes]]:
@@ -174,7 +172,6 @@ def _first_job(tmp_path: Path) -> tuple[Two, bytes]:
 
 
 def test_a_helper_does_no_job_of_a_hostile_shuffler(tmp_path: Path) -> None:
-    """A shuffler could have users added who are none, fewer of them, or under a plan that devices were not told of."""
     two, content = _first_job(tmp_path / "one")
     job, fresh = read_job(content, two.task.id), Two(_task(), tmp_path / "fresh")
     own = fresh.secrets["shuffler"].sign
@@ -222,7 +219,6 @@ SHARES: dict[str, Any] = {
     ("what", "count"), [(what, count) for what in SHARES for count in (1, 2) if (what, count) != ("other people", 1)]
 )
 def test_a_share_that_cannot_be_used_is_burned(what: str, count: int, tmp_path: Path) -> None:
-    """A signed share of nonsense would be learned from, or be an error of the program."""
     made = _task(mixers=count)
     two = Two(made, tmp_path) if count == 2 else Attacked(*made, tmp_path)
     genuine = _closed(two)
@@ -275,7 +271,6 @@ MALFORMED: dict[str, Any] = {
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_share_of_something_else_is_refused(what: str, tmp_path: Path) -> None:
-    """A share of another batch, or one that is none, would be taken for this one's, or stop the analyzer."""
     two = Attacked(*_task(mixers=1), tmp_path)
     genuine = _closed(two)
     with pytest.raises(BandannaError):

@@ -136,7 +136,6 @@ def test_the_witness_over_http(registrar: Served, folder: Path, task: Task) -> N
 
 
 def test_nothing_that_was_answered_is_lost_by_a_kill(folder: Path, task: Task, tmp_path: Path) -> None:
-    """False if a ticket could be forgotten, and given once more, when the process dies; or two served one database."""
     url = str(tmp_path / "r.db")
     first = Served(folder, "registrar", url)
     given = ask(first, task, *({"user": f"u{i}", "epoch": 0} for i in range(50))).json()
@@ -151,7 +150,6 @@ def test_nothing_that_was_answered_is_lost_by_a_kill(folder: Path, task: Task, t
 
 
 def test_no_person_is_in_the_log(registrar: Served, task: Task) -> None:
-    """False if a log line named a user, a slot or an address."""
     given = ask(registrar, task, {"user": "ada.lovelace", "epoch": 0}).json()["tickets"][0]
     ask(registrar, task, {"user": "ada.lovelace", "epoch": 1})
     registrar.client.put(f"/tasks/{task.id}/witness", content=b"ada.lovelace")

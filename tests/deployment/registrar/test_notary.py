@@ -41,7 +41,6 @@ def told(number: int, chain: str, previous: str = "", *, private: str = PRIVATE,
 
 
 def test_of_every_number_one_publication_is_cosigned(db: Database) -> None:
-    """The first publication of a number stands: it has one cosignature, and no other publication has any."""
     one = notary(db)
     assert one.newest() is None
     status, first = one.witness(told(0, "a"))

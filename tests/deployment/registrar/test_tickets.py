@@ -65,7 +65,6 @@ def release(db: Database, number: int, epoch: int) -> None:
 
 
 def test_a_ticket_is_given_once_and_again_when_the_answer_was_lost(db: Database) -> None:
-    """False if two askings of one user in an epoch could be two slots, or if the ticket were not valid."""
     first, again, other = registrar(db).tickets([wish("ada", 1), wish("ada", 1), wish("bob", 1)])
     assert first == again != other
     slot = decode_base64url(first["slot"], 16)
@@ -76,7 +75,6 @@ def test_a_ticket_is_given_once_and_again_when_the_answer_was_lost(db: Database)
 
 
 def test_a_refusal_gives_a_participation_back_once(db: Database) -> None:
-    """False if one refused slot could be exchanged for two others."""
     one = registrar(db)
     slot = decode_base64url(one.tickets([wish("ada", 0)])[0]["slot"])
     (moved,) = one.tickets([wish("ada", 1, proof(0, slot))])
@@ -88,7 +86,6 @@ def test_a_refusal_gives_a_participation_back_once(db: Database) -> None:
 
 
 def test_what_nobody_has_refused_gives_nothing_back(db: Database) -> None:
-    """False if a forged proof, another's proof, or one for an earlier epoch were worth a ticket."""
     one = registrar(db)
     ada, bob = (decode_base64url(each["slot"]) for each in one.tickets([wish("ada", 1), wish("bob", 1)]))
     for forged in (
@@ -105,7 +102,6 @@ def test_what_nobody_has_refused_gives_nothing_back(db: Database) -> None:
 
 
 def test_what_is_not_a_wish_is_refused_by_its_reason(db: Database) -> None:
-    """False if a malformed wish raised, spoiled its neighbours, or made a ticket."""
     odd = ["", "x" * 201, 3, None, "\ud800", b"x"]
     answers = registrar(db).tickets(
         [wish("good", 0), *(wish(user, 0) for user in odd), {}, 7, {**wish("a", 0), "b": 1}]
@@ -130,7 +126,6 @@ def test_epochs_follow_the_witness(db: Database) -> None:
 
 
 def test_the_database_of_another_secret_is_refused(db: Database) -> None:
-    """False if a new secret could forget who has taken part."""
     registrar(db)
     for others in ({"secret": b"t" * 32}, {"task": b"t" * 32}):
         with pytest.raises(BandannaError, match="once more"):
@@ -138,7 +133,6 @@ def test_the_database_of_another_secret_is_refused(db: Database) -> None:
 
 
 def test_people_are_stored_as_keyed_hashes_only(tmp_path: Path) -> None:
-    """False if a name, or a hash that anybody can compute, were in the file."""
     db = open_database(str(tmp_path / "r.db"), role="registrar", schema=SCHEMA)
     registrar(db).tickets([wish("ada.lovelace", 0)])
     with db.reading() as transaction:

@@ -60,7 +60,6 @@ def message(method: str, path: str, body: object, headers: dict[str, str]) -> by
 def test_every_request_has_an_answer(
     server: Running, method: str, path: str, body: object, headers: dict[str, str]
 ) -> None:
-    """A request is answered 500 or not at all, or a server does not live through it."""
     with server.connect() as connection:
         connection.sendall(message(method, path, body, headers))
         answer = HTTPResponse(connection, method=method)
@@ -92,14 +91,12 @@ TABLE = RouteTable(
 @examples(60, full=300)
 @given(st.text(max_size=5), st.lists(st.sampled_from(WORDS) | st.text(max_size=5), max_size=4).map("/".join))
 def test_any_path_has_a_place(method: str, path: str) -> None:
-    """Finding a handler fails, or a value of a template contains what no id does."""
     target, values = TABLE.find(method, f"/{path}")
     assert isinstance(target, RouteTarget | RequestRefused)
     assert all(value.isascii() and value.isprintable() and "/" not in value for value in values.values())
 
 
 def test_the_nearest_handler_is_found() -> None:
-    """A literal path is taken for a template's value, or a template's value is lost."""
     found = [TABLE.find("GET", path) for path in ("/tasks/latest", "/tasks/t", "/a/b")]
     templates = [target.template for target, _ in found if isinstance(target, RouteTarget)]
     assert templates == ["/tasks/latest", "/tasks/{task}", "/{anything}/{else}"]

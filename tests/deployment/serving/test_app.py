@@ -29,7 +29,6 @@ def test_health(server: Running, tmp_path: Path) -> None:
 
 
 def test_metrics_are_read_by_a_strict_reader(server: Running) -> None:
-    """The metrics are not Prometheus' format, or do not count requests by template, class of status and reason."""
     with server.client() as client:
         for _ in range(3):
             client.post("/tasks/t/reports", content=b"x")
@@ -76,7 +75,6 @@ def test_administration_needs_the_token(server: Running, method: str, path: str)
 
 
 def test_without_a_token_nobody_administrates(tmp_path: Path) -> None:
-    """A role without a token can be administrated by whoever asks."""
     with running(tmp_path, token=None) as server, server.client() as client:
         for headers in ({}, {"authorization": "Bearer"}, {"authorization": "Bearer None"}):
             for path in ("/status", "/metrics"):
@@ -144,7 +142,6 @@ def test_routes(server: Running) -> None:
 
 
 def test_documents_that_a_client_has_are_not_sent_again(server: Running) -> None:
-    """An entity tag that matches is not answered 304, or one that does not is."""
     with server.client() as client:
         answer = client.get("/tasks/t")
         assert answer.content == b'{"a":1.5,"task":"t"}'
@@ -197,7 +194,6 @@ def test_headers_cannot_be_injected(server: Running) -> None:
 
 
 def test_what_blocks_does_not_stop_others(server: Running) -> None:
-    """A handler in a thread keeps the server from answering others."""
     with server.connect() as slow:
         slow.sendall(b"GET /block/800 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         with server.client() as client:

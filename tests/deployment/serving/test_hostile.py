@@ -17,7 +17,6 @@ POST = b"POST /tasks/t/reports HTTP/1.1\r\nhost: x\r\n"
 
 
 def test_a_body_above_the_limit_is_refused(tight: Running) -> None:
-    """A body longer than the limit is taken, with or without a length that says so, or its refusal is lost."""
     with tight.client() as client:
         assert client.post("/tasks/t/reports", content=bytes(1000)).status_code == 201
         for path in ("/tasks/t/reports", "/echo"):
@@ -34,7 +33,6 @@ def _send_on(connection: socket.socket, piece: bytes, seconds: float) -> None:
 
 
 def test_no_more_is_read_than_the_limit(tight: Running) -> None:
-    """A body without end is read for ever."""
     piece = b"200\r\n" + bytes(512) + b"\r\n"
     with tight.connect() as connection:
         connection.sendall(POST + b"transfer-encoding: chunked\r\n\r\n")
@@ -46,7 +44,6 @@ def test_no_more_is_read_than_the_limit(tight: Running) -> None:
 
 @pytest.mark.parametrize("path", [b"/tasks/t/reports", b"/echo"])
 def test_a_slow_body_is_refused(tight: Running, path: bytes) -> None:
-    """A client that sends its body a byte at a time is waited for."""
     begun = time.monotonic()
     head = b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
     with tight.connect() as connection:
@@ -66,7 +63,6 @@ def test_a_slow_body_is_refused(tight: Running, path: bytes) -> None:
 
 
 def test_a_slow_head_is_refused(tight: Running) -> None:
-    """A connection can be held open by headers that never end, or by saying nothing."""
     for words in (b"GET /healthz HTTP/1.1\r\nx-a: ", b"GET", b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"):
         begun = time.monotonic()
         said = tight.raw(words)
@@ -75,7 +71,6 @@ def test_a_slow_head_is_refused(tight: Running) -> None:
 
 
 def test_a_large_head_is_refused(tight: Running) -> None:
-    """Headers without end are kept."""
     with tight.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\n")
         try:
@@ -89,7 +84,6 @@ def test_a_large_head_is_refused(tight: Running) -> None:
 
 
 def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
-    """Answers that nobody takes are kept for ever."""
     with tight.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 2)
@@ -100,7 +94,6 @@ def test_a_client_that_does_not_read_is_cut_off(tight: Running) -> None:
 
 
 def test_a_flood_is_told_to_come_again(tight: Running) -> None:
-    """More requests than the limit wait at once, or those within it are not answered."""
 
     def ask(path: str) -> httpx.Response:
         with tight.client() as client:
@@ -124,7 +117,6 @@ def test_a_flood_is_told_to_come_again(tight: Running) -> None:
 
 
 def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
-    """A server with as many requests as it may have cannot be asked for its health."""
     with ExitStack() as stack:
         connections = [stack.enter_context(tight.connect()) for _ in range(6)]
         for connection in connections:
@@ -156,7 +148,6 @@ def test_a_busy_server_is_seen_to_be_well(tight: Running) -> None:
     ],
 )
 def test_what_is_not_http_is_refused(server: Running, words: bytes) -> None:
-    """Bytes that are not HTTP are answered with a word of the server's own, not at all, or stop it."""
     said = server.raw(words)
     assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert said.endswith(b'{"error":"bad request","reason":"malformed"}')
@@ -165,7 +156,6 @@ def test_what_is_not_http_is_refused(server: Running, words: bytes) -> None:
 
 
 def test_a_wish_to_speak_something_else_is_ignored(server: Running) -> None:
-    """A request that asks for an upgrade is dropped, or what follows is taken for HTTP."""
     said = server.raw(
         POST + b"connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 3\r\n\r\n", b"abc", pause=0.1
     )
@@ -174,7 +164,6 @@ def test_a_wish_to_speak_something_else_is_ignored(server: Running) -> None:
 
 
 def test_requests_in_one_breath_are_answered_in_order(server: Running) -> None:
-    """Of several requests sent at once one is lost, or answered before another."""
     requests = [POST + b"content-length: %d\r\n\r\n" % n + bytes(n) for n in range(1, 20)]
     said = server.raw(*requests, b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     lengths = [int(part.partition(b"}")[0]) for part in said.split(b'{"length":')[1:]]
@@ -184,7 +173,6 @@ def test_requests_in_one_breath_are_answered_in_order(server: Running) -> None:
 
 @pytest.mark.parametrize("path", ["/nowhere", "/status", "/tasks/t"])
 def test_a_body_that_nobody_reads_is_passed_over(server: Running, path: str) -> None:
-    """After a request that is refused before its body was read, the connection is out of step."""
     with server.connect() as connection:
         connection.sendall(
             b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: 900000\r\n\r\n" % path.encode() + bytes(900_000)
@@ -195,7 +183,6 @@ def test_a_body_that_nobody_reads_is_passed_over(server: Running, path: str) -> 
 
 
 def test_a_client_that_leaves_is_counted(server: Running) -> None:
-    """A client that leaves in the midst of its body is an error, or is still in flight."""
     line = 'requests_total{role="example",route="/tasks/{task}/reports",status="gone"}'
     before = server.metric(line)
     with server.connect() as connection:
@@ -209,7 +196,6 @@ def test_a_client_that_leaves_is_counted(server: Running) -> None:
 
 
 def test_bodies_in_memory_are_given_back(tight: Running) -> None:
-    """Memory for bodies is counted and never given back, so that a server refuses everybody in the end."""
     with tight.client() as client:
         for number in range(200):
             kind = (b"x" * 1000, iter([b"x" * 500, b"y" * 400]), iter([bytes(900), bytes(900)]))[number % 3]

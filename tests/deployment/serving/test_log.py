@@ -48,7 +48,6 @@ def test_nobody_can_be_named(key: str) -> None:
     ["127.0.0.1", "at 10.1.2.3:80", "::1", "2001:db8:0:1", "a\nb", "ü", '"', "x" * 121, b"bytes", [1], {"a": 1}],
 )
 def test_values_are_numbers_or_short_texts(value: object) -> None:
-    """An address, a body or a second line enters the log as a value."""
     with pytest.raises(ProgramError) as caught:
         EventLog("x", io.StringIO()).say("seen", fact=value)  # type: ignore[arg-type]
     assert "10.1.2.3" not in str(caught.value)
@@ -56,7 +55,6 @@ def test_values_are_numbers_or_short_texts(value: object) -> None:
 
 @given(st.text() | st.floats() | st.integers() | st.none())
 def test_whatever_is_said_is_one_line(value: str | float | None) -> None:
-    """A value breaks the line or the JSON."""
     stream = io.StringIO()
     try:
         EventLog("x", stream).say("seen", fact=value)
@@ -68,7 +66,6 @@ def test_whatever_is_said_is_one_line(value: str | float | None) -> None:
 
 
 def test_a_broken_stream_stops_nobody() -> None:
-    """A role ends because nobody reads its log."""
     stream = io.StringIO()
     stream.close()
     EventLog("x", stream).say("seen")

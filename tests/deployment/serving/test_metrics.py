@@ -41,7 +41,6 @@ def read(metrics: RequestMetrics) -> Samples:
 
 
 def test_requests_are_counted_by_template_and_class_of_status() -> None:
-    """A request is counted under its template, its role and the class of its status, never under its path."""
     metrics = make_metrics()
     for status in (200, 201, 404, 0):
         metrics.request(REPORTS, status, 0.01)
@@ -64,7 +63,6 @@ def test_requests_are_counted_by_template_and_class_of_status() -> None:
 
 @given(st.lists(st.floats(0, 20), max_size=30))
 def test_a_histogram_counts_every_duration_once(values: list[float]) -> None:
-    """Every duration is in all buckets whose upper end is not below it, and in the sum."""
     metrics = make_metrics()
     for value in values:
         metrics.request(REPORTS, 200, value)
@@ -77,7 +75,6 @@ def test_a_histogram_counts_every_duration_once(values: list[float]) -> None:
 
 
 def test_refusals_and_bytes_are_counted_and_a_gauge_shows_the_present() -> None:
-    """Refusals add up by reason, bytes add up, and `in_flight` is the number at the time of reading."""
     metrics = make_metrics()
     for reason in ("busy", "busy", "host"):
         metrics.refused(reason)

@@ -45,7 +45,6 @@ def test_a_refusal_says_why() -> None:
 
 @pytest.mark.parametrize("reason", ["", "Bad", "two words", "bad\r\nx: 1", "x" * 41, "1st", None])
 def test_reasons_are_words_of_the_program(reason: str) -> None:
-    """A client's text becomes a label or a header."""
     with pytest.raises(ProgramError, match="reason"):
         RequestRefused(400, reason)
 
@@ -61,7 +60,6 @@ def test_other_mistakes() -> None:
 
 
 def test_only_what_is_marked_is_sent() -> None:
-    """A message that was marked safe is not sent, or a mistake of the program is."""
     with pytest.raises(RequestRefused) as caught, mark_errors_safe(422, "range"):
         raise InvalidArgument("epoch", 7, "at most 3")
     assert caught.value.document == {"error": "epoch must be at most 3, got 7", "reason": "range"}
@@ -73,14 +71,12 @@ def test_only_what_is_marked_is_sent() -> None:
     "body", [b"", b"{", b'{"a":1,"a":2}', b"NaN", b"[1e999999", b"\xff", b"[" * 100_000, b"1" * 5000]
 )
 def test_json_of_clients_is_strict(body: bytes) -> None:
-    """A body that is not JSON, or not the same JSON for everybody, is taken or raises something else."""
     with pytest.raises(RequestRefused) as caught:
         parse_json_body(body)
     assert (caught.value.status, caught.value.reason) == (400, "json")
 
 
 def test_a_place_is_a_file_and_a_line() -> None:
-    """A log says more of an exception than where it was raised, or less."""
     with pytest.raises(ValueError, match="secret") as caught:
         raise ValueError("secret")
     name, _, line = locate_error(caught.value).partition(":")

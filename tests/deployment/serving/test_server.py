@@ -56,7 +56,6 @@ def test_what_runs_is_finished(tmp_path: Path, number: int) -> None:
 
 
 def test_what_does_not_end_is_given_up(tmp_path: Path) -> None:
-    """A request that runs too long keeps a server from stopping, or is not answered."""
     with running(tmp_path, limits={"drain": 0.5}) as server, server.connect() as busy:
         busy.sendall(HELD)
         in_flight(server, 1)
@@ -70,7 +69,6 @@ def test_what_does_not_end_is_given_up(tmp_path: Path) -> None:
 
 
 def test_uploads_under_way_are_all_answered(tmp_path: Path) -> None:
-    """Of uploads that were accepted when the signal came, one gets no answer."""
     with running(tmp_path) as server, ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in range(20)]
         for connection in connections:
@@ -84,7 +82,6 @@ def test_uploads_under_way_are_all_answered(tmp_path: Path) -> None:
 
 
 def test_a_role_that_cannot_start_says_why(tmp_path: Path) -> None:
-    """A failed start serves, exits with 0, or does not say what is wrong to whoever started it."""
     with running(tmp_path, start="fails") as server:
         assert server.port == 0
         assert server.stop() == 1
@@ -157,7 +154,6 @@ def test_bad_arguments_are_named(tmp_path: Path, certificate: tuple[Path, Path])
 
 
 def test_without_the_extra_its_name_is_said() -> None:
-    """Without a library of the extra `serve` the error names the extra."""
     code = """
 import sys
 from bandanna.errors import MissingExtra

@@ -19,7 +19,6 @@ ALLOW, EXPOSE = "access-control-allow-origin", "access-control-expose-headers"
 
 
 def test_public_answers_may_be_read_by_any_page(server: Running) -> None:
-    """A client in a browser cannot read a document, its signature, an acknowledgement or why it was refused."""
     with server.client(headers=PAGE) as client:
         document = client.get("/tasks/t")
         answers = [
@@ -39,7 +38,6 @@ def test_public_answers_may_be_read_by_any_page(server: Running) -> None:
 
 
 def test_nothing_else_may_be_read(server: Running) -> None:
-    """A page of another origin reads what is for a role's operator or for other roles, or is sent credentials."""
     with server.client(headers=PAGE) as client:
         answers = [
             *(client.get(path) for path in ("/healthz", "/metrics", "/status", "/admin/no", "/nowhere", "/sleep/0")),
@@ -55,7 +53,6 @@ def test_nothing_else_may_be_read(server: Running) -> None:
 
 
 def test_browsers_ask_before_they_send(server: Running) -> None:
-    """A preflight is not answered, or allows a method that is not public."""
     with server.client() as client:
         answer = client.options("/tasks/t/reports", headers=ASKING)
         assert (answer.status_code, answer.content) == (204, b"")
@@ -68,7 +65,6 @@ def test_browsers_ask_before_they_send(server: Running) -> None:
 
 @pytest.mark.parametrize("name", ["GET /status", "POST /admin/rotate", "GET /metrics", "PUT /task", "/task", "GET /no"])
 def test_only_routes_can_be_public(name: str) -> None:
-    """What only the administrator may ask, or what is not there, is declared public without anybody noticing."""
 
     async def handle(request: Request) -> Response:
         raise AssertionError

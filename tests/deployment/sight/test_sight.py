@@ -70,7 +70,6 @@ def test_logs_name_nobody(model: str, deployed: Deployments) -> None:
 
 @every_model
 def test_addresses_are_kept_by_nobody(model: str, deployed: Deployments) -> None:
-    """Where a request came from would be in a file of some role, or be passed on to another."""
     found = deployed(model)
     for role in found.task.roles:
         for where in (found.before[role], found.after[role], found.received(role)):
@@ -80,7 +79,6 @@ def test_addresses_are_kept_by_nobody(model: str, deployed: Deployments) -> None
 
 @every_model
 def test_the_registrar_knows_who_and_never_what(model: str, deployed: Deployments) -> None:
-    """The registrar would be sent a report, or keep the names of people as they are."""
     found, known = deployed(model), deployed(model).known
     received = found.received("registrar")
     assert seen(known.users, received) == len(known.users)  # the host's login says who
@@ -110,7 +108,6 @@ def test_the_collector_forgets(model: str, deployed: Deployments) -> None:
 
 @shuffled
 def test_the_analyzer_sees_no_one(model: str, deployed: Deployments) -> None:
-    """The analyzer of a shuffled task would have a slot, a ticket, a name or a single report: stored or received."""
     found, known = deployed(model), deployed(model).known
     for where in (found.received("analyzer"), found.before["analyzer"], found.after["analyzer"]):
         assert seen(known.users + known.slots + known.keys + known.tags, where) == 0
@@ -163,7 +160,6 @@ def test_one_of_two_mixers_has_uniform_numbers(deployed: Deployments) -> None:
 
 
 def test_the_other_of_two_mixers_has_seeds_and_no_shares(deployed: Deployments) -> None:
-    """The helper would have a share beside the seed that belongs to it: both are the counts."""
     found, known = deployed("two mixers"), deployed("two mixers").known
     width = 8 * _length(found)
     shares, sealed = [each.body[:width] for each in known.reports], [each.body[width:] for each in known.reports]
@@ -179,7 +175,6 @@ def test_the_other_of_two_mixers_has_seeds_and_no_shares(deployed: Deployments) 
 
 
 def test_a_sealed_report_is_read_by_the_analyzer_alone(deployed: Deployments) -> None:
-    """The shuffler of sealed reports would see one, or the analyzer would learn in which order they came."""
     found, known = deployed("gaussian"), deployed("gaussian").known
     opener = Opener(found.secrets["analyzer"].seal)
     plain = [opener.open(r.body, report_info(found.task.digest, r.epoch, r.round)) for r in known.reports]

@@ -35,7 +35,6 @@ def test_every_stored_name_stays() -> None:
 
 
 def test_there_is_an_archive_for_every_algorithm() -> None:
-    """Every algorithm of the registry has its archive, and all of them together are small."""
     archives = {path.name: path.stat().st_size for path in made.PLACE.glob("*.zip")}
     assert set(archives) == {made.archive(name).name for name in made.EVERY}
     assert sum(archives.values()) < 300_000
@@ -43,7 +42,6 @@ def test_there_is_an_archive_for_every_algorithm() -> None:
 
 @each
 def test_a_save_is_loaded_and_goes_on(name: str, tmp_path: Path) -> None:
-    """A saved agent has its past, decides for the next user, and is saved in the same words."""
     said = made.unpacked(name, tmp_path)
     agent = Agent.load(tmp_path / "agent")
     assert made.facts(agent) == pytest.approx({key: said[key] for key in ("decisions", "releases", "late", "spent")})
@@ -57,7 +55,6 @@ def test_a_save_is_loaded_and_goes_on(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in made.EVERY if name not in made.UNDEPLOYABLE])
 def test_a_task_and_its_publications_are_read(name: str, tmp_path: Path) -> None:
-    """A task document makes its policy, its publications are verified, and everything in them is written as it was."""
     said = made.unpacked(name, tmp_path)
     task, publications = verify_folder(tmp_path)
     assert len(publications) == said["publications"] > 0
@@ -82,7 +79,6 @@ def _check_mixers(batch: Batch) -> None:
 
 @pytest.mark.parametrize("name", [name for name in made.EVERY if name not in made.UNDEPLOYABLE])
 def test_a_light_client_reads_the_task(name: str, tmp_path: Path) -> None:
-    """A client without policies reads the document, and where it has a leaflet, how devices choose and report."""
     said = made.unpacked(name, tmp_path)
     leaflet, task = ClientTask.read(tmp_path), Task.read(tmp_path)
     assert leaflet.id == task.id

@@ -43,7 +43,6 @@ def coins(seed: int) -> GeneratorRandomness:
 
 @pytest.mark.parametrize("key", ASSIGNED)
 def test_where_the_server_decides_devices_do_not(key: str) -> None:
-    """A policy that says what is played lets devices choose too, or one without `act` leaves it to them."""
     assert isinstance(usual(key).episodes[0][0], AssignedArms)
     with pytest.raises(TypeError, match="devices do not choose"):
         CASES[key].policy.act(None, np.zeros((1, 1, 1)), coins(0))

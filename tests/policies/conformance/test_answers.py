@@ -79,12 +79,10 @@ def only_answers_count(one: Seen, two: Seen) -> bool:
 @pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_the_same_answers_lead_to_the_same_asks_and_states(case: Case) -> None:
-    """Raw contexts or rewards decide what is asked, when, at which point, or what a state holds."""
     assert only_answers_count(*own_runs(case.key))
 
 
 def test_refit_times_depend_on_releases_only() -> None:
-    """GLM-JDP would refit at other times, or never, with the same releases; explored rounds do differ."""
     one, two = own_runs("GLM-JDP")
     refits = [[(each.episode, each.ask.of) for each in seen.asks if each.ask.of != "episode"] for seen in (one, two)]
     assert refits[0] == refits[1]
@@ -112,7 +110,6 @@ class Printed(GLMJDP):
 
 
 def test_the_printed_refit_rule_is_found_out() -> None:
-    """The check would pass the rule that leaks: a call against no call tells what a user's contexts were."""
     case = CASES["GLM-JDP"]
     own = {name: value for name, value in case.arguments.items() if name not in ("epsilon", "delta")}
     calls = {"constants": replace(own["constants"], calls_o=40, threshold=0.2)}  # calls are left when rounds differ
@@ -136,6 +133,5 @@ class Peeking(Greedy):  # type: ignore[misc, valid-type]
 
 
 def test_a_reward_in_the_state_is_found_out() -> None:
-    """The check would pass a state that holds a raw reward."""
     policy = Peeking(dim=3, horizon=120, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
     assert not only_answers_count(*two_runs(policy, CASES["one's own"]))

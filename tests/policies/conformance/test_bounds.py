@@ -22,7 +22,6 @@ def test_results_know_their_bounds(case: Case) -> None:
 
 
 def test_bounds_stand_with_the_policies() -> None:
-    """The bounds of a class are found by something else than the class itself."""
     setting = {"policy": "UCB1", "n_arms": 3, "trust": "none", "epsilon": np.inf, "delta": 0.0}
     assert [formula.__name__ for formula, _ in ALGORITHMS["UCB1"].kind._regret_bounds(setting)] == ["finite_lower"]
     assert list(type(CASES["one's own"].policy)._regret_bounds(setting)) == []
@@ -30,7 +29,6 @@ def test_bounds_stand_with_the_policies() -> None:
 
 @pytest.mark.parametrize("name", ["RS-GLinUCB", "GLM-JDP", "GLM-SDP"])
 def test_bounds_begin_with_the_first_round(name: str) -> None:
-    """A short run, whose checkpoints begin with round 1, cannot be asked for its bounds: log 1 is 0."""
     setting = {
         "policy": ALGORITHMS[name].kind.__name__,
         "dim": 3,

@@ -21,14 +21,12 @@ _MODELS = {
 
 
 def test_every_name_is_held_to_the_laws() -> None:
-    """An algorithm was registered and is in no law: it needs a case in `catalogue.py`."""
     assert [case.key for case in NAMED if case.key not in ALGORITHMS] == []
     assert sorted(set(ALGORITHMS) - set(CASES)) == []
 
 
 @every_case
 def test_it_is_a_policy_that_says_whom_it_trusts(case: Case) -> None:
-    """A policy is made that is none, or is of a trust model that its class does not admit to."""
     policy = case.policy
     assert isinstance(policy, Policy)
     own = policy.first if isinstance(policy, bd.policies.Anytime) else policy
@@ -38,7 +36,6 @@ def test_it_is_a_policy_that_says_whom_it_trusts(case: Case) -> None:
 @pytest.mark.parametrize("model", _MODELS)
 @pytest.mark.parametrize("case", NAMED, ids=lambda case: case.key)
 def test_trust_models_that_it_does_not_have_are_refused(case: Case, model: str) -> None:
-    """A trust model is taken, and then ignored, or refused without those that there are."""
     kind = ALGORITHMS[case.key].kind
     own = {name: value for name, value in case.arguments.items() if name not in ALGORITHMS[case.key].options}
     if model in kind.trusts:

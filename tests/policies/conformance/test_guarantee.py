@@ -79,7 +79,6 @@ def spent(policy: Policy[Any], case: Case) -> float:
 
 @pytest.mark.parametrize("key", CASES)
 def test_the_stated_guarantee_is_what_the_asks_cost(key: str) -> None:
-    """A run spends more than is promised, or promises more than it needs without a reason."""
     case, (room, _) = CASES[key], ROOM.get(key, (1e-6, ""))
     policy = case.policy
     found, stated = spent(policy, case), policy.guarantee.epsilon
@@ -101,7 +100,6 @@ class Twice(Greedy):  # type: ignore[misc, valid-type]
 
 
 def test_an_ask_that_is_not_in_the_guarantee_is_noticed() -> None:
-    """The check would pass a policy that asks the same people twice and states the price of once."""
     case = CASES["one's own"]
     policy = Twice(dim=3, horizon=120, privacy=bd.shuffle(epsilon=5.0, delta=1e-3))
     assert spent(policy, case) > 1.3 * policy.guarantee.epsilon

@@ -39,7 +39,6 @@ def with_privacy(policy: Policy[Any], privacy: Privacy) -> Policy[Any]:
 @every_path
 @pytest.mark.parametrize("key", WITH_NONE)
 def test_an_infinite_epsilon_is_no_privacy(key: str, path: str) -> None:
-    """With epsilon = infinity a policy takes other actions than without privacy, or claims to promise something."""
     case = CASES[key]
     infinite = with_privacy(case.policy, spending(case.policy.privacy, math.inf))
     clear = with_privacy(case.policy, bd.none())
@@ -57,7 +56,6 @@ def test_noise_is_noticed() -> None:
 
 @pytest.mark.parametrize("key", ["AdaC-OFUL-JDP", "GLM-JDP"])
 def test_noise_for_a_huge_rho_changes_no_action(key: str) -> None:
-    """Actions with hardly any noise differ from those with exact sums: an estimate is biased, or scaled wrongly."""
     case = CASES[key]
     policy = with_privacy(case.policy, replace(case.policy.privacy, budget=bd.privacy.ZCDP(rho=1e12)))
     noisy, exact = drive(policy, case), drive(policy, case, Way(exact=True))
@@ -67,7 +65,6 @@ def test_noise_for_a_huge_rho_changes_no_action(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["SDP-SE", "GLM-SDP"])
 def test_shuffled_noise_for_a_large_epsilon_hardly_changes_the_state(key: str) -> None:
-    """With the largest epsilon that shuffles have, a state is far from that of exact sums."""
     case = CASES[key]
     policy = with_privacy(case.policy, spending(case.policy.privacy, 600.0))
     noisy, exact = drive(policy, case).states[0], drive(policy, case, Way(exact=True)).states[0]

@@ -28,7 +28,6 @@ PRIVATE = [key for key, case in CASES.items() if case.policy.privacy.noisy]
 @pytest.mark.often(of=lambda case: case.key in BY_MESSAGES | DRAWN_OTHERWISE)
 @every_case
 def test_aggregates_have_the_law_of_messages(case: Case) -> None:
-    """Regret along path="law" is another than along the messages (false alarms: 1e-5 for each algorithm)."""
     law, messages = (simulated(case.key, path, seeds=SEEDS) for path in ("law", "messages"))
     assert one_law(law.regret[:, -1], messages.regret[:, -1])
     assert law.bits_per_user == messages.bits_per_user
@@ -65,7 +64,6 @@ def differ(one: Any, two: Any) -> bool:
 @pytest.mark.often(of=lambda key: key in BY_MESSAGES | {"LinTS-SDP", "LinTS per arm", "SDP-DPE", "DP-SE"})
 @pytest.mark.parametrize("key", PRIVATE)
 def test_the_noise_of_a_release_has_one_law(key: str) -> None:
-    """Noise along path="law" has another mean or spread than along messages (false alarms: 4e-6 for each)."""
     assert not differ(noise(key, "law"), noise(key, "messages"))
 
 

@@ -15,7 +15,6 @@ from .driving import simulated
 @every_path
 @every_case
 def test_a_seed_gives_the_same_run_in_any_company(case: Case, path: str) -> None:
-    """The company of other seeds changes a seed's actions, rewards, or what is counted of it."""
     together, options = simulated(case.key, path, seeds=2), {"path": path, "horizon": case.rounds, "checkpoints": 30}
     for place in range(2):
         single = bd.simulate(case.policy, case.env, n_seeds=1, seed=4 + place, **options)

@@ -17,7 +17,6 @@ from .driving import Way, bits, drive, usual
 @pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
-    """A state cannot be stored by the kinds that its policy names, comes back as another, or leads elsewhere."""
     policy = case.policy
     encoding = Encoding(policy._stored_classes())
 
@@ -37,7 +36,6 @@ def test_learning_goes_on_from_a_stored_state(case: Case) -> None:
 @pytest.mark.often(of=lambda case: case.key in OF_EVERY_CLASS)
 @every_case
 def test_states_are_never_changed_in_place(case: Case) -> None:
-    """Learning writes into a state that was given: whoever holds it sees another one."""
     before = usual(case.key).noted
     assert all(bits(state) == then for state, then in before)
     state = before[0][0]

@@ -29,7 +29,6 @@ def document(*arguments: str) -> dict[str, Any]:
 
 
 def test_the_defaults_are_the_papers() -> None:
-    """The policy would be Table DP at (0.95, 0.17), or not View DP, or the JSON have other keys than agreed."""
     found = document()
     assert list(found) == KEYS
     assert found["view_delta_at_epsilon"] <= 0.17 < found["table_delta_at_epsilon"]
@@ -37,14 +36,12 @@ def test_the_defaults_are_the_papers() -> None:
 
 
 def test_epsilon_and_delta_can_be_set() -> None:
-    """The options would be ignored, or an infinite epsilon be printed as something that is not JSON."""
     found = document("--epsilon", "0", "--delta", "0")
     assert found["view_epsilon_at_delta"] is None
     assert found["table_delta_at_epsilon"] >= found["view_delta_at_epsilon"] > 0.36
 
 
 def test_the_text_says_what_holds() -> None:
-    """The sentence for people would contradict the numbers."""
     lines = run().stdout.splitlines()
     assert lines[1].startswith("  (0.95, 0.17)-View DP")
     assert lines[2].startswith("  not (0.95, 0.17)-Table DP")
@@ -52,7 +49,6 @@ def test_the_text_says_what_holds() -> None:
 
 
 def test_a_malformed_budget_is_refused_by_name() -> None:
-    """A delta of 2 would be computed with."""
     done = run("--delta", "2")
     assert done.exit_code != 0
     with pytest.raises(InvalidBudget, match="delta"):

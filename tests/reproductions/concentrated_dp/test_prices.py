@@ -24,7 +24,6 @@ from ...sketches import sketch
 
 @pytest.mark.parametrize(("setting", "kind"), [("linear", GOPE), ("contextual", OFUL)])
 def test_the_published_noise_is_the_printed_one_and_its_price_the_true_one(setting: str, kind: type) -> None:
-    """As published the policy adds other noise than printed for [-1, 1], or states the nominal rho for it."""
     policy, _ = problem(setting, "published", 0.5, 1000)
     assert isinstance(policy, kind)
     std = policy.ask.protocol.std(1) if isinstance(policy, OFUL) else policy.protocol.std(1)
@@ -37,7 +36,6 @@ def test_the_published_noise_is_the_printed_one_and_its_price_the_true_one(setti
 
 
 def test_the_price_of_privacy_falls_with_the_horizon_and_vanishes_with_rho() -> None:
-    """Figure 4's two findings, finite arms: not so. 400 runs; margins of at least 4 standard errors."""
     assert price(10**7, 0.01) < 1.0 < 1.3 < price(10**4, 0.01)
     assert abs(price(10**7, 100.0)) < 0.08
     assert abs(price(10**4, 100.0)) < 0.08
@@ -88,7 +86,6 @@ def test_the_two_findings_for_contexts() -> None:
 
 
 def test_noise_at_the_intermediate_level_costs_less_at_small_rho() -> None:
-    """Figure 5: the variant with noise in the beginning has less regret. Paired, 30 runs: 6 standard errors, of 4."""
     late, early = (
         curve(setting="linear", variant="ours", rho=1e-4, horizon=10**6, n_seeds=30, early=each).result
         for each in (False, True)
@@ -137,7 +134,6 @@ def test_command(figure: str) -> None:
 
 
 def test_curves_that_share_their_contexts_are_those_that_draw_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts that are drawn once for all curves of a seed give another run, row or order than each curve's own."""
     asked = {"settings": ("contextual",), "rhos": (0.1, 10.0), "horizon": 600, "n_seeds": 3}
     together = prices(**asked)
     monkeypatch.setattr(module, "REMEMBERED", 0)

@@ -22,7 +22,6 @@ def _law(trials: int, chance: float) -> dict[int, Fraction]:
 
 @pytest.mark.parametrize(("trials", "chance"), [(4, 0.5), (37, 0.25), (64, 0.5), (4118, 0.5), (9000, 0.75)])
 def test_a_table_has_the_binomial_law(trials: int, chance: float) -> None:
-    """The words of all values together do not have the binomial masses: by more than 1e-12 in total variation."""
     found, p = _law(trials, chance), Fraction(chance)
     ones, all_ = p.numerator, p.denominator  # whole numbers: of 2^64 all_^trials
     exact = [(all_ - ones) ** trials << 64]
@@ -37,7 +36,6 @@ def test_a_table_has_the_binomial_law(trials: int, chance: float) -> None:
 
 @pytest.mark.parametrize(("trials", "chance"), [(4, 0.5), (64, 0.5), (4118, 0.5), (9000, 0.75)])
 def test_the_first_bits_say_what_all_of_them_would(trials: int, chance: float) -> None:
-    """A cell of words has the value of its neighbour, or is said to be open where it is not, or the other way round."""
     values, support, ends = table(trials, chance)
     assert len(values) == 1 << 16
     begin = np.arange(1 << 16, dtype=np.uint64) << np.uint64(48)
@@ -46,7 +44,6 @@ def test_the_first_bits_say_what_all_of_them_would(trials: int, chance: float) -
 
 
 def test_draws_have_the_law_of_their_table() -> None:
-    """Words are read otherwise than the table is written. False alarm below 1e-6: six standard errors at each value."""
     draws, law = 200_000, _law(64, 0.5)
     drawn = TabledCoins(np.random.default_rng(5)).binomial(trials=64, probability=0.5, size=(2, draws // 2))
     assert drawn.shape == (2, draws // 2)
@@ -89,7 +86,6 @@ def test_further_bits_decide_where_the_first_leave_it_open() -> None:
 
 
 def test_a_run_does_not_depend_on_how_words_are_grouped() -> None:
-    """Draws beyond a chunk are other ones than the next draws would be."""
     source = TabledCoins(np.random.default_rng(6))
     two = [source.binomial(trials=64, probability=0.5, size=size) for size in (1 << 16, 10_000)]
     one = TabledCoins(np.random.default_rng(6)).binomial(trials=64, probability=0.5, size=(1 << 16) + 10_000)
@@ -98,7 +94,6 @@ def test_a_run_does_not_depend_on_how_words_are_grouped() -> None:
 
 @pytest.mark.parametrize(("trials", "size"), [(4000, 100), (2, 10_000), (0, 10_000), (1 << 22, 10_000)])
 def test_few_draws_and_few_coins_are_numpys(trials: int, size: int) -> None:
-    """A table is made where it costs more than it saves, or a law without spread has one."""
     ours, numpys = (kind(np.random.default_rng(7)) for kind in (TabledCoins, FastNoise))
     given = {"trials": trials, "probability": 0.5, "size": size}
     assert np.array_equal(ours.binomial(**given), numpys.binomial(**given))

@@ -29,7 +29,6 @@ BUDGET = {"epsilon": 1.0, "delta": 1e-5}
 
 
 def test_horizons_are_halves_of_each_other() -> None:
-    """n does not go from 2^10 to 2^20 by default, or a horizon too short for four shufflers is not refused."""
     assert horizons() == tuple(2**power for power in range(10, 21))
     assert horizons(20_000)[0] >= 16
     with pytest.raises(InvalidArgument, match="horizon"):
@@ -38,7 +37,6 @@ def test_horizons_are_halves_of_each_other() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_measured_noise_is_what_was_predicted(kind: Kind) -> None:
-    """A counter's worst prefix has other noise than it states, or a row misses what the issue lists."""
     point = measure(kind=kind, n=512, n_seeds=400, seed=1, **BUDGET)
     row = point.row
     assert 0.8 * row["predicted_std"] < row["std"] < 1.2 * row["predicted_std"]
@@ -57,7 +55,6 @@ def test_measured_noise_is_what_was_predicted(kind: Kind) -> None:
 @pytest.mark.parametrize("n", [500, 512])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_the_largest_error_is_that_of_every_user(kind: Kind, n: int) -> None:
-    """Without estimates of single users, noise or largest error are others than those of the estimates after each."""
     counter, bits = _counter(kind, n)
     truth, estimates = np.cumsum(bits, axis=1), counter.run(bits)
     point = measure(kind=kind, n=n, n_seeds=len(bits), seed=0, **BUDGET)
@@ -72,7 +69,6 @@ def test_the_largest_error_is_that_of_every_user(kind: Kind, n: int) -> None:
 
 
 def test_kinds_that_are_measured_together_are_those_that_are_measured_alone() -> None:
-    """Streams that are drawn once for several kinds give another point to one of them."""
     together = measure_all(kinds=KINDS, n=256, n_seeds=6, seed=3, **BUDGET)
     for kind, point in zip(KINDS, together, strict=True):
         alone = measure(kind=kind, n=256, n_seeds=6, seed=3, **BUDGET)
@@ -100,7 +96,6 @@ class _Replayed(TabledCoins):
 
 
 def test_the_papers_rule_gives_each_level_its_share() -> None:
-    """(epsilon/k, delta/k) is not what each level of the tree has, or batches are averaged."""
     tree = BatchTree(horizon=64, degrees=(4, 4))
     stds = [
         ShuffleBits.calibrate(budget=ApproxDP(epsilon=0.5, delta=5e-6), batch=size).std(size) for size in tree.sizes
@@ -119,5 +114,4 @@ def test_lines_are_put_together() -> None:
 
 
 def test_one_run_has_no_standard_deviation() -> None:
-    """A single run states a std."""
     assert measure(kind=KINDS[0], n=64, n_seeds=1, seed=0, **BUDGET).row["std"] is None

@@ -31,13 +31,11 @@ def test_single_and_repeated_bits_alternate(start: int) -> None:
 
 
 def test_a_seed_has_its_stream_in_any_company() -> None:
-    """A seed's stream depends on the other seeds."""
     hard = HardBits(horizon=100, shufflers=1)
     assert np.array_equal(hard.draw(Streams([3, 7]))[1], hard.draw(Streams([7]))[0])
 
 
 def test_lower_bound_is_the_printed_one() -> None:
-    """rep_{n,k} differs from the formula of section 4, or grows with another power than 1/(2k+1)."""
     c = math.e / (math.e**2 + 1)
     assert HardBits(horizon=1000, shufflers=1).lower_bound == pytest.approx(0.5 * 10 * c ** (2 / 3))
     for k in (1, 2, 5):
@@ -68,7 +66,6 @@ def test_bad_input() -> None:
 
 
 def test_ones_of_long_blocks_are_counted_too() -> None:
-    """Running counts of blocks of many copies are not those of the bits."""
     hard = HardBits(horizon=40_001, shufflers=1, epsilon=0.1, start=3, first=1)
     assert hard.repeats > 8
     assert np.array_equal(hard.counts(Streams(range(3))), np.cumsum(hard.bits(Streams(range(3))), axis=1))

@@ -11,7 +11,6 @@ from reproductions.concurrent_shuffle.regret import CENTRAL, ENTRIES, SEQUENTIAL
 
 
 def test_entries_are_run_as_they_say() -> None:
-    """An entry has other batches or another number of shufflers than it says, or more than the budget."""
     for entry in ENTRIES:
         made = policy(entry, horizon=400)
         assert made.guarantee.epsilon <= 1.0 + 1e-9
@@ -42,7 +41,6 @@ def test_rows_and_ratios() -> None:
 
 
 def test_one_shuffler_with_our_batches_is_sequential() -> None:
-    """k = 1 with our batches is another algorithm than LinUCB-SDP-Vec: its mean is 5 standard errors away."""
     given = {"horizon": 3000, "n_seeds": 30, "seed": 3, "width": 1.0}
     one, sequential = (
         play(entry=entry, **given).result

@@ -41,7 +41,6 @@ def test_tables_and_files(figure: str, horizon: str, tmp_path: Path) -> None:
 
 
 def test_printed_numbers_stand_beside_their_own_horizon_only() -> None:
-    """Table II, for 50,000 rounds, is compared with a run of another length, or not with one of its own."""
     row = {"algorithm": "DPE", "alpha": 0.8, "participants": 5532.0, "communication": 28700.0, "mean": 1257.0}
     table = figures("001")["table2"].table
     assert table([Curve(row=row | {"horizon": 50_000})]) == [
@@ -51,7 +50,6 @@ def test_printed_numbers_stand_beside_their_own_horizon_only() -> None:
 
 
 def test_curves_that_differ_in_alpha_all_say_theirs() -> None:
-    """In figure 3 the curve of the usual alpha is called DPE, as if it had none."""
     assert ours(algorithm="DPE", horizon=20, n_seeds=1).more["label"] == "DPE, alpha = 0.8"
     assert ours(algorithm="PE", alpha=None, horizon=20, n_seeds=1).more["label"] == "PE"
 

@@ -28,7 +28,6 @@ from reproductions.figure import figures
 
 
 def test_table_2_counts_the_papers_clients() -> None:
-    """Participants differ from Table II at its precision, or communication from its order of magnitude and growth."""
     found = [ours(algorithm="DPE", alpha=alpha, horizon=50_000, n_seeds=2) for alpha in ALPHAS]
     rows = table2(found)
     for row in rows:
@@ -69,7 +68,6 @@ def test_figures_run(figure: str, tmp_path: Path) -> None:
 
 
 def test_fixed_clients_cost_as_much() -> None:
-    """DPE-FixedU communicates much more, or much less, than DPE."""
     dpe = ours(algorithm="DPE", horizon=20_000, n_seeds=3)
     fixed = ours(
         algorithm="DPE-FixedU", alpha=None, horizon=20_000, n_seeds=3, options={"clients": same_communication(dpe)}

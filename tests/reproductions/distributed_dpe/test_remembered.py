@@ -32,7 +32,6 @@ def _runs(env: Population) -> list[Result]:
 
 @pytest.mark.parametrize("room", [1 << 20, 20_000])
 def test_answers_are_those_of_fresh_draws(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy learns something else from clients who were asked before it, or streams go on from elsewhere."""
     monkeypatch.setattr(remembered, "_FEW", 100)
     monkeypatch.setattr(remembered, "_KEPT", room)  # not enough for all, the second time
     for kept, drawn in zip(_runs(RememberedPopulation(**USERS)), _runs(Population(**USERS)), strict=True):

@@ -56,7 +56,6 @@ def test_rows_have_their_fields(rows: list[Row]) -> None:
 
 
 def test_ours_keep_the_nominal_budget(rows: list[Row]) -> None:
-    """A private row's true epsilon would be above the nominal one, or that of `matched` not the reference's."""
     quoted = {(row["S"], row["epsilon"]): row for row in rows if row["algorithm"] == "Private-GLM"}
     for row in rows:
         if row["algorithm"] != "GLM-JDP":
@@ -69,7 +68,6 @@ def test_ours_keep_the_nominal_budget(rows: list[Row]) -> None:
 
 
 def test_private_rows_have_no_oracle(short: list[Curve]) -> None:
-    """A private policy would be given the instance's kappa, which is read off all contexts: no budget covers that."""
     settings: dict[str, list[Row]] = {}
     for curve in short:
         if curve.result is not None:
@@ -90,7 +88,6 @@ def test_exploration_fires_where_it_should(rows: list[Row]) -> None:
 
 
 def test_the_published_setting_never_explores() -> None:
-    """lambda, M1, M2 or the threshold of the published runs would be others than those on record (glm.md 4.2)."""
     link = Probit()
     for epsilon, regulariser, second in ((4.0, 232.81, 8), (6.0, 165.57, 9), (8.0, 131.95, 9)):
         for norm, kappa, first, threshold in (
@@ -116,7 +113,6 @@ def test_the_published_setting_never_explores() -> None:
 
 
 def test_the_reference_s_noise_is_priced_by_a_second_route() -> None:
-    """What the published noise gives would differ from a composition by hand."""
     assert private_glm.tree_rho(8 / 3, 0.02 / 3) == pytest.approx(0.2834, abs=1e-4)
     rho = private_glm.call_rho(8 / 3, 0.02 / 3, 9)
     assert ZCDP(rho=rho).to_approx(0.02 / 27).epsilon == pytest.approx(8 / 27, rel=1e-4)
@@ -174,7 +170,6 @@ def test_published_presets_reproduce_table_2() -> None:
 
 @pytest.mark.full
 def test_private_regret_is_below_the_published_and_falls_with_epsilon() -> None:
-    """GLM-JDP would be above the published means, at the nominal or at the reference's true budget, or not fall."""
     rows = [curve.row for curve in curves(TABLE2, horizon=5000) if curve.row["algorithm"] == "GLM-JDP"]
     for preset in ("matched", "greedy", "tuned"):
         for norm in (2.0, 2.5, 3.0):

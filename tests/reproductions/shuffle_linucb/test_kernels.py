@@ -18,7 +18,6 @@ ROUNDS = BREAK_EVEN
 
 @pytest.mark.parametrize("dim", [2, 5, 15])
 def test_choices_are_those_of_numpy(dim: int) -> None:
-    """For matrices of any signature, and some that are nearly singular, another arm is chosen, or NaN does not win."""
     kernel: Any = find_kernel("unrepaired", module="reproductions.shuffle_linucb.kernels")
     problem = published._Problem(AuthorsInstances(dim=dim).begin(Streams(range(40))))
     setting = Setting(algorithm="LinUCB-LDP", epsilon=1.0, dim=dim)
@@ -40,7 +39,6 @@ def _chosen(kernel: Any, problem: Any, statistic: Any, setting: Setting) -> Any:
 
 
 def test_a_singular_matrix_is_an_error() -> None:
-    """A matrix without an inverse gives an arm, or a run goes on with it."""
     kernel: Any = find_kernel("unrepaired", module="reproductions.shuffle_linucb.kernels")
     problem = published._Problem(AuthorsInstances(dim=3).begin(Streams(range(2))))
     setting = Setting(algorithm="LinUCB", epsilon=1.0, dim=3)
@@ -52,7 +50,6 @@ def test_a_singular_matrix_is_an_error() -> None:
 
 
 def test_a_run_ends_at_a_singular_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run goes on after the kernel has found a matrix without an inverse."""
     monkeypatch.setattr(Setting, "ridge", property(lambda setting: 0.0))
     monkeypatch.setattr(published._Problem, "choose", lambda problem, *given: np.zeros(len(problem.seeds), dtype=int))
     with pytest.raises(np.linalg.LinAlgError):

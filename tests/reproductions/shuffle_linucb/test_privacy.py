@@ -113,7 +113,6 @@ PAIRS = [(1.243, 20, 0.2), (2.0, 20, 1.0), (1.0, 5, 0.5), (3.0, 50, 2.0)]
 @pytest.mark.parametrize(("mu", "users", "epsilon"), PAIRS)
 @pytest.mark.often(of=lambda mu: mu < 3.0)
 def test_shuffled_bound_is_the_divergence_of_its_pair(mu: float, users: int, epsilon: float) -> None:
-    """The lower bound is above the divergence of the pair of batches it claims to look at, or far below it."""
     rng = np.random.default_rng(3)
     seen = rng.standard_normal((200_000, users))
     plain = np.mean(np.exp(mu * seen - mu**2 / 2), axis=1)
@@ -127,7 +126,6 @@ def test_shuffled_bound_is_the_divergence_of_its_pair(mu: float, users: int, eps
 
 
 def test_shuffled_bound_never_contradicts_a_proof() -> None:
-    """A lower bound on delta or epsilon is above a proven upper bound, that of the reports without a shuffler."""
     for mu in (0.1, 0.5, 1.2, 3.0, 6.0, 30.0):
         for epsilon in (0.01, 0.2, 1.0, 5.0, 10.0, 100.0):
             assert privacy.shuffled_delta(mu, 20, epsilon) <= float(gdp.delta(epsilon, mu)) + 1e-9
@@ -144,7 +142,6 @@ def test_shuffled_epsilon_reaches_delta() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.2, 0.5, 1.0, 3.0, 10.0])
 def test_vec_bounds_do_not_cross(epsilon: float) -> None:
-    """Theorem A's bound is below the exact delta of a pair of neighbours: one of the two is wrong."""
     setting = Setting(algorithm="LinUCB-SDP-Vec", epsilon=epsilon)
     upper = accountant.delta(privacy.binomial_event(setting), epsilon)
     assert privacy.binomial_delta(setting, epsilon) <= upper

@@ -86,7 +86,6 @@ def assert_same(algorithm: str, epsilon: float) -> None:
 
 @pytest.mark.full
 def test_the_instances_are_the_authors_own() -> None:
-    """LinUCB in a plain loop, with the authors' stream of rewards, does not have the reference's very regrets."""
     world, lost = AuthorsInstances(dim=5).begin(Streams(range(5))), []
     setting = Setting(algorithm="LinUCB", epsilon=1.0)
     for seed, (arms, theta) in enumerate(zip(world.contexts(0, 1)[:, 0], world.theta, strict=True)):
@@ -105,7 +104,6 @@ def test_the_instances_are_the_authors_own() -> None:
 
 
 def test_instances_of_a_seed_do_not_depend_on_its_company() -> None:
-    """Instance 3 is another one alone, in company, beyond a cycle, or normalised."""
     alone, among, again = (
         AuthorsInstances(dim=4, n_arms=20, cycle=cycle).begin(Streams(seeds))
         for seeds, cycle in (([3], None), ([0, 3, 1], None), ([8], 5))
@@ -118,7 +116,6 @@ def test_instances_of_a_seed_do_not_depend_on_its_company() -> None:
 
 
 def test_memory_does_not_grow_with_the_horizon() -> None:
-    """A run of six times as many rounds needs more memory than what its 200 checkpoints and drawn blocks take."""
     peaks = []
     for horizon in (4_000, 24_000):
         tracemalloc.start()
@@ -151,7 +148,6 @@ def test_constants() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_seed_is_the_same_alone_and_in_company(algorithm: str) -> None:
-    """Seed 2's run depends on the seeds beside it."""
     among = run(algorithm, epsilon=1.0, horizon=300, seeds=range(4))
     alone = run(algorithm, epsilon=1.0, horizon=300, seeds=[2])
     np.testing.assert_array_equal(among.regret[2], alone.regret[0])
@@ -184,7 +180,6 @@ def test_the_same_as_a_plain_loop() -> None:
 
 
 def test_an_indefinite_matrix_is_not_repaired() -> None:
-    """The first arm with |x|^2 < 0 does not win the argmax."""
     problem = published._Problem(PublishedLinear(dim=3, n_arms=10).begin(Streams(range(6))))
     setting = Setting(algorithm="LinUCB-LDP", epsilon=1.0, dim=3)
     statistic = np.zeros((6, 9))
@@ -222,7 +217,6 @@ def test_jdp_hides_nothing() -> None:
 
 @pytest.mark.parametrize("epsilon", [1.0, 10.0])
 def test_binomial_noise_is_biased_and_wide(epsilon: float) -> None:
-    """Vec's sums do not have the bias of the truncated b, or not the variance of its bits and rounding."""
     setting = Setting(algorithm="LinUCB-SDP-Vec", epsilon=epsilon, dim=2)
     noise = published._Bits(setting, Streams(range(50)))
     report = np.broadcast_to([0.3, -1.0, 0.2, 0.7, 1.0], (50, 5))
@@ -251,7 +245,6 @@ def test_realised_regret_is_unbiased() -> None:
 
 
 def test_a_last_short_batch_is_played() -> None:
-    """A horizon that is no multiple of the batch, or below one batch, is refused or cut."""
     assert run("LinUCB-SDP-Vec", epsilon=1.0, horizon=45, seeds=[0]).checkpoints[-1] == 45
     assert run("LinUCB-SDP-Amp", epsilon=1.0, horizon=7, seeds=[0]).regret.shape == (1, 7)
 

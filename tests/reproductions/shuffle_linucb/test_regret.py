@@ -41,7 +41,6 @@ def test_rows_of_the_first_figures(panels: tuple[tuple[int, float], ...]) -> Non
 
 
 def test_one_seed_has_no_standard_error() -> None:
-    """The standard error of a single instance is not None, so that its row is no JSON."""
     row = curves(SECOND, n_seeds=1, horizon=40)[0].row
     assert row["stderr"] is None
 

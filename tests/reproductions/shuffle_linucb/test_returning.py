@@ -21,7 +21,6 @@ def found() -> list[Curve]:
 
 @pytest.mark.full
 def test_every_row_is_there_or_explained(found: list[Curve]) -> None:
-    """A row is missing, or has neither a regret nor a reason, or ours does not keep the budget."""
     rows = [curve.row for curve in found]
     assert returning.participations(8000) == (1, 4, 16, 20)
     assert len(rows) == 2 * 4 * 4 + 1
@@ -46,7 +45,6 @@ def test_ours_spends_the_whole_budget(found: list[Curve]) -> None:
 
 
 def test_noise_grows_as_composition_says() -> None:
-    """Vec's noise does not grow as sqrt(M), the central model's not as the worst sum of M0 columns does, below M0."""
     columns = factorise("blt", horizon=100)
     central = columns.sensitivity(16) / columns.sensitivity()
     assert 12.0 < central < 16.0  # Proposition E.7
@@ -60,7 +58,6 @@ def test_noise_grows_as_composition_says() -> None:
 
 @pytest.mark.parametrize("name", ["LinUCB-SDP-Vec", "LinUCB-SDP-Amp", "LinUCB-LDP-batched", "LinUCB-JDP-batched"])
 def test_true_numbers_are_those_of_all_participations(name: str) -> None:
-    """A transcript's delta leaves out participations: for all 16 together it must be the nominal one."""
     policy = make(name, dim=5, horizon=8000, batch=400, epsilon=1.0, delta=1e-5, participations=16)
     true = true_numbers(policy, 1.0, 1e-5)
     assert 0.9e-5 < true["true_delta"] <= 1e-5 * (1 + 1e-9)
@@ -74,6 +71,5 @@ def test_random_play(found: list[Curve]) -> None:
 
 
 def test_users_cannot_take_part_in_more_batches_than_there_are() -> None:
-    """A short run asks for more participations than it has batches."""
     assert returning.participations(100) == (1, 4)
     assert math.isclose(returning.participations(10**6)[-1], 100)

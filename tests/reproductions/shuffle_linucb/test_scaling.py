@@ -9,7 +9,6 @@ from reproductions.shuffle_linucb.scaling import LINES, line, scaling
 
 
 def test_horizons_are_a_hundred_times_apart() -> None:
-    """Points of a line are not spread evenly over two decades that end where the line says."""
     assert line("LinUCB-SDP-Vec").horizons == (10**6, 3162278, 10**7, 31622777, 10**8)
     assert line("LinUCB-LDP-batched", 10**6, 3).horizons == (10**6, 10**7, 10**8)
     assert line("LinUCB", 10**8, 2).horizons == (10**5, 10**7)

@@ -142,7 +142,6 @@ def test_locked_for_too_long(database: Database, opened: Opening, monkeypatch: p
 
 
 def test_a_file_that_is_replaced(tmp_path: Path) -> None:
-    """What is written after the file was moved away is acknowledged, and nobody finds it."""
     database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     write(database, "a")
     (tmp_path / "x.db").rename(tmp_path / "y.db")
@@ -192,7 +191,6 @@ def test_a_server_that_restarts() -> None:
 
 
 def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process whose session was lost writes on, although another one has taken its place, now or before."""
     postgres = server()
     url = postgres.fresh()
     first, second = (open_database(url, role="things", schema=TABLE) for _ in range(2))
@@ -219,7 +217,6 @@ def test_a_claim_that_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_session_that_was_lost_while_nobody_wrote() -> None:
-    """A process whose session was lost goes on with what it remembers, without reading it anew."""
     postgres = server()
     database = open_database(postgres.fresh(), role="things", schema=TABLE)
     database.claim()
@@ -265,7 +262,6 @@ def test_a_read_only_server() -> None:
 
 
 def test_servers_that_are_not_there() -> None:
-    """A wrong address is an error of the driver, or shows a password."""
     for url in (
         "postgresql://me:secret@127.0.0.1:1/x",
         server().url("nowhere"),

@@ -27,7 +27,6 @@ def raised(database: Database) -> None:
 
 
 def test_every_claim_has_a_generation_of_its_own(opened: Opening) -> None:
-    """False if two processes that serve one after the other could not be told apart."""
     found = []
     for _ in range(3):
         database = opened()
@@ -39,7 +38,6 @@ def test_every_claim_has_a_generation_of_its_own(opened: Opening) -> None:
 
 
 def test_a_process_of_another_generation_writes_nothing_more(opened: Opening) -> None:
-    """False if a process that slept while another one served could write, read or answer from memory."""
     sleeper, beside = opened(), opened()
     sleeper.claim()
     sleeper.check_claim()
@@ -57,7 +55,6 @@ def test_a_process_of_another_generation_writes_nothing_more(opened: Opening) ->
 
 
 def test_an_answer_from_memory_needs_the_claim(opened: Opening) -> None:
-    """False if a process that writes nothing never noticed that another one serves."""
     sleeper, beside = opened(), opened()
     sleeper.claim()
     raised(beside)
@@ -68,7 +65,6 @@ def test_an_answer_from_memory_needs_the_claim(opened: Opening) -> None:
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_a_lock_file_that_was_removed(tmp_path: Path, opened: Opening) -> None:
-    """A process whose lock file was removed is fenced when another one serves its SQLite file."""
     sleeper, other = opened(), opened()
     sleeper.claim()
     (tmp_path / "things.db-served").unlink()
@@ -80,7 +76,6 @@ def test_a_lock_file_that_was_removed(tmp_path: Path, opened: Opening) -> None:
 
 
 def test_being_fenced_is_a_failure_of_the_store() -> None:
-    """False if a client of a fenced process were told that its request is wrong, and gave up."""
     error = pickle.loads(pickle.dumps(FencedError("taken over")))
     assert isinstance(error, StorageError)
     assert str(error) == "taken over"

@@ -28,7 +28,6 @@ def state(database: Database, *tables: str) -> list[Sequence[object]]:
 
 
 def test_an_empty_database_gets_all_tables_once(opened: Opening) -> None:
-    """Every statement of a schema is done once, in order; a database that has the tables keeps what it holds."""
     first = opened(FIRST + SECOND)
     assert state(first, "a", "b") == [[(1, "things")], [(1, 2)], [("{kept}",)]]
     with first.transaction() as transaction:
@@ -38,7 +37,6 @@ def test_an_empty_database_gets_all_tables_once(opened: Opening) -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_database_of_another_version_is_refused(opened: Opening, version: int) -> None:
-    """A program does not write into tables that it does not know."""
     with opened(FIRST).transaction() as transaction:
         transaction.execute("update about set version = ?", version)
     with pytest.raises(BandannaError, match=f"is of version {version}; this program knows 1: use the program"):
@@ -61,7 +59,6 @@ def test_another_role_is_refused(opened: Opening) -> None:
 
 
 def test_a_schema_is_made_as_a_whole(opened: Opening) -> None:
-    """A schema that fails leaves no table and no version behind."""
     with pytest.raises(StorageError, match="nowhere"):
         opened(FIRST + FAILS)
     database = opened(FIRST)
@@ -71,13 +68,11 @@ def test_a_schema_is_made_as_a_whole(opened: Opening) -> None:
 
 
 def test_a_role_without_tables_has_a_database(opened: Opening) -> None:
-    """A role without tables has a database, with its name and version."""
     for _ in range(2):
         assert state(opened("")) == [[(1, "things")]]
 
 
 def test_two_processes_make_it_at_once(url: str, opened: Opening) -> None:
-    """Two processes that open a new database together apply a step twice, or one of them fails."""
     program = "tell('here'); wait(); database(); tell('made')"
     with running(program, url, FIRST) as one, running(program, url, FIRST) as two:
         assert (one.hear(), two.hear()) == ("here", "here")
@@ -88,14 +83,12 @@ def test_two_processes_make_it_at_once(url: str, opened: Opening) -> None:
 
 
 def test_unknown_types_are_refused_before_anything_is_done(opened: Opening) -> None:
-    """A script with a misspelt type is done in part."""
     with pytest.raises(InvalidArgument, match=r"\{bigit\}.*\{bigint\}"):
         opened(FIRST + "create table b (n {bigit})")
     assert state(opened(FIRST), "a") == [[(1, "things")], [(1, 1)]]
 
 
 def test_files_of_others_are_refused(tmp_path: Path) -> None:
-    """A file with other tables, or one that is no database, gets ours."""
     with sqlite3.connect(tmp_path / "other.db") as sql:
         sql.execute("create table secrets (n)")
     sql.close()
@@ -126,7 +119,6 @@ def test_places_are_checked(url: str) -> None:
 
 
 def test_a_schema_is_one_script(tmp_path: Path) -> None:
-    """A list of scripts is refused."""
     with pytest.raises(InvalidArgument, match="schema"):
         open_database(str(tmp_path / "x"), role="things", schema=[FIRST])  # type: ignore[arg-type]
 

@@ -144,7 +144,6 @@ def test_readers_and_a_writer_at_once(counting: Database, url: str) -> None:
 
 
 def test_what_is_deleted_is_overwritten(tmp_path: Path) -> None:
-    """A deleted report can still be read in the file or its log, after it was scrubbed or closed."""
     database = open_database(str(tmp_path / "x.db"), role="things", schema=TABLE)
     secret = b"a report that nobody may read any more" * 3
     with database.transaction() as transaction:

@@ -64,7 +64,6 @@ def test_many_rows_come_back_in_their_order(database: Database, count: int) -> N
 
 
 def test_rows_and_summaries_are_plain(database: Database) -> None:
-    """An id, a sum or a truth value is of another kind in one of the dialects."""
     with database.transaction() as transaction:
         ((first,),) = transaction.execute("insert into things (whole, word) values (?, ?) returning id", True, "?")
         transaction.many(
@@ -81,7 +80,6 @@ def test_rows_and_summaries_are_plain(database: Database) -> None:
     "value", [math.nan, 2**63, -(2**63) - 1, "a\0b", "\ud800", np.int64(1), np.float64(1), [1], bytearray(b"x"), 1j]
 )
 def test_what_a_dialect_would_change_is_refused(database: Database, value: Any) -> None:
-    """A value is stored as something else, or refused by one of the dialects only."""
     with database.transaction() as transaction:
         with pytest.raises(InvalidArgument, match="value to store"):
             transaction.execute("insert into things (whole) values (?)", value)
@@ -94,7 +92,6 @@ def test_what_a_dialect_would_change_is_refused(database: Database, value: Any) 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, BandannaError])
 def test_a_body_that_raises_has_done_nothing(database: Database, error: type[BaseException]) -> None:
-    """Something stays of a transaction whose body has raised, or its error is lost."""
 
     def half() -> None:
         with database.transaction() as transaction:
@@ -131,7 +128,6 @@ def test_a_failed_statement_undoes_the_others(database: Database) -> None:
 
 
 def test_a_misfit_in_many_is_told(opened: Opening) -> None:
-    """A value that its column cannot hold is stored, or leaves the database unusable."""
     database = opened("create table strict (n integer check (n < 5))")
     for rows in ([(1,), (7,)], [(1,), ("word" * 9, "two")]):
         with pytest.raises(StorageError), database.transaction() as transaction:
@@ -144,7 +140,6 @@ def test_a_misfit_in_many_is_told(opened: Opening) -> None:
 
 
 def test_a_reader_sees_nothing_uncommitted(database: Database, opened: Opening) -> None:
-    """A reader sees half a transaction, waits for its writer, or sees two states in one reading."""
     other = opened()
     steps: list[Any] = []
 
