@@ -254,7 +254,7 @@ def test_bad_configuration() -> None:
         counter(bd.concurrent(**BUDGET, shufflers=6), bd.device.Bits())
     with pytest.raises(InvalidArgument, match="shufflers"):
         bd.concurrent(**BUDGET, shufflers=0)
-    with pytest.raises(InvalidArgument, match="shufflers must be a whole number >= 1, or \"best\".*, got 'most'"):
+    with pytest.raises(InvalidArgument, match=r'shufflers must be a whole number >= 1, or "best".*, got .most.'):
         bd.concurrent(**BUDGET, shufflers="most")
     with pytest.raises(InvalidArgument, match="degrees"):
         bd.concurrent(**BUDGET, degrees="fair")
@@ -262,7 +262,7 @@ def test_bad_configuration() -> None:
         counter(bd.none(), bd.device.Bits(), horizon=0)
     with pytest.raises(InvalidArgument, match="privacy"):
         counter(None, bd.device.Bits())  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="values must be bd.*, got 1"):
+    with pytest.raises(InvalidArgument, match=r"values must be bd.*, got 1"):
         bd.agent.ContinualSum(horizon=5, privacy=bd.none(), values=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="participations"):
         counter(bd.shuffle(**BUDGET, participations=2), bd.device.Bits())

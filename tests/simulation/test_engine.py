@@ -124,7 +124,7 @@ def test_a_class_is_no_policy() -> None:
         bd.simulate(bd.LinTS(dim=3, horizon=10, privacy=bd.none()), bd.environments.FiniteArms)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match=r"policy = 'the class int' .* a class is none$"):
         bd.simulate(int, world)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="policy must be a Policy.*, got 'str'"):
+    with pytest.raises(InvalidArgument, match=r"policy must be a Policy.*, got 'str'"):
         bd.simulate("LinTS", world)  # type: ignore[arg-type]
 
 

@@ -161,7 +161,7 @@ def test_positive_numbers_below_the_floats() -> None:
 def test_a_count_has_a_limit_unless_it_is_lifted() -> None:
     with pytest.raises(InvalidArgument, match="at most 9,007,199,254,740,992"):
         validation.integer("n", 2**53 + 1)
-    with pytest.raises(InvalidArgument, match="n must be a whole number >= 1, at most 10.*, got 11"):
+    with pytest.raises(InvalidArgument, match=r"n must be a whole number >= 1, at most 10.*, got 11"):
         validation.integer("n", 11, most=10)
     assert validation.integer("seed", 2**127, most=None) == 2**127
 
