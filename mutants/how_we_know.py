@@ -1,4 +1,4 @@
-"""Write docs/how-we-know.md: every guarantee, its theorem, its exact test, the audit's bound, a mutant that dies.
+"""Write docs/appendix/evidence.md: every guarantee, its theorem, its exact test, the audit's bound, a mutant that dies.
 
     python -m mutants.how_we_know        audits everything of the catalogue, and writes the page
 
@@ -23,7 +23,7 @@ from bandanna.privacy.guarantee import format_rounded_up
 from mutants.sites import mutants
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "how-we-know.md"
+PAGE = ROOT / "docs" / "appendix" / "evidence.md"
 EVIDENCE = Path(__file__).with_name("evidence.toml")
 
 

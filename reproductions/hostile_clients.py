@@ -8,7 +8,7 @@ same seeds without them.
 
     device    counts up to s range + b: what a client chooses can look like coins
     seven     counts within seven standard deviations of some statistic's; a yardstick, which is not a setting
-    checked   counts that honest devices send with probability above 2^-60 (calibration.md A.9)
+    checked   counts that honest devices send with probability above 2^-60 (proofs.md A.9)
     mixer     counts up to s range: the mixer draws the coins
     report    mixer's coins, and a report that some features and reward have: one person's weight
     reward    mixer's coins, and true features with the reward 0

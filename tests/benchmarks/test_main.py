@@ -39,7 +39,7 @@ def test_a_report_is_compared_with_itself(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_two_reports_are_compared_without_measuring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored, page = DOCS / "benchmarks.json", tmp_path / "page.md"
+    stored, page = DOCS / "appendix" / "benchmarks.json", tmp_path / "page.md"
     told = json.loads(stored.read_text(encoding="utf-8"))
     for row in told["rows"]:
         row["cpu_seconds"] *= 2 if row["name"] == "GOPE" else 1
@@ -54,7 +54,7 @@ def test_two_reports_are_compared_without_measuring(tmp_path: Path, monkeypatch:
     assert same.exit_code == 0
     assert "nothing became slower" in same.stdout
     assert same.stdout.index("A floor is what cannot be done without") < same.stdout.index("slower than 3 times")
-    assert page.read_text(encoding="utf-8") == (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == (DOCS / "appendix" / "benchmarks.md").read_text(encoding="utf-8")
     found = CliRunner().invoke(app, ["--from", str(slower), "--compare", str(stored)])
     assert found.exit_code == 1
     assert "slower: simulation GOPE" in found.stdout
@@ -65,7 +65,7 @@ def test_two_reports_are_compared_without_measuring(tmp_path: Path, monkeypatch:
 
 
 def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
-    told = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    told = json.loads((DOCS / "appendix" / "benchmarks.json").read_text(encoding="utf-8"))
     few, rest = tmp_path / "few.json", tmp_path / "rest.json"
     few.write_text(json.dumps({**told, "quick": True, "rows": [row for row in told["rows"] if row["name"] == "GOPE"]}))
     rest.write_text(json.dumps({**told, "rows": [row for row in told["rows"] if row["name"] != "GOPE"]}))
@@ -77,7 +77,7 @@ def test_nothing_to_compare_is_no_success(tmp_path: Path) -> None:
 
 
 def test_floors_are_explained_before_the_first_table() -> None:
-    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    page = (DOCS / "appendix" / "benchmarks.md").read_text(encoding="utf-8")
     assert page.index("A floor is what cannot be done without") < page.index("times its floor") < page.index("| ---")
 
 
@@ -89,8 +89,8 @@ def test_bad_files_are_found_before_the_work(tmp_path: Path) -> None:
 
 
 def test_the_page_is_what_was_measured() -> None:
-    report = Report.read(DOCS / "benchmarks.json")
-    assert (DOCS / "benchmarks.md").read_text(encoding="utf-8") == page_of(report)
+    report = Report.read(DOCS / "appendix" / "benchmarks.json")
+    assert (DOCS / "appendix" / "benchmarks.md").read_text(encoding="utf-8") == page_of(report)
     assert not report.quick
     assert not report.absent
     for part in ("simulation", "agent"):

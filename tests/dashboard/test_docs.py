@@ -1,4 +1,4 @@
-"""docs/dashboard.md and docs/cli.md say what the dashboard has."""
+"""docs/dashboard.md and docs/reference/cli.md say what the dashboard has."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_route_is_on_the_page() -> None:
 
 
 def test_every_option_is_in_the_list_of_commands() -> None:
-    section = (DOCS / "cli.md").read_text().partition("## dashboard\n")[2].partition("\n## ")[0]
+    section = (DOCS / "reference" / "cli.md").read_text().partition("## dashboard\n")[2].partition("\n## ")[0]
     command = get_command(app).commands["dashboard"]  # type: ignore[attr-defined]
     options = {name for each in command.params for name in each.opts if name.startswith("--") and name != "--help"}
     assert set(re.findall(r"`(--[a-z-]+)`", section)) == options

@@ -190,7 +190,7 @@ def test_every_card_is_complete() -> None:
     for card in bd.datasets.cards():
         assert all(value for name, value in card.to_dict().items() if name != "people"), card.name
         assert card.kind in ("log", "table")
-    page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "data-sets.md").read_text(encoding="utf-8")
     for card in bd.datasets.cards():
         assert f"`{card.name}`" in page
         assert f"{card.rows:,}" in page

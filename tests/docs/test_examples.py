@@ -6,7 +6,7 @@ or `sh` block each line that starts with `bandanna`, with or without the `$`. Ot
 A block of any language whose title is the name of a file is saved under it, for the steps that follow.
 
 Commands that need no shell, but for a file that they are written to, are run in this process, which has loaded their
-libraries. docs/cli.md has all of them: in the long tests, the first example of each is a process of its own there.
+libraries. docs/reference/cli.md has all of them: in the long tests, the first example of each is a process of its own there.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from ..sketches import sketch
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.is_file())
 LONG = {  # steps that take a second and more, by words in them, whose like other tests have: tried with the long ones
-    "docs/papers.md": ("",),  # figures of all papers, small ones: tests/reproductions
-    "docs/calibration.md": (
+    "docs/appendix/papers.md": ("",),  # figures of all papers, small ones: tests/reproductions
+    "docs/appendix/proofs.md": (
         "amplified = ",
         "by_clones",
         "(0.002, 200)",
         "local_protocol_for",
     ),  # tests/accounting, protocols
-    "docs/cli.md": (
+    "docs/reference/cli.md": (
         "--std 8",
         "--calibration paper",
         "audit LinUCB-JDP",
     ),
-    "docs/choosing-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/cli.md
+    "docs/choosing-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/reference/cli.md
     "docs/simulation.md": ("bandanna demo",),
     "README.md": ("bandanna demo", "bandanna plan", "bandanna calibrate"),
 }
@@ -63,7 +63,7 @@ FENCE = re.compile(
 PROGRAM = r"((?:bandanna|python -m reproductions)\b.*)"
 COMMAND = {"console": r"\$ " + PROGRAM, "bash": r"(?:\$ )?" + PROGRAM, "sh": r"(?:\$ )?" + PROGRAM}
 TITLE = re.compile(r'title="([\w-]+\.\w+)"')  # of a file
-ALL = "docs/cli.md"  # has an example of every command
+ALL = "docs/reference/cli.md"  # has an example of every command
 PLAIN = re.compile(r"(bandanna|python -m reproductions) ([^|&;<>$`*?~]*)(?:> ([\w.-]+))?")  # the same without a shell
 MAIN = {"bandanna": main, "python -m reproductions": redo}
 SHIM = "import sys; from bandanna.cli.main import main; sys.argv[0] = 'bandanna'; main()"

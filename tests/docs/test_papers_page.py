@@ -1,4 +1,4 @@
-"""What docs/papers.md says about its tables is what its tables show."""
+"""What docs/appendix/papers.md says about its tables is what its tables show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import bandanna as bd
 from reproductions.shuffle_linucb.privacy import shuffled_delta
 
-PAGE = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "appendix" / "papers.md").read_text(encoding="utf-8")
 
 
 def rows_below(heading: str) -> list[list[str]]:

@@ -29,7 +29,7 @@ def test_the_four_are_there() -> None:
     """A notebook that the documentation promises is missing, or no page leads to it."""
     names = [path.name for path in NOTEBOOKS]
     assert names == ["deployment.ipynb", "logs_and_ope.ipynb", "own_data.ipynb", "quick_start.ipynb"]
-    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
     assert [name for name in names if f"examples/{name}" not in pages] == []
 
 

@@ -22,7 +22,7 @@ from bandanna.policies.base import PlayedRounds, RunnerState, drive_learning
 
 BUDGET = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5)
 RUNS, USERS = 40_000, 6
-TARGET = {  # the two reports of calibration.md A.7: <z, z'> = 5/18, opposite rewards
+TARGET = {  # the two reports of proofs.md A.7: <z, z'> = 5/18, opposite rewards
     False: ((1.0, 0.0, 1.0), 1.0),
     True: ((5 / 18, math.sqrt(1 - (5 / 18) ** 2), 1.0), 0.0),
 }

@@ -279,7 +279,7 @@ def test_coarse_grid_is_charged() -> None:
 
 
 def answers(epsilon: float) -> float:
-    """The relative entropy of randomized response: the zCDP of anything with that epsilon (calibration.md F)."""
+    """The relative entropy of randomized response: the zCDP of anything with that epsilon (proofs.md F)."""
     p = math.exp(epsilon) / (1 + math.exp(epsilon))
     return (2 * p - 1) * epsilon
 

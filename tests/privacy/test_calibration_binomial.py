@@ -16,7 +16,7 @@ from bandanna.privacy.budgets import ZCDP, ApproxDP, PureDP
 from bandanna.privacy.calibration import BinomialNoise, binomial_noise, binomial_noise_for_std
 from bandanna.privacy.events import BinomialEvent, RepetitionEvent
 
-# calibration.md A.5, column "tight total": std of the batch sum for d = 5, 10, 15
+# proofs.md A.5, column "tight total": std of the batch sum for d = 5, 10, 15
 TABLE = """
  0.2  0.1    20    4.912   4.903   4.902
  0.2  0.1    200   4.922   4.924   4.910

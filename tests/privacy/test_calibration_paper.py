@@ -11,7 +11,7 @@ from bandanna.privacy import calibration
 from bandanna.privacy.budgets import ZCDP, ApproxDP, Budget, PureDP, RenyiDP
 
 ROWS = [
-    # epsilon, delta, then d = 5, 10, 15: std of the batch sum as printed (calibration.md A.5, column "paper")
+    # epsilon, delta, then d = 5, 10, 15: std of the batch sum as printed (proofs.md A.5, column "paper")
     (0.2, 0.1, 7368, 8808, 9662),
     (0.2, 1e-5, 17137, 18577, 19431),
     (1.0, 0.1, 1474, 1762, 1932),
@@ -57,7 +57,7 @@ def test_vector_sum_of_returning_users() -> None:
     assert noise.scale == g
 
 
-# calibration.md B, column "paper Thm 3.2": std per user; those that the theorem's range admits
+# proofs.md B, column "paper Thm 3.2": std per user; those that the theorem's range admits
 PRINTED = [(0.2, 0.1, 20, 27.289), (0.2, 1e-5, 20, 86.782), (0.2, 1e-5, 200, 29.420)]
 BEYOND = [
     (0.2, 0.1, 200, 10.103),

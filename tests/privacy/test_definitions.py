@@ -237,7 +237,7 @@ def test_proposition_2_on_a_thousand_policies(rounds: int, arms: int, count: int
 
 
 def test_proposition_2b_does_not_carry_over_to_approximate_dp() -> None:
-    """docs/definitions.md would be wrong: pi^B can have a larger delta than any adversary sees.
+    """docs/appendix/definitions.md would be wrong: pi^B can have a larger delta than any adversary sees.
 
     The adversary's view has the reward of the arm that he asked for, pi^B that of its own; two different outputs may
     want the same question with different rewards, which one table cannot give. Renyi divergences factorise over

@@ -84,5 +84,5 @@ def test_tails_of_all_shuffled_batches_are_charged() -> None:
     for each in (tail, 0.0):
         batch = ShuffledGaussianEvent(std=5.0, sensitivity=1.0, users=80, tail=each)
         delta.append(accountant.delta_near(RepetitionEvent(event=batch, times=2), 0.5, 1e-5))
-    beyond = 2 * 80 * 5 * tail * (1 + math.exp(0.5))  # calibration.md B.1, step 5
+    beyond = 2 * 80 * 5 * tail * (1 + math.exp(0.5))  # proofs.md B.1, step 5
     assert delta[0] - delta[1] == pytest.approx(beyond, rel=1e-3, abs=0.0)

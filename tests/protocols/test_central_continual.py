@@ -24,7 +24,7 @@ from bandanna.protocols.continual import CentralContinual
 KINDS = ("tree", "blt")
 each = pytest.mark.parametrize("kind", KINDS)
 
-# calibration.md C: std of the worst prefix at mu = 1 and sensitivity 1, for the tree and 4 buffers.
+# proofs.md C: std of the worst prefix at mu = 1 and sensitivity 1, for the tree and 4 buffers.
 TABLE = {
     20_000: (14.49, 4.228),
     16_384: (14.49, 4.163),

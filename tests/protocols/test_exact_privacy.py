@@ -333,5 +333,5 @@ def test_what_the_shuffler_surely_learns_is_stated() -> None:
     widest = replace(protocol, domain=Box(dim=1, low=-1.0, high=1.0))
     at_the_ends = np.array([[[-1.0]], [[1.0]]])  # one user's counts of one coordinate
     assert worst(widest, 100.0, at_the_ends) == pytest.approx(stated.exposed, rel=1e-9)  # losses end at 103 log 2
-    assert stated.exposed > 0.97  # calibration.md A.3c
+    assert stated.exposed > 0.97  # proofs.md A.3c
     assert "no privacy is left" in str(stated)

@@ -1,4 +1,4 @@
-"""Noise that is calibrated for B users is enough for n >= B of them (calibration.md A.6): enumerated, and by price."""
+"""Noise that is calibrated for B users is enough for n >= B of them (proofs.md A.6): enumerated, and by price."""
 
 from __future__ import annotations
 

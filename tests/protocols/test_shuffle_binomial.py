@@ -25,7 +25,7 @@ from bandanna.protocols import shuffle_binomial
 from bandanna.protocols.gaussian import CentralGaussian
 from bandanna.protocols.shuffle_binomial import ShuffleBinomial, largest_counts
 
-# calibration.md A.5: (epsilon, delta, B) -> total std for d = 5, 10, 15, and the central mechanism's.
+# proofs.md A.5: (epsilon, delta, B) -> total std for d = 5, 10, 15, and the central mechanism's.
 TABLE = {
     (0.2, 0.1, 20): ((4.912, 4.903, 4.902), 4.877),
     (0.2, 0.1, 200): ((4.922, 4.924, 4.910), 4.877),
@@ -203,7 +203,7 @@ def test_what_the_shuffler_could_learn_is_stated() -> None:
     domain = LinearReport(features=5)
     large = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=1.0, delta=0.1), batch=200).guarantee
     assert large.shuffler is None
-    assert large.exposed >= 0.975  # calibration.md A.3c: at least 0.976 for every epsilon
+    assert large.exposed >= 0.975  # proofs.md A.3c: at least 0.976 for every epsilon
     assert "no privacy is left" in str(large)
     assert f"at least {math.floor(1000 * large.exposed) / 1000:g}." in str(large)
     small = ShuffleBinomial.calibrate(domain=domain, budget=ApproxDP(epsilon=1.0, delta=1e-5), batch=2).guarantee

@@ -25,7 +25,7 @@ from bandanna.protocols.shuffle_binomial import ShuffleBinomial
 
 REPORT = LinearReport(features=5)
 
-# calibration.md B: (epsilon, delta, B) -> std of the batch sum by exact numerics of the clones bound, without
+# proofs.md B: (epsilon, delta, B) -> std of the batch sum by exact numerics of the clones bound, without
 # amplification, and the lower bound for any analysis (known to about 1 %).
 TABLE = {
     (0.2, 0.1, 20): (21.81, 21.81, 7.18),
@@ -85,7 +85,7 @@ def test_claims_hold_and_20_percent_less_noise_is_refused(epsilon: float, delta:
 def lower_bound(std: float, epsilon: float, batch: int) -> float:
     """A delta that is really needed: the test "some report lies beyond t" on reports of x' among reports of x.
 
-    delta >= Phi(mu - t) - e^epsilon B Phi(-t), mu = Delta_2 / std (calibration.md B), at its best t.
+    delta >= Phi(mu - t) - e^epsilon B Phi(-t), mu = Delta_2 / std (proofs.md B), at its best t.
     """
     t = np.linspace(0, 40, 4001)
     bound = special.ndtr(REPORT.sensitivity / std - t) - math.exp(epsilon) * batch * special.ndtr(-t)

@@ -1,4 +1,4 @@
-"""Errors of counters against theory: the table of calibration.md D, and the exponents 1/(2k+1).
+"""Errors of counters against theory: the table of proofs.md D, and the exponents 1/(2k+1).
 
 Fixed seeds. A measured standard deviation of 400 runs has a relative standard error of 3.5 %; the table's bound is
 more than 5 of those away from what is predicted: a false alarm has a probability below 1e-6.
@@ -18,7 +18,7 @@ from bandanna.privacy.budgets import ApproxDP
 from bandanna.protocols.concurrent_shuffle import ConcurrentShuffle
 
 BUDGET = ApproxDP(epsilon=1.0, delta=1e-5)
-# calibration.md D, n = 2^16, (1, 1e-5), unit sensitivity: idealised degrees, GDP row and the one with averaging
+# proofs.md D, n = 2^16, (1, 1e-5), unit sensitivity: idealised degrees, GDP row and the one with averaging
 PLAIN = {1: 150.4, 2: 68.2, 3: 53.4, 4: 48.9, 6: 47.5, 8: 48.9, 10: 51.1}
 AVERAGED = {1: 150.0, 2: 68.0, 3: 52.7, 4: 47.4, 6: 43.9, 8: 43.0, 10: 42.8}
 SIMPLE = {1: 150.4, 2: 95.0, 3: 90.7, 4: 95.7, 6: 113.5, 8: 134.8, 10: 157.2}  # (epsilon/k, delta/k) per level

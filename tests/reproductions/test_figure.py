@@ -10,7 +10,7 @@ import pytest
 from bandanna.errors import InvalidArgument
 from reproductions.figure import PAPERS, Curve, Figure, at_once, ending, figures, finite, noted
 
-PAGE = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "appendix" / "papers.md").read_text(encoding="utf-8")
 
 
 def figure(**fields: Any) -> Figure:
@@ -48,6 +48,6 @@ def test_what_is_not_known_is_none() -> None:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_figure_is_documented(paper: str) -> None:
-    """A figure is missing in docs/papers.md."""
+    """A figure is missing in docs/appendix/papers.md."""
     for name in figures(paper):
         assert f"`{name}`" in PAGE

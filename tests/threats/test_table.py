@@ -1,4 +1,4 @@
-"""The table of docs/threats.md: every line names a test that is there, and its numbers are the library's."""
+"""The table of docs/concepts/threat-model.md: every line names a test that is there, and its numbers are the library's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bandanna.privacy.calibration import likely_reach
 from bandanna.privacy.guarantee import format_rounded_up
 
 TESTS = Path(__file__).parents[1]
-PAGE = (TESTS.parent / "docs" / "threats.md").read_text(encoding="utf-8")
+PAGE = (TESTS.parent / "docs" / "concepts" / "threat-model.md").read_text(encoding="utf-8")
 NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
 BUDGET, REPORT = bd.privacy.ApproxDP(epsilon=1.0, delta=1e-5), bd.device.LinearReport(features=5)
 

@@ -1,4 +1,4 @@
-"""What docs/threats.md says is not promised is not so: each of these tests is an attack that works."""
+"""What docs/concepts/threat-model.md says is not promised is not so: each of these tests is an attack that works."""
 
 from __future__ import annotations
 

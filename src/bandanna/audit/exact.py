@@ -355,7 +355,7 @@ def cap_pair(event: CapEvent, one: Floats, two: Floats) -> LawPair:
     The direction has one density inside the cap of u0 and another outside; u0 is +-w/|w| at random. So only the caps of
     +-v and +-w in which a message lies matter. The masses of the cases follow from that of two caps at an angle
     (`two_caps_mass`). Steps of candidates are left out: they move a loss by parts in 10^6, which the price includes
-    (calibration.md D.3).
+    (proofs.md D.3).
     """
     units, lengths = split_length(np.stack([one, two]))
     angle = math.acos(float(np.clip(units[0] @ units[1], -1.0, 1.0)))

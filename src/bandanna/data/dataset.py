@@ -120,7 +120,7 @@ class DataSet:
         """Return features of users, (n, d), or with "arms" those of arms without features and a constant, (n, K, K).
 
         "users" is for `LinTS(n_arms=K, features=d)`. "arms" is for `LinTS(dim=K, intercept=True)`, which learns which
-        arm is best for all: with few people or much noise, no more can be learned (docs/study.md).
+        arm is best for all: with few people or much noise, no more can be learned (docs/appendix/study-results.md).
         """
         if validation.one_of("contexts", contexts, _CONTEXT_KINDS) == "users":
             return self.contexts

@@ -121,7 +121,7 @@ class ReportWeights:
         return math.sqrt(square + (self.reward * bound) ** 2 + self.matrix**2 + self.features**2 + self.count**2)
 
     def diameter(self, bound: float) -> float:
-        """Return the largest distance of two reports (calibration.md A.7, A.8).
+        """Return the largest distance of two reports (proofs.md A.7, A.8).
 
         It is convex in (y, y'), so the signs of full rewards suffice; the largest over t = <z, z'>/|z||z'| grows with
         |z| and |z'|, so both are 1. Then, for opposite and for equal signs,
@@ -159,7 +159,7 @@ class LinearReport(RegressionReport):
     isometric=False leaves out the sqrt 2: then every entry of x x^T has the noise of a coordinate, which is the noise
     that [000] and [002] print. calibration="paper" does so in the local, shuffle and concurrent models.
 
-    Sensitivity under replacement, with c = <x, x'> (calibration.md 0.2):
+    Sensitivity under replacement, with c = <x, x'> (proofs.md 0.2):
 
         |report - report'|^2 <= sup_c 2 Y^2 - 2 Y^2 c + 2 - 2 c^2
                               = (Y^2 + 2)^2 / 2  if Y^2 <= 2 (c = -Y^2/2), else 4 Y^2.
@@ -197,7 +197,7 @@ class LinearReport(RegressionReport):
     def l1_sensitivity(self) -> float:
         """sup_c Y sqrt d sqrt(2 - 2c) + sqrt(d(d+1)/2) sqrt(2 - 2 c^2) for d > 1, at most 3.5 % too large; exact for 1.
 
-        n numbers have an l1 norm of at most sqrt n times their l2 norm (calibration.md 0.3). With w = sqrt(1 + c) it is
+        n numbers have an l1 norm of at most sqrt n times their l2 norm (proofs.md 0.3). With w = sqrt(1 + c) it is
         the largest sqrt(2 - w^2) (p + q w), where 2 q w^2 + p w = 2 q.
         """
         d, bound = self.features, self.reward_bound
@@ -225,7 +225,7 @@ class LinearReport(RegressionReport):
 
             |x y|^2 + |x x^T - c I|^2 = s y^2 + s^2 - 2 c s + c^2 d,   s = |x|^2,
 
-        is convex in s, so at most its larger end: c^2 d at s = 0, or Y^2 + 1 - 2c + c^2 d at s = 1 (calibration.md D).
+        is convex in s, so at most its larger end: c^2 d at s = 0, or Y^2 + 1 - 2c + c^2 d at s = 1 (proofs.md D).
         """
         d, ends = self.features, self.reward_bound**2 + 1
         c = min(1 / d, ends / 2)
@@ -349,7 +349,7 @@ class InterceptReport(RegressionReport):
     and the Gram entry of the constant is the number of users, which is public. The weights balance the noise in what a
     regression makes of the four parts: undone, its standard deviations are as 1 : 2 : 2 : 3.
 
-    Sensitivity: sqrt 1.5108 = 1.2292 (`ReportWeights.diameter`; calibration.md A.7). For (x y, x x^T) with |x| <= 1 it
+    Sensitivity: sqrt 1.5108 = 1.2292 (`ReportWeights.diameter`; proofs.md A.7). For (x y, x x^T) with |x| <= 1 it
     is 2.1213.
     """
 
@@ -520,7 +520,7 @@ class PerArmReport(RegressionReport):
     no blocks of two arms, and so no noise on them; np.kron(arm, z) in a report for all arms would have K^2 blocks.
 
     Sensitivity: reports in different blocks are orthogonal, so they are at most sqrt 2 R apart, R the largest norm; in
-    one block as far as two reports of (z, 1) are (`ReportWeights.diameter`; calibration.md A.8). The larger of the two.
+    one block as far as two reports of (z, 1) are (`ReportWeights.diameter`; proofs.md A.8). The larger of the two.
     """
 
     dim: int = 0  # derived

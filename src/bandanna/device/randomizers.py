@@ -322,7 +322,7 @@ def make_candidates(words: Floats, steps: int) -> Ints:
     """Make Gaussian vectors in whole steps, from three uniform numbers for each pair of coordinates (Box and Muller).
 
     (..., 3, pairs) -> (..., 2 pairs). Each coordinate is within one step of an exact Gaussian's, but for a probability
-    of 2^-64 a pair (calibration.md D.3): the second number continues the first beyond its 53 digits.
+    of 2^-64 a pair (proofs.md D.3): the second number continues the first beyond its 53 digits.
     """
     first, more, turn = (np.ascontiguousarray(words[..., k, :]) for k in range(3))
     share = np.maximum(first + (1 - more) * 2.0**-53, _RAREST)  # in (0, 1]

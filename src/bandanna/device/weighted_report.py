@@ -15,7 +15,7 @@ from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats, Ints
 
 _PLAIN = (1.0, 0.0, 0.0, 0.0)  # of w, w^2 rho^2, w^2 rho, w^2 beside w rho
-_MOMENTS = (math.sqrt(0.55125), math.sqrt(1.9), 0.2, math.sqrt(0.11))  # fill 1.04 = 1 + 0.2^2 (calibration.md E.2)
+_MOMENTS = (math.sqrt(0.55125), math.sqrt(1.9), 0.2, math.sqrt(0.11))  # fill 1.04 = 1 + 0.2^2 (proofs.md E.2)
 _CORNER = (0.5, 1.0, 0.25, 0.5, 1.0)  # of w = M, rho = 1/2, for M = 1
 _MOST_TARGETS = 10_000
 
@@ -33,7 +33,7 @@ class ImportanceWeightDomain(Domain):
     Replacing one person moves the sum by at most the longest side, sqrt(5)/2 M.
 
     moments: adds w^2 rho^2, w^2 rho and w^2, for variances, each with a weight that keeps the diameter at sqrt(1.04) M
-    (calibration.md E); five numbers for each target.
+    (proofs.md E); five numbers for each target.
 
     exclusive: a person weighs for one target at most, as if each target always gives another arm.
     """
@@ -70,7 +70,7 @@ class ImportanceWeightDomain(Domain):
 
     @property
     def sensitivity(self) -> float:
-        """Largest distance of two corners over all targets; of exclusive ones, over one or two (calibration.md E)."""
+        """Largest distance of two corners over all targets; of exclusive ones, over one or two (proofs.md E)."""
         apart, norm = self._corner()
         one = max(apart, norm)
         if self.exclusive:
@@ -171,7 +171,7 @@ class ImportanceWeightDomain(Domain):
 @stored_as("Corrections")
 @dataclass(frozen=True, kw_only=True)
 class DoublyRobustDomain(Domain):
-    """A person's part of a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square (calibration.md
+    """A person's part of a doubly robust estimate: d = g - 1/2 + w (r - q), its weight, and its square (proofs.md
     E.4).
 
     A model q of rewards predicts what the policy would earn, g, and is corrected by the logged arm's reward r. w is in

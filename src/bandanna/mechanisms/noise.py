@@ -395,7 +395,7 @@ class PrivUnit(Mechanism):
     its data, and sends the first on the wanted side (`CapRandomizer`). Candidates are Gaussian vectors in whole steps:
     the mean is right to the share by which steps change the cap, some parts in 10^6 (`bound_cap_mass`).
 
-    Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (calibration.md D).
+    Privacy: pure, p (1-q) / ((1-p) q) <= e^epsilon for a cap of mass q; steps are in the price (proofs.md D).
     References: Bhowmick, Duchi, Freudiger, Kapoor and Rogers 2018; Asi, Feldman and Talwar 2022 (the best cosine and p,
     and optimality). Ours: candidates of integers, a fixed number of them, and their price.
     """

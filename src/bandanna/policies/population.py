@@ -58,7 +58,7 @@ from bandanna.types import Floats, Ints
 # In the local model `choose_local_protocol` takes the one of less noise, by public numbers only; a direction needs two
 # actions or more, so phases with one action have Gaussian reports.
 #
-# Reference: Li, Zhou and Ji 2024 [001], section IV; derivations in docs/calibration.md.
+# Reference: Li, Zhou and Ji 2024 [001], section IV; derivations in docs/appendix/proofs.md.
 
 
 PROTECTS = "a client's local rewards"

@@ -394,7 +394,7 @@ def iterate_alternatives(tasks: Mapping[str, EventCounts]) -> Iterator[dict[str,
     (`policies.base.check_group`).
 
     To move from one alternative to another costs A + (B + B')/4 beside a matrix of price A, never more than the dearer
-    of both with it (calibration.md 0.4).
+    of both with it (proofs.md 0.4).
     """
     families: dict[str, dict[str, list[str]]] = {}
     for name in tasks:

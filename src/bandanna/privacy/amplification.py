@@ -110,7 +110,7 @@ def tail_weight(*, users: int, local_epsilon: float) -> float:
     """Return h + (n - 1) e^-eps0 (1 + h), h = 1/(1 + e^eps0): by how many delta0 a shuffle of (eps0, delta0)-reports
     moves.
 
-    h is the person's share, e^-eps0 (1 + h) that of each other user (calibration.md B.3). Theorem 3.8 of the same paper
+    h is the person's share, e^-eps0 (1 + h) that of each other user (proofs.md B.3). Theorem 3.8 of the same paper
     has n (1 + e^-eps0 / 2), which is more.
     """
     half = float(special.expit(-local_epsilon))

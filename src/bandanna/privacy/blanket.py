@@ -1,4 +1,4 @@
-"""The blanket bound: what a shuffled batch of Gaussian reports reveals about one of them (calibration.md B.1, B.2).
+"""The blanket bound: what a shuffled batch of Gaussian reports reveals about one of them (proofs.md B.1, B.2).
 
 Symbols: n `users`, p `chance`, eps0 `local_epsilon`, mu = Delta_2 / sigma.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Stop-loss values at one epsilon
 
 
-REPORT_TAILS = 5.0  # a mass `tail` of every report moves a batch by at most 5 n of them (calibration.md B.1, step 5)
+REPORT_TAILS = 5.0  # a mass `tail` of every report moves a batch by at most 5 n of them (proofs.md B.1, step 5)
 _FINENESS = 12.0  # lattice points per standard deviation of s: its variance grows by about 1/(6 144)
 _REACH = 16.0  # standard deviations of a report beyond which s counts as excess, Phi(-16) < 1e-57
 _RAISED = 1e-13  # added to s for the rounding of its conditional means

@@ -44,7 +44,7 @@ class PureDP(Budget):
         raise InvalidBudget("delta", 0.0, "a number in (0, 1): Gaussian noise is never pure, use a Laplace mechanism")
 
     def to_zcdp(self) -> ZCDP:
-        """Convert: epsilon-DP implies (epsilon tanh(epsilon/2))-zCDP, and no smaller rho holds (calibration.md F)."""
+        """Convert: epsilon-DP implies (epsilon tanh(epsilon/2))-zCDP, and no smaller rho holds (proofs.md F)."""
         return ZCDP(rho=pure_rho(self.epsilon))
 
     def to_renyi(self, alpha: float) -> RenyiDP:
@@ -161,7 +161,7 @@ def pure_rho(epsilon: float) -> float:
     """Return rho = epsilon tanh(epsilon/2), the zCDP of any epsilon-DP release: the largest D_alpha / alpha, at alpha
     -> 1.
 
-    Randomized response is the worst pair, and log cosh sqrt(s) is concave in s (calibration.md F). Never above the
+    Randomized response is the worst pair, and log cosh sqrt(s) is concave in s (proofs.md F). Never above the
     epsilon^2/2 of Bun and Steinke (2016, Prop. 1.4); rounded up.
     """
     return epsilon * math.tanh(epsilon / 2) * (1 + 2.0**-50)

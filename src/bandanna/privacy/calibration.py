@@ -75,7 +75,7 @@ def continual_std(
 def laplace_scale(*, sensitivity: float, dim: int, budget: Budget, participations: int = 1) -> float:
     """Return the least scale of Laplace noise on a `dim`-vector of l1 `sensitivity`: M sensitivity / epsilon, pure.
 
-    In zCDP each release may have the epsilon with epsilon tanh(epsilon/2) = rho / M (calibration.md F).
+    In zCDP each release may have the epsilon with epsilon tanh(epsilon/2) = rho / M (proofs.md F).
     """
     sensitivity, dim, participations = _check_release(sensitivity, dim, participations)
     if isinstance(budget, PureDP | ApproxDP):
@@ -223,7 +223,7 @@ class BinomialNoise:
     """Lattice and noise of one batch: `scale` s steps per unit, `trials` b coins of `probability` per user.
 
     Statistics are encoded on the lattice, and every user adds Bin(b, p) to each coordinate. For p = 1/2, a batch of B
-    users has noise of std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding (calibration.md A.4).
+    users has noise of std sqrt(B b) / (2 s), plus at most sqrt(B) / (2 s) of rounding (proofs.md A.4).
     """
 
     scale: float
@@ -484,7 +484,7 @@ def refusal_tail(users: int, dim: int) -> float:
 
 
 def subtract_refusals(budget: Budget, users: int, dim: int, participations: int = 1) -> Budget:
-    """Return what refusals leave of a budget: delta - (1 + e^epsilon) M tail (calibration.md A.9)."""
+    """Return what refusals leave of a budget: delta - (1 + e^epsilon) M tail (proofs.md A.9)."""
     if not isinstance(budget, ApproxDP) or math.isinf(budget.epsilon):
         return budget
     cost = (1 + math.exp(min(budget.epsilon, 700.0))) * participations * refusal_tail(users, dim)
@@ -560,7 +560,7 @@ def paper_binomial_noise(
         b = 1e7 log(2/delta) g^2 T log^2(8 T (d^2+1)/(B delta)) / (epsilon^2 B^2), T = M B   [000, Thm E.5]
 
     both for epsilon <= 15, delta < 1/2. The printed range of the encoder is too short for shifted data; totals do not
-    care (calibration.md 0.1), so the printed resolution bound/g is kept.
+    care (proofs.md 0.1), so the printed resolution bound/g is kept.
     """
     budget, participations = _require_approx_budget(budget), validation.integer("participations", participations)
     epsilon, delta, users = budget.epsilon, budget.delta, validation.integer("batch", users, least=2)

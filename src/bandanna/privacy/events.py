@@ -285,7 +285,7 @@ PRICINGS = ("joint", "separate")  # of a matrix and a vector: by the above, or t
 
 
 def price_jointly(matrix: float, vector: float, *, weighted: bool) -> float:
-    """Return mu^2 of a matrix and a vector of the same features, from their own prices A and B (calibration.md 0.4).
+    """Return mu^2 of a matrix and a vector of the same features, from their own prices A and B (proofs.md 0.4).
 
     A person's features |x| <= 1 are replaced by x'. With t = |<x, x'>|, A the squared Gaussian price of all releases of
     x x^T and B that of all releases of y x, |y| <= 1, each at its own worst case, the two together cost at most

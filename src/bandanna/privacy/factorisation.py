@@ -43,7 +43,7 @@ class Factorisation(ABC):
 
     Several participations. A user who changes M0 different elements, each by at most Delta, moves C x by at most
     Delta `sensitivity(M0)`, the largest norm of a sum of M0 different columns: no entry of a C here is negative, so
-    moves into one direction are the worst (calibration.md C.1).
+    moves into one direction are the worst (proofs.md C.1).
     """
 
     horizon: int
@@ -313,7 +313,7 @@ class BLT(Factorisation):
         """Return the norm of C's first column, its longest; for several participations, of the sum of the first ones.
 
         c_0 >= c_1 >= ... (c_1 <= theta_1 by interlacing), so columns overlap the more, the earlier and the closer
-        together they are (calibration.md C.1).
+        together they are (proofs.md C.1).
         """
         count = min(validation.integer("participations", participations), self.horizon)
         return math.sqrt(columns_square(*self._rates, self.horizon, count))

@@ -363,7 +363,7 @@ NO_PRICE = Price(mu=math.inf, tail=0.0)
 def gaussian_price(event: events.Event, tail: float) -> Price:
     """Return the price of `event` in Gaussian DP: mu-GDP up to a tail of about `tail`, or `NO_PRICE`.
 
-    The same release has a slightly smaller mu if a larger tail is allowed (calibration.md, "One currency"). Ideal
+    The same release has a slightly smaller mu if a larger tail is allowed (proofs.md, "One currency"). Ideal
     Gaussians need no tail.
     """
     raise UnknownEvent(f"no Gaussian price is known for {type(event).__name__}: {event!r}")
@@ -508,7 +508,7 @@ def _(event: events.DiscreteGaussianEvent) -> float:
 @concentrated_price.register(events.DiscreteLaplaceEvent)
 @concentrated_price.register(events.CapEvent)
 def _(event: events.Event) -> float:
-    """Of anything with that pure epsilon (calibration.md F)."""
+    """Of anything with that pure epsilon (proofs.md F)."""
     return pure_rho(pure_price(event))
 
 
@@ -547,7 +547,7 @@ def _(event: events.DiscreteLaplaceEvent) -> float:
 
 @pure_price.register
 def _(event: events.CapEvent) -> float:
-    """Of the worst two directions, for what the candidates really are (calibration.md D.3)."""
+    """Of the worst two directions, for what the candidates really are (proofs.md D.3)."""
     return spherical_cap.cap_epsilon(event)
 
 

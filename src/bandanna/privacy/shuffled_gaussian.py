@@ -42,7 +42,7 @@ class ShuffledBatches:
 
         delta <= (1 + e^epsilon) E (m - tanh(epsilon/2))+ + (e^epsilon - 1 + 2 delta_G(epsilon; mu)) (n - 1) p delta0,
 
-    M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (calibration.md B.1), for every
+    M of them the delta of the M-fold composition and (1 + e^epsilon) M (n - 1) p delta0 (proofs.md B.1), for every
     eps0 > 0; and delta <= delta_G(epsilon; sqrt(M) / scale) without any help from the shuffle. What holds at a smaller
     epsilon holds at a larger one: that matters if the second term dominates. Wherever a search ends, the bound found is
     valid.
@@ -308,7 +308,7 @@ def shuffled_gaussian_delta(*, std: float, sensitivity: float, users: int, epsil
     Each of n users reports x_i + N(0, sigma^2 I), |x_i - x_i'|_2 <= Delta_2, and a shuffler permutes the reports. But
     for a total-variation mass (n - 1) e^-eps0 delta_G(eps0; Delta_2 / sigma), everybody else's report is with
     probability e^-eps0 a draw from the mixture of the person's two laws, for every eps0 > 0. Among those the person's
-    report hides (calibration.md B.1, with the proof). `blanket` computes what one batch and what several reveal,
+    report hides (proofs.md B.1, with the proof). `blanket` computes what one batch and what several reveal,
     `ShuffledBatches` the least over eps0.
 
     A shuffle is a post-processing of the reports, so the price without it, delta_G(epsilon; sqrt(M) Delta_2 / sigma),

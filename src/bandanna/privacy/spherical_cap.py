@@ -19,7 +19,7 @@ from bandanna.privacy.events import CapEvent
 # Caps and their price
 
 
-_BEGIN = 2.0**-34  # of epsilon: the place where the search begins has 53 binary places (calibration.md D.3)
+_BEGIN = 2.0**-34  # of epsilon: the place where the search begins has 53 binary places (proofs.md D.3)
 _PLACES = 2.0**53  # of a coin
 _ROUNDED = 1e-12  # relative; more than the errors of special functions
 _CUT = 2.0**-64  # probability for each pair of coordinates that a candidate is none of our Gaussians
@@ -63,7 +63,7 @@ def bound_cap_mass(event: CapEvent) -> tuple[float, float]:
     A candidate is within one step of a Gaussian G in every coordinate, and x -> <x, u0> - cosine |x| moves by at most 1
     + cosine times as far as x: so it is inside if T >= cosine + s/|G|, and outside if T < cosine - s/|G|, with s = (1 +
     cosine) sqrt(dim) / steps. T and |G| are independent, and |G| is cut into classes, each as short as its shortest
-    (calibration.md D.3).
+    (proofs.md D.3).
     """
     return _bound_mass(event.dim, event.cosine, event.steps)
 

@@ -173,7 +173,7 @@ class CountingMixer(SummingMixer):
     ----------
     coins
         "device": each device adds its own. "checked": as "device", but counts that an honest device sends with
-        probability below 2^-60 are refused (calibration.md A.9). "mixer": devices add none; the mixer draws n b of them
+        probability below 2^-60 are refused (proofs.md A.9). "mixer": devices add none; the mixer draws n b of them
         when it closes a batch of n users.
     """
 
@@ -328,7 +328,7 @@ def describe_shuffler_view(coins: str, counts: str, statistic: str, *, who: str 
 
 
 def check_enough_users(calibrated: int, users: int) -> None:
-    """Refuse fewer users than the noise is calibrated for; noise for B is enough for n >= B (calibration.md A.6)."""
+    """Refuse fewer users than the noise is calibrated for; noise for B is enough for n >= B (proofs.md A.6)."""
     if validation.integer("users", users) < calibrated:
         allowed = f"at least {calibrated} users, for whom the noise is calibrated: wait for more, or recalibrate"
         raise InvalidArgument("batch", users, allowed)

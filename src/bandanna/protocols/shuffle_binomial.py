@@ -61,7 +61,7 @@ class ShuffleBinomial(BatchProtocol):
         Lattice and coins, calibrated for `noise.users` users.
     coins
         "device": each device adds its own. "checked": as "device", and the shuffler refuses counts that honest devices
-        hardly ever send; this is priced (calibration.md A.9). "mixer": devices send rounded statistics, and the
+        hardly ever send; this is priced (proofs.md A.9). "mixer": devices send rounded statistics, and the
         shuffler adds the Bin(n b, 1/2) of all n users when it closes a batch. Totals and price stay the same, but the
         shuffler sees every statistic and is trusted to draw. A hostile client then cannot pass off chosen numbers as
         noise.
@@ -380,7 +380,7 @@ def local_vector_event(domain: Domain, noise: BinomialNoise, coins: str = "devic
 
 
 def exposure_delta(domain: Domain, noise: BinomialNoise, coins: str = "device") -> float:
-    """Return a delta that the shuffler's view of one user reaches for every epsilon (calibration.md A.3c).
+    """Return a delta that the shuffler's view of one user reaches for every epsilon (proofs.md A.3c).
 
     Two users at opposite ends of the widest coordinate have counts in {0..b} and {k..b+k}, k = floor(s reach): outside
     of the overlap the shuffler is sure. P(Bin(b, p) > b - k), or P(Bin(b, p) < k) if that is larger. Without coins it

@@ -223,7 +223,7 @@ def sample_bit_totals(statistic: Statistic, noise: BinomialNoise, source: NoiseS
 
 
 def calibrate_bit_sum(budget: Budget, batch: int, participations: int, coins: str = "device") -> BinomialNoise:
-    """Find the fewest fair bits whose exact profile meets the budget, refusals included (calibration.md A.9)."""
+    """Find the fewest fair bits whose exact profile meets the budget, refusals included (proofs.md A.9)."""
     left = subtract_refusals(budget, batch, 1, participations) if coins == "checked" else budget
     return bit_noise(users=batch, budget=left, participations=participations)
 

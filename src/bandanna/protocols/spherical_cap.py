@@ -52,7 +52,7 @@ class LocalUnit(BatchProtocol):
     statistics; `std_along` bounds it for all. Across x_i - c it is never above the mean.
 
     Privacy: each message is pure epsilon-DP on its own, for any domain of this ball; the accountant composes several.
-    References: Bhowmick et al. 2018; Asi, Feldman and Talwar 2022; calibration.md D.
+    References: Bhowmick et al. 2018; Asi, Feldman and Talwar 2022; proofs.md D.
 
     Parameters
     ----------

@@ -361,7 +361,7 @@ class GLMJDPBase(RareSwitchingPolicy[State]):
 #   larger.
 # * Everything that other users see is computed from these releases and their own data (billboard lemma). Releases are
 #   adaptive and compose: mu^2 = mu_matrix^2 + max(mu_o^2, mu_tau^2) if worst cases added up. Leaf and gradients are of
-#   the same x, so they do not (calibration.md 0.4): 0.78 of that sum is paid at a `share` of 1/2, whatever the points
+#   the same x, so they do not (proofs.md 0.4): 0.78 of that sum is paid at a `share` of 1/2, whatever the points
 #   are at which gradients are taken. `GLMJDPMechanisms` states the three cases as events; `guarantee` is the
 #   accountant's number for the worst of them.
 #

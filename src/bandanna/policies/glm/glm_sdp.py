@@ -167,7 +167,7 @@ def calibrate_glm_sdp(
 # Privacy: users are in one batch each, so batches do not compose. A user's matrix is positive semi-definite of
 # Frobenius norm at most 1 (batch 1) or L_mu (later ones; b(x) >= 1, whatever the estimates are): sensitivity sqrt 2
 # times that; a gradient has norm at most G: sensitivity 2G. The N + 1 binomial sums compose in Gaussian DP with their
-# tails (calibration.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2,
+# tails (proofs.md A.3b): of mu_matrix^2 + N mu_gradient^2, `share` of it for the matrix, 0.78 is paid at 1/2,
 # because they are of the same x (0.4), and what rounding adds. Unlike in the paper nothing rests on a high-probability
 # event, and what a user sends is calibrated exactly instead of by the printed constants.
 #

@@ -302,7 +302,7 @@ def lemma_steps(*, rho: float, count: int, dim: int, failure: float, most: int =
 #
 # All n users of a batch take part in each of N rounds: in round j they receive theta_j, form their clipped gradients,
 # and the binomial vector sum (`protocols.shuffle_binomial`) turns these into a noisy total. The regulariser and the
-# projection are the analyzer's. Deviations: our tight binomial noise with its composable price (calibration.md A.3b)
+# projection are the analyzer's. Deviations: our tight binomial noise with its composable price (proofs.md A.3b)
 # instead of the printed constants, numerical composition over the rounds instead of advanced composition, and sums.
 #
 # Privacy: one release of a batch is a BinomialEvent; a user is in N of them (and in one for the batch's matrix), which

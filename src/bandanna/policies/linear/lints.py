@@ -101,7 +101,7 @@ class LinTS(BatchedLinearPolicy):
     batch      users per batch, a schedule such as `bd.policies.geometric(first=100, ratio=1.5)`, or "auto": batches
                that grow, the first as large as the noise asks for, while enough users are left to learn
                (`InformedBatches`)
-    alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/linear.md has
+    alpha      how far devices draw from the mean: more explores more and has thinner tails (docs/concepts/lints.md has
                measurements); privacy does not depend on it
     prior      typical size of the parameter (without the constant); None: 1/2 with an intercept, where rewards
                are centred, else 1

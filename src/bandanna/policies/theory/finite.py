@@ -151,7 +151,7 @@ def find_finite_arm_bounds(setting: RunSetting) -> BoundCalls:
 # Symbols: T `horizon`, k `n_arms`, d `dim`, alpha `sampling` (2^(alpha l) clients in phase l), sigma `client_std`. The
 # paper gives rates; its constants are not stated, so `constant` multiplies them.
 # Deviation: there is no lower bound. Remark 5.3 of the paper takes sqrt(d T) from linear bandits with one reward per
-# round; here all clients of a phase see every round, and DPE stays below sqrt(d T) (docs/bounds.md).
+# round; here all clients of a phase see every round, and DPE stays below sqrt(d T) (docs/appendix/bounds.md).
 # Reference: Li, Zhou and Ji 2024 [001], Table I and Theorem 5.1.
 
 
