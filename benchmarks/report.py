@@ -1,8 +1,8 @@
 """What was measured: rows, the machine, and what could not be measured for want of an extra.
 
 Two reports are compared by the ratios of rows to their floors: which became slower or faster. Another machine, or a
-busier one, changes the floors as much as what stands on them: so seconds are never compared. docs/appendix/benchmarks.md is
-written from a report by `page_of` and by nothing else.
+busier one, changes the floors as much as what stands on them: so seconds are never compared. `page_of`
+writes docs/appendix/benchmarks.md from a report.
 """
 
 from __future__ import annotations
@@ -329,8 +329,8 @@ def _head(report: Report) -> str:
     return (
         "# How fast\n\n"
         "This page is made from the report [benchmarks.json](benchmarks.json), and not by hand. To measure again:\n\n"
-        "```text\nOMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks --json --page docs/appendix/benchmarks.md "
-        "> docs/appendix/benchmarks.json\n```\n\n"
+        "```text\nOMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks --json "
+        "--page docs/appendix/benchmarks.md > docs/appendix/benchmarks.json\n```\n\n"
         "All times are CPU times: another machine has others, and the ratios are what to trust. "
         f"{FLOOR} Every row was measured beside its floor, and *times its floor* says how many times longer it takes "
         f"(in bold where it is one of ours, and above {SLOW:g}), all in {_runs(report)}. "

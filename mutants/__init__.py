@@ -8,7 +8,7 @@
     loading.py    a module with another syntax tree than its file's
     running.py    one mutant in a process that loads everything anew, for what is not inside a function
     verdicts.py   what became of every mutant, kept between runs; survivors.toml: those that may survive, and why
-    how_we_know.py  docs/appendix/evidence.md: theorems, exact tests, audits and mutants of every guarantee (evidence.toml)
+    how_we_know.py  writes docs/appendix/evidence.md: theorem, exact test, audit and mutant of every guarantee
 
 A mutant that survives is a fault that no test would have seen.
 """

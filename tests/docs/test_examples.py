@@ -6,7 +6,7 @@ or `sh` block each line that starts with `bandanna`, with or without the `$`. Ot
 A block of any language whose title is the name of a file is saved under it, for the steps that follow.
 
 Commands that need no shell, but for a file that they are written to, are run in this process, which has loaded their
-libraries. docs/reference/cli.md has all of them: in the long tests, the first example of each is a process of its own there.
+libraries. docs/reference/cli.md has all of them: in the long tests, the first example of each is a process there.
 """
 
 from __future__ import annotations

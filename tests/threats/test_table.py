@@ -1,4 +1,4 @@
-"""The table of docs/concepts/threat-model.md: every line names a test that is there, and its numbers are the library's."""
+"""The tables of docs/concepts/threat-model.md name tests that exist, and numbers that the library computes."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ from bandanna.types import Floats
 class StudySetting:
     """How a data set is studied: how long, how often, and which public choices LinTS is given.
 
-    The settings are explained in `docs/appendix/study-results.md`. They were chosen on simulated trials or on other seeds than those of
-    a study, and are public: nothing in them follows from the people who are played with.
+    The settings are explained in `docs/appendix/study-results.md`. They were chosen on simulated trials or on other
+    seeds than those of a study, and are public: nothing in them follows from the users of the study.
 
     Parameters
     ----------
