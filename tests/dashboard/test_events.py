@@ -143,9 +143,9 @@ def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nowhere"], "PLACE must be an analyzer's address, got 'nowhere'"),
+        (["nowhere"], "PLACE must be an analyzer's address (http://...)"),
         (["."], " must be at least 16 letters"),
-        ([".", "--port", "70000"], "--port = 70000"),
+        ([".", "--port", "70000"], ", got 70000"),
     ],
 )
 def test_what_cannot_be_shown_is_one_clear_line(

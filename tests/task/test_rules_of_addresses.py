@@ -21,5 +21,5 @@ def test_two_roles_at_one_address_are_refused() -> None:
 
 
 def test_an_address_that_is_left_out_is_not_guessed() -> None:
-    with pytest.raises(InvalidArgument, match=r"roles\.registrar = None.*not on this machine"):
+    with pytest.raises(InvalidArgument, match=r"roles\.registrar must be an address.*not on this machine, got None"):
         create_task({**FILE, "roles": {"analyzer": "https://a.example", "shuffler": "https://s.example"}}, expect=False)

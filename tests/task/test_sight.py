@@ -92,12 +92,12 @@ def test_what_is_left_against_a_mixer() -> None:
 
 
 @pytest.mark.parametrize(("name", "mixers"), [("LinTS-LDP", 0), ("LinUCB-SDP-Vec", 2), ("LinUCB-SDP-Amp", 1)])
-def test_the_length_of_a_record_is_that_of_the_wire(name: str, mixers: int) -> None:
+def test_the_stated_length_of_a_report_is_the_one_sent(name: str, mixers: int) -> None:
     task, table = made(name, rules={"mixers": mixers})
     (batch,) = first_batches(task.policy, task.arms, mixers=mixers, seeded=False, most=1)
     body = batch.rounds[0].size
-    assert f"a record of {40 + body + 4} bytes" in table["network"].sees
-    assert task_facts(task)["record bytes"] == [44 + body]
+    assert f"a report of {40 + body + 4} bytes" in table["network"].sees
+    assert task_facts(task)["report bytes"] == [44 + body]
 
 
 def test_the_network_sees_what_is_not_encrypted() -> None:

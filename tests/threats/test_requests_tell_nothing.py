@@ -220,7 +220,7 @@ def test_a_document_is_played_under_the_id_that_its_user_has(tmp_path: Path) -> 
     town = Town(POLICY, tmp_path)
     given: dict[str, Any] = {"tickets": town.ticket, "outbox": ":memory:", "http": town.client}
     for served in (town.task.document, town.task):
-        with pytest.raises(InvalidArgument, match="id = None"):
+        with pytest.raises(InvalidArgument, match=r"id must be the id .*, got None"):
             Session(served, **given)
     fewer, _ = a_task(replace(POLICY, privacy=bd.shuffle(epsilon=9.0, delta=1e-4)), seed=None, urls=URLS)
     other = fewer.document

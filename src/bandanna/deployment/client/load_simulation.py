@@ -409,9 +409,9 @@ def world_for_task(task: Task, name: str | None = None) -> Environment:
     if name is None:
         found = world_for(policy, task.arms)
         if found is None:
-            raise InvalidArgument(
-                "environment", None, "a class of bandanna.simulation.environments: none is known to fit"
-            )
+            allowed = "the name of a class in bandanna.simulation.environments"
+            raise InvalidArgument("environment", None, allowed, "No environment is known to fit this policy")
+
         return found
     known = {
         each: kind

@@ -199,8 +199,9 @@ class PolicyDevice(DeviceLogic):
         """Return a batch that is announced as the policy means it."""
         batch = read_announced_batch(content, place)
         if batch.clients:
-            allowed = "one whose users play one arm each: here a client answers for all plays of a batch"
-            raise InvalidArgument("task", self._task.content["algorithm"], allowed)
+            hint = "Here a client answers for all plays of a batch"
+            raise InvalidArgument("task", self._task.content["algorithm"], "a task whose users play one arm each", hint)
+
         try:
             self._view(content).asks(place)  # checks the plan
         except BandannaError:

@@ -35,6 +35,7 @@ from bandanna.errors import (
     InvalidStatistic,
     MissingExtra,
     Unreadable,
+    ValueSummary,
     raise_without_context,
 )
 
@@ -60,7 +61,7 @@ class RegistrarClient:
         if not isinstance(self.user, str) or not 0 < len(self.user) <= 200:
             raise InvalidStatistic("user", self.user, "a text of 1 to 200 characters")
         if not isinstance(self.token, str) or not re.fullmatch(r"[!-~]+", self.token):
-            raise InvalidArgument("token", "...", "that of registrar.secret.json: visible ASCII, and not empty")
+            raise InvalidArgument("token", "...", "the token in registrar.secret.json, in visible ASCII")
 
     def __repr__(self) -> str:
         return "Registrar(...)"  # neither the name nor the token belongs into a log
@@ -86,7 +87,7 @@ class RegistrarClient:
                 raise NoTicket(str(each["refused"]))
             return ticket_from_plain(each)
         if status == 401:
-            raise InvalidArgument("token", "...", "that of the task's registrar")
+            raise InvalidArgument("token", "...", "the token in the registrar.secret.json of this task")
         raise Unreachable(f"the registrar answers {status}")
 
 
@@ -144,7 +145,7 @@ class _BaseSession:
     ) -> None:
         if not isinstance(tickets, RegistrarClient) and not callable(tickets):
             allowed = "Registrar(user=..., token=...) on the host's server, or a function (epoch, refused) -> ticket"
-            raise InvalidArgument("tickets", type(tickets).__name__, allowed)  # a token is not for logs
+            raise InvalidArgument("tickets", ValueSummary.of(tickets), allowed)  # a token is not for logs
         self.task = _find_client_task(task, id)
         self._tickets, self._patience = tickets, validation.non_negative("patience", patience)
         self._check_http(http)
@@ -204,7 +205,7 @@ class Session(_BaseSession):
     @staticmethod
     def _check_http(http: Any) -> None:
         if http is not None and not isinstance(http, _import_httpx().Client):
-            raise InvalidArgument("http", type(http).__name__, "an httpx.Client; AsyncSession takes an AsyncClient")
+            raise InvalidArgument("http", type(http).__name__, "an httpx.Client", "AsyncSession takes an AsyncClient")
 
     def act(self, contexts: Any = None) -> ClientDecision:
         """Open a slot, and choose an arm: features of every arm as `Agent.act` takes them, those of the user where
@@ -291,7 +292,7 @@ class AsyncSession(_BaseSession):
     @staticmethod
     def _check_http(http: Any) -> None:
         if http is not None and not isinstance(http, _import_httpx().AsyncClient):
-            raise InvalidArgument("http", type(http).__name__, "an httpx.AsyncClient; Session takes a Client")
+            raise InvalidArgument("http", type(http).__name__, "an httpx.AsyncClient", "Session takes a Client")
 
     async def act(self, contexts: Any = None) -> ClientDecision:
         """As `Session.act`."""
@@ -372,19 +373,20 @@ def _send_without_cookies(http: Any, wanted: SendRequest) -> Any:
 def _find_client_task(task: Any, id_: str | None) -> ClientTask:
     """Read the task of a local file, or of a document from anywhere that has this id."""
     if id_ is not None and not (isinstance(id_, str) and re.fullmatch(r"[\w-]{43}", id_, re.ASCII)):
-        raise InvalidArgument("id", type(id_).__name__, "the id that `bandanna task create` has printed, 43 characters")
+        raise InvalidArgument("id", ValueSummary.of(id_), "the 43 characters that `bandanna task create` printed")
     if isinstance(task, str) and task.startswith(("http://", "https://")):
-        allowed = "a folder, a file, or the document's bytes and id=: `httpx.get(analyzer + '/task').content`"
-        raise InvalidArgument("task", "an address", allowed)
+        hint = "From an address, pass httpx.get(analyzer + '/task').content and id=..."
+        raise InvalidArgument("task", ValueSummary("an address"), "a folder, a file, or the document's bytes", hint)
     if isinstance(task, str | os.PathLike):
         return ClientTask.read(Path(task), id_)
     document = task if isinstance(task, bytes) else getattr(task, "document", None)  # a Leaflet, or a Task
     if not isinstance(document, bytes):
         allowed = "the folder or file of `bandanna task create`, or the document's bytes and id="
-        raise InvalidArgument("task", type(task).__name__, allowed)
+        raise InvalidArgument("task", ValueSummary.of(task), allowed)
     if id_ is None:
-        allowed = "the task's id, which does not come from whoever serves the document: its noise is promised by the id"
-        raise InvalidArgument("id", None, allowed)
+        hint = "The id fixes the noise, so it must not come from the server of the document"
+        raise InvalidArgument("id", None, "the id that `bandanna task create` printed", hint)
+
     return ClientTask.from_bytes(document, id_)
 
 

@@ -123,7 +123,8 @@ class SessionSteps:
         """Refuse a call that is wrong whatever the features are."""
         fixed = self._leaflet.arms
         if fixed is not None and not fixed.of_users and contexts is not None:
-            raise InvalidStatistic("contexts", contexts, "None: the task's arms stay")
+            raise InvalidStatistic("contexts", contexts, "None, because the task's arms are fixed")
+
         if contexts is None and (fixed is None or fixed.of_users):
             whose = "of every arm" if fixed is None else "of the user"
             raise InvalidArgument("contexts", None, f"the features {whose}, {self._guide.dim} numbers each")

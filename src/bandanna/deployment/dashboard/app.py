@@ -45,7 +45,7 @@ from bandanna.deployment.messages.canonical import digest, dumps
 from bandanna.deployment.task.document import Secrets, Task, is_url
 from bandanna.deployment.task.export import ExportedPublication
 from bandanna.deployment.task.query_plan import VerifiedPublication
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, ValueSummary
 from bandanna.storage import files
 
 # Sessions of administrators
@@ -63,9 +63,8 @@ class AdminSessions:
 
     def __init__(self, token: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
-            raise InvalidArgument(
-                "token", "***", f"at least {MIN_TOKEN_LENGTH} letters, digits and signs, without spaces"
-            )
+            allowed = f"at least {MIN_TOKEN_LENGTH} letters, digits and signs without spaces"
+            raise InvalidArgument("token", ValueSummary("another text"), allowed)
         self.token = token
         self._digest, self._clock = _digest(token), clock
         self._sessions: dict[bytes, float] = {}  # digests of names, and when they end
@@ -523,7 +522,7 @@ def board_for_places(
     watches = []
     for url in named:
         if not is_url(url):
-            raise InvalidArgument("--ask", url, "a role's address (http://...), as the task has it")
+            raise InvalidArgument("--ask", url, "the address of a role (http://...)")
     for place in places:
         if is_url(place):
             watches.append(TaskPoller(place.rstrip("/"), web, named=named, inside=admin is not None))

@@ -26,7 +26,7 @@ from bandanna.deployment.messages.canonical import (
     verify,
 )
 from bandanna.deployment.messages.tickets import MAC, SLOT, encode_label, is_equal_mac, mac
-from bandanna.errors import BandannaError, InvalidArgument, Unreadable
+from bandanna.errors import BandannaError, InvalidArgument, Unreadable, ValueSummary
 
 # Reports
 
@@ -69,7 +69,7 @@ class TaggedReport:
     def from_bytes(cls, content: bytes) -> TaggedReport:
         """The inverse of `to_bytes`."""
         if len(content) < HEADER:
-            raise InvalidArgument("report", f"{len(content)} bytes", f"at least {HEADER}")
+            raise InvalidArgument("report", ValueSummary(f"{len(content)} bytes"), f"at least {HEADER} bytes")
         slot, tag, epoch, round_, version, key_id = _HEADER.unpack_from(content)
         return cls(slot=slot, tag=tag, epoch=epoch, round=round_, version=version, key_id=key_id, body=content[HEADER:])
 
@@ -134,10 +134,12 @@ def _split_any(content: bytes, most: int) -> Iterator[ReportFields]:
     while place < end:
         count += 1
         if count > most:
-            raise InvalidArgument("reports", f"more than {most}", f"at most {most} in a request")
+            raise InvalidArgument("reports", ValueSummary("more than that"), f"at most {most} in a request")
         stop = place + 4 + int.from_bytes(content[place : place + 4], "little")
         if stop - place < 4 + HEADER or stop > end:
-            raise InvalidArgument("reports", f"{end} bytes", "whole reports, each with its length before it")
+            allowed = "whole reports, each after its length"
+            raise InvalidArgument("reports", ValueSummary(f"{end} bytes"), allowed)
+
         yield (*_HEADER.unpack_from(content, place + 4), content[place + 4 + HEADER : stop])
         place = stop
 

@@ -20,7 +20,7 @@ from bandanna.deployment.task.description import deployed_guarantee, forecast
 from bandanna.deployment.task.document import ROLES, Keys, Secrets, Task, make_content, seals_reports
 from bandanna.deployment.task.query_plan import check_deployable, first_batches
 from bandanna.device.arm_sets import FixedArmSet
-from bandanna.errors import BandannaError, InvalidArgument
+from bandanna.errors import BandannaError, InvalidArgument, ValueSummary
 from bandanna.policies.algorithm import is_import_path
 from bandanna.policies.base import Policy
 from bandanna.policies.registry import find_algorithm, find_argument_types, make_from_table
@@ -133,7 +133,7 @@ def _table(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _title(value: Any) -> str:
     if not check_type("title", value, str).strip() or len(value) > _LETTERS or not value.isprintable():
-        raise InvalidArgument("title", value, f"a line of 1 to {_LETTERS} letters")
+        raise InvalidArgument("title", value, f"one line of 1 to {_LETTERS} printable characters")
     return str(value)
 
 
@@ -143,7 +143,7 @@ def parse_duration(value: Any) -> float:
     >>> seconds("10 min"), seconds(2)
     (600.0, 2.0)
     """
-    allowed = 'seconds, or a text such as "30 s", "10 min", "2 hours", "1 day"; at most 30 days'
+    allowed = 'a number of seconds, or a text such as "30 s", "10 min", "2 hours", "1 day", at most 30 days'
     number, unit = value, 1
     if isinstance(value, str):
         found = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*([a-z]{1,7}?)s?\s*", value, re.ASCII)
@@ -163,7 +163,7 @@ def _arms(table: dict[str, Any]) -> Any:
         raise BandannaError("arms: one of names = [...] and features = { name = [...], ... } is needed, not both")
     if "features" in given:
         if not isinstance(given["features"], Mapping):
-            raise InvalidArgument("arms.features", given["features"], "a table: name = [numbers]")
+            raise InvalidArgument("arms.features", given["features"], "a table name = [numbers]")
         return dict(given["features"])
     names = given["names"]
     if not isinstance(names, list | tuple):
@@ -182,7 +182,7 @@ def _schema(table: dict[str, Any]) -> dict[str, Any]:
             raise InvalidArgument(f"schema.{name}", limits, allowed)
         low, high = (validation.finite(f"schema.{name}", limit, allowed) for limit in limits)
         if low >= high:
-            raise InvalidArgument(f"schema.{name}", limits, f"{allowed}, the first below the second")
+            raise InvalidArgument(f"schema.{name}", limits, f"{allowed}, with the first below the second")
     return {"names": list(table), "ranges": {name: list(limits) for name, limits in table.items()}}
 
 
@@ -229,14 +229,15 @@ _ARMS, _ROUNDS = 100_000, 10**12
 def make_policy(want: TaskFile) -> Policy[Any]:
     """Made, and not yet calibrated."""
     if is_import_path(want.algorithm):
-        raise InvalidArgument("algorithm", want.algorithm, "a name of `bandanna list`: every party knows these")
+        raise InvalidArgument("algorithm", want.algorithm, "a name of `bandanna list`, which every party knows")
     try:
         entry = find_algorithm(want.algorithm)
     except InvalidArgument as error:
-        raise InvalidArgument("algorithm", error.value, error.allowed.removesuffix(", or module:Class")) from None
+        allowed = error.allowed.removesuffix(", or module:Class")
+        raise InvalidArgument("algorithm", error.value, allowed, error.hint) from None
     given, types = dict(want.policy), find_argument_types(want.algorithm)
     if "participations" in given:
-        raise InvalidArgument("policy.participations", given["participations"], "left out: it belongs into [rules]")
+        raise InvalidArgument("policy.participations", given["participations"], "left out", "Write it into [rules]")
     for name, value in given.items():
         check_type(f"policy.{name}", value, types.get(name))
     for name, usual in (("participations", 1), ("noise", "device")):
@@ -244,7 +245,7 @@ def make_policy(want: TaskFile) -> Policy[Any]:
         if chosen != usual and name in entry.options:
             given[name] = chosen
         elif chosen != usual and not (name == "participations" and entry.trust == "none"):
-            raise InvalidArgument(f"rules.{name}", chosen, f"{usual!r}: {want.algorithm} has nothing else")
+            raise InvalidArgument(f"rules.{name}", chosen, f"{usual!r}, because {want.algorithm} supports nothing else")
     policy: Policy[Any] = make_from_table("policy", want.algorithm, given)
     counts = policy.privacy.model in _MIXED_TRUST and policy.privacy.protocol == "binomial" and policy.privacy.noisy
     if want.noise is None and counts and want.mixers in (None, 1) and "noise" in entry.options:
@@ -270,16 +271,15 @@ def resolve_mixers(want: TaskFile, policy: Policy[Any]) -> int:
     model = policy.privacy.model
     if model not in _MIXED_TRUST:
         if want.mixers:
-            allowed = (
-                f'0: in the "{model}" model devices report to the analyzer; mixers are for {" and ".join(_MIXED_TRUST)}'
-            )
-            raise InvalidArgument("rules.mixers", want.mixers, allowed)
+            hint = f'In the "{model}" model, devices report to the analyzer'
+            raise InvalidArgument("rules.mixers", want.mixers, "0", hint)
         return 0
     mixers = 1 if want.mixers is None else want.mixers
     if mixers == 0:
-        raise InvalidArgument("rules.mixers", 0, f'1 or 2: the "{model}" model needs a mixer')
+        raise InvalidArgument("rules.mixers", 0, f'1 or 2, because the "{model}" model needs a mixer')
     if want.noise in ("checked", "mixer") and mixers != 1:
-        raise InvalidArgument("rules.noise", want.noise, '"device", or mixers = 1: with two, neither sees the counts')
+        hint = "One of two mixers sees no counts. Set mixers = 1"
+        raise InvalidArgument("rules.noise", want.noise, f'"device" with {mixers} mixers', hint)
     return mixers
 
 
@@ -289,8 +289,8 @@ def resolve_max_age(want: TaskFile, policy: Policy[Any]) -> int:
     if want.max_age is None:
         return int(known)
     if want.max_age and not known:
-        allowed = f"0: what {want.algorithm} does next follows from what it has learned, so nobody may act on less"
-        raise InvalidArgument("rules.max_age", want.max_age, allowed)
+        hint = f"{want.algorithm} plans a batch from the one before, so users cannot act on an older publication"
+        raise InvalidArgument("rules.max_age", want.max_age, "0", hint)
     return want.max_age
 
 
@@ -299,10 +299,10 @@ def resolve_arms(want: TaskFile, policy: Policy[Any]) -> FixedArmSet | None:
     count = getattr(policy, "n_arms", None)
     named, counted = isinstance(want.arms, list), count is not None
     if count is not None and count > _ARMS:
-        raise InvalidArgument("policy.n_arms", count, f"at most {_ARMS:,}: the document names every arm")
+        raise InvalidArgument("policy.n_arms", count, f"at most {_ARMS:,}, because the document names every arm")
     if want.arms is not None and named != counted:
-        allowed = "names alone: its arms have no features" if counted else "with features = { name = [numbers], ... }"
-        raise InvalidArgument("arms", want.arms, f"{want.algorithm} takes them {allowed}")
+        allowed = "names without features" if counted else "features = { name = [numbers], ... }"
+        raise InvalidArgument("arms", want.arms, f"{allowed} for {want.algorithm}")
     return fixed_arms(policy, want.arms)
 
 
@@ -312,11 +312,11 @@ def resolve_schema(want: TaskFile, policy: Policy[Any]) -> dict[str, Any] | None
         check_map(want.features, policy)
         _check_total(want.features)
         if want.arms is not None and getattr(policy, "n_arms", None) is None:
-            raise InvalidArgument("features", "a map", "none: arms that stay have their features in [arms]")
+            raise InvalidArgument("features", "a map", "left out", "Fixed arms have their features in [arms]")
         return want.features.to_dict()
     if want.schema is not None and (count := len(want.schema["names"])) != count_features(policy):
-        allowed = f"{count_features(policy)} names, one for each feature of the policy"
-        raise InvalidArgument("schema", f"{count} names", allowed)
+        allowed = f"a table of {count_features(policy)} names, one for each feature of the policy"
+        raise InvalidArgument("schema", ValueSummary(f"{count} names"), allowed)
     return want.schema
 
 
@@ -333,16 +333,17 @@ def resolve_urls(want: TaskFile, mixers: int) -> dict[str, str]:
     roles = ("analyzer", "shuffler", "helper")[: 1 + mixers]
     for role in want.urls:
         if role not in ("registrar", *roles):
-            raise InvalidArgument(f"roles.{role}", want.urls[role], f"left out: with {mixers} mixers there is none")
+            allowed = f"left out, because a task with {mixers} mixers has no {role}"
+            raise InvalidArgument(f"roles.{role}", want.urls[role], allowed)
     urls = {role: want.urls.get(role, default_url(role)) for role in ("registrar", *roles)}
     for role, url in urls.items():
         if want.urls and role not in want.urls and not all(map(_is_local, want.urls.values())):
-            raise InvalidArgument(f"roles.{role}", None, "its address: other roles are not on this machine")
+            raise InvalidArgument(f"roles.{role}", None, "an address, because other roles are not on this machine")
         same = next(
             (each for each, other in urls.items() if each != role and other.rstrip("/") == url.rstrip("/")), None
         )
         if same is not None:
-            raise InvalidArgument(f"roles.{role}", url, f"an address of its own: it is that of the {same}")
+            raise InvalidArgument(f"roles.{role}", url, f"an address of its own, other than that of the {same}")
     return urls
 
 

@@ -162,9 +162,11 @@ class Task:
         if wrong is not None:
             raise Unreadable(f"a task whose {wrong} is a {type(content[wrong]).__name__}")
         if content["seed"] is not None and not content["test"]:
-            raise InvalidArgument("seed", content["seed"], "None, unless the task is a test: noise would be known")
+            raise InvalidArgument("seed", content["seed"], "None", "Only a test has a seed, since its noise is known")
         if content["close"] == "answered" and not content["test"]:
-            raise InvalidArgument("close", "answered", '"grace", unless the task is a test: who answered is private')
+            hint = "Only a test closes by answers, since they show who answered"
+            raise InvalidArgument("close", "answered", '"grace"', hint)
+
         return cls(content=dict(content))
 
     @classmethod

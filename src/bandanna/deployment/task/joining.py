@@ -81,7 +81,9 @@ def join_role(draft: Task, role: str, operator: str) -> tuple[Secrets, RoleJoin]
     """
     validation.one_of("role", role, draft.roles)
     if not isinstance(operator, str) or not 0 < len(operator) <= _LONGEST or not operator.isprintable():
-        raise InvalidArgument("operator", operator, f"a text of 1 to {_LONGEST} characters: who runs the {role}")
+        hint = f"Name the organisation that runs the {role}"
+        raise InvalidArgument("operator", operator, f"a text of 1 to {_LONGEST} characters", hint)
+
     if draft.content["keys"]:
         raise BandannaError("the task has its keys already: roles join a draft, of `bandanna task draft`")
     secrets, keys = draw_role_keys(role, draft)

@@ -156,8 +156,8 @@ def sends_rows(policy: Policy[Any]) -> bool:
 def check_deployable(policy: Policy[Any]) -> None:
     """Refuse a policy whose episodes end round by round: devices would have to act one after the other."""
     if isinstance(policy, PublicStoppingPolicy):
-        allowed = "one whose episodes have public lengths: this one looks at every round; run it as bandanna.Agent"
-        raise InvalidArgument("policy", type(policy).__name__, allowed)
+        hint = "This policy looks at every round. Run it with bandanna.Agent"
+        raise InvalidArgument("policy", type(policy).__name__, "a policy whose episodes have public lengths", hint)
 
 
 def make_batch(
@@ -198,7 +198,7 @@ def _make_part(ask: SumQuery, *, mixer_count: int, seeded: bool) -> Part:
     form, dtype = "plain", _choose_dtype(ask, seeded)
     if mixer_count == 2:
         if not isinstance(mixer, SummingMixer | LevelMixer):
-            raise InvalidArgument("mixers", 2, f"1 with {ask.protocol.name}: only counts can be split into shares")
+            raise InvalidArgument("mixers", 2, f"1 with {ask.protocol.name}", "Only counts can be split into shares")
         form, dtype = "shares", "<u8"
     elif isinstance(mixer, SortingMixer) and ask.protocol.trust == "shuffle":
         form = "sealed"
@@ -269,8 +269,9 @@ def _initial_state(policy: Policy[Any], arms: FixedArmSet | None) -> Any:
         return policy.init(None if arms is None else arms.features)
     except InvalidArgument as error:
         if arms is None and error.argument.startswith("arms"):
-            allowed = "a table [arms] with features = { name = [numbers], ... }: it plans with arms that stay"
-            raise InvalidArgument("arms", None, f"{type(policy).__name__} needs {allowed}") from error
+            allowed = f"a table [arms] with features = {{ name = [numbers], ... }} for {type(policy).__name__}"
+            raise InvalidArgument("arms", None, allowed, "It plans with fixed arms") from error
+
         raise
 
 
