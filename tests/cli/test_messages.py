@@ -122,4 +122,4 @@ def test_a_warning_is_about_options(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(SystemExit):
             main.main()
     told = [warnings.formatwarning(each.message, each.category, "", 0) for each in caught]
-    assert told == ["warning: 30 of 30 rewards lie outside of the range (--range 0,1), and were cut\n"]
+    assert told == ["warning: 30 of 30 rewards lie outside of the range (--range 0,1), and were clipped\n"]

@@ -51,7 +51,7 @@ def test_what_is_missing_is_named(file: Path) -> None:
         read(file)
     with pytest.raises(BandannaError, match="--propensity is missing"):
         read(file, arm="arm", reward="reward")
-    with pytest.raises(InvalidArgument, match="column 1 has a similar name"):
+    with pytest.raises(InvalidArgument, match="Column 1 has a similar name"):
         read(file, arm="arm", reward="rewrd", propensity=0.5)
     with pytest.raises(InvalidArgument, match=r"bd\.features\.Map"):
         read(file, label="right", features=3)  # type: ignore[arg-type]

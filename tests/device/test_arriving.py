@@ -40,9 +40,9 @@ def test_the_parts_are_the_whole() -> None:
 def test_it_is_read_once_and_to_the_end() -> None:
     batch = arriving()
     batch.total()
-    with pytest.raises(InvalidStatistic, match="users = 0"):
+    with pytest.raises(InvalidStatistic, match="got 0"):
         batch.total()
-    with pytest.raises(InvalidStatistic, match="users = 10"):
+    with pytest.raises(InvalidStatistic, match="got 10"):
         arriving(users=11).total()
 
 

@@ -126,5 +126,5 @@ def test_what_was_seen_is_seen_as_it_is() -> None:
     for odd in (np.nan, np.inf):
         with pytest.raises(InvalidStatistic):
             chooser.clip_features(np.array([[[odd, 0.0, 0.0, 0.0, 1.0]]]))
-    with pytest.raises(InvalidStatistic, match="several last features"):
+    with pytest.raises(InvalidStatistic, match="the last feature must be one constant"):
         chooser.clip_features(np.array([[[0.1, 0.0, 0.0, 0.0, 1.0], [0.1, 0.0, 0.0, 0.0, 0.5]]]))

@@ -65,8 +65,8 @@ def test_what_is_not_as_expected_is_zero_other_or_refused_and_counted() -> None:
     [
         (Map(Range(age=(0, 1), outside="refuse")), {"age": 2}, r"records\[0\]\['age'\] .*numbers from 0 to 1"),
         (Map(Range(age=(0, 1), missing="refuse")), {"age": "x"}, r"records\[0\]\['age'\] .*no number"),
-        (Map(OneHot(site=["a"], unknown="refuse")), {"site": "b"}, r"\['site'\] = unknown .*1 categories"),
-        (Map(OneHot(site=["a"], missing="refuse")), {}, r"\['site'\] = missing is"),
+        (Map(OneHot(site=["a"], unknown="refuse")), {"site": "b"}, r"\['site'\] .*1 categories.*got unknown"),
+        (Map(OneHot(site=["a"], missing="refuse")), {}, r"\['site'\] .*got missing"),
         (Map(Hash("note", buckets=2, missing="refuse")), {"note": []}, "lists of one length|no text"),
     ],
 )
@@ -119,18 +119,18 @@ def test_numbers_are_numbers_whatever_their_type() -> None:
 
 
 def test_columns_that_are_not_there_are_named() -> None:
-    with pytest.raises(InvalidStatistic, match=r"records\['age'\] .*column 0 has a similar name"):
+    with pytest.raises(InvalidStatistic, match=r"records\['age'\] .*Column 0 has a similar name"):
         FULL(pd.DataFrame({"Age": [1], "site": ["a"], "note": [""]}))
     twice = pd.DataFrame([[1, 2, "a", ""]], columns=["age", "age", "site", "note"])
-    with pytest.raises(InvalidStatistic, match="there twice"):
+    with pytest.raises(InvalidStatistic, match="got two or more"):
         FULL(twice)
     with pytest.raises(InvalidStatistic, match="a LazyFrame"):
         FULL(pl.DataFrame({"age": [1]}).lazy())
     with pytest.raises(InvalidStatistic, match=r"shape \(rows, 3\): age, site, note"):
         FULL(np.zeros((2, 4)))
-    with pytest.raises(InvalidStatistic, match=r"records\['site'\] .*not there"):
+    with pytest.raises(InvalidStatistic, match=r"records\['site'\] .*got none"):
         FULL({"age": [1, 2], "note": ["", ""]})
-    with pytest.raises(InvalidStatistic, match="lists of one length"):
+    with pytest.raises(InvalidStatistic, match="columns of one length"):
         FULL({"age": [1, 2], "site": ["a"], "note": ["", ""]})
 
 
@@ -228,20 +228,20 @@ def test_json_is_the_map_bit_for_bit() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Map(), "at least one column"),
-        (lambda: Map(Range(a=(0, 1)), OneHot(a=["x"])), "'a' .*each once"),
+        (lambda: Map(), "one or more different columns"),
+        (lambda: Map(Range(a=(0, 1)), OneHot(a=["x"])), "different columns, got 'a'"),
         (lambda: Map(Range(a=(1, 0))), "the first below the second"),
         (lambda: Map(Range(a=(0, math.inf))), "two finite numbers"),
         (lambda: Map(Range(a=3)), r"Range\.a"),
         (lambda: Map(Range()), "at least one"),
-        (lambda: Map(Range({"a": (0, 1)}, a=(0, 1))), "given twice"),
+        (lambda: Map(Range({"a": (0, 1)}, a=(0, 1))), "given once"),
         (lambda: Map(OneHot(a=["x", "x"])), "all different"),
         (lambda: Map(OneHot(a="xyz")), "a list of categories"),
         (lambda: Map(OneHot(a=[None])), "texts or finite numbers"),
         (lambda: Map(OneHot(a=["x"], unknown="drop")), "'zero', 'other', 'refuse'"),
-        (lambda: Map(Hash("a", buckets=0)), "buckets = 0"),
+        (lambda: Map(Hash("a", buckets=0)), "buckets .*got 0"),
         (lambda: Map(Range(a=(0, 1)), Project(3)), r"with Ball\(\)"),
-        (lambda: Map(Range(a=(0, 1)), UnitBall(), UnitBall()), "at most one"),
+        (lambda: Map(Range(a=(0, 1)), UnitBall(), UnitBall()), "at most once"),
         (lambda: Map("age"), "Range, OneHot, Hash"),  # type: ignore[arg-type]
     ],
 )

@@ -96,7 +96,7 @@ def test_nothing_is_for_nothing() -> None:
     for privacy in (bd.none(), None, bd.central(epsilon=math.inf, delta=1e-5)):
         with pytest.raises(InvalidBudget, match="costs privacy"):
             fit_privately({"age": AGES}, {"age": (0, 120)}, privacy=privacy)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="at least one person"):
+    with pytest.raises(InvalidArgument, match="at least one user"):
         fit_privately([], {"age": (0, 120)}, privacy=bd.central(**BUDGET))
     with pytest.raises(InvalidArgument, match="quantiles"):
         fit_privately({"age": AGES}, {"age": (0, 120)}, privacy=bd.central(**BUDGET), quantiles=(0.9, 0.1))

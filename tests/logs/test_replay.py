@@ -285,19 +285,19 @@ def test_only_eligible_arms_are_chosen() -> None:
         (
             lambda: bd.LinTS(n_arms=2, features=1, horizon=101, privacy=bd.none()),
             {},
-            "at most 100, the events of the log",
+            "at most 100, the number of events",
         ),
         (
             lambda: bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none()),
             {"horizon": 60},
-            "at most the policy's, 50",
+            "at most the policy's horizon, 50",
         ),
         (
             lambda: bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none()),
             {"method": "rejecton"},
-            "did you mean 'rejection'",
+            "Did you mean 'rejection'",
         ),
-        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none()), {"paht": "law"}, "did you mean 'path'"),
+        (lambda: bd.LinTS(n_arms=2, features=1, horizon=50, privacy=bd.none()), {"paht": "law"}, "Did you mean 'path'"),
         (lambda: bd.make("UCB1", n_arms=2, horizon=100), {"method": "weighted"}, "for method='weighted'"),
         (lambda: 3, {}, "a Policy"),
     ],

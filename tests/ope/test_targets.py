@@ -43,16 +43,19 @@ def test_functions_of_contexts() -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("unifrom", "did you mean 'uniform'"),
+        ("unifrom", "Did you mean 'uniform'"),
         ("arm:9", "one of the arms 0, 1, 2"),
         ([0.5, 0.4, 0.0], "probabilities >= 0 that add up to 1, one for each arm"),
         ([1.5, -0.5, 0.0], "probabilities >= 0 that add up to 1, one for each arm"),
-        (np.where(np.arange(30)[:, None] == 7, [2.0, 0.0, -1.0], [1.0, 0.0, 0.0]), "target, row 7 = a number below 0"),
+        (
+            np.where(np.arange(30)[:, None] == 7, [2.0, 0.0, -1.0], [1.0, 0.0, 0.0]),
+            "row 7 must be probabilities >= 0",
+        ),
         ([0.5, 0.5], "shape of target"),
-        (lambda x: x, "shape of target(contexts) = (30, 2)"),
+        (lambda x: x, "shape of target(contexts) must be (30, 3): events, arms, got (30, 2)"),
         (lambda x: 1 / 0, "a function that raised ZeroDivisionError"),
         (lambda x: np.full(30, 7), "arms from 0 to 2"),
-        (bd.LinTS(n_arms=3, features=2, horizon=10, privacy=bd.none()), "with what it has learned"),
+        (bd.LinTS(n_arms=3, features=2, horizon=10, privacy=bd.none()), "with what the policy has learned"),
         ((bd.make("UCB1", n_arms=3, horizon=10), None), "whose devices choose"),
         ((bd.LinTS(n_arms=2, features=2, horizon=10, privacy=bd.none()), None), "3 arms"),
         (None, '"uniform", "arm:NAME"'),

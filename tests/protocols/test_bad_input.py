@@ -76,7 +76,8 @@ def refused(
     assert caught.value.argument == argument
     given_ = str(caught.value.value) if error is InvalidStatistic else caught.value.value
     assert given_ == value or (value != value and given_ != given_)
-    assert str(caught.value) == f"{argument} must be {caught.value.allowed}, got {caught.value.value!r}"
+    hint = caught.value.hint and f". {caught.value.hint}"
+    assert str(caught.value) == f"{argument} must be {caught.value.allowed}, got {caught.value.value!r}{hint}"
     assert caught.value.allowed
 
 

@@ -90,5 +90,5 @@ def test_what_has_no_protocol_is_refused_by_name() -> None:
 
 
 def test_concurrent_shufflers_are_not_local_noise() -> None:
-    with pytest.raises(InvalidArgument, match="privacy = 'concurrent'"):
+    with pytest.raises(InvalidArgument, match="got 'concurrent'"):
         protocol_for(concurrent(**APPROX), Box(dim=2), 10)

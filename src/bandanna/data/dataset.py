@@ -149,6 +149,6 @@ class DataSet:
     def table(self, *, contexts: str = "users", resample: bool = True) -> Table:
         """Return an environment of these people, where the rewards of all arms are known."""
         if self.given is not None:
-            allowed = "one of which all rewards are known; replay this one: bd.replay(policy, data.log())"
-            raise InvalidArgument("data set", self.card.name, allowed)
+            hint = "Use bd.replay(policy, data.log()) for this one."
+            raise InvalidArgument("data set", self.card.name, "a data set with the rewards of all arms", hint)
         return Table(features=self.shown(contexts), rewards=self.rewards, resample=resample)

@@ -29,7 +29,7 @@ from bandanna.data.features.map import Hash, Map, Project, Range, UnitBall
 from bandanna.data.logs import Log
 from bandanna.data.tables import ColumnTable, parse_propensity, read_csv_columns, read_jsonl_rows
 from bandanna.data.tables import read_table as read_file
-from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, did_you_mean
+from bandanna.errors import BandannaError, InvalidArgument, MissingExtra, UnknownArgument, did_you_mean
 from bandanna.simulation.environments.recorded import Table
 from bandanna.types import Floats
 
@@ -551,8 +551,10 @@ def load(name: str, *, path: str | PathLike[str] | None = None, features: Map | 
     known = [each for each in inspect.signature(source.load).parameters if each not in ("path", "features")]
     for option, value in options.items():
         if option not in known:
-            allowed = f"{name} takes path, features{''.join(f', {each}' for each in known)}"
-            raise InvalidArgument(option, value, allowed)
+            options_taken = ", ".join(["path", "features", *known])
+            raise UnknownArgument(
+                option, value, f"bd.datasets.load({name!r})", options_taken, did_you_mean(option, known)
+            )
     made: DataSet = source.load(path, features, **options)
     _ = made.contexts  # a map that does not fit is refused here
     return made

@@ -71,7 +71,7 @@ class Log:
         rewards = checked_array("rewards", self.rewards, (1,))
         n, names = len(rewards), resolve_arm_names((), self.names)
         if not n:
-            raise InvalidStatistic("rewards", ValueSummary("none"), "one event or more")
+            raise InvalidStatistic("rewards", ValueSummary("none"), "a list of at least one number")
         contexts = checked_array("contexts", self.contexts, (2, 3))
         shapes = {(n, contexts.shape[-1]), (n, len(names), contexts.shape[-1])}
         if contexts.shape not in shapes:
@@ -80,7 +80,7 @@ class Log:
             )
         arms = read_numeric_array("arms", self.arms, "whole numbers", kinds="iu")
         if arms.shape != (n,) or arms.min() < 0 or arms.max() >= len(names):
-            raise InvalidStatistic("arms", arms, f"{n} whole numbers from 0 to {len(names) - 1}")
+            raise InvalidStatistic("arms", arms, f"{n} whole numbers from 0 to {len(names) - 1}, one for each event")
         chances = check_propensities(checked_array("propensities", self.propensities, (1,)), self.floor, "propensities")
         low, high = check_reward_range(self.reward_range)
         if rewards.min() < low - _ROUNDING or rewards.max() > high + _ROUNDING:
@@ -156,11 +156,10 @@ class Log:
         places = {name: place for place, name in enumerate(names)}
         for row, name in enumerate(given):
             if name not in places:
-                where = " (propensity= has a probability for these)" * (
-                    arms is None and isinstance(propensity, Mapping)
-                )
-                allowed = f"one of {list_arms(names, found=False)}{where}"
-                raise InvalidStatistic(f"column {arm!r}, row {row}", name, allowed)
+                by_design = arms is None and isinstance(propensity, Mapping)
+                hint = "propensity= has probabilities for these arms only." * by_design
+                allowed = f"one of {list_arms(names, found=False)}"
+                raise InvalidStatistic(f"column {arm!r}, row {row}", name, allowed, hint)
         indices = np.array([places[name] for name in given], dtype=np.int64)
         inside, clipped = clip_logged_rewards(read_rewards(table, reward, success), reward_range, f"column {reward!r}")
         chances, known = read_propensities(
@@ -218,10 +217,11 @@ class Log:
         made = validation.list_entries("decisions", decisions, "decisions of an agent, in any order")
         told = validation.list_entries("rewards", rewards, "a reward for each decision")
         if not made or not all(hasattr(each, "arm") and hasattr(each, "probability") for each in made):
-            raise InvalidStatistic("decisions", decisions, "what agent.act has returned, one or more")
+            raise InvalidStatistic("decisions", decisions, "a list of decisions that agent.act has returned")
         if len(told) != len(made) or any(each is None for each in told):
-            allowed = f"{len(made)} numbers, one for each decision: leave out decisions that have no reward"
-            raise InvalidStatistic("rewards", ValueSummary(f"{len(told)} of them"), allowed)
+            allowed = f"{len(made)} numbers, one for each decision"
+            hint = "Leave out decisions that have no reward."
+            raise InvalidStatistic("rewards", ValueSummary(f"{len(told)} entries"), allowed, hint)
         frame = {"arm": [d.arm for d in made], "reward": told, "propensity": [float(d.probability) for d in made]}
         places = None if contexts is None else (lambda _: contexts)
         return cls.from_frame(frame, arm="arm", reward="reward", propensity="propensity", context=places or (),
@@ -252,8 +252,8 @@ class Log:
         targets there are.
         """
         if self.found:
-            allowed = "the names of all arms (arms=[...], --arms A,B): those that occur would tell who was there"
-            raise InvalidArgument("arms", None, allowed)
+            hint = 'Pass arms=["A", "B"] (--arms A,B). Names that are found in the data are not private.'
+            raise InvalidArgument("arms", None, "the names of all arms", hint)
 
     def arm_contexts(self) -> Floats:
         """Return contexts as policies see them, (n, K, d): a user's features are repeated for every arm."""
@@ -274,7 +274,7 @@ class Log:
         with suppress(Exception):  # no index of rows; what is none may be a column of users' values
             some = np.arange(len(self))[rows]
         if np.ndim(some) != 1 or not len(some):
-            allowed = f"a mask, a slice or numbers of {len(self)} rows, of at least one"
+            allowed = f"a mask, a slice or row numbers below {len(self)}, with at least one row"
             raise InvalidStatistic("rows", rows, allowed)
         chosen = ("contexts", "arms", "rewards", "propensities", "eligible")
         parts = {name: None if held[name] is None else held[name][some] for name in chosen}
@@ -291,9 +291,8 @@ class Log:
             odd = next(
                 (each for each in names if each not in self.names), ValueSummary("without one of the log's arms")
             )
-            known = list_arms(self.names, found=self.found)
-            allowed = f"{known}, those of the log, in any order (arms= of the log adds some)"
-            raise InvalidArgument("arms", odd, allowed)
+            hint = "To add arms, pass arms= when you make the log."
+            raise InvalidArgument("arms", odd, f"{list_arms(self.names, found=self.found)} in any order", hint)
         held = {each.name: getattr(self, each.name) for each in fields(self)}
         places = np.array([names.index(name) for name in self.names])
         order = np.argsort(places)  # used where there are as many names as arms
@@ -308,7 +307,7 @@ class Log:
         share = validation.open_probability("share", share)
         first = round(share * len(self))
         if not 0 < first < len(self):
-            raise InvalidArgument("share", share, f"one that leaves people on both sides, of {len(self)}")
+            raise InvalidArgument("share", share, f"a share that leaves events on both sides, of {len(self)}")
         drawn = np.random.default_rng(
             validation.integer("seed", seed, least=0, most=validation.SEED_LIMIT)
         ).permutation(len(self))
@@ -411,11 +410,8 @@ _MOST_ARMS = 100_000
 _SUM = 1e-2  # what rounded probabilities may add up to beyond 1
 _ROUNDED = 0.02  # of a probability such as 1/3, in proportion
 _OTHERS = 'give a column, or one for each arm (propensity={"A": 0.5, ...}, --propensity A=0.5,...)'
-_FEATURE = (
-    "a finite number; a map of features, context=bd.features.Map(...), takes texts too, and says what stands for what "
-    "is missing"
-)
-_REWARD = "a finite number, yes or no; or say which word is worth 1 (success=..., --success). Leave out rows without it"
+_FEATURE = "A feature map, context=bd.features.Map(...), takes texts and missing values too."
+_REWARD = "Leave out rows without a reward. For words, name the one that means 1 (success=..., --success)."
 
 
 def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
@@ -424,7 +420,7 @@ def resolve_arm_names(given: Sequence[Any], arms: Any) -> tuple[Any, ...]:
         names = validation.list_entries("arms", arms, "the names of all arms, in order")
         for place, name in enumerate(names):
             if not isinstance(name, str | int):
-                raise InvalidArgument(f"arms[{place}]", name, "a name: a text or a whole number")
+                raise InvalidArgument(f"arms[{place}]", name, "a text or a whole number")
     else:
         names = list(dict.fromkeys(given))
         if len({isinstance(name, str) for name in names}) == 1:
@@ -478,16 +474,15 @@ def read_propensities(
         if extra := [name for name in given if name not in names]:
             raise InvalidArgument("propensity", extra[0], f"one of the arms {', '.join(map(str, names))}")
         if by_arm.sum() > 1 + _SUM and not overlapping:
-            allowed = (
-                "probabilities that add up to 1 at most; where not every arm could be given a column, or eligible="
-            )
-            raise InvalidArgument("propensity", f"{by_arm.sum():g} in all", allowed)
+            hint = "If not every arm could be given to everybody, pass eligible= or a column."
+            total = ValueSummary(f"a sum of {by_arm.sum():g}")
+            raise InvalidArgument("propensity", total, "probabilities that add up to at most 1", hint)
         chances, known = by_arm[arms], float(by_arm.min())
     elif isinstance(given, str) or (isinstance(given, tuple) and table.has(given)):
         chances, known, where = table.numbers("propensity", given), None, f"column {given!r}"
     elif given is None:
-        allowed = "a column, or a number where arms were given at random by design: without it nothing can be weighed"
-        raise InvalidArgument("propensity", None, allowed)
+        hint = "Pass a number if arms were drawn with fixed probabilities, else the column that holds them."
+        raise InvalidArgument("propensity", None, "a column, a number or a mapping from arms to numbers", hint)
     else:
         known = _uniform_probability(_check_probability("propensity", given), None if found else len(names))
         chances = np.full(len(arms), known)
@@ -500,8 +495,8 @@ def _uniform_probability(chance: float, most: int | None) -> float:
     m = max(round(min(1 / chance, float(most or _MOST_ARMS))), 1)
     if abs(chance * m - 1) > _ROUNDED + _ROUNDING:
         counts = "a whole number" if most is None else f"from 1 to {most}, the number of arms"
-        means = f"one number means that every arm that could be given was as likely: 1/m, with m {counts}"
-        raise InvalidArgument("propensity", chance, f"{means}; else {_OTHERS}")
+        hint = f"One number means that all arms were equally likely. Otherwise {_OTHERS}."
+        raise InvalidArgument("propensity", chance, f"1/m with m {counts}", hint)
     return chance
 
 
@@ -511,8 +506,10 @@ def check_propensities(chances: Floats, floor: Any, where: str) -> Floats:
     fine = (chances > 0) & (chances <= 1 + _ROUNDING) & (chances >= least * (1 - _ROUNDING))
     if not fine.all():
         row = int(np.argmin(fine))
-        allowed = "a probability in (0, 1]" if not least else f"a probability in [{least:g}, 1], from the floor on"
-        raise InvalidStatistic(f"{where}, row {row}", float(chances[row]), allowed)
+        allowed = (
+            f"a probability in [{least:g}, 1], where {least:g} is the floor" if least else "a probability in (0, 1]"
+        )
+        raise InvalidStatistic(f"{where}, row {row}", float(chances[row]), f"a probability in {bounds}")
     return np.minimum(chances, 1.0)
 
 
@@ -541,7 +538,7 @@ def _arm_contexts(table: ColumnTable, given: Mapping[Any, Any], names: Sequence[
         raise InvalidArgument("context", odd, f"columns for each of {list_arms(names, found=found)}")
     lists = [validation.list_entries(f"context[{name!r}]", given[name], "columns, in a list") for name in names]
     if len({len(each) for each in lists}) != 1 or not lists[0]:
-        raise InvalidArgument("context", [len(each) for each in lists], "as many columns for every arm, one or more")
+        raise InvalidArgument("context", [len(each) for each in lists], "the same number of columns for every arm")
     arms = [np.stack([table.numbers("context", name) for name in each], axis=-1) for each in lists]
     return np.stack(arms, axis=1)
 
@@ -579,7 +576,7 @@ def read_eligible(table: ColumnTable, given: Any, names: Sequence[Any], arms: In
     if not (own := mask[np.arange(len(arms)), arms]).all():
         row = int(np.argmin(own))
         raise InvalidStatistic(
-            f"eligible, row {row}", ValueSummary("without its own arm"), "the arm that was given, too"
+            f"eligible, row {row}", ValueSummary("arms without it"), "arms that include the one that was given"
         )
     return mask
 
@@ -590,7 +587,7 @@ def read_rewards(table: ColumnTable, column: Any, success: Any) -> Floats:
         return table.numbers("reward", column, _REWARD)
     said = table.labels("reward", column)
     if success not in said:
-        raise InvalidArgument("success", success, f"what column {column!r} says of somebody: no row has this")
+        raise InvalidArgument("success", success, f"a value of column {column!r}", "No row has this value.")
     return np.array([float(each == success) for each in said])
 
 
@@ -611,17 +608,15 @@ def clip_logged_rewards(rewards: Floats, reward_range: Any, where: str) -> tuple
     outside = (rewards < low - _ROUNDING) | (rewards > high + _ROUNDING)
     if reward_range is None and outside.any():
         row = int(np.argmax(outside))
-        allowed = (
-            "a reward in [0, 1]; or give reward_range=(low, high), --range: public bounds to which rewards are cut"
-        )
-        raise InvalidStatistic(f"{where}, row {row}", float(rewards[row]), allowed)
+        hint = "Or pass public bounds, reward_range=(low, high) (--range); rewards are clipped to them."
+        raise InvalidStatistic(f"{where}, row {row}", float(rewards[row]), "a reward in [0, 1]", hint)
     clipped = int(np.count_nonzero(outside))
     if 2 * clipped > len(rewards):
-        said = (
+        message = (
             f"{clipped:,} of {len(rewards):,} rewards lie outside of the range (reward_range=({low:g}, {high:g}), "
-            f"--range {low:g},{high:g}), and were cut"
+            f"--range {low:g},{high:g}), and were clipped"
         )
-        warnings.warn(ClippingWarning(said), stacklevel=4)
+        warnings.warn(ClippingWarning(message), stacklevel=4)
     return np.clip(rewards, low, high), clipped
 
 
@@ -629,9 +624,7 @@ def checked_array(argument: str, values: Any, ndims: tuple[int, ...]) -> Floats:
     """Return a copy as finite floats with so many axes."""
     array = np.array(read_real_array(argument, values), dtype=float)
     if array.ndim not in ndims:
-        raise InvalidStatistic(
-            f"shape of {argument}", ValueSummary(array.shape), f"{' or '.join(map(str, ndims))} axes"
-        )
+        raise InvalidStatistic(argument, array, f"an array with {' or '.join(map(str, ndims))} axes")
     check_all_finite(argument, array)
     return array
 
@@ -644,5 +637,7 @@ def eligible_mask(eligible: Any, n: int, n_arms: int, arms: Ints) -> Bools:
         raise InvalidStatistic("eligible", mask, allowed)
     if not (own := mask[np.arange(n), arms]).all():
         row = int(np.argmin(own))
-        raise InvalidStatistic(f"eligible[{row}]", ValueSummary("without its own arm"), "the arm that was given, too")
+        raise InvalidStatistic(
+            f"eligible[{row}]", ValueSummary("arms without it"), "arms that include the one that was given"
+        )
     return mask

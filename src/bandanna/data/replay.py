@@ -26,7 +26,7 @@ from bandanna.data.logs import Log, SlotRandomness
 from bandanna.data.tables import make_frame
 from bandanna.device.action_selection import Choice
 from bandanna.device.noise import FastNoise, NoiseSource, SecureNoise
-from bandanna.errors import ClippingWarning, InvalidArgument
+from bandanna.errors import ClippingWarning, InvalidArgument, ValueSummary
 from bandanna.numeric.rng import GeneratorRandomness, NumberedRandomness, Streams
 from bandanna.policies.base import (
     AssignedArms,
@@ -201,16 +201,16 @@ def check_log_fits(policy: Policy[Any], log: Log) -> None:
     """Refuse a log with other arms or features than the policy has."""
     wanted = getattr(policy, "n_arms", None)
     if wanted is not None and wanted != log.n_arms:
-        raise InvalidArgument("log", f"{log.n_arms} arms", f"{wanted}, as many as the policy has")
+        raise InvalidArgument("log", ValueSummary(f"{log.n_arms} arms"), f"a log with the policy's {wanted} arms")
     dim = getattr(policy, "dim", None)
     if dim is not None and dim != log.dim:
-        raise InvalidArgument("log", f"{log.dim} features", f"{dim}, as many as the policy has (context= of the log)")
+        raise InvalidArgument("log", ValueSummary(f"{log.dim} features"), f"a log with the policy's {dim} features")
     if wanted is not None and log.eligible is not None:
-        allowed = "one in which all arms are eligible: this policy knows its arms by number, and plays any of them"
-        raise InvalidArgument("log", "a log with eligible arms", allowed)
+        allowed = "a log in which all arms are eligible, because this policy may play any of its numbered arms"
+        raise InvalidArgument("log", ValueSummary("eligible arms for each event"), allowed)
     if wanted is None and dim is not None and log.of_users:
-        allowed = "features of arms, as this policy's; for features of users: LinTS(n_arms=, features=)"
-        raise InvalidArgument("log", "features of users", allowed)
+        hint = "For features of users, create the policy with n_arms and features."
+        raise InvalidArgument("log", ValueSummary("features of users"), "a log with features of arms", hint)
 
 
 def action_probabilities(policy: Policy[Any], snapshot: Any, shown: ReplayView, arms: Ints, choice: Choice) -> Floats:
@@ -370,10 +370,10 @@ def _count_events(policy: Policy[Any], log: Log, horizon: int | None) -> int:
     if wanted is None:
         return len(log)
     if wanted > len(log):
-        allowed = f"at most {len(log):,}, the events of the log: a round of a replay is a logged event"
+        allowed = f"at most {len(log):,}, the number of events in the log"
         raise InvalidArgument("horizon", wanted, allowed)
     if policy.horizon is not None and wanted > policy.horizon:
-        raise InvalidArgument("horizon", wanted, f"at most the policy's, {policy.horizon}")
+        raise InvalidArgument("horizon", wanted, f"at most the policy's horizon, {policy.horizon}")
     return wanted
 
 
@@ -450,7 +450,7 @@ class _ReplayRun:
     def _play_accepted(self, episode: Any) -> tuple[PlayedRounds, bool]:
         """Play accepted events as rounds, where arms and features are public and only rewards are protected."""
         if self.method == "weighted" or getattr(episode, "clients", None) is not None:
-            allowed = "a policy whose devices choose by contexts, for method='weighted'; and none that asks clients"
+            allowed = "a policy whose devices choose by contexts, for method='weighted'"
             raise InvalidArgument("policy", type(self.policy).__name__, allowed)
         parts: list[PlayedRounds] = []
         wanted = episode.users
@@ -506,11 +506,8 @@ def _acceptable_events(policy: Policy[Any], log: Log, streams: Streams) -> Bools
     if floor is None:
         floor = float(log.propensities.min())
         if policy.privacy.noisy and not np.all(log.propensities == floor):
-            allowed = (
-                "the least probability of any arm, public (floor=0.1, --floor 0.1): found in the log, it would tell"
-            )
-            allowed += " of somebody in it"
-            raise InvalidArgument("log.floor", None, allowed)
+            hint = "Pass it (floor=0.1, --floor 0.1). A minimum found in the log would not be private."
+            raise InvalidArgument("log.floor", None, "the least probability of any arm, by design", hint)
     return np.asarray(streams.uniform("acceptance", (len(log),))[0] * log.propensities < floor * (1 + 1e-9))
 
 
@@ -563,7 +560,7 @@ def sum_for_warm_start(
     WarmStart
         The released sum.
     """
-    allowed = "a bd.LinTS: it knows what to do with noisy sums"
+    allowed = "a bd.LinTS, which accounts for the noise of its start"
     validation.instance("policy", policy, Policy, allowed)
     if not hasattr(policy, "start"):
         raise InvalidArgument("policy", type(policy).__name__, allowed)
@@ -572,7 +569,7 @@ def sum_for_warm_start(
     check_log_fits(policy, log)
     trust = policy.privacy if privacy is None else privacy
     if not isinstance(trust, Privacy) or trust.model == "concurrent":
-        allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...): one sum over everybody in the log"
+        allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...)"
         raise InvalidArgument("privacy", getattr(trust, "model", trust), allowed)
     if trust.noisy:
         log.check_private()

@@ -219,9 +219,8 @@ def _csv(text: str, name: str) -> dict[str, list[Any]]:
         raise BandannaError(f"{name} has the same name for the columns {first + 1} and {second + 1}, in its first line")
     for number, (line, row) in enumerate(body):
         if len(row) != len(header):
-            wanted = f"a CSV file begins with a line of column names, here of {len(header)}"
-            told = f"{name}, line {line}, row {number}: {len(row)} of {len(header)} values"
-            raise BandannaError(f"{told}; {wanted}, and has a value for each in every other line")
+            found = f"{name}, line {line}, row {number}, has {len(row)} values"
+            raise BandannaError(f"{found}, and the line of column names has {len(header)}. Both must be equal.")
     columns = zip(*(row for _, row in body), strict=True)
     return {title: list(map(parse_cell, column)) for title, column in zip(header, columns, strict=True)}
 
@@ -257,13 +256,11 @@ class ColumnTable:
     def __init__(self, frame: Any) -> None:
         self.frame, self.names = frame, _names(frame)
         if not self.names:
-            raise InvalidArgument(
-                "frame", ValueSummary("a table without columns"), "at least arm, reward and propensity"
-            )
+            raise InvalidArgument("frame", ValueSummary("a table without columns"), "a table with columns")
         self._first = next((name for name in self.names if self.names.count(name) == 1), self.names[0])
         self.rows = len(self.of("frame", self._first, counted=False))
         if not self.rows:
-            raise InvalidArgument("frame", ValueSummary("a table without rows"), "at least one row")
+            raise InvalidArgument("frame", ValueSummary("a table without rows"), "a table with at least one row")
 
     def has(self, name: Any) -> bool:
         """Return whether the table has a column of that name."""
@@ -275,14 +272,14 @@ class ColumnTable:
             hint = suggest_column(name, self.names)
             raise InvalidArgument(argument, name, f"one of the {len(self.names)} columns of the table", hint)
         if self.names.count(name) > 1:
-            raise InvalidArgument(argument, name, "a name that one column has: the table has it several times")
+            raise InvalidArgument(argument, name, "the name of one column", "The table has it several times.")
         column = self._array(name)
         if counted and len(column) != self.rows:
-            allowed = f"{self.rows} rows, as other columns have"
+            allowed = f"a column of {self.rows} rows, as other columns"
             raise InvalidArgument(f"{argument} {name!r}", ValueSummary(f"{len(column)} rows"), allowed)
         return column
 
-    def numbers(self, argument: str, name: Any, allowed: str | None = None) -> Floats:
+    def numbers(self, argument: str, name: Any, hint: str = "Leave out rows without it.") -> Floats:
         """Return a column as finite floats; true and yes are 1, false and no are 0. An error names the row."""
         column = self.of(argument, name)
         where = f"column {name!r}"
@@ -290,14 +287,13 @@ class ColumnTable:
             column = np.array([_number(entry) for entry in column.tolist()], dtype=object)
             if None in column:
                 row = column.tolist().index(None)
-                raise InvalidStatistic(
-                    _name_row(where, row), self.of(argument, name).tolist()[row], allowed or _FINITE_NUMBER
-                )
+                entry = self.of(argument, name).tolist()[row]
+                raise InvalidStatistic(_name_row(where, row), entry, "a finite number", hint)
         with np.errstate(over="ignore"):  # a long double beyond the floats is infinite
             numbers = np.asarray(column, dtype=float)
         if not (fine := np.isfinite(numbers)).all():
             row = int(np.argmin(fine))
-            raise InvalidStatistic(_name_row(where, row), float(numbers[row]), allowed or _FINITE_NUMBER)
+            raise InvalidStatistic(_name_row(where, row), float(numbers[row]), "a finite number", hint)
         return numbers
 
     def flags(self, argument: str, name: Any) -> Bools:
@@ -321,7 +317,7 @@ class ColumnTable:
             if isinstance(entry, float) and entry.is_integer():
                 entries[row] = int(entry)  # a column of whole numbers that another reader took for floats
             elif not isinstance(entry, str | int):
-                raise InvalidStatistic(_name_row(f"column {name!r}", row), entry, "a name: a text or a whole number")
+                raise InvalidStatistic(_name_row(f"column {name!r}", row), entry, "a text or a whole number")
         return entries
 
     def _array(self, name: Any) -> NDArray[Any]:
@@ -335,12 +331,9 @@ class ColumnTable:
         if array is None:
             raise InvalidStatistic("frame", self.frame, _TABLE)
         if isinstance(array, np.ma.MaskedArray) or array.ndim != 1:
-            allowed = "one number or name for each row, without a mask"
+            allowed = "an array with a number or name for each row, without a mask"
             raise InvalidStatistic(f"column {name!r}", array, allowed)
         return array
-
-
-_FINITE_NUMBER = "a finite number: leave out rows where it is missing, or say what stands for it"
 
 
 def _names(frame: Any) -> list[Any]:
@@ -447,7 +440,7 @@ def _table(records: Any, wanted: Sequence[str], names: Sequence[str] | None) -> 
         return _frame(records, library, wanted)
     if isinstance(records, np.ma.MaskedArray):
         raise InvalidStatistic(
-            "records", ValueSummary("masked array"), "an array without a mask: NaN or None is missing"
+            "records", ValueSummary("masked array"), "an array without a mask", "NaN or None means missing."
         )
     if isinstance(records, np.ndarray | np.void) and records.dtype.names is not None:
         return _structured(records, wanted)
@@ -473,9 +466,7 @@ def _mapping(records: Mapping[str, Any], wanted: Sequence[str]) -> RecordTable:
     lengths = {name: len(column) for name, column in several.items()}
     if len(several) < len(wanted) or len(set(lengths.values())) > 1:
         given = {name: lengths.get(name, "no list") for name in wanted}
-        raise InvalidStatistic(
-            "records", ValueSummary(f"columns of the lengths {given}"), "lists of one length for all columns"
-        )
+        raise InvalidStatistic("records", ValueSummary(f"columns of the lengths {given}"), "columns of one length")
     return RecordTable(rows=next(iter(lengths.values())), columns=several)
 
 
@@ -540,7 +531,7 @@ def _listed(records: Any, wanted: Sequence[str]) -> RecordTable:
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
             if _find_library(row) != "pandas" or getattr(row, "ndim", 0) != 1:
-                raise InvalidStatistic(f"records[{place}]", row, "a dictionary, as every record")
+                raise InvalidStatistic(f"records[{place}]", row, "a dictionary")
             rows[place] = row.to_dict()
     return RecordTable(rows=len(rows), columns={name: [row.get(name) for row in rows] for name in wanted})
 
@@ -548,9 +539,8 @@ def _listed(records: Any, wanted: Sequence[str]) -> RecordTable:
 def _check_columns_exist(given: Sequence[Any], wanted: Sequence[str]) -> None:
     for name in wanted:
         if given.count(name) != 1:
-            near = suggest_column(name, given)
-            what = ValueSummary("there twice" if given.count(name) else "not there")
-            raise InvalidStatistic(f"records[{name!r}]", what, "a column of the table, once", near)
+            count = ValueSummary("two or more" if given.count(name) else "none")
+            raise InvalidStatistic(f"records[{name!r}]", count, "one column of the table", suggest_column(name, given))
 
 
 def _to_plain_array(values: Any) -> RawColumn:

@@ -289,8 +289,8 @@ class ThompsonSelector(ActionSelector):
         if self._plain or not isinstance(self.domain, PerArmReport):
             return seen
         if seen.shape[-2] != self.domain.n_arms:
-            allowed = f"{self.domain.n_arms}, as the policy has"
-            raise InvalidArgument("contexts", f"{seen.shape[-2]} arms", allowed)
+            allowed = f"features of the policy's {self.domain.n_arms} arms"
+            raise InvalidArgument("contexts", ValueSummary(f"{seen.shape[-2]} arms"), allowed)
         return np.concatenate([seen, np.ones((*seen.shape[:-1], 1))], axis=-1)
 
     def actions(self, snapshot: Any, rows: Floats, coins: DeviceRandomness) -> Ints:
@@ -375,5 +375,7 @@ def _check_one_constant(contexts: Floats) -> None:
     """Refuse arms of one user with different constants: features are missing or in another order."""
     last = contexts[..., -1]
     if np.any(np.max(last, axis=-1) - np.min(last, axis=-1) > 1e-9 * np.max(np.abs(last), axis=-1)):
-        allowed = "the same last feature for all arms of a user, a constant: intercept=True says so"
-        raise InvalidStatistic("contexts", ValueSummary("arms with several last features"), allowed)
+        hint = "Append a column of ones, or use intercept=False."
+        raise InvalidStatistic(
+            "the last feature", ValueSummary("several values"), "one constant for all arms of a user", hint
+        )

@@ -49,7 +49,7 @@ def parse_arms(contexts: Contexts, dim: int, name: str = "contexts") -> tuple[Se
     elif isinstance(contexts, Mapping):
         ids, rows = split_mapping(contexts, name)
         if not ids:
-            raise InvalidStatistic(name, contexts, "at least one arm")
+            raise InvalidStatistic(name, contexts, "a mapping with at least one arm")
         features = _read_feature_rows(rows, dim, name)
     else:
         features = read_real_array(
@@ -70,7 +70,7 @@ def read_row_names(contexts: Any, name: str) -> tuple[Hashable, ...]:
     if len(set(ids)) != len(ids):
         twice = next(place for place, arm in enumerate(ids) if arm in ids[:place])
         raise InvalidStatistic(
-            f"{name}.index[{twice}]", ValueSummary("a name that is there twice"), "a name for each arm"
+            f"{name}.index[{twice}]", ValueSummary("a repeated name"), "a different name for each arm"
         )
     return ids
 

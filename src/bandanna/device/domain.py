@@ -206,16 +206,14 @@ class Domain(ABC):
         if array.ndim < 2 or array.shape[-1] != self.dim:
             raise InvalidStatistic("statistics", array, f"shape (..., users, {self.dim})")
         if array.shape[-2] < 1:
-            raise InvalidStatistic("statistics", array, "at least one user")
+            raise InvalidStatistic("statistics", array, "an array with at least one user")
         check_all_finite("statistics", array)
         return array
 
     def _projected(self, array: Floats) -> Floats:
         inside = self.project(array)
         if not np.all(np.isfinite(inside)):
-            raise InvalidStatistic(
-                "statistics", ValueSummary("values of extreme size"), "numbers that the domain can be compared with"
-            )
+            raise InvalidStatistic("statistics", ValueSummary("values of extreme size"), "numbers of moderate size")
         return inside
 
     @staticmethod
@@ -529,7 +527,7 @@ class StreamedStatistic(Statistic):
             seen += checked.users
             yield checked
         if seen != self._expected:
-            raise InvalidStatistic("users", ValueSummary(seen), f"{self._expected} users, read once")
+            raise InvalidStatistic("users", ValueSummary(seen), f"{self._expected} users; a batch is read once")
 
 
 # Estimates

@@ -492,8 +492,8 @@ def _split_constant(x: Floats) -> tuple[Floats, Bools]:
     """Return z, and where all is 0, for a user without an answer: (..., p), (..., 1)."""
     constant, absent = x[..., -1:], np.all(x == 0, axis=-1, keepdims=True)
     if not np.all((constant > 0) | absent):
-        allowed = "intercept=True says that the last feature is a constant > 0"
-        raise InvalidStatistic("features", ValueSummary("a last feature that is not positive"), allowed)
+        allowed = "a constant > 0, because intercept=True"
+        raise InvalidStatistic("the last feature", ValueSummary("a number that is not positive"), allowed)
     with np.errstate(over="ignore"):
         slopes = np.asarray(x[..., :-1] / np.where(absent, 1.0, constant))
     check_all_finite("features", slopes)  # a constant may be so small that they are not
@@ -537,8 +537,8 @@ class PerArmReport(RegressionReport):
             raise InvalidArgument("reward_bound", self.reward_bound, "0.5, for which the report is weighted")
         object.__setattr__(self, "dim", arms * (self._lead + self._rest))
         if self.dim > _MOST_COORDINATES:
-            allowed = f"at most {_MOST_COORDINATES:,} numbers in a report"
-            raise InvalidArgument("n_arms, features", (arms, p), f"{allowed}: these would be {self.dim:,}")
+            allowed = f"so small that a report has at most {_MOST_COORDINATES:,} numbers"
+            raise InvalidArgument("n_arms, features", (arms, p), allowed)
 
     @property
     def _lead(self) -> int:

@@ -160,7 +160,7 @@ class ImportanceWeightDomain(Domain):
         kept = np.clip(weights, 0.0, self.bound)
         if self.exclusive and np.any(np.count_nonzero(kept, axis=-1) > 1):
             raise InvalidStatistic(
-                "weights", ValueSummary("of several targets in a row"), "of one target at most: they are exclusive"
+                "weights", ValueSummary("several in one row"), "positive for at most one exclusive target"
             )
         moved = np.any(weights < 0, axis=-1) | (np.abs(inside - rewards) > 1e-9)
         values = self.pack(kept, np.broadcast_to(inside[:, None] - 0.5, kept.shape))

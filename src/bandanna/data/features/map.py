@@ -26,6 +26,7 @@ from bandanna.errors import (
     InvalidArgument,
     InvalidBudget,
     Unreadable,
+    ValueSummary,
     describe_json_error,
     raise_without_context,
 )
@@ -44,7 +45,7 @@ class ColumnGroup:
 
     def _keep(self, columns: list[Column]) -> None:
         if not columns:
-            raise InvalidArgument(type(self).__name__, "no columns", "at least one")
+            raise InvalidArgument(type(self).__name__, ValueSummary("none"), "at least one column")
         object.__setattr__(self, "columns", tuple(columns))
 
     def __repr__(self) -> str:
@@ -67,9 +68,9 @@ class Range(ColumnGroup):
     ) -> None:
         made: list[Column] = []
         for name, limits in _merge_columns("Range", columns, named).items():
-            ends = validation.list_entries(f"Range.{name}", limits, "two numbers, (least, largest)")
+            ends = validation.list_entries(f"Range.{name}", limits, "a pair of numbers (least, largest)")
             if len(ends) != 2:
-                raise InvalidArgument(f"Range.{name}", limits, "two numbers, (least, largest)")
+                raise InvalidArgument(f"Range.{name}", limits, "a pair of numbers (least, largest)")
             made.append(RangeColumn(name=name, low=ends[0], high=ends[1], outside=outside, missing=missing))
         self._keep(made)
 
@@ -164,10 +165,10 @@ class Intercept:
 def _merge_columns(kind: str, columns: Any, named: dict[str, Any]) -> dict[str, Any]:
     """Merge columns given as a mapping, for names that are not Python words, and as keyword arguments."""
     if columns is not None and not isinstance(columns, Mapping):
-        raise InvalidArgument(kind, type(columns).__name__, "columns by name, or a mapping from their names")
+        raise InvalidArgument(kind, type(columns).__name__, "a mapping from column names, or keyword arguments")
     given = {} if columns is None else dict(columns)
     if twice := sorted(set(given) & set(named), key=str):
-        raise InvalidArgument(f"{kind}.{twice[0]}", "given twice", "each column once")
+        raise InvalidArgument(f"{kind}.{twice[0]}", ValueSummary("two"), "given once")
     return given | named
 
 
@@ -383,7 +384,7 @@ class Map:
         names = [each.name for each in columns]
         if not names or len(set(names)) != len(names):
             twice = next((name for place, name in enumerate(names) if name in names[:place]), "none")
-            raise InvalidArgument("columns", twice, "at least one column, and each once")
+            raise InvalidArgument("columns", twice, "one or more different columns")
         for name, value in (
             ("columns", tuple(columns)),
             ("project", project),
@@ -392,7 +393,7 @@ class Map:
         ):
             object.__setattr__(self, name, value)
         if project is not None and ball is None:
-            allowed = "with Ball(): a projection makes some vectors longer than 1, which have to be clipped"
+            allowed = "combined with Ball(), which clips the vectors that a projection makes longer than 1"
             raise InvalidArgument("Project", project, allowed)
         if max(self.inputs, self.dim) > _MOST:
             raise InvalidArgument("columns", f"{self.inputs:,} features", f"at most {_MOST:,}")
@@ -477,8 +478,8 @@ class Map:
 
     def fit(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse: ranges and categories are public knowledge."""
-        allowed = "ranges from public knowledge, or bd.features.fit_privately(records, columns, privacy=...)"
-        raise InvalidBudget("privacy", None, f"a map is not fitted to people's records for nothing: {allowed}")
+        hint = "Use ranges from public knowledge, or bd.features.fit_privately(records, columns, privacy=...)."
+        raise InvalidBudget("privacy", None, "given to fit a map to users' records", hint)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, the same in every language (docs/features.md)."""
@@ -531,7 +532,7 @@ def _clip_to_ball(x: Floats) -> tuple[Floats, int]:
 def _find_step(parts: Sequence[Any], kind: type[Step]) -> Step | None:
     found = [part for part in parts if isinstance(part, kind)]
     if len(found) > 1:
-        raise InvalidArgument(kind.__name__, f"{len(found)} of them", "at most one")
+        raise InvalidArgument(kind.__name__, ValueSummary(f"{len(found)} of them"), "given at most once")
     return found[0] if found else None
 
 

@@ -13,7 +13,7 @@ from bandanna.data.features.columns import CellCountDomain, RangeColumn, to_numb
 from bandanna.data.features.map import Range
 from bandanna.data.tables import read_records
 from bandanna.device.noise import NoiseSource, SecureNoise
-from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget, ValueSummary
 from bandanna.privacy.events import Event
 from bandanna.privacy.guarantee import Guarantee
 from bandanna.privacy.ledger import Ledger
@@ -87,23 +87,23 @@ def fit_privately(
         The ranges as a part of a map, and the guarantee.
     """
     if not isinstance(privacy, Privacy) or not privacy.noisy:
-        allowed = (
-            "a budget, bd.central(epsilon=..., delta=...): a range that follows from people's records costs privacy"
+        hint = "A range that is found in users' records costs privacy."
+        raise InvalidBudget(
+            "privacy", getattr(privacy, "model", privacy), "a model such as bd.central(1.0, 1e-5)", hint
         )
-        raise InvalidBudget("privacy", getattr(privacy, "model", privacy), allowed)
     limits = Range(columns).columns
     low, high = (
         validation.unit_interval("quantiles", each)
-        for each in validation.list_entries("quantiles", quantiles, "two shares")
+        for each in validation.list_entries("quantiles", quantiles, "a pair of numbers")
     )
     if not low < high:
-        raise InvalidArgument("quantiles", quantiles, "two shares, the first below the second")
+        raise InvalidArgument("quantiles", quantiles, "two increasing numbers in [0, 1]")
     bins = validation.integer("bins", bins, least=2, most=_MOST_BINS)
     table = read_records(records, [each.name for each in limits])
     domain = CellCountDomain(columns=len(limits), cells=bins + 1)
     check_memory("records", f"{table.rows:,} rows", 24 * table.rows * domain.dim, of="their reports")
     if not table.rows:
-        raise InvalidArgument("records", "no rows", "at least one person")
+        raise InvalidArgument("records", ValueSummary("no rows"), "records of at least one user")
     places = np.stack([_cell_numbers(to_numbers(table.columns[each.name]), each, bins) for each in limits], axis=1)  # type: ignore[arg-type]
     protocol = protocol_for(privacy, domain, table.rows)
     own = SecureNoise() if source is None else source

@@ -357,7 +357,7 @@ def _doubly_robust(
     trust = check_privacy(privacy)
     cut = None if method == "dm" else weight_bound
     if method == "switch" and weight_bound is None:
-        raise InvalidArgument("weight_bound", None, "a number: above it the model alone is believed")
+        raise InvalidArgument("weight_bound", None, "a number, above which only the model is used")
     case = weigh_log(log, target, cut, none() if method == "dm" else trust)
     if trust.noisy:
         log.check_private()

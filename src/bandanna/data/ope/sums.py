@@ -137,7 +137,7 @@ def check_privacy(privacy: Any) -> Privacy:
     if privacy is None:
         return none()
     if not isinstance(privacy, Privacy) or privacy.model == "concurrent":
-        allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...): one sum over everybody in the log"
+        allowed = "bd.none(), bd.central(...), bd.shuffle(...) or bd.local(...)"
         raise InvalidArgument("privacy", getattr(privacy, "model", privacy), allowed)
     return privacy
 

@@ -98,7 +98,7 @@ def to_target_policy(
     if isinstance(given, str):
         return _target_by_name(log, given, name)
     if isinstance(given, Policy):
-        allowed = "with what it has learned: an agent, or a pair (policy, snapshot)"
+        allowed = "an agent, or a pair (policy, snapshot) with what the policy has learned"
         raise InvalidArgument(name, type(given).__name__, allowed)
     if isinstance(getattr(given, "policy", None), Policy) and hasattr(given, "snapshot"):  # an agent
         arms = getattr(given, "arms", None)
@@ -132,7 +132,7 @@ def _target_by_name(log: Log, given: str, name: str) -> TargetPolicy:
     if not given.startswith("arm:") or given[4:] not in known:
         near = did_you_mean(given, ["uniform", *(f"arm:{each}" for each in known if not log.found)])
         allowed = "arm:NAME" if given.startswith("arm:") else _ALLOWED
-        raise InvalidArgument(name, given, f"{allowed}, for one of {list_arms(known[:20], found=log.found)}", near)
+        raise InvalidArgument(name, given, f"{allowed}, with one of {list_arms(known[:20], found=log.found)}", near)
     constant = np.zeros(arms)
     constant[known.index(given[4:])] = 1.0
     chances = _check_target(log, np.broadcast_to(constant, (n, arms)), name)
@@ -166,14 +166,14 @@ def _check_target(log: Log, chances: Floats, name: str) -> Floats:
     """Check probabilities: rows add up to 1, and are 0 for arms that could not be given."""
     if chances.shape != (len(log), log.n_arms):
         raise InvalidStatistic(
-            f"shape of {name}", ValueSummary(chances.shape), f"({len(log)}, {log.n_arms}), events and arms"
+            f"shape of {name}", ValueSummary(chances.shape), f"({len(log)}, {log.n_arms}): events, arms"
         )
     check_all_finite(name, chances)
     sums = chances.sum(axis=1)
     least, fine = chances.min(axis=1), np.abs(sums - 1) <= _ROUNDING
     if least.min() < -_ROUNDING:
         row = int(np.argmax(least < -_ROUNDING))
-        raise InvalidStatistic(f"{name}, row {row}", ValueSummary("a number below 0"), "probabilities, none below 0")
+        raise InvalidStatistic(f"{name}, row {row}", ValueSummary("a negative number"), "probabilities >= 0")
     if not fine.all():
         row = int(np.argmin(fine))
         raise InvalidStatistic(f"{name}, row {row}", ValueSummary("another sum"), "probabilities that add up to 1")
