@@ -506,9 +506,7 @@ def check_propensities(chances: Floats, floor: Any, where: str) -> Floats:
     fine = (chances > 0) & (chances <= 1 + _ROUNDING) & (chances >= least * (1 - _ROUNDING))
     if not fine.all():
         row = int(np.argmin(fine))
-        allowed = (
-            f"a probability in [{least:g}, 1], where {least:g} is the floor" if least else "a probability in (0, 1]"
-        )
+        bounds = f"[{least:g}, 1], where {least:g} is the floor" if least else "(0, 1]"
         raise InvalidStatistic(f"{where}, row {row}", float(chances[row]), f"a probability in {bounds}")
     return np.minimum(chances, 1.0)
 
