@@ -104,9 +104,9 @@ def test_what_is_no_number_is_refused_by_its_place() -> None:
     spoilt[3, 1] = np.nan
     with pytest.raises(InvalidStatistic, match=r"features\[3, 1\] must be .*, got a float that is not finite"):
         maximum_likelihood(Logistic(), spoilt, y, ridge=0.5)
-    with pytest.raises(InvalidStatistic, match=r"rewards\[0\] = a float that is not finite"):
+    with pytest.raises(InvalidStatistic, match=r"rewards\[0\] must be a finite number, got a float that is not finite"):
         maximum_likelihood(Logistic(), x, np.where(np.arange(len(y)) == 0, np.inf, y), ridge=0.5)
     with pytest.raises(InvalidStatistic, match=r"shapes of features and rewards"):
         maximum_likelihood(Logistic(), x, y[:10], ridge=0.5)
-    with pytest.raises(InvalidArgument, match=r"link = 'logit'"):
+    with pytest.raises(InvalidArgument, match=r"link must be a Link .*, got 'logit'"):
         maximum_likelihood("logit", x, y, ridge=0.5)

@@ -155,5 +155,5 @@ def test_links_of_a_file_are_tables() -> None:
     assert link_of({"name": "Binomial", "trials": 4}) == Binomial(trials=4)
     assert link_of({"name": "TruncatedPoisson", "most": 5}) == TruncatedPoisson(most=5)
     for wrong in ({"name": "Poisson"}, {"name": "Binomial", "trial": 4}, {}, ["logistic"], None):
-        with pytest.raises(InvalidArgument, match=r"link = .* a Link .* or one of 'logistic'"):
+        with pytest.raises(InvalidArgument, match=r"link must be a Link .* or one of 'logistic'"):
             link_of(wrong)  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def test_a_horizon_must_be_given_and_may_not_be_exceeded() -> None:
     env = LinearContextual(dim=3, n_arms=7)
     with pytest.raises(InvalidArgument, match="horizon"):
         simulate(Anytime(first=LinUCB(dim=3, horizon=64, privacy=none())), env)
-    with pytest.raises(InvalidArgument, match=r"first = .*LinUCB\(\.\.\.\)"):
+    with pytest.raises(InvalidArgument, match=r"first must be .*LinUCB\(\.\.\.\), got"):
         Anytime(first=LinUCB)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="at most the policy's, 64"):
         simulate(LinUCB(dim=3, horizon=64, privacy=none()), env, horizon=65)

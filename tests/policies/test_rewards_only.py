@@ -113,7 +113,9 @@ def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
     policy = made(model, public_contexts=False)
     fresh, fixed = (worlds.LinearContextual(dim=3, n_arms=4, fixed=fixed) for fixed in (False, True))
     for run in (policy.init, lambda: bd.simulate(policy, fresh), lambda: bd.Agent(policy=policy, test=True, seed=0)):
-        with pytest.raises(InvalidArgument, match=r"public_contexts = False .* bd\.LinTS protects contexts too"):
+        with pytest.raises(
+            InvalidArgument, match=r"public_contexts must be True, got False.* bd\.LinTS, which protects contexts too"
+        ):
             run()
     assert bd.simulate(policy, fixed).releases
     agent = bd.Agent(policy=policy, test=True, seed=0, arms=np.eye(3) / 2)
@@ -123,14 +125,14 @@ def test_contexts_that_were_not_declared_public_are_refused(model: str) -> None:
 
 
 def test_other_arguments_that_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match=r"protects = 'rewards' .*bd\.policies\.LinTSRewards"):
+    with pytest.raises(InvalidArgument, match=r"protects must be left out, got 'rewards'.*bd\.policies\.LinTSRewards"):
         bd.LinTS(dim=3, horizon=100, protects="rewards", privacy=bd.none())  # type: ignore[call-arg]
     for model in (bd.central, bd.shuffle):
-        with pytest.raises(InvalidBudget, match="only local answers are pure"):
+        with pytest.raises(InvalidBudget, match=r"Only bd.local can have delta = 0"):
             made("none", privacy=model(epsilon=1.0, delta=0.0))
     with pytest.raises(InvalidArgument, match="calibration"):
         made("none", privacy=bd.local(**DP, calibration="paper"))
-    with pytest.raises(InvalidArgument, match="answered with one bit"):
+    with pytest.raises(InvalidArgument, match="A reward is reported as one random bit"):
         made("none", privacy=bd.local(**DP, protocol="gaussian"))
     for name, wrong in {"batch": "often", "alpha": -1.0, "intercept": 2, "dim": 0, "horizon": 0}.items():
         with pytest.raises(InvalidArgument, match=name):

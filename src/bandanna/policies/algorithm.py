@@ -43,16 +43,16 @@ def take_budget(name: str, arguments: dict[str, Any], allowed: tuple[Numbers, ..
     """
     given = {each: arguments.pop(each) for each in ("rho", "epsilon", "delta", "alpha") if each in arguments}
     whole = arguments.pop("budget", None)
-    words = f"{name} takes {', or '.join(' and '.join(names) for names in allowed)}"
+    words, hint = ", or ".join(" and ".join(names) for names in allowed), f"Pass it to make({name!r}, ...)"
     if whole is None:
         for names in allowed:
             if set(given) == set(names):
                 return BUDGET_CLASSES[names](**given)
-        raise InvalidBudget("budget", given or None, words)
+        raise InvalidBudget("budget", given or None, words, hint)
     if given:
-        raise InvalidBudget("budget", whole, f"this, or {', '.join(given)}, not both")
+        raise InvalidBudget("budget", whole, "left out", f"{' and '.join(given)} is given, too")
     if type(whole) not in [BUDGET_CLASSES[names] for names in allowed]:
-        raise InvalidBudget("budget", whole, words)
+        raise InvalidBudget("budget", whole, words, hint)
     return whole  # type: ignore[no-any-return]
 
 
@@ -94,10 +94,12 @@ def _check_privacy(name: str, trust: str, chosen: Mapping[str, Any], numbers: tu
     privacy = chosen["privacy"]
     if not isinstance(privacy, Privacy) or privacy.model != trust:
         shown = privacy.model if isinstance(privacy, Privacy) else privacy
-        raise InvalidArgument("privacy", shown, f"bd.{trust}({'...' * (trust != 'none')}), which {name} stands for")
+        raise InvalidArgument(
+            "privacy", shown, f"bd.{trust}({'...' * (trust != 'none')})", f"{name} has this privacy model"
+        )
     for given in numbers:
         if given in chosen:
-            raise InvalidArgument(given, chosen[given], f"left out: privacy= says what {name} promises")
+            raise InvalidArgument(given, chosen[given], "left out", f"privacy= states the budget of {name} already")
 
 
 ALGORITHMS: dict[str, Algorithm] = {}  # by name; `catalogue` puts ours into their order
@@ -131,7 +133,7 @@ def register_algorithm(
     def make(**arguments: Any) -> Any:
         decided = {**fixed, **(spends or {})}
         for given in sorted(set(decided) & set(arguments)):
-            raise InvalidArgument(given, arguments[given], f"left out: {name} says {given}={decided[given]!r}")
+            raise InvalidArgument(given, arguments[given], "left out", f"{name} is {given}={decided[given]!r}")
         chosen = {**(defaults or {}), **fixed, **arguments}
         if "n_arms" in own and "dim" not in own and "n_arms" not in chosen and "dim" in chosen:
             chosen["n_arms"] = chosen.pop("dim")  # features of finite arms are unit vectors
@@ -163,7 +165,7 @@ def register_algorithm(
             whole=bool(budgets),
         )
         if name in ALGORITHMS and ALGORITHMS[name].kind.__qualname__ != given.__qualname__:
-            raise InvalidArgument("name", name, f"a name of its own: {ALGORITHMS[name].kind.__name__} has this one")
+            raise InvalidArgument("name", name, "a new name", f"{ALGORITHMS[name].kind.__name__} has this one")
         ALGORITHMS[name] = entry
         return given
 
@@ -177,6 +179,7 @@ def register_algorithm(
 # `trust` and the numbers of its budget become `privacy`, by `bd.shuffle(...)` or its siblings.
 
 
+_IMPORTABLE = "module:Class, with a module that can be imported"
 TRUSTS = ("none", "central", "local", "shuffle", "concurrent")
 
 
@@ -229,11 +232,11 @@ def import_algorithm(place: str) -> Algorithm:
         if "privacy" in own and "privacy" not in chosen:
             if "trust" not in chosen and len(kind.trusts) > 1:
                 models_of = ", ".join(f'"{each}"' for each in kind.trusts)
-                raise InvalidArgument("trust", None, f"{place} needs it, one of {models_of}")
+                raise InvalidArgument("trust", None, f"one of {models_of}", f"{place} has several privacy models")
             model = validation.one_of("trust", chosen.pop("trust", kind.trusts[0]), TRUSTS)
             takes = [each for each in signature(getattr(privacy_model, model)).parameters if each not in own]
             for name in (set(chosen) & set(options)) - {*takes, *own}:
-                raise InvalidArgument(name, chosen[name], f"left out, or another trust: bd.{model} has no {name}")
+                raise InvalidArgument(name, chosen[name], "left out", f"bd.{model} has no {name}")
             chosen["privacy"] = getattr(privacy_model, model)(
                 **{each: chosen.pop(each) for each in takes if each in chosen}
             )
@@ -265,27 +268,28 @@ def _import_policy(place: str) -> type[Any]:
     """The class, or an error of one line that says what is wrong with the place."""
     where, _, name = place.partition(":")
     if (plain := _to_module_name(where)) != where:
-        raise InvalidArgument("name", place, f"did you mean {f'{plain}:{name}'!r}? the name of a module, not of a file")
+        raise InvalidArgument(
+            "name", place, "the name of a module, not of a file", f"Did you mean {f'{plain}:{name}'!r}?"
+        )
     add_import_folder(Path.cwd())
     try:
         module = importlib.import_module(where)
     except BandannaError as error:  # of ours, which may be a ValueError: the module was found
-        raise InvalidArgument("name", place, f"a module that can be imported: {error}") from error
+        raise InvalidArgument("name", place, _IMPORTABLE, f"{error}") from error
     except (ModuleNotFoundError, ValueError, TypeError) as error:
         if not isinstance(error, ModuleNotFoundError) or (error.name and where.startswith(error.name)):
-            allowed = f"a module that can be imported, with a class: there is no module {where!r} here"
-            raise InvalidArgument("name", place, allowed) from None
-        raise InvalidArgument("name", place, f"a module that can be imported: {error}") from error
+            raise InvalidArgument("name", place, _IMPORTABLE, f"There is no module {where!r} here") from None
+        raise InvalidArgument("name", place, _IMPORTABLE, f"{error}") from error
     except Exception as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InvalidArgument("name", place, f"a module that can be imported: {said}") from error
+        raise InvalidArgument("name", place, _IMPORTABLE, said) from error
     policies = [each for each, value in vars(module).items() if _is_policy(value)]
     kind: Any = getattr(module, name, None)
     if name not in vars(module):
-        allowed = f"one of the policies of {where}: {', '.join(policies) or 'there are none'}"
+        allowed = f"one of the policies of {where} ({', '.join(policies) or 'there are none'})"
         raise InvalidArgument("name", place, allowed, did_you_mean(name, policies))
     if not _is_policy(kind):
-        raise InvalidArgument("name", place, "a subclass of bd.Policy that is a dataclass, with all of its methods")
+        raise InvalidArgument("name", place, "a subclass of bd.Policy that is a dataclass and has all of its methods")
     return kind  # type: ignore[no-any-return]
 
 

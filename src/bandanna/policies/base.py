@@ -208,7 +208,8 @@ class Policy(ABC, Generic[State]):
 
     trusts: ClassVar[tuple[str, ...]] = ("none",)
     execution: ClassVar[Execution] = Execution()
-    _misplaced_arguments: ClassVar[tuple[tuple[str, str], ...]] = ()  # and where they are instead
+    _misplaced_arguments: ClassVar[tuple[tuple[str, str], ...]] = ()  # names, and what to write instead
+    _private_siblings: ClassVar[str] = ""  # what an error about privacy suggests where only bd.none() is allowed
 
     horizon: int | None
     privacy: Privacy
@@ -267,7 +268,7 @@ class Policy(ABC, Generic[State]):
             known = [each.name for each in fields(cls) if each.init]
             for name in named:
                 if name not in known and name in dict(cls._misplaced_arguments):
-                    raise InvalidArgument(name, named[name], f"left out: {dict(cls._misplaced_arguments)[name]}")
+                    raise InvalidArgument(name, named[name], "left out", dict(cls._misplaced_arguments)[name])
                 if name not in known:
                     hint = did_you_mean(name, [each for each in known if each not in named])
                     takes = ", ".join(each for each in known if not each.startswith("_"))
@@ -285,8 +286,12 @@ class Policy(ABC, Generic[State]):
         """Refuse a trust model that the policy does not have; warn of a delta above 1/horizon."""
         if not isinstance(self.privacy, Privacy) or self.privacy.model not in self.trusts:
             shown = self.privacy.model if isinstance(self.privacy, Privacy) else self.privacy
-            allowed = ", ".join(f"bd.{each}({'...' * (each != 'none')})" for each in self.trusts)
-            raise InvalidArgument("privacy", shown, f"one that {type(self).__name__} has: {allowed}")
+            name, allowed = type(self).__name__, _format_trust_models(self.trusts)
+            if self.trusts == ("none",):
+                raise InvalidArgument(
+                    "privacy", shown, allowed, f"{name} has no private version{self._private_siblings}"
+                )
+            raise InvalidArgument("privacy", shown, allowed, f"{name} has no other privacy model")
         horizon = getattr(self, "horizon", None)
         if isinstance(horizon, int | np.integer) and not isinstance(horizon, np.timedelta64):
             self.privacy.warn_if_delta_exceeds(int(horizon))
@@ -418,9 +423,11 @@ def _list_required_arguments(kind: type[Any]) -> list[str]:
 
 
 def _format_trust_models(trusts: tuple[str, ...]) -> str:
-    """The trust models as calls: private ones first, then what gives no protection."""
-    private = [f"bd.{each}(...)" for each in trusts if each != "none"]
-    return " or ".join([", ".join(private)] * bool(private) + ["bd.none() for no protection"] * ("none" in trusts))
+    """Return the trust models as calls: the private ones, then `bd.none()`."""
+    calls = [f"bd.{each}(...)" for each in trusts if each != "none"]
+    if "none" in trusts:
+        calls.append("bd.none() for no protection" if calls else "bd.none()")
+    return " or ".join([", ".join(calls[:-1])] * (len(calls) > 1) + calls[-1:])
 
 
 def select_states(state: State, place: Any) -> State:
@@ -484,7 +491,7 @@ def ledger_key(ask: SumQuery, *, task: str, batch: str) -> tuple[str, str, str |
 def check_batch_size(episode: Episode, played: PlayedRounds) -> None:
     """Refuse a batch that was closed early or late: how many answer for it is public, who did not has a row too."""
     if isinstance(episode, FixedLength) and (rows := played.rewards.shape[-1]) != episode.users:
-        raise InvalidArgument("rows", rows, f"{episode.users}, as many as the episode has users: batches are public")
+        raise InvalidArgument("rows", rows, f"{episode.users}, one for each user of the episode")
 
 
 def form_reports(policy: Policy[Any], ask: SumQuery, rows: PlayedRounds, coins: DeviceRandomness) -> Statistic:
@@ -496,7 +503,10 @@ def form_reports(policy: Policy[Any], ask: SumQuery, rows: PlayedRounds, coins: 
     users = rows.counts is None and statistic.counts is None and rows.rewards.shape[statistic.values.ndim - 2]
     if users is not False and statistic.users != users:
         raise InvalidStatistic(
-            "reports", ValueSummary(statistic.users), f"{users}, one of every user: who tells nothing reports 0"
+            "reports",
+            ValueSummary(statistic.users),
+            f"{users}, one for each user",
+            "A user without a reward reports zeros",
         )
     return statistic
 
@@ -514,8 +524,8 @@ def check_group(protocol: Protocol) -> None:
     extremes = np.maximum(np.abs(domain.lower), np.abs(domain.upper))
     longest = domain.bound if isinstance(domain, Ball) else float(np.linalg.norm(extremes))
     if not protocol.hides_group_size or longest * math.sqrt(2) > domain.sensitivity * (1 + 1e-9):
-        allowed = "CentralGaussian on reports in a ball around 0: who is in a group is private"
-        raise InvalidArgument("ask.protocol", f"{protocol.name} of {domain}", allowed)
+        allowed = "CentralGaussian on reports in a ball around 0"
+        raise InvalidArgument("query.protocol", protocol, allowed, "Who is in a group is private, and so is its size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -530,7 +540,7 @@ class RunnerState:
         if not names:
             return self
         if played.rewards.ndim != 1:
-            raise InvalidArgument("rows", played.rewards.shape, "those of one run: a desk does not tell runs apart")
+            raise InvalidArgument("rows", played.rewards.shape, "of shape (n,), the rows of one run")
         kept = dict(self.kept)
         for number, name in enumerate(names):
             mine = played if played.groups is None else played.at(played.groups == number)
@@ -561,7 +571,7 @@ class RunnerState:
             following, estimate = ask.protocol.release(begun, statistic, source, path=path)
             return RunnerState(streams={**self.streams, ask.stream: following}, kept=kept), estimate
         if not isinstance(ask.protocol, BatchProtocol):
-            raise InvalidArgument("ask.protocol", type(ask.protocol).__name__, "a BatchProtocol or a StreamProtocol")
+            raise InvalidArgument("query.protocol", ask.protocol, "a BatchProtocol or a StreamProtocol")
         estimate = ask.protocol.release(statistic, source, path=path)
         if ask.of != "episode":  # how many are in a group is as private as who is
             estimate = replace(estimate, count=0)

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bandanna import validation
 from bandanna.device.domain import read_real_array
-from bandanna.errors import CalibrationError, InvalidArgument
+from bandanna.errors import CalibrationError, InvalidArgument, ValueSummary
 from bandanna.numeric.linalg import upper_triangle
 from bandanna.storage.encoding import stored_as
 from bandanna.types import Floats
@@ -28,12 +28,12 @@ def check_arms_matrix(arms: ArrayLike) -> Floats:
     """Arms as finite numbers, one per row, at least one of them not zero; or an error that says what is wrong."""
     rows = read_real_array("arms", arms)
     if rows.ndim != 2 or not rows.size:
-        raise InvalidArgument("arms", f"array of shape {rows.shape}", "shape (K, d) with K, d >= 1")
+        raise InvalidArgument("arms", ValueSummary.of(rows), "an array of shape (K, d) with K, d >= 1")
     if not np.all(np.isfinite(rows)):
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(rows))[0])
-        raise InvalidArgument(f"arms[{place[0]}, {place[1]}]", float(rows[place]), "finite numbers")
+        raise InvalidArgument(f"arms[{place[0]}, {place[1]}]", float(rows[place]), "a finite number")
     if not rows.any():
-        raise InvalidArgument("arms", "zero vectors only", "at least one arm that is not zero")
+        raise InvalidArgument("arms", ValueSummary("zeros only"), "vectors that are not all zero")
     return rows
 
 
@@ -103,8 +103,8 @@ def ball_net(dim: int, *, radius: float) -> Floats:
     spacing = 2 * _SHARE * radius / math.sqrt(dim)  # the farthest point of a cell is spacing sqrt(dim)/2 from a corner
     side = math.ceil(1 / spacing)
     if (2 * side + 1) ** dim > _MOST:
-        allowed = f"one with at most {_MOST} lattice points, or a sample of one's own and epsilon_net"
-        raise InvalidArgument("dim, radius", (dim, radius), allowed)
+        allowed = f"such that the lattice has at most {_MOST:,} points"
+        raise InvalidArgument("dim, radius", (dim, radius), allowed, "Use epsilon_net with a sample of your own")
     axis = spacing * np.arange(-side, side + 1)
     lattice = np.array(list(itertools.product(axis, repeat=dim)))
     norms = np.linalg.norm(lattice, axis=1)

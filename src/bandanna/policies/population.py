@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from bandanna import validation
 from bandanna.device.domain import Box, Estimate, Statistic, check_all_finite
-from bandanna.errors import CalibrationError, CommunicationWarning, InvalidArgument, InvalidBudget, OutsideTheorem
+from bandanna.errors import (
+    CalibrationError,
+    CommunicationWarning,
+    InvalidArgument,
+    InvalidBudget,
+    OutsideTheorem,
+    ValueSummary,
+)
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import PURE, register_algorithm
 from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, Policy, SumQuery
@@ -70,13 +77,11 @@ _ROOM = 1e-3  # phases of other sizes may cost so much more than those at the en
 def check_phase_privacy(privacy: Privacy) -> Privacy:
     """A promise that phases can keep, or an error that says what is missing."""
     if privacy.model == "shuffle" and privacy.protocol != "binomial":
-        raise InvalidBudget("privacy", privacy, 'shuffle(..., protocol="binomial")')
+        raise InvalidBudget("privacy", privacy, 'bd.shuffle(..., protocol="binomial")')
     if privacy.participations != 1:
-        raise InvalidBudget("participations", privacy.participations, "1: clients are fresh in every phase")
+        raise InvalidBudget("participations", privacy.participations, "1", "Every phase has new clients")
     if privacy.noisy and privacy.pure and (privacy.model != "central" or privacy.calibration == "paper"):
-        raise InvalidBudget(
-            "delta", 0.0, "a number in (0, 1), or the central model with tight noise, which can be pure"
-        )
+        raise InvalidBudget("delta", 0.0, "a number in (0, 1)", "Only bd.central with tight noise can have delta = 0")
     return privacy
 
 
@@ -430,12 +435,12 @@ class PhasedElimination(Policy[PhasedEliminationState]):
     ) -> Generator[SumQuery, Estimate, PhasedEliminationState]:
         """Leave out what cannot be the best, by the released averages (s,) of the phase."""
         if episode.level != state.number:
-            raise InvalidArgument("phase.number", episode.level, f"{state.number}: the phase planned from this state")
+            raise InvalidArgument("phase.number", episode.level, f"{state.number}, the phase planned from this state")
         released = yield SumQuery(protocol=self.protocol(episode), at=episode.arms)
         averages = released.total / (episode.plays if self.per_round else episode.answers)
         if averages.shape != episode.arms.shape:
-            allowed = f"shape {episode.arms.shape}, one for each action of the phase"
-            raise InvalidArgument("averages", f"array of shape {averages.shape}", allowed)
+            allowed = f"an array of shape {episode.arms.shape}, one average for each action of the phase"
+            raise InvalidArgument("averages", ValueSummary.of(averages), allowed)
         check_all_finite("averages", averages)
         estimates = episode.gain @ averages
         kept = estimates.max() - estimates <= 2 * self.compute_width(state, episode)
@@ -448,8 +453,8 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         check_phase_privacy(self.privacy)
         last = max(1, self.phases)
         if validation.positive("alpha", self.alpha) * last > _MOST_CLIENTS:
-            allowed = f"at most {_MOST_CLIENTS / last:.4g}: phase {last} would ask more than 2^{_MOST_CLIENTS} clients"
-            raise InvalidArgument("alpha", self.alpha, allowed)
+            hint = f"Phase {last} would have more than 2^{_MOST_CLIENTS} clients"
+            raise InvalidArgument("alpha", self.alpha, f"at most {_MOST_CLIENTS / last:.4g}", hint)
         validation.set_validated(self, validation.positive, "noise", "bound")
         validation.set_validated(self, validation.non_negative, "sigma", "width")
         if self.clients is not None:
@@ -462,16 +467,16 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         if self.confidence == "paper" and self.privacy.noisy:
             self._check_printed()
         if self.per_round and self.privacy.noisy:
-            raise InvalidArgument("per_round", True, "False, or privacy none(): single rewards are sent in the clear")
+            raise InvalidArgument("per_round", True, "False with privacy", "Single rewards are sent without noise")
 
     def _check_printed(self) -> None:
         """Refuse what the printed width of private phases does not cover."""
         if self.privacy.model == "local" and self.privacy.protocol in ("unit", "auto"):
-            allowed = '"exact", or bd.local(protocol="gaussian"): the printed width is that of Gaussian reports'
-            raise InvalidArgument("confidence", self.confidence, allowed)
+            hint = 'The printed width is that of Gaussian reports: use bd.local(protocol="gaussian")'
+            raise InvalidArgument("confidence", self.confidence, '"exact"', hint)
         if self.dim < 2:
-            allowed = 'at least 2 with confidence="paper": S = 4 d log log d + 16 is not defined for 1 [001, Thm 5.2]'
-            raise OutsideTheorem("dim", self.dim, allowed)
+            hint = "S = 4 d log log d + 16 is not defined for d = 1 [001, Thm 5.2]"
+            raise OutsideTheorem("dim", self.dim, 'at least 2 with confidence="paper"', hint)
 
     def count_clients(self, number: int) -> int:
         """|U_l| = ceil(2^{alpha l}); not of a policy with a client for every round."""
@@ -515,7 +520,7 @@ class PhasedElimination(Policy[PhasedEliminationState]):
         """All actions, (K, d) of norm at most 1, may be the best."""
         rows = check_unit_ball("arms", check_arms_matrix(np.zeros((0, self.dim)) if arms is None else arms))
         if rows.shape[1] != self.dim:
-            raise InvalidArgument("arms", f"array of shape {rows.shape}", f"shape (K, {self.dim})")
+            raise InvalidArgument("arms", ValueSummary.of(rows), f"an array of shape (K, {self.dim})")
         return PhasedEliminationState(arms=rows, active=np.arange(len(rows)))
 
     def protocol(self, phase: Phase) -> BatchProtocol:

@@ -97,7 +97,7 @@ def _unknown_argument_error(name: str, arguments: dict[str, Any], complaint: str
     """Python's complaint about keywords that are not there, with those that are."""
     if "missing" in complaint and (absent := re.findall(r"'(\w+)'", complaint)):
         return InvalidArgument(absent[0], None, "given", f"{name} needs {' and '.join(absent)}; {takes}")
-    return InvalidArgument("arguments", sorted(arguments), f"those of {name}: {complaint}")
+    return InvalidArgument("arguments", sorted(arguments), f"arguments of {name}", complaint)
 
 
 # Which bounds belong to a simulated result: those that its policy's class names, evaluated for its setting.

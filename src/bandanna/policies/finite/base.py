@@ -111,13 +111,15 @@ class DirectionRewardDomain(Domain):
     def project(self, values: Floats) -> Floats:
         """There is no projection without the direction."""
         raise InvalidStatistic(
-            "statistics", ValueSummary("plain vectors"), "those that `report` forms: a reward times its direction"
+            "statistics",
+            ValueSummary("plain vectors"),
+            "products of a reward and its direction, as `report` forms them",
         )
 
     def report(self, played: PlayedRounds, directions: Floats) -> Statistic:
         """Rewards (n,), clipped, each times a direction of its own, (n, dim)."""
         if not np.all(np.einsum("...i,...i->...", directions, directions) <= (self.bound * (1 + _ROUNDING)) ** 2):
-            raise InvalidStatistic("directions", ValueSummary("too long"), f"vectors of norm at most {self.bound:g}")
+            raise InvalidStatistic("directions", ValueSummary("longer ones"), f"vectors of norm at most {self.bound:g}")
         rewards = self.rewards.report(played)
         return self.sealed(rewards.values * directions, clipped=rewards.clipped, counts=rewards.counts)
 
@@ -148,6 +150,10 @@ _EXACT = (("everybody", "the chosen arms, which follow from exact statistics"),)
 @dataclass(frozen=True, kw_only=True)
 class FiniteArmedPolicy(Policy[State]):
     """`n_arms` arms over `horizon` rounds; rewards are clipped into `reward_range`."""
+
+    _private_siblings = (
+        '. Private policies without features: "AdaC-UCB" (central), "SDP-SE" (shuffle), "LDP-UCB" (local)'
+    )
 
     n_arms: int
     horizon: int

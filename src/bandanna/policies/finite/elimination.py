@@ -92,7 +92,7 @@ class Elimination(FiniteArmedPolicy[EliminationState]):
         budget = self.privacy.budget
         bits = isinstance(budget, ApproxDP) and budget.delta > 0 and math.isfinite(budget.epsilon)
         if self.shuffled and not bits:
-            raise InvalidBudget("privacy", budget, "bd.shuffle(epsilon, delta): a finite epsilon and delta > 0")
+            raise InvalidBudget("privacy", budget, "bd.shuffle(epsilon, delta) with a finite epsilon and delta > 0")
         if not self.shuffled:
             _ = self._central
 

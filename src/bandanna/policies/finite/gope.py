@@ -11,7 +11,7 @@ import numpy as np
 
 from bandanna import validation
 from bandanna.device.domain import Estimate, Statistic, check_all_finite, read_real_array
-from bandanna.errors import InvalidArgument, InvalidBudget
+from bandanna.errors import InvalidArgument, InvalidBudget, ValueSummary
 from bandanna.numeric.rng import DeviceRandomness
 from bandanna.policies.algorithm import ANY_BUDGET, ANY_BUDGET_WORDS, register_algorithm
 from bandanna.policies.base import AssignedArms, Execution, PlayedRounds, Policy, SumQuery
@@ -125,8 +125,9 @@ class GOPE(Policy[GOPEState]):
             validation.set_validated(self, validation.positive, "reward_std")
         self._check_trust_model()
         if self.privacy.pure and self.privacy.noisy:
-            allowed = "a budget for Gaussian noise: rho, or epsilon and delta > 0"
-            raise InvalidBudget("privacy", self.privacy.budget, allowed)
+            raise InvalidBudget(
+                "privacy", self.privacy.budget, "rho, or epsilon and delta > 0", "The noise is Gaussian"
+            )
         _ = self.protocol
 
     @cached_property
@@ -162,7 +163,7 @@ class GOPE(Policy[GOPEState]):
         """All arms, (K, d); they are public."""
         rows = read_real_array("arms", np.zeros((0, self.dim)) if arms is None else arms)
         if rows.ndim != 2 or rows.shape[1] != self.dim or not len(rows):
-            raise InvalidArgument("arms: shape", rows.shape, f"(K, {self.dim}), K at least 1")
+            raise InvalidArgument("arms", ValueSummary.of(rows), f"an array of shape (K, {self.dim}) with K >= 1")
         check_all_finite("arms", rows)
         active = np.arange(len(rows))
         return GOPEState(phase=1, arms=rows, active=active, geometry=_geometry(rows, active))

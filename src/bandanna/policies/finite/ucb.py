@@ -131,7 +131,12 @@ class LDPUCB(PerRoundUCB):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.privacy.noisy:
-            raise InvalidBudget("privacy", self.privacy, "a finite epsilon > 0 (UCB1 is the policy without noise)")
+            raise InvalidBudget(
+                "privacy",
+                self.privacy,
+                "bd.local(epsilon) with a finite epsilon > 0",
+                "UCB1 is the policy without noise",
+            )
 
     @cached_property
     def ask(self) -> SumQuery:

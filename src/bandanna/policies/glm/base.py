@@ -68,11 +68,10 @@ class GLMPolicy(Policy[State]):
         if self.kappa is not None:
             validation.set_validated(self, validation.positive, "kappa")
             if self.kappa * (least := self.model.slope_bound) < 1 - 1e-9:
-                raise InvalidArgument("kappa", self.kappa, f"a bound on 1/mu', so at least 1/sup mu' = {1 / least:g}")
+                raise InvalidArgument("kappa", self.kappa, f"at least {1 / least:g}, which is 1/sup mu'")
         elif math.isinf(self.model.kappa(self.parameter_bound)):
-            raise InvalidArgument(
-                "parameter_bound", self.parameter_bound, "smaller, or kappa given: mu' vanishes there"
-            )
+            allowed = "a bound at which mu' is positive in double precision"
+            raise InvalidArgument("parameter_bound", self.parameter_bound, allowed, "Make it smaller, or give kappa")
 
     @cached_property
     def model(self) -> Link:
@@ -114,6 +113,8 @@ class GLMPolicy(Policy[State]):
 @dataclass(frozen=True, kw_only=True)
 class NonPrivateGLMPolicy(GLMPolicy[State]):
     """A policy that is given users' rows as they are, with constants as published or corrected (`preset`)."""
+
+    _private_siblings = '. Private generalised linear policies: "GLM-JDP" (central), "GLM-SDP" (shuffle)'
 
     preset: str = "corrected"
     privacy: Privacy = none()
@@ -265,12 +266,12 @@ def query_descent(
         return found.value  # type: ignore[no-any-return]
 
 
-def check_finite_budget(privacy: Privacy, kinds: tuple[type[Budget], ...], allowed: str) -> None:
-    """Refuse what these policies do not have: other budgets, none at all, returning users, printed constants."""
+def check_finite_budget(privacy: Privacy, kinds: tuple[type[Budget], ...], allowed: str, sibling: str) -> None:
+    """Refuse other budgets, returning users and printed noise; `sibling` is the policy without privacy."""
     if not isinstance(privacy.budget, kinds) or math.isinf(getattr(privacy.budget, "epsilon", 0.0)):
-        raise InvalidBudget("privacy", privacy.budget, allowed)
+        raise InvalidBudget("privacy", privacy.budget, allowed, f"{sibling} is the policy without privacy")
     if privacy.participations != 1:
-        raise InvalidArgument("participations", privacy.participations, "1: a user takes part once")
+        raise InvalidArgument("participations", privacy.participations, "1", "A user takes part once")
     for name, own in (("calibration", "tight"), ("protocol", "binomial")):
         if getattr(privacy, name) != own:
-            raise InvalidArgument(name, getattr(privacy, name), f"{own!r}: this policy has no other")
+            raise InvalidArgument(name, getattr(privacy, name), f"{own!r}", "This policy has no other")

@@ -319,7 +319,7 @@ class ECOLog(PerRoundGLMPolicy[ECOLogState]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.model.name != "logistic":
-            raise InvalidArgument("link", self.link, "logistic: ECOLog is made for it alone")
+            raise InvalidArgument("link", self.link, "the logistic link", "ECOLog has no other")
 
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> ECOLogState:
         """W = lambda I."""

@@ -111,7 +111,7 @@ class BatchedGLMPolicy(GLMPolicy[BatchedGLMState]):
         super().__post_init__()
         validation.set_validated(self, validation.integer, "horizon", least=8)
         if self.warmup is not None and validation.integer("warmup", self.warmup, least=2) >= self.horizon:
-            raise InvalidArgument("warmup", self.warmup, f"below the horizon, {self.horizon}")
+            raise InvalidArgument("warmup", self.warmup, f"less than {self.horizon}, the horizon")
         if self.batches is not None:
             validation.set_validated(self, validation.integer, "batches", least=2)
 

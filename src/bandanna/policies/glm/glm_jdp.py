@@ -225,13 +225,11 @@ class GLMJDPBase(RareSwitchingPolicy[State]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_finite_budget(
-            self.privacy, (ApproxDP, ZCDP), "a finite epsilon and delta, or rho; RS-GLinUCB has no privacy"
-        )
+        check_finite_budget(self.privacy, (ApproxDP, ZCDP), "a finite epsilon and delta, or rho", "RS-GLinUCB")
         validation.one_of("preset", self.preset, tuple(CONSTANTS))
         validation.one_of("pricing", self.pricing, PRICINGS)
         if self.constants is not None and not isinstance(self.constants, GLMJDPConstants):
-            raise InvalidArgument("constants", self.constants, "Constants(...), or None for those of the preset")
+            raise InvalidArgument("constants", self.constants, "GLMJDPConstants(...), or None for those of the preset")
 
     @property
     def budget(self) -> Budget:

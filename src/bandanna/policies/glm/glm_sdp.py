@@ -246,7 +246,7 @@ class GLMSDP(BatchedGLMPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta; B-GLinUCB has no privacy")
+        check_finite_budget(self.privacy, (ApproxDP,), "a finite epsilon and delta", "B-GLinUCB")
         validation.one_of("preset", self.preset, ("tuned", "paper"))
         validation.one_of("pricing", self.pricing, PRICINGS)
         validation.set_validated(self, validation.open_probability, "share")

@@ -58,12 +58,15 @@ class Anytime(RunningSumPolicy[AnytimeState]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.first, BatchedLinearPolicy):
-            raise InvalidArgument("first", self.first, "bd.LinTS(...) or bd.LinUCB(...), the policy of the first phase")
+            raise InvalidArgument("first", self.first, "bd.LinTS(...) or bd.LinUCB(...)")
         privacy = self.first.privacy
         if privacy.noisy and self.first._batch_privacy.participations < privacy.participations:
             most = self.first._batch_privacy.participations
-            allowed = f"at most {most}, the batches of the first phase, or horizon=None instead of phases"
-            raise InvalidArgument("participations", privacy.participations, allowed)
+            allowed, hint = (
+                f"at most {most}, the number of batches of the first phase",
+                "Or use horizon=None without phases",
+            )
+            raise InvalidArgument("participations", privacy.participations, allowed, hint)
         composed_in_phase = privacy.model == "central" or privacy.protocol == "gaussian"
         if privacy.noisy and privacy.participations > 1 and composed_in_phase and privacy.model != "local":
             raise InvalidArgument(

@@ -17,7 +17,7 @@ from bandanna.device.action_selection import ActionSelector, Choice, pick_tied_a
 from bandanna.device.domain import Domain, Estimate, Statistic
 from bandanna.device.linear_report import LinearReport, RegressionReport
 from bandanna.device.statistics import RegressionStatistic
-from bandanna.errors import InvalidArgument
+from bandanna.errors import InvalidArgument, ValueSummary
 from bandanna.numeric.exact_sums import RunLengthSizes
 from bandanna.numeric.linalg import find_best_arms, positive_inverse
 from bandanna.numeric.rng import DeviceRandomness, NoRandomness
@@ -59,9 +59,8 @@ class FixedBatches(Schedule):
         """floor(horizon / size) equal batches."""
         times = horizon // self.size
         if times > validation.LARGEST_EXACT_INTEGER:
-            raise InvalidArgument(
-                "batch", self.size, f"larger ones: at most {validation.LARGEST_EXACT_INTEGER:,} fit into a horizon"
-            )
+            allowed = f"so large that there are at most {validation.LARGEST_EXACT_INTEGER:,} batches"
+            raise InvalidArgument("batch", self.size, allowed)
         return RunLengthSizes(((self.size, times),) if times else ())
 
 
@@ -94,7 +93,7 @@ class GeometricBatches(Schedule):
             if left - size < following:
                 size = left
             if len(sizes) == _MOST:
-                allowed = f"one that fills {horizon} rounds with at most {_MOST:,} batches"
+                allowed = f"such that at most {_MOST:,} batches fill {horizon} rounds"
                 raise InvalidArgument("first, ratio", (self.first, self.ratio), allowed)
             sizes.append(size)
             left, step = left - size, step + 1
@@ -211,7 +210,9 @@ class ScheduledLinearPolicy(Policy[State]):
         """The sizes of the complete batches: public, fixed before the first round."""
         sizes = self._schedule.sizes(self._planned_rounds)
         if not len(sizes):
-            raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
+            raise InvalidArgument(
+                "batch", self.batch, f"a schedule whose first batch is not larger than {self.horizon}, the horizon"
+            )
         return sizes
 
     def episode(self, state: Any) -> FixedLength | None:
@@ -295,7 +296,7 @@ class ScheduledLinearPolicy(Policy[State]):
         """Return batches of so many users."""
         least = 2 if self.privacy.model in ("shuffle", "concurrent") else 1
         if validation.integer("batch", size, least=least) > self._planned_rounds:
-            raise InvalidArgument("batch", size, f"at most the horizon, {self.horizon} rounds")
+            raise InvalidArgument("batch", size, f"at most {self.horizon}, the horizon")
         return FixedBatches(size=size)
 
     @property
@@ -506,9 +507,11 @@ class WarmStart:
     def check(self, dim: int) -> None:
         """Refuse sums of other reports than the policy's, and such as no sum of people has."""
         if len(self.total) != dim:
-            raise InvalidArgument("start.total", f"{len(self.total)} numbers", f"{dim}, as a report of the policy has")
+            raise InvalidArgument(
+                "start.total", ValueSummary(f"{len(self.total)} numbers"), f"{dim} numbers, as many as a report has"
+            )
         if max(map(abs, self.total)) > 1e30 or self.variance > 1e60 or math.isnan(self.delta):
-            raise InvalidArgument("start", "numbers of extreme size", "a sum of reports")
+            raise InvalidArgument("start", ValueSummary("numbers of extreme size"), "a sum of reports")
 
     def plus(self, total: Floats) -> Floats:
         """With the sums (*R, dim) of the policy's own users."""

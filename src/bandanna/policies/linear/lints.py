@@ -115,7 +115,10 @@ class LinTS(BatchedLinearPolicy):
 
     execution = Execution(player="frozen")
     _misplaced_arguments = (
-        ("protects", "contexts and rewards are; bd.policies.LinTSRewards(...) protects rewards, of public contexts"),
+        (
+            "protects",
+            "LinTS protects contexts and rewards. bd.policies.LinTSRewards(...) protects rewards only",
+        ),
     )
 
     dim: int = None  # type: ignore[assignment]
@@ -167,14 +170,15 @@ class LinTS(BatchedLinearPolicy):
         if self.n_arms is not None or self.features is not None:
             self._check_own()
         if self.features is None and (self.dim is None or (type(self.dim) is int and self.dim == 0)):
-            words = "a whole number >= 1, how many features an arm has; or n_arms= and features= of users"
-            raise InvalidArgument("dim", self.dim, words)
+            hint = "If users have features and arms have names only, pass n_arms and features instead"
+            raise InvalidArgument("dim", self.dim, "a whole number >= 1", hint)
         self._check_arguments(endless=True)
         if self.horizon is None and self.privacy.model in ("central", "concurrent"):
-            allowed = (
-                f"a number of rounds in the {self.privacy.model} model, or bd.policies.Anytime(first=bd.LinTS(...))"
+            allowed, hint = (
+                f"a number of rounds in the {self.privacy.model} model",
+                "Or use bd.policies.Anytime(first=...)",
             )
-            raise InvalidArgument("horizon", None, allowed)
+            raise InvalidArgument("horizon", None, allowed, hint)
         validation.set_validated(self, validation.boolean, "intercept")
         validation.set_validated(self, validation.bounded_factor, "alpha", zero=True)
         validation.set_validated(self, validation.bounded_factor, "reward_std")
@@ -183,11 +187,9 @@ class LinTS(BatchedLinearPolicy):
         if self.explore is not None and not isinstance(self.explore, UniformExploration):
             raise InvalidArgument("explore", self.explore, "bd.policies.uniform(first=..., then=...) or None")
         if self.start is not None and not isinstance(self.start, WarmStart):
-            raise InvalidArgument(
-                "start", type(self.start).__name__, "what log.start(policy, privacy=...) gives, or None"
-            )
+            raise InvalidArgument("start", self.start, "a result of log.start(policy, privacy=...), or None")
         if self.intercept and self.dim < 2:
-            raise InvalidArgument("dim", self.dim, "at least 2 with an intercept, which is the last feature")
+            raise InvalidArgument("dim", self.dim, "at least 2 with intercept=True", "The last feature is the constant")
         if self.start is not None:
             self.start.check(self._domain.dim)
         _ = self._schedule
@@ -196,8 +198,8 @@ class LinTS(BatchedLinearPolicy):
         """Arms with models of their own."""
         if self.n_arms is None or self.features is None or self.dim not in (None, 0, self.features):
             given = {"n_arms": self.n_arms, "features": self.features, "dim": self.dim}
-            allowed = "n_arms and features, without dim: a constant is added"
-            raise InvalidArgument(", ".join(given), tuple(given.values()), allowed)
+            allowed, hint = "given as n_arms and features, without dim", "A constant is added for you"
+            raise InvalidArgument(", ".join(given), tuple(given.values()), allowed, hint)
         validation.set_validated(self, validation.integer, "n_arms", least=2)
         validation.set_validated(self, validation.integer, "features")
         object.__setattr__(self, "dim", self.features)

@@ -170,10 +170,10 @@ class LinUCB(BatchedLinearPolicy):
             validation.one_of("confidence", self.confidence, ("exact", "lemma", "paper"))
         validation.one_of("ties", self.ties, ("random", "first"))
         if self.explore is not None and not isinstance(self.explore, UniformExploration):
-            raise InvalidArgument("explore", self.explore, "bd.policies.uniform(first=..., then=...), or None")
+            raise InvalidArgument("explore", self.explore, "bd.policies.uniform(first=..., then=...) or None")
         validation.set_validated(self, validation.unit_interval, "reward_centre")
         if self.growing and self.confidence not in ("exact", "lemma"):
-            raise InvalidArgument("growing", self.growing, 'False, or confidence="exact" or "lemma"')
+            raise InvalidArgument("growing", self.growing, 'False with a confidence other than "exact" and "lemma"')
         if not isinstance(self.batch, str) or self.batch != "best":  # found when it is needed: it calibrates many sizes
             _ = self._schedule
 

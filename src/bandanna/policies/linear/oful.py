@@ -200,10 +200,10 @@ class OFUL(RareSwitchingLinearPolicy[OFULState], PublicStoppingPolicy[OFULState]
         validation.set_validated(self, validation.positive, "feature_bound")
         validation.one_of("confidence", self.confidence, ("exact", "paper"))
         if self.confidence == "paper" and self.eigenvalue is None:
-            raise InvalidArgument("eigenvalue", None, 'lambda_0, for confidence="paper"')
+            raise InvalidArgument("eigenvalue", None, 'a number > 0 with confidence="paper"', "It is lambda_0")
         if self.privacy.pure and self.privacy.noisy:
             raise InvalidBudget(
-                "privacy", self.privacy.budget, "a budget for Gaussian noise: rho, epsilon and delta > 0"
+                "privacy", self.privacy.budget, "rho, or epsilon and delta > 0", "The noise is Gaussian"
             )
         _ = self.ask
 
@@ -394,11 +394,11 @@ class OFULJDP(RareSwitchingLinearPolicy[OFULJDPState]):
         validation.set_validated(self, validation.open_probability, "share")
         validation.one_of("pricing", self.pricing, PRICINGS)
         if self.privacy.pure or not self.privacy.noisy:
-            allowed = "a finite budget for Gaussian noise: rho, or epsilon and delta > 0"
-            raise InvalidBudget("privacy", self.privacy.budget, allowed)
+            allowed = "rho, or a finite epsilon and delta > 0"
+            raise InvalidBudget("privacy", self.privacy.budget, allowed, "The noise is Gaussian")
         if self.privacy.participations != 1:
-            allowed = "1: somebody's reports would be in one episode's vector"
-            raise InvalidArgument("participations", self.privacy.participations, allowed)
+            hint = "Several reports of one user could be in one vector"
+            raise InvalidArgument("participations", self.privacy.participations, "1", hint)
         check_budget_size(self.privacy)
 
     @cached_property

@@ -122,11 +122,15 @@ class LinTSRewards(Policy[LinTSRewardsState]):
         for name in ("alpha", "prior", "reward_std"):  # which the sampler checks
             object.__setattr__(self, name, getattr(self.sampler, name))
         if self.privacy.noisy and self.privacy.pure and self.privacy.model != "local":
-            raise InvalidBudget("delta", 0.0, "a number in (0, 1): only local answers are pure")
+            raise InvalidBudget("delta", 0.0, "a number in (0, 1)", "Only bd.local can have delta = 0")
         if self.privacy.calibration != "tight":
-            raise InvalidArgument("calibration", self.privacy.calibration, '"tight": there is no printed noise')
+            raise InvalidArgument(
+                "calibration", self.privacy.calibration, '"tight"', "LinTSRewards has no printed noise"
+            )
         if self.privacy.model == "local" and self.privacy.protocol not in ("default", "auto"):
-            raise InvalidArgument("protocol", self.privacy.protocol, "left out: a reward is answered with one bit")
+            raise InvalidArgument(
+                "protocol", self.privacy.protocol, "left out", "A reward is reported as one random bit"
+            )
         _ = self._schedule
 
     @cached_property
@@ -173,7 +177,7 @@ class LinTSRewards(Policy[LinTSRewardsState]):
             raise InvalidArgument("batch", self.batch, 'a whole number, a schedule or "auto"')
         size = validation.integer("batch", self.batch, least=2 if self.privacy.model == "shuffle" else 1)
         if size > self.horizon:
-            raise InvalidArgument("batch", self.batch, f"at most the horizon, {self.horizon} rounds")
+            raise InvalidArgument("batch", self.batch, f"at most {self.horizon}, the horizon")
         return FixedBatches(size=size)
 
     def _informed(self) -> Schedule:
@@ -186,7 +190,9 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     def _sizes(self) -> RunLengthSizes:
         sizes = self._schedule.sizes(self.horizon)
         if not len(sizes):
-            raise InvalidArgument("batch", self.batch, f"a first batch of at most the horizon, {self.horizon} rounds")
+            raise InvalidArgument(
+                "batch", self.batch, f"a schedule whose first batch is not larger than {self.horizon}, the horizon"
+            )
         return sizes
 
     @cached_property
@@ -216,11 +222,11 @@ class LinTSRewards(Policy[LinTSRewardsState]):
     def init(self, arms: Floats | None = None, replicates: tuple[int, ...] = ()) -> LinTSRewardsState:
         """Nothing known; contexts that were not declared public are refused."""
         if arms is None and not self.public_contexts:
-            allowed = (
-                "True, if everybody may know every user's features, or arms that stay, as of Agent(arms=...) and "
-                "fixed=True: only rewards are protected here; bd.LinTS protects contexts too"
+            hint = (
+                "Only rewards are protected. Pass public_contexts=True if everybody may know every user's features, "
+                "use fixed arms (Agent(arms=...), fixed=True), or bd.LinTS, which protects contexts too"
             )
-            raise InvalidArgument("public_contexts", False, allowed)
+            raise InvalidArgument("public_contexts", False, "True", hint)
         released, public = np.zeros(self.dim), np.zeros(self.public.protocol.domain.dim)
         return LinTSRewardsState(
             released=released, public=public, batches=0, snapshot=self._posterior(released, public, 0)
