@@ -36,7 +36,7 @@ demo: $(VENV)/.installed-run ## what privacy costs under each trust model: a sim
 demo-deployed: $(VENV)/.installed-serve ## a deployment on this machine: processes, simulated users, and what each role saw
 	@$(VENV)/bin/bandanna demo-deployed
 
-tutorial: $(VENV)/.installed-serve client ## what docs/tutorial-clinic.md needs: an environment, and the browser client
+tutorial: $(VENV)/.installed-serve client ## what docs/tutorials/clinic.md needs: an environment, and the browser client
 
 clinic: tutorial ## that tutorial in one terminal: roles, the clinic's page, the dashboard
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" examples/clinic/run

@@ -1,4 +1,4 @@
-"""The everyday jobs read as `docs/quickstart.md` shows them."""
+"""The everyday jobs read as `docs/tutorials/quickstart.md` shows them."""
 
 from __future__ import annotations
 

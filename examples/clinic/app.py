@@ -1,7 +1,7 @@
 """The clinic's own server: it serves the page, knows who is signed in, and gets tickets for their patients.
 
 It has the registrar's token, which no page may have. It sees who takes part, and nothing of what is reported: the page
-acts and reports by itself, with the browser client, to the task's analyzer and shuffler. See docs/tutorial-clinic.md.
+acts and reports by itself, with the browser client, to the task's analyzer and shuffler. See docs/tutorials/clinic.md.
 
     python examples/clinic/app.py --task clinic
 """

@@ -1,4 +1,4 @@
-"""The tutorial docs/tutorial-clinic.md, as a newcomer follows it: its commands, its clicks, and the dashboard beside.
+"""The tutorial docs/tutorials/clinic.md, as a newcomer follows it: its commands, its clicks, and the dashboard beside.
 
 What differs from the page: the environment is there already, all ports are free ones, and examples/ is a copy.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-PAGE = (ROOT / "docs" / "tutorial-clinic.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "tutorials" / "clinic.md").read_text("utf-8")
 COMMANDS = re.findall(r"^\$ (.*)$", "\n".join(re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)), re.MULTILINE)
 DONE = ["make tutorial", ". .venv/bin/activate"]  # `make test-browser` has done as much
 SERVED = ("bandanna serve all", "bandanna dashboard", "python examples/clinic/app.py")

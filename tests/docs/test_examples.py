@@ -50,9 +50,11 @@ LONG = {  # steps that take a second and more, by words in them, whose like othe
         "--calibration paper",
         "audit LinUCB-JDP",
     ),
-    "docs/choosing-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/reference/cli.md
+    "docs/how-to/choose-epsilon.md": ("bandanna calibrate", "plan --dim"),  # as all below in docs/reference/cli.md
+    "docs/how-to/choose-privacy-model.md": ("bandanna plan",),
+    "docs/how-to/choose-policy.md": ("bandanna plan",),
     "docs/simulation.md": ("bandanna demo",),
-    "README.md": ("bandanna demo", "bandanna plan", "bandanna calibrate"),
+    "README.md": ("bandanna demo", "bandanna plan"),
 }
 
 FENCE = re.compile(

@@ -21,7 +21,7 @@ from bandanna.deployment.task.document import Secrets, Task
 
 ROOT = Path(__file__).parents[2]
 CLINIC = ROOT / "examples" / "clinic"
-TUTORIAL = (ROOT / "docs" / "tutorial-clinic.md").read_text("utf-8")
+TUTORIAL = (ROOT / "docs" / "tutorials" / "clinic.md").read_text("utf-8")
 TICKET = {"slot": "s", "collector": "k", "helper": "h", "epoch": 3}
 
 
