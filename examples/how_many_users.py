@@ -1,7 +1,7 @@
 """How many users, which epsilon, whom to trust: regret of LinTS as a share of random play's, computed.
 
-The table of docs/how-to/choose-policy.md, for 20 arms with 5 features that are fresh for each user; change DIM and ARMS to yours.
-It takes some minutes.
+The table of docs/how-to/choose-policy.md, for 20 arms with 5 features that are fresh for each user. Change DIM and ARMS
+to yours. It takes some minutes.
 
     python examples/how_many_users.py
 """
