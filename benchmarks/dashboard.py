@@ -40,7 +40,7 @@ class Task:
         from bandanna.deployment.registrar_service import make_notary
         from bandanna.deployment.task.creation import create_task
         from bandanna.privacy.stores.database import LEDGER_SCHEMA
-        from bandanna.storage.database.schema import open_database
+        from bandanna.storage.database.base import open_database
 
         arms = {f"arm {place}": [place / 10, 1 - place / 10, 0.3, 0.1, 1.0] for place in range(10)}
         policy = {"dim": 5, "intercept": True, "batch": 200, "horizon": 200 * (MANY + 9), "epsilon": 1.0, "delta": 1e-5}

@@ -653,7 +653,7 @@ def test_what_is_configured_is_still_quoted() -> None:
         bd.LinUCB(dim=3, horizon=0.5, privacy=PRIVACY)
     with pytest.raises(InvalidArgument, match=r"target must be .*the arms a, b.*, got 'arm:c'"):
         bd.ope.snips(LOG, "arm:c")
-    with pytest.raises(InvalidArgument, match=r"reward must be column 1 has a similar name.*, got 'rewards'"):
+    with pytest.raises(InvalidArgument, match=r"reward must be .*, got .rewards.\. Column 1 has a similar name"):
         bd.Log.from_frame(PLAIN, arm="arm", reward="rewards", propensity="p")
 
 
@@ -667,7 +667,7 @@ def test_what_is_configured_is_still_quoted() -> None:
 )  # fmt: skip
 def test_a_value_is_described_by_type_and_shape(value: Any, told: str) -> None:
     error = InvalidStatistic("reward", value, "a number")
-    assert (str(error), error.value) == (f"reward must be a number.*, got {told}", told)
+    assert (str(error), error.value) == (f"reward must be a number, got {told}", told)
     assert type(error.value) is ValueSummary
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.value, type(again.value)) == (str(error), told, ValueSummary)

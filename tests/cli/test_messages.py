@@ -43,9 +43,9 @@ MISTAKES = {  # of somebody who has read a page of the docs
     "evaluate ok.toml --target uniform": "ok.toml, line 3, row 0: 1 of 2 values; a CSV file begins with a line of",
     "evaluate log.csv --target my.agnt": "there is no such file; did you mean 'my.agent'? a target is",
     "evaluate log.csv --target unifrom": "there is no such file; did you mean 'uniform'? a target is",
-    "evaluate log.csv --target my.agent.journal": "is not a save of an agent: it is the journal of my.agent",
-    "evaluate log.csv --target binary.csv": "binary.csv is not a save of an agent: it is no text",
-    "evaluate log.csv --target ok.toml": "ok.toml is not a save of an agent: its first line says something else",
+    "evaluate log.csv --target my.agent.journal": "is not a saved agent: it is the journal of my.agent",
+    "evaluate log.csv --target binary.csv": "binary.csv is not a saved agent: it is not a text file",
+    "evaluate log.csv --target ok.toml": "ok.toml is not a saved agent: its first line is not the header of one",
     "study acgt175": "acgt175 is neither a file nor a data set of `bandanna datasets`: did you mean 'actg175'?",
     "study .": "path must be the path of a file, not of a folder.*, got '.'",  # not --path, which was not given
     f"{STUDY} --propensity q --algorithms LinTS --trust central": "--floor is missing: the least probability of any",

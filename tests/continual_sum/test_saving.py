@@ -227,7 +227,7 @@ def test_the_files(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(save)
     with pytest.raises(BandannaError, match="symbolic link"):
         counter.save(tmp_path / "link")
-    with pytest.raises(BandannaError, match="not a save of an agent"):
+    with pytest.raises(BandannaError, match="not a saved agent"):
         bd.Agent.load(save)
     sql = sqlite3.connect(f"{save}.journal", isolation_level=None)
     sql.execute("update members set member = 'nobody' where entry = 1")

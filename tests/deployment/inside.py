@@ -38,7 +38,7 @@ from bandanna.device.arm_sets import FixedArmSet
 from bandanna.errors import BandannaError
 from bandanna.policies.base import Policy
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 _ROLES = ("analyzer", "shuffler", "helper", "registrar")
 

@@ -20,7 +20,7 @@ from bandanna.deployment.registrar_service import make_registrar
 from bandanna.deployment.task.description import visibility_table
 from bandanna.errors import BandannaError
 from bandanna.protocols.factory import make_mixer_encoding
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from .helper.parties import Users, give, helper, opened, receipt, streamed
 from .inside import Inside, a_task

@@ -11,7 +11,7 @@ from typing import Any
 from bandanna.privacy.events import Event
 from bandanna.privacy.stores.base import LedgerEntry, LedgerStore, Result
 from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..postgres import server
 

@@ -19,8 +19,7 @@ from bandanna.privacy.events import EVENTS, CompositionEvent, GaussianEvent
 from bandanna.privacy.ledger import Ledger
 from bandanna.privacy.stores.base import LedgerEntry
 from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 from bandanna.storage.encoding import Encoding
 
 from ..nursery import nursery
@@ -186,7 +185,7 @@ from bandanna.privacy.budgets import ApproxDP
 from bandanna.privacy.events import GaussianEvent
 from bandanna.privacy.ledger import Ledger
 from bandanna.privacy.stores.database import LEDGER_SCHEMA, TransactionStore
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 database = open_database(sys.argv[1], role="analyzer", schema=LEDGER_SCHEMA + sys.argv[2])
 with database.transaction() as transaction:

@@ -35,7 +35,7 @@ from bandanna.deployment.shuffler_service import build_shuffler
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
 from bandanna.protocols.factory import make_mixer_encoding
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..deployment.inside import a_task, headers_of, shown
 from ..nursery import Child, nursery

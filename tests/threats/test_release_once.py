@@ -32,7 +32,7 @@ from bandanna.deployment.messages.publication import (
 )
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..client.town import Town as Devices
 from ..deployment.faults.machine import check_history, task_of

@@ -46,7 +46,7 @@ from bandanna.device.noise import SecureNoise
 from bandanna.errors import BandannaError
 from bandanna.numeric.rng import SecureRandomness
 from bandanna.protocols.factory import make_mixer_encoding, mix_messages
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..deployment.inside import Inside, a_task
 from ..deployment.served import Served

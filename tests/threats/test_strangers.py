@@ -23,8 +23,7 @@ from bandanna.deployment.http.metrics import EventLog
 from bandanna.deployment.http.requests import json_response
 from bandanna.deployment.messages.canonical import dumps, sign
 from bandanna.deployment.task.document import Secrets
-from bandanna.storage.database.base import StorageError
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import StorageError, open_database
 from bandanna.storage.database.sqlite import SQLiteDatabase
 
 from ..deployment.serving.running import ADMIN, Running, rest, running

@@ -13,7 +13,7 @@ from bandanna.deployment.helper import JobRefused
 from bandanna.deployment.messages.canonical import dumps, loads, sign, signing_key
 from bandanna.errors import BandannaError, Unreadable
 from bandanna.protocols.factory import make_mixer_encoding
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..deployment.faults.people import People
 from ..deployment.faults.test_points import begun, finish

@@ -19,8 +19,7 @@ from bandanna.deployment.messages import canonical
 from bandanna.deployment.messages.canonical import make_tls_context, sign
 from bandanna.deployment.messages.tickets import HELPER
 from bandanna.errors import MissingExtra, Unreadable
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 if TYPE_CHECKING:
     import httpx

@@ -15,8 +15,7 @@ from bandanna.deployment.messages.canonical import sign
 from bandanna.deployment.messages.tickets import COLLECTOR, HELPER
 from bandanna.deployment.registrar import MOST, SCHEMA, Notary, Registrar
 from bandanna.errors import InvalidArgument
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 if TYPE_CHECKING:
     from starlette.requests import Request

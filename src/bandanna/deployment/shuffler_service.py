@@ -20,7 +20,7 @@ from bandanna.deployment.shuffler import Shuffler
 from bandanna.deployment.task.document import Secrets, Task, check_announced
 from bandanna.deployment.task.query_plan import first_batches
 from bandanna.device.noise import SecureNoise
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 
 def build_shuffler(task: Task, secrets: Secrets, *, database: str, log: EventLog, verify_tls: Any = True) -> Any:

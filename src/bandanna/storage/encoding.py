@@ -31,13 +31,11 @@ _registered: list[str] = []  # every name, as often as a class took it
 
 
 def check_fields(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass, each of its declared type; raise ValueError for a wrong type or a foreign
-    field.
+    """Return the fields of a dataclass with their declared types; raise ValueError for a wrong type or unknown field.
 
-    A whole number given as a float, as 20.0, becomes an integer; a number where an array belongs becomes an array
-    without axes.
+    A float such as 20.0 becomes an integer, and a number an array without axes, where the field declares one.
     """
-    hints, made = _hints(kind), {}
+    hints, made = _find_hints(kind), {}
     for name, value in parts.items():
         if name not in hints:
             raise ValueError(f"{kind.__name__} has no field {name[:40]!r}")
@@ -45,19 +43,22 @@ def check_fields(kind: type, parts: Mapping[str, Any]) -> dict[str, Any]:
         whole = hint is int and type(value) is float and value.is_integer()
         made[name] = int(value) if whole else value
         if not matches_type(made[name], hint):
-            raise ValueError(f"{kind.__name__}.{name} is a {type(value).__name__}, which is not what belongs there")
+            raise ValueError(f"{kind.__name__}.{name} has the wrong type, {type(value).__name__}")
         if typing.get_origin(hint) is np.ndarray:
             made[name] = np.asarray(value)
     return made
 
 
 def matches_type(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type. Truth values are no numbers; whole numbers are floats too."""
+    """Return whether a value has a declared type. A bool is not a number, and an int is a float too."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return any(matches_type(value, one) for one in inside)
     if origin is np.ndarray:
-        return _fits_array(value, typing.get_args(inside[1])[0])
+        number = typing.get_args(inside[1])[0]
+        if type(value) in (bool, int, float):  # an array without axes is written as a number
+            return bool(np.asarray(value).dtype == number)
+        return isinstance(value, np.ndarray) and value.dtype == number
     if origin is tuple and inside[-1] is Ellipsis:
         return isinstance(value, tuple) and all(matches_type(part, inside[0]) for part in value)
     if origin is tuple:
@@ -73,15 +74,22 @@ def matches_type(value: Any, hint: Any) -> bool:
     return hint is Any or isinstance(value, type(None) if hint is None else hint)
 
 
-def _fits_array(value: Any, number: Any) -> bool:
-    """Return whether numbers are of the declared kind; an array without axes is written as a number."""
-    if type(value) in (bool, int, float):
-        return bool(np.asarray(value).dtype == number)
-    return isinstance(value, np.ndarray) and value.dtype == number
-
-
 def stored_as(name: str) -> Callable[[Kind], Kind]:
-    """Give a class the name under which its values are saved and sent; a subclass needs a name of its own.
+    """Return a decorator that gives a class the name under which its values are saved and sent.
+
+    The name is part of the format of files and messages, so it stays when the class or its module is renamed. A
+    subclass needs a name of its own. A class that is defined again in the same module, as in a notebook, replaces its
+    earlier definition.
+
+    Parameters
+    ----------
+    name
+        The name: letters and digits that begin with a capital.
+
+    Returns
+    -------
+    Callable[[type], type]
+        The decorator. It returns the class.
 
     >>> from dataclasses import dataclass
     >>> @stored_as("Tally")
@@ -90,9 +98,6 @@ def stored_as(name: str) -> Callable[[Kind], Kind]:
     ...     total: int
     >>> find_stored_name(Tally)
     'Tally'
-
-    The name is part of the format of files and messages, so it stays when the class or its module is renamed. A class
-    that is defined again in the same module, as in a notebook, replaces its earlier definition.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidArgument("name", name, 'letters and digits that begin with a capital, as in "LinTSState"')
@@ -100,7 +105,7 @@ def stored_as(name: str) -> Callable[[Kind], Kind]:
     def named(kind: Kind) -> Kind:
         other = _KINDS.get(name)
         if other is not None and not _replaces(kind, other):
-            raise InvalidArgument("name", name, f"a name that is not taken: {_describe_location(other)} has this one")
+            raise InvalidArgument("name", name, "a name that is not taken", f"{_describe_location(other)} has this one")
         kind._stored_as = name  # type: ignore[attr-defined]
         _KINDS[name] = kind
         _registered.append(name)
@@ -115,7 +120,7 @@ def has_name(kind: type) -> bool:
 
 
 def find_stored_name(kind: type) -> str:
-    """Return the name that `stored_as` gave to a class, or raise an error that says how to give one."""
+    """Return the name that `stored_as` gave to a class; the error of a class without one says how to give it."""
     if not has_name(kind):
         name = kind.__name__.strip("_")
         raise BandannaError(
@@ -131,61 +136,61 @@ def index_by_stored_name(*kinds: type) -> dict[str, type]:
 
 
 def count_registrations() -> int:
-    """Return how often `stored_as` has named a class. When it has grown, caches over all classes are out of date."""
+    """Return how often `stored_as` has named a class; caches over all classes are valid for one such count."""
     return len(_registered)
 
 
 def dataclasses_in(*hints: Any) -> dict[str, type]:
-    """Return the dataclasses that values of declared types are made of, by their stored names.
+    """Return the dataclasses that values of declared types consist of, by their stored names.
 
-    A declared dataclass without a name is refused. A subclass without one is left out, and refused when it is encoded.
+    A declared dataclass without a name is refused. A subclass without one is left out, and refused by `Encoding`.
 
     >>> from bandanna.device.domain import Estimate
     >>> sorted(dataclasses_in(tuple[Estimate, ...], float | None))
     ['Estimate']
     """
-    seen = set[type]()
+    visited = set[type]()
     return index_by_stored_name(
-        *(each for hint in hints for part in _iterate_types(hint) for each in _iterate_dataclasses(part, seen))
+        *(each for hint in hints for part in _iterate_types(hint) for each in _iterate_dataclasses(part, visited))
     )
 
 
 def _replaces(kind: type, other: type) -> bool:
-    """Return whether a class is a later definition of another one: in the same module, or in a script or notebook.
-
-    A script is `__main__`, `__mp_main__` in the workers that it starts, and has its own name when it is imported.
-    """
+    """Return whether a class is a later definition of another one, in the same module or in a script or notebook."""
     modules = {kind.__module__, other.__module__}
-    return kind.__qualname__ == other.__qualname__ and (
-        len(modules) == 1 or bool(modules & {"__main__", "__mp_main__"})
-    )
+    same_module = len(modules) == 1 or bool(modules & {"__main__", "__mp_main__"})  # a script, and in its workers
+    return kind.__qualname__ == other.__qualname__ and same_module
 
 
 def _describe_location(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _iterate_dataclasses(kind: type, seen: set[type]) -> Iterator[type]:
-    """Yield the dataclasses in a type, in their fields and among their subclasses; each once, noted in `seen`."""
-    if kind in seen:
+def _iterate_dataclasses(kind: type, visited: set[type]) -> Iterator[type]:
+    """Yield the dataclasses in a type, in its fields and among its subclasses; each once, noted in `visited`."""
+    if kind in visited:
         return
-    seen.add(kind)
+    visited.add(kind)
     if is_dataclass(kind) and not isabstract(kind):
         yield kind
-    made_from: list[type] = [] if kind.__module__ == "builtins" else kind.__subclasses__()
-    for part in (*_parts(kind), *filter(_is_stored, made_from)):
-        yield from _iterate_dataclasses(part, seen)
+    subclasses: list[type] = [] if kind.__module__ == "builtins" else kind.__subclasses__()
+    for part in (*_parts(kind), *filter(_can_be_stored, subclasses)):
+        yield from _iterate_dataclasses(part, visited)
 
 
-def _is_stored(kind: type) -> bool:
-    """Return whether a subclass's values may be stored: its stored name is still its own, or it is abstract."""
+def _can_be_stored(kind: type) -> bool:
+    """Return whether a subclass is abstract, or still has its stored name to itself."""
     return isabstract(kind) or (has_name(kind) and _KINDS.get(find_stored_name(kind)) is kind)
 
 
 @lru_cache(maxsize=1024)
 def _parts(kind: type) -> tuple[type, ...]:
     """Return the declared types of a dataclass's fields."""
-    return tuple(part for hint in _hints(kind).values() for part in _iterate_types(hint)) if is_dataclass(kind) else ()
+    return (
+        tuple(part for hint in _find_hints(kind).values() for part in _iterate_types(hint))
+        if is_dataclass(kind)
+        else ()
+    )
 
 
 def _iterate_types(hint: Any) -> Iterator[type]:
@@ -198,7 +203,7 @@ def _iterate_types(hint: Any) -> Iterator[type]:
 
 
 @lru_cache(maxsize=256)
-def _hints(kind: type) -> dict[str, Any]:
+def _find_hints(kind: type) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     return {field.name: hints[field.name] for field in fields(kind) if field.init}
 
@@ -206,22 +211,22 @@ def _hints(kind: type) -> dict[str, Any]:
 # Values as JSON
 
 
-Parts = dict[str, Any]
-
-DEPTH = 40  # values inside values; what we write stays below 20
+DEPTH = 40  # most levels of nested values; written values have fewer than 20
 _DTYPE = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[248]|<c(8|16)")
 _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 class Encoding:
-    """Turns values into JSON and back; knows only the dataclasses that it was given by name.
+    """JSON of values, and the values of JSON. Of dataclasses, only those that it was given are written or read.
 
-    None, bool, int, str, finite float, list       as they are
-    infinities and NaN                             {"float": "inf"}
-    tuple                                          {"tuple": [...]}
-    dict                                           {"dict": [[key, value], ...]}
-    array                                          {"array": dtype, "shape": [...], "data": base64}
-    a dataclass                                    {"kind": name, "fields": {...}}
+    None, bool, int, str, finite floats and lists are written as they are; others as objects: `{"float": "inf"}`,
+    `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`, `{"array": dtype, "shape": [...], "data": base64}` and
+    `{"kind": name, "fields": {...}}` for a dataclass.
+
+    Parameters
+    ----------
+    kinds
+        The dataclasses by their stored names.
     """
 
     def __init__(self, kinds: Mapping[str, type]) -> None:
@@ -229,15 +234,20 @@ class Encoding:
         self._names = {kind: name for name, kind in kinds.items()}
 
     def dumps(self, value: Any) -> str:
-        """Return one line of JSON."""
+        """Return a value as one line of JSON."""
         return json.dumps(self.encode(value), allow_nan=False, separators=(",", ":"))
 
     def loads(self, text: str | bytes) -> Any:
         """Return the value of a line of JSON; raise Unreadable if `dumps` would not write it."""
         try:
-            plain = json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant, parse_float=_finite)
+            plain = json.loads(
+                text,
+                object_pairs_hook=lambda pairs: dict(_check_unique_keys(pairs)),
+                parse_constant=_refuse_constant,
+                parse_float=_read_finite,
+            )
             return self._decode(plain, DEPTH)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # which holds the line
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:  # the error holds the line
             raise_without_context(Unreadable(f"not a line of JSON: {describe_json_error(error)}"))
         except (RecursionError, TypeError, ValueError) as error:
             raise_without_context(Unreadable(str(error)))
@@ -254,14 +264,23 @@ class Encoding:
         if isinstance(value, int | np.integer):
             return int(value)
         if isinstance(value, np.ndarray):
-            return _array(value)
+            return _encode_array(value)
         if isinstance(value, tuple):
             return {"tuple": [self.encode(part) for part in value]}
         if isinstance(value, list):
             return [self.encode(part) for part in value]
         if isinstance(value, dict):
             return {"dict": [[self.encode(key), self.encode(part)] for key, part in value.items()]}
-        return self._known(value)
+        name = self._names.get(type(value))
+        if name is None:
+            if is_dataclass(value) and not isinstance(value, type):
+                find_stored_name(type(value))  # raises the error that says how to give a name
+            allowed = ", ".join(("a number, text, array, list, tuple, dictionary", *self._kinds))
+            raise InvalidArgument("value to store", type(value).__name__, allowed)
+        parts = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        for key, part in parts.items():  # whether a number or an array without axes depends on how it was computed
+            parts[key] = self.encode(part[()] if isinstance(part, np.ndarray) and not part.ndim else part)
+        return {"kind": name, "fields": parts}
 
     def _decode(self, plain: Any, depth: int) -> Any:
         if not isinstance(plain, list | dict):
@@ -272,64 +291,43 @@ class Encoding:
             return [self._decode(part, depth - 1) for part in plain]
         match tuple(plain):
             case ("float",):
-                return _SPECIAL[_one_of(plain["float"], _SPECIAL)]
+                return _SPECIAL[_check_name(plain["float"], _SPECIAL)]
             case ("tuple",):
-                return tuple(self._decode(_expect_type(list, plain["tuple"]), depth - 1))
+                return tuple(self._decode(_check_type(list, plain["tuple"]), depth - 1))
             case ("dict",):
-                pairs = [
-                    self._decode(_expect_type(list, pair), depth - 1) for pair in _expect_type(list, plain["dict"])
-                ]
+                pairs = [self._decode(_check_type(list, pair), depth - 1) for pair in _check_type(list, plain["dict"])]
                 return dict(_check_unique_keys(pairs))
             case ("array", "shape", "data"):
-                return _read_array(plain["array"], plain["shape"], plain["data"])
+                return _decode_array(plain["array"], plain["shape"], plain["data"])
             case ("kind", "fields"):
-                parts = {
-                    name: self._decode(part, depth - 1) for name, part in _expect_type(dict, plain["fields"]).items()
-                }
-                return self._made(_one_of(plain["kind"], self._kinds), parts)
+                content = _check_type(dict, plain["fields"])
+                parts = {name: self._decode(part, depth - 1) for name, part in content.items()}
+                name = _check_name(plain["kind"], self._kinds)
+                try:
+                    return self._kinds[name](**check_fields(self._kinds[name], parts))
+                except Exception as error:  # a constructor may raise anything
+                    raise ValueError(f"{name}: {str(error) or type(error).__name__}") from error
         raise ValueError("an object whose keys are not those of a value")
 
-    def _made(self, name: str, parts: Parts) -> Any:
-        """Build one dataclass value; if its constructor refuses the fields, they are unreadable."""
-        kind = self._kinds[name]
-        try:
-            return kind(**check_fields(kind, parts))
-        except Exception as error:
-            raise ValueError(f"{name}: {str(error) or type(error).__name__}") from error
 
-    def _known(self, value: Any) -> dict[str, Any]:
-        name = self._names.get(type(value))
-        if name is None:
-            if is_dataclass(value) and not isinstance(value, type):
-                find_stored_name(type(value))  # which says how to give a name
-            allowed = "numbers, texts, arrays, lists, tuples, dictionaries, " + ", ".join(self._kinds)
-            raise InvalidArgument("value to store", type(value).__name__, allowed)
-        parts = {field.name: self.encode(_plain(getattr(value, field.name))) for field in fields(value) if field.init}
-        return {"kind": name, "fields": parts}
-
-
-def _plain(value: Any) -> Any:
-    """Return an array without axes as a number: which of both it is depends on how it was computed."""
-    return value[()] if isinstance(value, np.ndarray) and not value.ndim else value
-
-
-def _array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
-    if value.dtype.kind not in "biufc":
-        raise InvalidArgument("value to store", f"array of dtype {value.dtype}", "arrays of numbers")
-    portable = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
+def _encode_array(value: np.ndarray[Any, Any]) -> dict[str, Any]:
+    portable = value
+    if value.dtype.kind in "biufc":
+        portable = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
     if not _DTYPE.fullmatch(portable.dtype.str):
-        raise InvalidArgument("value to store", f"array of dtype {value.dtype}", "arrays of at most 64 bits a number")
+        allowed = "an array of numbers of at most 64 bits, or 128 bits for complex numbers"
+        raise InvalidArgument("value to store", f"array of dtype {value.dtype}", allowed)
     data = base64.b64encode(portable.tobytes()).decode("ascii")
     return {"array": portable.dtype.str, "shape": list(value.shape), "data": data}
 
 
-def _read_array(dtype: Any, shape: Any, data: Any) -> np.ndarray[Any, Any]:
+def _decode_array(dtype: Any, shape: Any, data: Any) -> np.ndarray[Any, Any]:
     """Return an array exactly as large as its data: a false shape allocates no memory."""
     if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
-        raise ValueError("an array of a type that is not written here")
-    if len(_expect_type(list, shape)) > 32 or not all(type(length) is int and length >= 0 for length in shape):
+        raise ValueError("an array of an unknown type")
+    if len(_check_type(list, shape)) > 32 or not all(type(length) is int and length >= 0 for length in shape):
         raise ValueError("an array whose shape is not a list of whole numbers >= 0")
-    content = base64.b64decode(_expect_type(str, data), validate=True)
+    content = base64.b64decode(_check_type(str, data), validate=True)
     if math.prod(shape) * np.dtype(dtype).itemsize != len(content):
         raise ValueError(f"an array of shape {shape} with {len(content)} bytes of data")
     array = np.frombuffer(content, dtype=dtype).reshape(shape).copy()
@@ -338,33 +336,29 @@ def _read_array(dtype: Any, shape: Any, data: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return dict(_check_unique_keys(pairs))
-
-
 def _check_unique_keys(pairs: list[Any]) -> list[Any]:
     """Return pairs of keys, each once, and values."""
     if not all(len(pair) == 2 for pair in pairs) or len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a dictionary with a key that stands there twice, or without its value")
+        raise ValueError("a dictionary with a repeated key, or with a key without its value")
     return pairs
 
 
-def _expect_type(kind: type, value: Any) -> Any:
+def _check_type(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise ValueError(f"a {type(value).__name__} where a {kind.__name__} belongs")
     return value
 
 
-def _one_of(name: Any, names: Mapping[str, Any]) -> str:
+def _check_name(name: Any, names: Mapping[str, Any]) -> str:
     if not isinstance(name, str) or name not in names:
         raise ValueError(f"{str(name)[:40]!r} is not the name of a known value")
     return name
 
 
-def _finite(text: str) -> float:
+def _read_finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("a number beyond the floats")
+        raise ValueError("a number that is too large for a float")
     return number
 
 
@@ -390,16 +384,13 @@ def is_hex(text: Any, length: int) -> bool:
 
 
 def check_source(source: Any) -> None:
-    """Refuse a state that NumPy's generator of seeded noise cannot have."""
-    check_readable(
-        matches_type(source, dict[str, Any]) and source.get("bit_generator") == "PCG64", "an unknown generator"
-    )
+    """Raise Unreadable for a state that NumPy's generator of seeded noise cannot have."""
+    known = matches_type(source, dict[str, Any]) and source.get("bit_generator") == "PCG64"
+    check_readable(known, "an unknown generator")
     check_readable(set(source) == {"bit_generator", "state", "has_uint32", "uinteger"}, "a generator without its parts")
-    inner = source["state"]
-    check_readable(
-        matches_type(inner, dict[str, int]) and set(inner) == {"state", "inc"}, "a generator without its state"
-    )
-    bounds = (inner["state"], 128), (inner["inc"], 128), (source["has_uint32"], 1), (source["uinteger"], 32)
-    check_readable(
-        all(type(number) is int and 0 <= number < 1 << bits for number, bits in bounds), "a generator out of range"
-    )
+    state = source["state"]
+    known = matches_type(state, dict[str, int]) and set(state) == {"state", "inc"}
+    check_readable(known, "a generator without its state")
+    bounds = (state["state"], 128), (state["inc"], 128), (source["has_uint32"], 1), (source["uinteger"], 32)
+    fits = all(type(number) is int and 0 <= number < 1 << bits for number, bits in bounds)
+    check_readable(fits, "a generator out of range")

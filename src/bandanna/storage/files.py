@@ -1,8 +1,7 @@
-"""Files that are written completely or not at all: private files, results, and save files with a checksum."""
+"""Files that are written atomically: private files, results, and save files with a checksum."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -12,7 +11,7 @@ import secrets
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -28,11 +27,12 @@ from bandanna.storage.encoding import Encoding
 if sys.platform != "win32":
     import fcntl
 
-LARGEST_FILE = 1 << 30  # bytes: no file that we write is larger, and no larger one is read
+LARGEST_FILE = 1 << 30  # bytes of the largest file that is written or read
 
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # a named pipe would wait for a writer
 _RENAMES_OPEN = os.name == "posix"  # elsewhere, an open file can be neither renamed nor removed
+_FILE_TYPES = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe"}
 
 
 def write_private_file(path: Path, text: str) -> None:
@@ -51,20 +51,20 @@ def write_private_file(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
             if _RENAMES_OPEN:
-                os.replace(beside, path)  # while it is claimed
+                os.replace(beside, path)  # while it is locked
         if not _RENAMES_OPEN:
             os.replace(beside, path)
         _sync_folder(path.absolute().parent)
     except OSError as error:
         raise BandannaError(f"{path} cannot be written: {error.strerror or error}") from error
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             beside.unlink()
 
 
 def read_private_file(path: Path) -> bytes:
-    """Return the contents of a regular file, after its mode was corrected."""
-    handle = _open_private(path, os.O_RDONLY)
+    """Correct the mode of a regular file and return its contents."""
+    handle = _open_private(path)
     with open(handle, "rb") as file:
         try:
             size = os.fstat(handle).st_size
@@ -77,72 +77,70 @@ def read_private_file(path: Path) -> bytes:
 
 def create_private_file(path: Path) -> None:
     """Create an empty file that only its owner can read, unless it exists."""
-    with contextlib.suppress(FileExistsError):
+    with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _NO_LINKS, 0o600))
 
 
 def secure_private_file(path: Path) -> bool:
     """Refuse a file that is not regular, correct its mode, and return whether it can be written in place.
 
-    It is not opened unless its mode is wrong: when a process closes any handle of a file, it loses all its locks on the
-    file (POSIX), and a transaction of another thread would lose its own.
+    The file is opened only if its mode is wrong: a process that closes any handle of a file loses all its locks on the
+    file (POSIX), and with them the transaction of another thread.
     """
     check_regular_file(path)
     if os.name == "posix" and stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
-        os.close(_open_private(path, os.O_RDONLY))
+        os.close(_open_private(path))
     return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 
 def check_regular_file(path: Path) -> None:
-    """Refuse to replace a link, folder, pipe or device."""
+    """Raise BandannaError if a path exists and is a link, folder, pipe or device."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return
     except OSError as error:
         raise BandannaError(f"{path} cannot be used: {error.strerror or error}") from error
-    if not stat.S_ISREG(found.st_mode):
-        raise BandannaError(f"{path} is {_describe_file_type(found.st_mode)}: only a regular file is read or replaced")
+    _check_regular_mode(path, found.st_mode)
+
+
+def _check_regular_mode(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        kind = _FILE_TYPES.get(stat.S_IFMT(mode), "a device or a socket")
+        raise BandannaError(f"{path} is {kind}: only a regular file is read or replaced")
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove what interrupted writes of `path` left beside it: it holds raw data."""
-    rest = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
-    with contextlib.suppress(OSError):
-        for name in os.listdir(path.absolute().parent):
-            if rest.fullmatch(name):
-                _remove_unless_locked(path.with_name(name))
-
-
-def _remove_unless_locked(rest: Path) -> None:
-    with contextlib.suppress(OSError):
-        handle = os.open(rest, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
-        try:
-            _lock_handle(handle)  # BlockingIOError: somebody is writing it now
-            rest.unlink()
-        finally:
-            os.close(handle)
+    """Remove the temporary files of interrupted writes of `path`: they hold raw data."""
+    temporary = re.compile(re.escape(f".{path.name}.") + "[0-9a-f]{16}")
+    with suppress(OSError):
+        for name in filter(temporary.fullmatch, os.listdir(path.absolute().parent)):
+            with suppress(OSError):
+                leftover = path.with_name(name)
+                handle = os.open(leftover, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
+                try:
+                    _lock_handle(handle)  # BlockingIOError: another process is writing it now
+                    leftover.unlink()
+                finally:
+                    os.close(handle)
 
 
 def _lock_handle(handle: int) -> None:
-    """Lock the file: while it is open, it is no leftover. On other systems, an open file cannot be removed anyway."""
+    """Lock an open file, so that it is no leftover. On Windows, an open file cannot be removed anyway."""
     if sys.platform != "win32":
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _open_private(path: Path, how: int) -> int:
-    """Return a handle of a regular file that only its owner can read from now on."""
+def _open_private(path: Path) -> int:
+    """Return a handle to read a regular file, which only its owner can read from now on."""
     check_regular_file(path)
     try:
-        handle = os.open(path, how | _NO_LINKS | _NO_WAITING)
+        handle = os.open(path, os.O_RDONLY | _NO_LINKS | _NO_WAITING)
     except OSError as error:
         raise BandannaError(f"{path} cannot be read: {error.strerror or error}") from error
     try:
         found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise BandannaError(
-                f"{path} is {_describe_file_type(found.st_mode)}: only a regular file is read or replaced"
-            )
+        _check_regular_mode(path, found.st_mode)
         _restrict_mode(path, handle, found)
     except BaseException:
         os.close(handle)
@@ -155,24 +153,18 @@ def _restrict_mode(path: Path, handle: int, found: os.stat_result) -> None:
         return
     if found.st_uid != os.geteuid():
         mode = f"{stat.S_IMODE(found.st_mode):04o}"
-        raise BandannaError(f"{path} belongs to another user and has mode {mode}; allowed is 0600: others may see it")
+        raise BandannaError(f"{path} belongs to another user and has mode {mode}: ask its owner for mode 0600")
     try:
         os.fchmod(handle, 0o600)
     except OSError as error:
-        if error.errno != errno.EROFS:  # in a read-only place nothing can be repaired, and nothing is added
-            raise BandannaError(
-                f"{path} is open to others, and its mode cannot be changed: {error.strerror}"
-            ) from error
-
-
-def _describe_file_type(mode: int) -> str:
-    kinds = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe"}
-    return kinds.get(stat.S_IFMT(mode), "a device or a socket")
+        if error.errno != errno.EROFS:  # on a read-only disk nothing can be repaired, and nothing is added
+            text = f"{path} is open to others, and its mode cannot be changed: {error.strerror}"
+            raise BandannaError(text) from error
 
 
 def _sync_folder(folder: Path) -> None:
     """Make a rename durable, if the system can."""
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -184,7 +176,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> None:
-    """Write a file beside the target and rename it. Everybody may read it; for secrets use `write_private_file`."""
+    """Write a file atomically, readable by all users; for secrets use `write_private_file`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    write
+        Writes the content to the path that it is given, a temporary file in the same folder.
+    """
     target = validation.path("path", path)
     beside = target.with_name(f".{target.name}-{secrets.token_hex(4)}.tmp")
     try:
@@ -193,7 +193,7 @@ def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> 
     except OSError as error:
         raise BandannaError(f"{target} cannot be written: {error.strerror or error}") from error
     finally:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             beside.unlink()
 
 
@@ -204,51 +204,60 @@ def replace_file(path: str | PathLike[str], write: Callable[[Path], object]) -> 
 class SaveFormat:
     """Save files of one kind: a header line with a checksum, and a line of values.
 
-    `noun` names the kind in errors, and with `version` in the file.
+    Parameters
+    ----------
+    noun
+        What is saved, such as "agent". It stands in the header and in errors.
+    version
+        The version of the format.
+    encoding
+        Writes and reads the values.
     """
 
-    noun: str  # "agent"
+    noun: str
     version: int
     encoding: Encoding
 
     def text_of(self, content: dict[str, Any]) -> str:
-        """Return a header line with a checksum, and a line with the content."""
+        """Return the text of a save file."""
         text = self.encoding.dumps(content)
         header = {"format": f"bandanna {self.noun}", "version": self.version, "sha256": _sha256(text)}
         return json.dumps(header) + "\n" + text + "\n"
 
     def read(self, path: Path) -> dict[str, Any]:
-        """Return the content; refuse a damaged or foreign file."""
+        """Return the content of a save file; refuse a damaged file or one of another kind."""
         remove_leftovers(path)
         try:
             first, _, rest = read_private_file(path).decode().partition("\n")
             header = json.loads(first)
             if not isinstance(header, dict) or header.get("format") != f"bandanna {self.noun}":
-                raise ValueError("its first line says something else")
+                raise ValueError("its first line is not the header of one")
         except (RecursionError, ValueError) as error:
-            told = (
-                f"it is the journal of {path.with_suffix('')}"
-                if path.suffix == ".journal"
-                else _describe_header_error(error)
-            )
-            raise_without_context(BandannaError(f"{path} is not a save of {_article(self.noun)}: {told}"))
+            reason = str(error)
+            if path.suffix == ".journal":
+                reason = f"it is the journal of {path.with_suffix('')}"
+            elif isinstance(error, UnicodeDecodeError):
+                reason = "it is not a text file"
+            elif isinstance(error, json.JSONDecodeError):
+                reason = "its first line is not the header of one"
+            raise_without_context(BandannaError(f"{path} is not a saved {self.noun}: {reason}"))
         if header.get("version") != self.version:
-            told = repr(header.get("version"))[:40]
-            raise BandannaError(f"{path} is a save of version {told}; this program reads {self.version}")
+            version = repr(header.get("version"))[:40]
+            raise BandannaError(f"{path} was saved in format {version}; this program reads format {self.version}")
         text = rest.partition("\n")[0]
         if _sha256(text) != header.get("sha256"):
             raise BandannaError(f"{path} is damaged: its checksum does not agree")
         try:
             content = self.encoding.loads(text)
         except BandannaError as error:
-            raise BandannaError(f"{path} holds something that this program does not know: {error}") from error
+            raise BandannaError(f"{path} contains something unknown to this program: {error}") from error
         if not isinstance(content, dict):
-            raise BandannaError(f"{path} holds a {type(content).__name__}, not a save of {_article(self.noun)}")
+            raise BandannaError(f"{path} contains a {type(content).__name__}, not a saved {self.noun}")
         return content
 
     @contextmanager
     def errors_of(self, path: Path) -> Iterator[None]:
-        """Turn any error about a file's content into ours, which names the file."""
+        """Raise any error about the content of a file as a BandannaError that names the file."""
         try:
             yield
         except BandannaError as error:
@@ -256,20 +265,9 @@ class SaveFormat:
                 raise
             raise Unreadable(f"{path} makes no {self.noun}: {error}") from error
         except Exception as error:
-            told = f"its parts do not fit together ({type(error).__name__})"
-            raise_without_context(Unreadable(f"{path} makes no {self.noun}: {told}"))
+            reason = f"its parts do not fit together ({type(error).__name__})"
+            raise_without_context(Unreadable(f"{path} makes no {self.noun}: {reason}"))
 
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _describe_header_error(error: Exception) -> str:
-    """Say why a header line cannot be read, without words of Python."""
-    if isinstance(error, UnicodeDecodeError):
-        return "it is no text"
-    return "its first line says something else" if isinstance(error, json.JSONDecodeError) else str(error)
-
-
-def _article(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

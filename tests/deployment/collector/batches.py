@@ -17,8 +17,7 @@ from bandanna.deployment.messages.canonical import dumps
 from bandanna.deployment.messages.report import FINAL, ReportVerdict, TaggedReport, join_reports
 from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_unused
 from bandanna.deployment.task.query_plan import first_batches
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 KEY, TASK, SLOTS = b"k" * 32, b"t" * 32, 6
 HONEST = bytes(16)  # stands for the tag that a report's fields must have, until it is sent

@@ -32,8 +32,7 @@ from bandanna.deployment.registrar_service import make_notary
 from bandanna.deployment.shuffler import Shuffler
 from bandanna.deployment.task.document import Secrets, Task, check_announced
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
-from bandanna.storage.database.base import Database, StorageError, Transaction
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, StorageError, Transaction, open_database
 
 from ..inside import headers_of, shown
 

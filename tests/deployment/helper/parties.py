@@ -23,8 +23,7 @@ from bandanna.protocols.factory import make_mixer_encoding, mix_messages
 from bandanna.protocols.mixers import Mixer
 from bandanna.protocols.shuffle_binomial import VectorMixer
 from bandanna.protocols.shuffle_bits import BitMixer
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 TASK, TASK_ID, KEY = bytes(range(32)), "the-task", b"k" * 32
 LEADER, LEADER_PUBLIC = signing_key()

@@ -17,7 +17,7 @@ from bandanna.deployment.collector_worker import GroupCommit
 from bandanna.deployment.http.requests import RequestRefused
 from bandanna.deployment.messages.report import FINAL, ZERO, TaggedReport, join_reports
 from bandanna.deployment.messages.tickets import COLLECTOR
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..inside import Inside, a_task
 

@@ -23,7 +23,7 @@ from bandanna.deployment.messages.report import (
 )
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.simulation.environments.linear import LinearContextual
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..inside import Inside, a_task
 

@@ -26,7 +26,7 @@ from bandanna.deployment.messages.report import (
 )
 from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, TicketKeys
 from bandanna.simulation.environments.linear import LinearContextual
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ...drawn import examples
 from ..inside import Inside, a_task

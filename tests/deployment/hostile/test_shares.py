@@ -22,7 +22,7 @@ from bandanna.deployment.task.document import check_announced
 from bandanna.errors import BandannaError
 from bandanna.protocols.factory import make_mixer_encoding
 from bandanna.simulation.environments.linear import LinearContextual
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..inside import a_task
 from .attacked import Attack, Attacked, with_body

@@ -17,7 +17,7 @@ from bandanna.deployment.messages.tickets import COLLECTOR, TicketKeys, prove_un
 from bandanna.deployment.registrar import SCHEMA
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.errors import BandannaError
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 
 from ..served import Served, written
 

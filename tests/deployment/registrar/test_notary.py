@@ -12,8 +12,7 @@ from bandanna.deployment.messages.canonical import dumps, sign, signing_key
 from bandanna.deployment.messages.publication import PublicationPin, is_cosigned
 from bandanna.deployment.registrar import SCHEMA, Notary
 from bandanna.errors import BandannaError
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 from ...postgres import postgres_url  # noqa: F401  # a fixture
 

@@ -19,8 +19,7 @@ from bandanna.deployment.messages.tickets import COLLECTOR, HELPER, encode_label
 from bandanna.deployment.messages.tickets import TicketKeys as Keys
 from bandanna.deployment.registrar import SCHEMA, Registrar
 from bandanna.errors import BandannaError, InvalidArgument
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 from ...drawn import examples
 from ...postgres import postgres_url  # noqa: F401  # a fixture

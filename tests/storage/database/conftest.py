@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 from ...postgres import server
 

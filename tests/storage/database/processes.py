@@ -11,7 +11,7 @@ from typing import Any
 _BEGINNING = """
 import sys
 from bandanna.storage.database.base import Database, StorageError
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import open_database
 from bandanna.errors import BandannaError
 def tell(word):
     print(word, flush=True)

@@ -15,8 +15,7 @@ import psycopg
 import pytest
 
 from bandanna.errors import BandannaError, MissingExtra
-from bandanna.storage.database.base import Database, FencedError, StorageError
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, FencedError, StorageError, open_database
 
 from ...postgres import account, server
 from ...trouble import in_a_fork
@@ -167,7 +166,7 @@ def test_a_server_that_restarts() -> None:
     write(database, "a")
     assert words(database) == ["a"]
     postgres.stop()
-    with pytest.raises(StorageError, match="see that the server runs"):
+    with pytest.raises(StorageError, match="make sure that the server runs"):
         write(database, "b")
     with pytest.raises(StorageError):
         words(database)
@@ -253,7 +252,7 @@ def test_a_read_only_server() -> None:
     name = url.partition("@/")[2].partition("?")[0]
     with psycopg.connect(server().url("postgres"), autocommit=True) as sql:
         sql.execute(f"alter database {name} set default_transaction_read_only = on")
-        with pytest.raises(StorageError, match="it can only be read here"):
+        with pytest.raises(StorageError, match="it is read-only"):
             open_database(url, role="things", schema=TABLE)
         sql.execute(f"alter database {name} reset default_transaction_read_only")
     database = open_database(url, role="things", schema=TABLE)

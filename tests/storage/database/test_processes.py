@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from bandanna.errors import BandannaError
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 from .conftest import TABLE, Opening
 from .processes import running

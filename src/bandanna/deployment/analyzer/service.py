@@ -27,8 +27,7 @@ from bandanna.deployment.messages.publication import HASH, LINKS
 from bandanna.deployment.messages.tickets import COLLECTOR
 from bandanna.deployment.task.document import Secrets, Task
 from bandanna.privacy.stores.database import LEDGER_SCHEMA
-from bandanna.storage.database.base import Database
-from bandanna.storage.database.schema import open_database
+from bandanna.storage.database.base import Database, open_database
 
 _LONGEST = 25.0  # seconds that a request may wait for a newer publication
 _LINES = 1000  # of history, in one answer

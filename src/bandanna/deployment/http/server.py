@@ -208,7 +208,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
     except OSError as error:
         listening.close()
-        raise InvalidArgument("port", port, f"one that is free, and allowed, on {host} ({error.strerror})") from error
+        raise InvalidArgument("port", port, f"a free port on {host} that may be used ({error.strerror})") from error
     return listening
 
 

@@ -1,4 +1,4 @@
-"""The interface of a party's database: transactions of one writer, snapshots of many readers, one serving process.
+"""Databases of roles: transactions of one writer, snapshots of many readers, one serving process; `open_database`.
 
 A serving process holds a claim: a lock, and a generation that only it has. Claiming a database adds 1 to its
 generation, under the lock. A process that was stopped, or whose lock was lost, finds another generation at its next
@@ -11,7 +11,7 @@ keep threads apart, and a transaction that was left open is undone before the ne
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import os
 import re
 import socket
@@ -25,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bandanna import validation
 from bandanna.errors import BandannaError, InvalidArgument
 from bandanna.storage import files
 
@@ -32,16 +33,16 @@ from bandanna.storage import files
 
 
 class StorageError(BandannaError):
-    """The database failed: nothing of the transaction is stored, unless the message says that it may be.
+    """The database failed. Nothing of the transaction is stored, unless the message says that it may be.
 
-    Once the cause is gone, the next transaction works again.
+    Once the cause is removed, the next transaction works again.
     """
 
 
 class FencedError(StorageError):
-    """Another process has taken over the database: this one writes nothing more, and has to end.
+    """Another process has taken over the database, so this one writes nothing more and has to end.
 
-    Its memory may be old, so it must answer nobody. Clients ask again, and reach the process that serves now.
+    Its memory may be old, so it must answer no request. Clients repeat theirs and reach the process that serves now.
     """
 
 
@@ -49,50 +50,44 @@ class FencedError(StorageError):
 
 
 _PARTS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|[?;]|\{\w*\}""")
-_KINDS = frozenset({int, bool, float, str, bytes, type(None)})
-_ALLOWED = "None, text without NUL, bytes, 64-bit integers and floats that are numbers; plain ones, no arrays"
+_TYPES = frozenset({int, bool, float, str, bytes, type(None)})
+_ALLOWED = "None, bytes, a text without NUL and half characters, a 64-bit integer or a float that is not NaN"
 
 
 def split_statements(script: str, types: Mapping[str, str]) -> list[str]:
     """Return the statements of a script, with `{blob}` and others replaced by the dialect's types."""
 
-    def placed(found: re.Match[str]) -> str:
+    def replace_part(found: re.Match[str]) -> str:
         part = found[0]
         if part == ";":
             return "\0"
         if part[0] != "{":
             return "" if part.startswith("--") else part
         if part[1:-1] not in types:
-            raise InvalidArgument("schema", part, "the placeholders " + ", ".join(f"{{{name}}}" for name in types))
+            allowed = "a script with no placeholders but " + ", ".join(f"{{{name}}}" for name in types)
+            raise InvalidArgument("schema", part, allowed)
         return types[part[1:-1]]
 
-    return [one.strip() for one in _PARTS.sub(placed, script).split("\0") if one.strip()]
+    return [statement.strip() for statement in _PARTS.sub(replace_part, script).split("\0") if statement.strip()]
 
 
 @lru_cache(maxsize=512)
 def number_parameters(sql: str) -> str:
     """Return the statement with $1, $2, ... for its question marks; those in texts and names stay."""
-    count = 0
-
-    def placed(found: re.Match[str]) -> str:
-        nonlocal count
-        if found[0] != "?":
-            return found[0]
-        count += 1
-        return f"${count}"
-
-    return _PARTS.sub(placed, sql)
+    numbers = itertools.count(1)
+    return _PARTS.sub(lambda found: f"${next(numbers)}" if found[0] == "?" else found[0], sql)
 
 
 def check_values(values: Sequence[Any]) -> None:
     """Refuse values that some dialect would store as something else."""
     for value in values:
         kind = type(value)
-        if kind not in _KINDS or value != value:  # NaN
-            raise InvalidArgument("value to store", value, _ALLOWED)
-        if kind is int and not -(1 << 63) <= value < 1 << 63:
-            raise InvalidArgument("value to store", value, _ALLOWED)
-        if kind is str and ("\0" in value or _has_lone_surrogate(value)):
+        fits = kind in _TYPES and value == value  # not NaN
+        if kind is int:
+            fits = -(1 << 63) <= value < 1 << 63
+        elif kind is str:  # a lone surrogate has no encoding
+            fits = "\0" not in value and (value.isascii() or value.encode(errors="replace").decode() == value)
+        if not fits:
             raise InvalidArgument("value to store", value, _ALLOWED)
 
 
@@ -107,11 +102,6 @@ def check_rows(rows: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
         elif kinds != {bytes}:
             check_values(column)
     return listed
-
-
-def _has_lone_surrogate(text: str) -> bool:
-    """Return whether a text holds half a character (a lone surrogate), which no encoding has."""
-    return not text.isascii() and text.encode(errors="replace").decode() != text
 
 
 # Transactions and claims
@@ -131,19 +121,9 @@ class DatabaseConnection(ABC):
 
     @abstractmethod
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """Begin a transaction; first undo one that was left open.
+        """Undo a transaction that was left open and begin one, to write alone among all processes or to read.
 
-        Parameters
-        ----------
-        writing
-            Whether to write: alone among all processes.
-        claimed
-            Whether to read the claim as the first statement.
-
-        Returns
-        -------
-        int | None
-            The generation of the claim, if it was read.
+        If `claimed`, the first statement reads the generation of the claim, which is returned.
         """
 
     @abstractmethod
@@ -152,11 +132,11 @@ class DatabaseConnection(ABC):
 
     @abstractmethod
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """Run one statement for each of these rows."""
+        """Run one statement for each row."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit: durable when it returns; undone when it raises, unless the connection is lost."""
+        """Commit durably; undo the transaction if that fails, unless the connection is lost."""
 
     @abstractmethod
     def rollback(self) -> None:
@@ -164,11 +144,11 @@ class DatabaseConnection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close; never raises."""
+        """Close the connection; never raise."""
 
 
 class Transaction:
-    """Statements that are done together or not at all. After one has failed, none of them is done."""
+    """Statements that are executed together or not at all. After one has failed, no more are accepted."""
 
     def __init__(self, link: DatabaseConnection, dialect: str) -> None:
         self.dialect = dialect
@@ -177,26 +157,26 @@ class Transaction:
     def execute(self, sql: str, *values: Any) -> list[Row]:
         """Run one statement with `?` for its values and return all rows. Blobs are bytes."""
         check_values(values)
-        self._usable()
-        try:
+        with self._noting_failure():
             return self._link.execute(sql, values)
-        except StorageError as error:
-            self._failure = str(error)
-            raise
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run the same statement for many rows; `insert into t (a, b) values (?, ?)` is the fastest."""
         listed = check_rows(rows)
-        self._usable()
-        if not listed:
-            return
+        with self._noting_failure():
+            if listed:
+                self._link.many(sql, listed)
+
+    @contextmanager
+    def _noting_failure(self) -> Generator[None]:
+        self._check_usable()
         try:
-            self._link.many(sql, listed)
+            yield
         except StorageError as error:
             self._failure = str(error)
             raise
 
-    def _usable(self) -> None:
+    def _check_usable(self) -> None:
         if self._over:
             raise BandannaError("this transaction is over: begin another one")
         if self._failure:
@@ -204,16 +184,16 @@ class Transaction:
 
 
 class Database(ABC):
-    """The tables of one party; see `open_database`. For many threads of one process; a forked one opens it anew."""
+    """The tables of one role, for many threads of one process; see `open_database`. A forked process opens it anew."""
 
     dialect: ClassVar[str]
     patience: ClassVar[float] = 30.0  # seconds to wait for another process's transaction
-    claiming: ClassVar[float] = 5.0  # seconds to wait until a server has noticed that who served before is dead
+    claiming: ClassVar[float] = 5.0  # seconds to wait until the server has noticed that a serving process is dead
 
     def __init__(self, name: str) -> None:
         self.name = name  # for messages: no password
         self._pid = os.getpid()
-        self._alone, self._owner = threading.Lock(), 0  # who writes
+        self._write_lock, self._owner = threading.Lock(), 0  # the thread that writes
         self._writer: DatabaseConnection | None = None
         self._idle: list[DatabaseConnection] = []  # to read
         self._links: set[DatabaseConnection] = set()  # all of them
@@ -226,7 +206,7 @@ class Database(ABC):
         """Open a new connection."""
 
     @abstractmethod
-    def _take(self) -> None:
+    def _take_lock(self) -> None:
         """Take the lock of the serving process; raise BandannaError if another process has it."""
 
     def claim(self) -> None:
@@ -234,10 +214,10 @@ class Database(ABC):
 
         The generation of the claim grows by 1, so an earlier serving process is fenced, even if it only slept.
         """
-        self._usable("claim")
+        self._check_usable("claim")
         if self.claimed:
             return self.check_claim()
-        self._take()
+        self._take_lock()
         with self.transaction() as rows:
             ((before,),) = rows.execute(SELECT_GENERATION)
             holder = f"{socket.gethostname()} {os.getpid()}"
@@ -257,12 +237,16 @@ class Database(ABC):
         if not self.claimed:
             return
         with self.reading() as rows:
-            self._compare(int(rows.execute(SELECT_GENERATION)[0][0]))
+            self._compare_generation(int(rows.execute(SELECT_GENERATION)[0][0]))
 
-    def _compare(self, generation: int | None) -> None:
+    def _compare_generation(self, generation: int | None) -> None:
         """Fence this process, for good, unless the claim is its own."""
         if generation != self._generation:
             self.fenced = True
+            self._check_fence()
+
+    def _check_fence(self) -> None:
+        if self.fenced:
             raise FencedError(f"{self.name} was taken over by another process: this one has to end")
 
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -270,7 +254,7 @@ class Database(ABC):
         return self._transaction()
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """Begin to read: the database as it was at the first statement; waits for no writer."""
+        """Begin to read the database as it is at the first statement; writers are not waited for."""
         return self._reading()
 
     def scrub(self) -> bool:
@@ -283,78 +267,64 @@ class Database(ABC):
 
     @contextmanager
     def _transaction(self) -> Generator[Transaction]:
-        self._usable("transaction")
-        with self._alone:
+        self._check_usable("transaction")
+        with self._write_lock:
             self._owner = threading.get_ident()
             try:
-                link = self._begun_to_write()
-                yield from self._during(link)
+                # With a claim, a lost connection is not replaced silently, because the process's memory may be old: its
+                # transaction fails, the process reads its memory anew, and the next transaction takes the lock again.
+                if self.claimed and self._writer is not None and self._writer.lost:
+                    raise StorageError(f"{self.name} failed: the session that held the claim was lost; repeat")
+                self._writer = link = self._begin(self._writer, writing=True)
+                yield from self._run(link)
             finally:
                 if self.claimed and self._writer is not None and (self._writer.lost or self.fenced):
-                    self._forget_writer()
+                    link, self._writer = self._writer, None
+                    self._drop(link)
                 self._owner = 0
 
     @contextmanager
     def _reading(self) -> Generator[Transaction]:
-        self._usable("reading")
-        link, whole = None, False
+        self._check_usable("reading")
+        link, reusable = None, False
         try:
             with suppress(IndexError):
                 link = self._idle.pop()
-            link = self._begun(link, writing=False)
+            link = self._begin(link, writing=False)
             try:
-                yield from self._during(link)
+                yield from self._run(link)
             except Exception:
-                whole = True
+                reusable = True
                 raise
-            whole = True
+            reusable = True
         finally:
             if link is not None:
-                self._give_back(link, whole=whole)
+                if reusable and self._finish.alive and not link.lost:
+                    self._idle.append(link)
+                else:  # a signal may have interrupted it
+                    self._drop(link)
 
-    def _give_back(self, link: DatabaseConnection, *, whole: bool) -> None:
-        """Keep the connection for the next reader, unless a signal may have interrupted it."""
-        if whole and self._finish.alive and not link.lost:
-            self._idle.append(link)
-        else:
-            self._drop(link)
-
-    def _begun_to_write(self) -> DatabaseConnection:
-        """Return the writing connection, in a transaction of the process that holds the claim.
-
-        With a claim, a lost connection is not replaced silently: the process's memory may be old. So its transaction
-        fails, the process reads its memory anew as after every failure, and the next transaction takes the lock again.
-        """
-        if self.claimed and self._writer is not None and self._writer.lost:
-            raise StorageError(f"{self.name} failed: the session that held the claim was lost; repeat")
-        self._writer = link = self._begun(self._writer, writing=True)
-        return link
-
-    def _forget_writer(self) -> None:
-        link, self._writer = self._writer, None
-        if link is not None:
-            self._drop(link)
-
-    def _begun(self, link: DatabaseConnection | None, *, writing: bool) -> DatabaseConnection:
-        """Return a connection in a transaction; replace one that was lost while nobody used it."""
-        claimed = writing and self.claimed
+    def _begin(self, link: DatabaseConnection | None, *, writing: bool) -> DatabaseConnection:
+        """Return a connection in a transaction; replace one that was lost while it was idle."""
         if link is not None and not link.lost:
             try:
-                return self._compared(link, link.begin(writing=writing, claimed=claimed), claimed=claimed)
+                return self._begin_on(link, writing=writing)
             except StorageError:
-                if not link.lost or claimed:
+                if not link.lost or (writing and self.claimed):
                     raise
         if link is not None:
             self._drop(link)
         link = self._connect(writing=writing)
         self._links.add(link)
-        return self._compared(link, link.begin(writing=writing, claimed=claimed), claimed=claimed)
+        return self._begin_on(link, writing=writing)
 
-    def _compared(self, link: DatabaseConnection, generation: int | None, *, claimed: bool) -> DatabaseConnection:
-        """Return the connection if its transaction is of this process's generation; else undo the transaction."""
+    def _begin_on(self, link: DatabaseConnection, *, writing: bool) -> DatabaseConnection:
+        """Return the connection in a transaction; undo it if a writer's claim is of another generation."""
+        claimed = writing and self.claimed
+        generation = link.begin(writing=writing, claimed=claimed)
         if claimed:
             try:
-                self._compare(generation)
+                self._compare_generation(generation)
             except FencedError:
                 with suppress(StorageError):
                     link.rollback()
@@ -365,35 +335,33 @@ class Database(ABC):
         link.close()
         self._links.discard(link)
 
-    def _during(self, link: DatabaseConnection) -> Generator[Transaction]:
+    def _run(self, link: DatabaseConnection) -> Generator[Transaction]:
         transaction = Transaction(link, self.dialect)
         try:
             yield transaction
-            transaction._usable()  # a failure that the body has caught is one all the same
+            transaction._check_usable()  # a failure that the body has caught is one all the same
             transaction._over = True
             link.commit()
         except BaseException:
             transaction._over = True
-            with suppress(StorageError):  # the cause is what was raised
+            with suppress(StorageError):  # the cause is raised
                 link.rollback()
             raise
 
-    def _usable(self, what: str) -> None:
-        self._at_home()
-        if self.fenced:
-            raise FencedError(f"{self.name} was taken over by another process: this one has to end")
-        if self._alone.locked() and self._owner == threading.get_ident():  # an interrupt may leave the owner's name
-            raise BandannaError(f"{what} of {self.name} inside a transaction of the same thread: use that one")
-
-    def _at_home(self) -> None:
+    def _check_usable(self, operation: str) -> None:
         if os.getpid() != self._pid:  # where a lock may be held by a thread that does not exist
             raise BandannaError(f"{self.name} was opened by another process: open it anew in this one")
         if not self._finish.alive:
             raise BandannaError(f"{self.name} is closed")
+        self._check_fence()
+        if (
+            self._write_lock.locked() and self._owner == threading.get_ident()
+        ):  # the owner may be old
+            raise BandannaError(f"{operation} of {self.name} inside a transaction of the same thread: use that one")
 
 
 def _close_all(links: set[DatabaseConnection], pid: int) -> None:
-    if os.getpid() == pid:  # links belong to who made them
+    if os.getpid() == pid:  # connections belong to the process that made them
         for link in list(links):
             link.close()
 
@@ -416,8 +384,8 @@ class FileLock:
     def __init__(self, path: Path) -> None:
         self._path, self._handle = path, -1
 
-    def taken(self) -> bool:
-        """Take the lock; return False if another process has it."""
+    def acquire(self) -> bool:
+        """Return False if another process has the lock."""
         if self._handle >= 0:
             return True
         files.check_regular_file(self._path)
@@ -436,9 +404,101 @@ class FileLock:
         self._handle = handle
         return True
 
-    def free(self) -> None:
+    def release(self) -> None:
         """Release the lock if this process has it."""
         if self._handle >= 0:
             handle, self._handle = self._handle, -1
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.close(handle)
+
+
+# Tables of a role
+
+
+VERSION = 1  # of the tables of every role
+_ROLE = re.compile("[a-z][a-z0-9_]{0,39}", re.ASCII)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_OWN_TABLES = """
+create table about (role text not null, version {bigint} not null);
+create table claim (one {bigint} primary key, generation {bigint} not null, holder text not null);
+insert into claim (one, generation, holder) values (1, 0, '')
+"""
+
+
+def open_database(url: str, *, role: str, schema: str) -> Database:
+    """Open the tables of a role; make them in an empty database.
+
+    Parameters
+    ----------
+    url
+        A path or sqlite:///path for an SQLite file, or postgresql://..., where each role has a schema of its own,
+        `bandanna_<role>`.
+    role
+        The name of the role. A database of another role is refused.
+    schema
+        Statements separated by ";", in SQL that both understand, with {blob}, {serial} (an integer primary key that
+        counts), {bigint} and {real} for types.
+    """
+    if not isinstance(role, str) or not _ROLE.fullmatch(role):
+        allowed = "at most 40 small letters, digits and underscores that begin with a letter"
+        raise InvalidArgument("role", role, allowed)
+    if not isinstance(schema, str):
+        raise InvalidArgument("schema", schema, "a text of SQL statements")
+    scheme = _SCHEME.match(url) if isinstance(url, str) else None
+    if scheme is None or (scheme[1] == "sqlite" and url.startswith("sqlite:///")):
+        from bandanna.storage.database import sqlite
+
+        path = url if scheme is None else url.removeprefix("sqlite:///")
+        database: Database = sqlite.SQLiteDatabase(validation.path("url", path).absolute())
+        types, tables, before = sqlite.COLUMN_TYPES, sqlite.SELECT_TABLES, ""
+    elif scheme[1] in ("postgresql", "postgres") and url.startswith(f"{scheme[1]}://"):
+        from bandanna.storage.database import postgres
+
+        database = postgres.PostgresDatabase(url, role=role)
+        types, tables = postgres.COLUMN_TYPES, postgres.SELECT_TABLES
+        before = f"create schema if not exists {database.schema}"
+    else:  # the message shows no password
+        allowed = "a path, sqlite:///path (sqlite:////path from the root), or postgresql://user@host/database"
+        raise InvalidArgument("url", f"{scheme[0]}...", allowed)
+    try:
+        _make_tables(database, role, schema, types=types, tables=tables, before=before)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _make_tables(
+    database: Database, role: str, schema: str, *, types: Mapping[str, str], tables: str, before: str
+) -> None:
+    """Make a role's tables in an empty database, in one transaction; refuse those of another role or version.
+
+    `tables` queries the names of the tables in the database; `before` runs first in a new database.
+    """
+    script = split_statements(schema, types)  # before anything is changed
+    with database.reading() as transaction:
+        if _has_tables(transaction, database.name, role, tables):
+            return
+    with database.transaction() as transaction:
+        if _has_tables(transaction, database.name, role, tables):  # made by another process in the meantime
+            return
+        for statement in (before, *split_statements(_OWN_TABLES, types), *script):
+            if statement:
+                transaction.execute(statement)
+        transaction.execute("insert into about (role, version) values (?, ?)", role, VERSION)
+
+
+def _has_tables(transaction: Transaction, name: str, role: str, tables: str) -> bool:
+    """Return whether the tables of this role exist; False in an empty database."""
+    names = {table for (table,) in transaction.execute(tables)}
+    if not names:
+        return False
+    rows = transaction.execute("select role, version from about") if "about" in names else []
+    if len(rows) != 1:
+        raise BandannaError(f"{name} contains tables of another program: choose another database")
+    ((found, version),) = rows
+    if found != role:
+        raise BandannaError(f"{name} belongs to the role {found!r}, not to {role!r}: give every role its own database")
+    if version != VERSION:
+        raise BandannaError(f"{name} has tables of version {version}; this program reads version {VERSION}")
+    return True

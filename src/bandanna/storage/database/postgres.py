@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from bandanna.errors import BandannaError, MissingExtra, raise_without_context
@@ -41,11 +41,11 @@ COLUMN_TYPES = {
 }
 SELECT_TABLES = "select table_name::text from information_schema.tables where table_schema = current_schema()"
 _CONNECTION = {"connect_timeout": "10", "tcp_user_timeout": "30000", "application_name": "bandanna"}  # unless given
-_ENDING = 10.0  # seconds in which a thread must notice that its session was hung up
+_HANG_UP_SECONDS = 10.0  # seconds in which a thread must notice that its session was closed
 _INSERT = re.compile(r"\s*insert\s+into\s+(\w+)\s*(?:\(([\w\s,]+)\))?\s*values\s*\(\s*\?(?:\s*,\s*\?)*\s*\)\s*", re.I)
 _ADVICE: list[tuple[type[psycopg.Error], str]] = [
-    (errors.DiskFull, "there is no room: make some, then repeat"),
-    (errors.ReadOnlySqlTransaction, "it can only be read here: use the primary server, and a transaction to write"),
+    (errors.DiskFull, "the disk is full: free some space, then repeat"),
+    (errors.ReadOnlySqlTransaction, "it is read-only: use the primary server, and a transaction to write"),
     (errors.LockNotAvailable, "another process is writing for too long: end it, or repeat later"),
     (errors.InsufficientPrivilege, "grant this user the right to create and use the schema"),
     (errors.InvalidCatalogName, "create the database first"),
@@ -59,14 +59,16 @@ class PostgresDatabase(Database):
 
     def __init__(self, url: str, *, role: str) -> None:
         self.schema = f"bandanna_{role}"
-        super().__init__(f"{_redact_url(url)} ({self.schema})")
+        parts = urlsplit(url)  # the name has no password and no settings
+        address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        super().__init__(f"{address} ({self.schema})")
         self._url, self._locks = url, False
 
-    def _take(self) -> None:
-        """Take a lock of the writing session, which ends with it."""
+    def _take_lock(self) -> None:
+        """Take a lock of the writing session, which ends with the session."""
         self._locks = True
         try:
-            with self._alone:
+            with self._write_lock:
                 if self._writer is not None:
                     self._drop(self._writer)  # the next one has the lock
                 self._writer = self._connect(writing=True)
@@ -78,44 +80,40 @@ class PostgresDatabase(Database):
     def _connect(self, *, writing: bool) -> DatabaseConnection:
         link = PostgresConnection(self._url, self.schema, name=self.name, patience=self.patience)
         try:
-            if writing and self._locks and not link.claimed(self.claiming):
-                self._refuse(link)
+            if writing and self._locks and not link.take_claim(self.claiming):
+                if not self.claimed:
+                    raise BandannaError(f"{self.name} is served by another process: stop it first")
+                self._compare_generation(link.begin(writing=False, claimed=True))
+                raise StorageError(f"{self.name} failed: the session that held the claim is not over yet; repeat")
         except BaseException:
             link.close()
             raise
         return link
 
-    def _refuse(self, link: PostgresConnection) -> NoReturn:
-        """Raise: another process has the lock, or a lost session that the server still counts as alive."""
-        if self.claimed:
-            self._compare(link.begin(writing=False, claimed=True))
-            raise StorageError(f"{self.name} failed: the session that held the claim is not over yet; repeat")
-        raise BandannaError(f"{self.name} is served by another process: stop it first")
 
-
-_Given = ParamSpec("_Given")
+_Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
 def _guarded(
-    method: Callable[Concatenate[PostgresConnection, _Given], _Result],
-) -> Callable[Concatenate[PostgresConnection, _Given], _Result]:
+    method: Callable[Concatenate[PostgresConnection, _Arguments], _Result],
+) -> Callable[Concatenate[PostgresConnection, _Arguments], _Result]:
     """Run a method of a session while no other thread can close the session."""
 
     @wraps(method)
-    def guarded(self: PostgresConnection, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+    def guarded(self: PostgresConnection, /, *args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
         with self._in_use:
-            return method(self, *given, **named)
+            return method(self, *args, **named)
 
     return guarded
 
 
 class PostgresConnection(DatabaseConnection):
-    """One session."""
+    """One session of a server."""
 
     def __init__(self, url: str, schema: str, *, name: str, patience: float) -> None:
-        self._name, self._kinds = name, dict[str, list[int] | None]()
-        self._in_use = threading.RLock()  # held while libpq works: what it works on must not be freed
+        self._name, self._columns = name, dict[str, list[int] | None]()  # types of the columns of inserts
+        self._in_use = threading.RLock()  # held while libpq works, because its memory must not be freed
         self._claim, self._write = _lock_number(f"{schema} claim"), _lock_number(f"{schema} write")
         with _translate_errors(name):
             settings = _CONNECTION | conninfo.conninfo_to_dict(url)
@@ -139,12 +137,12 @@ class PostgresConnection(DatabaseConnection):
 
     @property
     def lost(self) -> bool:
-        """Whether the server or the way to it has gone."""
+        """Whether the server or the connection to it is lost."""
         return self._sql.closed or self._sql.pgconn.transaction_status == TransactionStatus.UNKNOWN
 
     @_guarded
-    def claimed(self, patience: float) -> bool:
-        """Return whether this session could take the claim."""
+    def take_claim(self, patience: float) -> bool:
+        """Take the claim's lock for this session; return whether that succeeded."""
         with _translate_errors(self._name):
             try:
                 with self._sql.transaction():
@@ -156,7 +154,7 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """Begin; a writer takes its lock first, so all statements see what earlier writers have committed.
+        """Begin a transaction. A writer takes its lock first, so it sees what earlier writers have committed.
 
         The generation needs no lock of its own, because a claim is a write too.
         """
@@ -177,7 +175,7 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """Return rows in binary form: blobs need no decoding."""
+        """Run one statement and return its rows, in binary form: blobs need no decoding."""
         try:
             cursor = self._sql.execute(number_parameters(sql), values, binary=True)
             return cursor.fetchall() if cursor.description else []
@@ -186,22 +184,22 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """Copy the rows of a plain insert, which is several times as fast; send other statements through a pipeline."""
-        if sql not in self._kinds:
-            self._kinds[sql] = self._columns(sql)
-        kinds = self._kinds[sql]
+        """Run one statement for each row; the rows of a plain insert are copied, which is several times as fast."""
+        if sql not in self._columns:
+            self._columns[sql] = self._column_types(sql)
+        types = self._columns[sql]
         with _translate_errors(self._name), _translate_data_errors(self._name), self._sql.cursor() as cursor:
-            if kinds is None or not all(len(row) == len(kinds) for row in rows):
+            if types is None or not all(len(row) == len(types) for row in rows):
                 cursor.executemany(number_parameters(sql), rows)
                 return
             table, columns = _INSERT.fullmatch(sql).groups()  # type: ignore[union-attr]  # it has matched
             into = f"{table} ({columns})" if columns else table
             with cursor.copy(f"copy {into} from stdin (format binary)") as copy:
-                copy.set_types(kinds)
+                copy.set_types(types)
                 for row in rows:
                     copy.write_row(row)
 
-    def _columns(self, sql: str) -> list[int] | None:
+    def _column_types(self, sql: str) -> list[int] | None:
         """Return the types of the columns of a plain insert; None if it is not one."""
         found = _INSERT.fullmatch(sql)
         if found is None:
@@ -213,35 +211,32 @@ class PostgresConnection(DatabaseConnection):
 
     @_guarded
     def commit(self) -> None:
-        """Commit: on the server's disk when it returns."""
-        with _translate_errors(self._name, "whether it was committed is not known: read it"):
+        """Commit; the server's disk is synchronised when this returns."""
+        with _translate_errors(self._name, "whether it was committed is not known: read the data"):
             if self._sql.pgconn.transaction_status == TransactionStatus.INERROR:  # which would be undone without a word
                 raise StorageError(f"{self._name} failed: a statement did before")
             self._sql.execute("commit")
 
     @_guarded
     def rollback(self) -> None:
-        """Undo; the server does it for a lost session."""
+        """Undo the transaction; of a lost session, the server does so."""
         if not self.lost:
             with _translate_errors(self._name):
                 self._sql.execute("rollback")
 
     def close(self) -> None:
-        """Close; the server undoes an open transaction."""
+        """Close the session; the server undoes an open transaction."""
         if not self._in_use.acquire(blocking=False):
-            self._hang_up()
-            if not self._in_use.acquire(timeout=_ENDING):
-                return  # who uses it closes it
+            # Another thread waits in this session: let it fail at once, and free nothing.
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._sql.fileno())) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
+            if not self._in_use.acquire(timeout=_HANG_UP_SECONDS):
+                return  # the thread that uses it closes it
         try:
             with suppress(psycopg.Error):
                 self._sql.close()
         finally:
             self._in_use.release()
-
-    def _hang_up(self) -> None:
-        """Fail at once whatever another thread waits for in this session; nothing is freed."""
-        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._sql.fileno())) as way:
-            way.shutdown(socket.SHUT_RDWR)
 
 
 class _BoolDumper(Dumper):
@@ -280,19 +275,12 @@ def _translate_data_errors(name: str) -> Iterator[None]:
 
 
 def _storage_error(name: str, error: Exception, doubt: str = "") -> StorageError:
-    advice = [told for kind, told in _ADVICE if isinstance(error, kind)]
+    advice = [text for kind, text in _ADVICE if isinstance(error, kind)]
     if not advice and isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        advice = [doubt or "see that the server runs and can be reached; the next transaction connects anew"]
-    told = " ".join(str(error).split())
-    return StorageError(f"{name} failed: {told}" + "".join(f"; {one}" for one in advice))
+        advice = [doubt or "make sure that the server runs and can be reached; the next transaction connects anew"]
+    return StorageError("; ".join([f"{name} failed: {' '.join(str(error).split())}", *advice]))
 
 
 def _lock_number(text: str) -> int:
-    """Return a lock's number: of 64 bits, signed."""
+    """Return the number of a lock, a signed integer of 64 bits."""
     return int.from_bytes(hashlib.sha256(f"bandanna {text}".encode()).digest()[:8], signed=True)
-
-
-def _redact_url(url: str) -> str:
-    """Return an address without password and settings."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

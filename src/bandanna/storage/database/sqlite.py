@@ -23,16 +23,16 @@ COLUMN_TYPES = {
     "real": "real blob",  # kept as given: a column that is only "real" forgets the sign of zero
 }
 _INSERT = re.compile(r"insert into [a-z_]+(?: \([a-z_, ]+\))? values (\([?, ]+\))")
-_TOGETHER = (32, 8)  # rows in one statement
+_ROWS_PER_STATEMENT = (32, 8)
 SELECT_TABLES = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "there is no room: make some, then repeat",
-    sqlite3.SQLITE_READONLY: "it can only be read where it is: make file and folder writable for this user",
+    sqlite3.SQLITE_FULL: "the disk is full: free some space, then repeat",
+    sqlite3.SQLITE_READONLY: "it is read-only: make file and folder writable for this user",
     sqlite3.SQLITE_BUSY: "another process is writing for too long: end it, or repeat later",
-    sqlite3.SQLITE_CANTOPEN: "file or folder cannot be opened: see that the folder is there and writable",
-    sqlite3.SQLITE_IOERR: "its disk fails or is full: mend that, then repeat",
+    sqlite3.SQLITE_CANTOPEN: "file or folder cannot be opened: make sure that the folder exists and is writable",
+    sqlite3.SQLITE_IOERR: "its disk fails or is full: repair that, then repeat",
     sqlite3.SQLITE_CORRUPT: "it is damaged: restore a backup, with the -wal file that belongs to it",
-    sqlite3.SQLITE_NOTADB: "it is something else than a database: give another place",
+    sqlite3.SQLITE_NOTADB: "it is not a database: choose another file",
 }
 
 
@@ -45,7 +45,7 @@ class SQLiteDatabase(Database):
         super().__init__(str(path))
         self.path = path
         self._lock = FileLock(path.with_name(path.name + "-served"))
-        self._free = weakref.finalize(self, self._lock.free)
+        self._release = weakref.finalize(self, self._lock.release)
         with _translate_errors(self.name):
             files.create_private_file(path)
             files.secure_private_file(path)
@@ -53,23 +53,21 @@ class SQLiteDatabase(Database):
                 with suppress(FileNotFoundError):  # or another process has just closed it
                     files.secure_private_file(path.with_name(path.name + end))
 
-    def _take(self) -> None:
-        """Take a lock on a file beside it, which ends with the process."""
+    def _take_lock(self) -> None:
         with _translate_errors(self.name):
-            if not self._lock.taken():
+            if not self._lock.acquire():
                 raise BandannaError(f"{self.name} is served by another process: stop it first")
 
     def scrub(self) -> bool:
         """Move the log into the file, where deleted rows are overwritten, and empty it."""
-        self._usable("scrub")
-        with self._alone:
-            link = self._writer
-            return isinstance(link, SQLiteConnection) and link.scrubbed()
+        self._check_usable("scrub")
+        with self._write_lock:
+            return isinstance(self._writer, SQLiteConnection) and self._writer.empty_log()
 
     def close(self) -> None:
-        """Close; the log moves into the file, if no other process has it open."""
+        """Close all connections; the log moves into the file, if no other process has it open."""
         super().close()
-        self._free()
+        self._release()
 
     def _connect(self, *, writing: bool) -> DatabaseConnection:
         with _translate_errors(self.name):
@@ -80,7 +78,7 @@ class SQLiteDatabase(Database):
 class SQLiteConnection(DatabaseConnection):
     """A connection that threads may use one after the other."""
 
-    lost = False  # a file does not go away
+    lost = False  # a file is never lost
 
     def __init__(self, path: Path, *, writing: bool, patience: float) -> None:
         self._name, self._path = str(path), path
@@ -94,9 +92,9 @@ class SQLiteConnection(DatabaseConnection):
             cached_statements=128,
         )
         try:
-            self._into_wal(patience)
+            self._set_wal_mode(patience)
             self._sql.execute("pragma synchronous = full")
-            self._sql.execute("pragma secure_delete = on")  # what is deleted is overwritten
+            self._sql.execute("pragma secure_delete = on")  # deleted data is overwritten
             self._sql.execute("pragma foreign_keys = on")
             if not writing:
                 self._sql.execute("pragma query_only = on")
@@ -104,8 +102,8 @@ class SQLiteConnection(DatabaseConnection):
             self._sql.close()
             raise
 
-    def _into_wal(self, patience: float) -> None:
-        """Switch to the write-ahead log; try again while another process does so, because SQLite does not wait here."""
+    def _set_wal_mode(self, patience: float) -> None:
+        """Switch to the write-ahead log; repeat while another process does so, because SQLite does not wait here."""
         until = time.monotonic() + patience
         while True:
             try:
@@ -116,12 +114,12 @@ class SQLiteConnection(DatabaseConnection):
                     raise
             time.sleep(0.01)
         if mode != "wal":
-            raise StorageError(f"{self._name} cannot have a write-ahead log where it is: put it on a local disk")
+            raise StorageError(f"{self._name} cannot have a write-ahead log on this disk: move it to a local disk")
 
     def begin(self, *, writing: bool, claimed: bool = False) -> int | None:
-        """Begin; a writer waits for other processes that write, a reader for nobody."""
+        """Begin a transaction; a writer waits for writers of other processes, a reader for none."""
         with _translate_errors(self._name):
-            if _file_identity(self._path) != self._identity:  # what is written now, nobody would find
+            if _file_identity(self._path) != self._identity:  # writes would be lost
                 raise StorageError(f"{self._name} was replaced while it was open: put it back, or restart")
             if self._sql.in_transaction:  # an interrupt has left it
                 self._sql.execute("rollback")
@@ -129,19 +127,19 @@ class SQLiteConnection(DatabaseConnection):
             return int(self._sql.execute(SELECT_GENERATION).fetchone()[0]) if claimed else None
 
     def execute(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """Return rows as SQLite gives them."""
+        """Run one statement and return its rows."""
         try:
             return self._sql.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise _storage_error(self._name, error) from error
 
     def many(self, sql: str, rows: list[Sequence[Any]]) -> None:
-        """Run a prepared statement; a plain insert takes several rows at once, so other threads disturb it less."""
+        """Run one statement for each row; a plain insert takes several rows at once, which is faster."""
         place, found = 0, _INSERT.fullmatch(sql)
         width = sql.count("?")
         try:
             if found is not None and all(len(row) == width for row in rows):
-                for some in _TOGETHER:
+                for some in _ROWS_PER_STATEMENT:
                     while len(rows) - place >= some:
                         values = [value for row in rows[place : place + some] for value in row]
                         self._sql.execute(sql + f", {found[1]}" * (some - 1), values)
@@ -150,8 +148,8 @@ class SQLiteConnection(DatabaseConnection):
         except sqlite3.Error as error:
             raise _storage_error(self._name, error) from error
 
-    def scrubbed(self) -> bool:
-        """Return whether the log could be emptied; readers are not waited for."""
+    def empty_log(self) -> bool:
+        """Try to empty the log without waiting for readers; return whether that succeeded."""
         with _translate_errors(self._name):
             ((patience,),) = self._sql.execute("pragma busy_timeout").fetchall()
             self._sql.execute("pragma busy_timeout = 0")
@@ -162,18 +160,18 @@ class SQLiteConnection(DatabaseConnection):
         return not busy
 
     def commit(self) -> None:
-        """Commit: synced when it returns."""
+        """Commit; the disk is synchronised when this returns."""
         with _translate_errors(self._name):
             self._sql.execute("commit")
 
     def rollback(self) -> None:
-        """Undo; some failures have done it already."""
+        """Undo the transaction, unless a failure has done so."""
         with _translate_errors(self._name):
             if self._sql.in_transaction:
                 self._sql.execute("rollback")
 
     def close(self) -> None:
-        """Close; an open transaction is undone."""
+        """Close the connection; an open transaction is undone."""
         with suppress(sqlite3.Error):
             self._sql.close()
 
@@ -194,5 +192,5 @@ def _translate_errors(name: str) -> Iterator[None]:
 def _storage_error(name: str, error: sqlite3.Error | OSError) -> StorageError:
     code = getattr(error, "sqlite_errorcode", None)
     advice = _ADVICE.get(code & 0xFF) if isinstance(code, int) else None
-    told = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-    return StorageError(f"{name} failed: {told}" + (f"; {advice}" if advice else ""))
+    reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return StorageError(f"{name} failed: {reason}" + (f"; {advice}" if advice else ""))
