@@ -140,7 +140,7 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 def test_bad_arguments_are_named(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     """A port, host or certificate that cannot be used is not named."""
     options = {"host": "127.0.0.1", "port": 0, "cert": None, "key": None, "log": EventLog("x")}
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(InvalidArgument, match=r"port must be a free port"):
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(InvalidArgument, match="a free port"):
         serve(nothing, **{**options, "port": other.getsockname()[1]})  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="port"):
         serve(nothing, **{**options, "port": 70_000})  # type: ignore[arg-type]
