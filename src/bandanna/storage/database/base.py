@@ -354,9 +354,7 @@ class Database(ABC):
         if not self._finish.alive:
             raise BandannaError(f"{self.name} is closed")
         self._check_fence()
-        if (
-            self._write_lock.locked() and self._owner == threading.get_ident()
-        ):  # the owner may be old
+        if self._write_lock.locked() and self._owner == threading.get_ident():  # the owner may be old
             raise BandannaError(f"{operation} of {self.name} inside a transaction of the same thread: use that one")
 
 
